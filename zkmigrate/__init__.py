@@ -1,0 +1,1 @@
+"""Runbooks that move Kafka, and other dependents, between ZooKeeper ensembles."""
