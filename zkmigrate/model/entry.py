@@ -1,0 +1,27 @@
+"""Journal entries: what the engine writes down before and after each effect.
+
+One JSON object per line. ``kind`` says which: ``begin`` (run, playbook, plan digest), ``stage``, ``step`` (with
+its verdict), ``intent`` and ``outcome`` of one change, ``record`` (facts for later steps), ``consent``,
+``turn`` (the direction changed, and why), ``note``. ``hash`` chains every line to the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Kind: TypeAlias = Literal[
+    "begin", "stage", "step", "intent", "outcome", "record", "consent", "turn", "finding", "note", "end"
+]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line: sequence number from 1, seconds since the epoch, kind, body, SHA-256 of the line before."""
+
+    seq: int
+    at: float
+    kind: Kind
+    body: Mapping[str, Any] = field(default_factory=dict)
+    previous: str = ""

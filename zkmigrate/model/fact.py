@@ -1,0 +1,42 @@
+"""Readings: what a look at the world gave.
+
+A missing tool, a timeout and an empty answer are three different facts (design §2), so a look never
+returns a bare value: it returns :class:`Seen`, :class:`Absent` or :class:`Unknown`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
+
+Cause: TypeAlias = Literal["timeout", "refused", "unreachable", "denied", "missing-tool", "garbled", "failed"]
+
+
+@dataclass(frozen=True)
+class Seen(Generic[T_co]):
+    """The look succeeded; ``value`` is what was there."""
+
+    value: T_co
+
+
+@dataclass(frozen=True)
+class Absent:
+    """The look succeeded and proved that the thing is not there (a file, a znode, an entry)."""
+
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """The look failed: nothing may be concluded, in particular not absence."""
+
+    cause: Cause
+    why: str
+
+    def __str__(self) -> str:
+        return f"unknown ({self.cause}): {self.why}"
+
+
+Reading: TypeAlias = Seen[T_co] | Absent | Unknown

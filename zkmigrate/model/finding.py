@@ -1,0 +1,73 @@
+"""Findings: one claim about the world, whether it held, and what that rests on.
+
+A preflight result, a refusal, evidence and a proof are all findings (design §4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Held(str, Enum):
+    """Whether a claim held. ``UNKNOWN`` never passes."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+class Severity(str, Enum):
+    """What a claim that does not hold means: ``BLOCK`` stops the gate, ``WARN`` is shown and goes on."""
+
+    BLOCK = "block"
+    WARN = "warn"
+    INFO = "info"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One claim.
+
+    id: the same on screen, in the journal, the report, the docs and the test's name.
+    claim: the sentence that should be true.
+    seen / needed: what the world showed and what the claim asks for, as text for the operator.
+    moves: what the operator can do now, each a short imperative sentence.
+    target: host or broker the claim is about, empty for the whole cluster.
+    """
+
+    id: str
+    claim: str
+    held: Held
+    severity: Severity = Severity.BLOCK
+    seen: str = ""
+    needed: str = ""
+    moves: tuple[str, ...] = ()
+    target: str = ""
+
+    @property
+    def blocks(self) -> bool:
+        """True when this finding must stop a gate: a blocking claim that is false or unknown."""
+        return self.severity is Severity.BLOCK and self.held is not Held.YES
+
+
+def claim(
+    id: str,
+    sentence: str,
+    held: bool | None,
+    *,
+    seen: str = "",
+    needed: str = "",
+    moves: Sequence[str] = (),
+    target: str = "",
+    severity: Severity = Severity.BLOCK,
+) -> Finding:
+    """Build a finding from a three-valued truth: ``None`` is unknown."""
+    state = Held.UNKNOWN if held is None else Held.YES if held else Held.NO
+    return Finding(id, sentence, state, severity, seen, needed, tuple(moves), target)
+
+
+def blocking(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings that stop a gate, in order."""
+    return tuple(f for f in findings if f.blocks)

@@ -1,0 +1,128 @@
+"""Look: the only way in which a step, fact or check sees the world.
+
+The real one (``engine/observe.py``) uses four-letter words, ssh and clients; the model world
+(``simulate/world.py``) answers with the same wire text, so that every parser runs in both.
+Hosts are named as in the inventory. All looks are read-only and bounded by a deadline of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from zkmigrate.model.fact import Reading
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class DirEntry:
+    """One entry of a directory: ``kind`` is ``f`` file, ``d`` directory, ``o`` other; size in bytes."""
+
+    name: str
+    kind: str
+    size: int
+    mtime_ns: int
+    mode: str = ""
+    owner: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Znode:
+    """A znode as a client sees it: data and the stat fields used here."""
+
+    data: bytes
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ephemeral_owner: int
+    version: int
+    children: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """One partition as a broker's metadata shows it; ``leader`` is -1 when offline."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class KafkaView:
+    """The Kafka cluster as its brokers answer.
+
+    brokers: id → (host, port, rack). min_isr: topic → effective min.insync.replicas.
+    reassigning: partitions with a reassignment in flight. ``controller`` is -1 when unknown.
+    """
+
+    cluster_id: str
+    controller: int
+    brokers: Mapping[int, tuple[str, int, str]]
+    partitions: tuple[PartitionState, ...]
+    min_isr: Mapping[str, int] = field(default_factory=dict)
+    reassigning: tuple[tuple[str, int], ...] = ()
+
+
+class RandomReader(Protocol):
+    """Random access to one remote file: short reads only at its end."""
+
+    def size(self) -> int: ...
+    def read(self, offset: int, length: int) -> bytes: ...
+
+
+class Look(Protocol):
+    """Every method is one question to one host or cluster."""
+
+    def now(self) -> float:
+        """Seconds on the operator's monotonic clock; comparable with other calls in one process only."""
+        ...
+
+    def wall(self) -> float:
+        """Seconds since the epoch, for messages and the journal."""
+        ...
+
+    def word(self, host: str, word: str) -> Reading[str]:
+        """Raw answer of a ZooKeeper host's client port to a four-letter word, asked from the operator."""
+        ...
+
+    def zkm(self, host: str, *words: str) -> Reading[str]:
+        """Output of a reading verb of zkm-host on a dest or broker host (streamed where not installed)."""
+        ...
+
+    def file(self, host: str, path: str) -> Reading[bytes]:
+        """A whole small file (≤ 1 MiB) of any host."""
+        ...
+
+    def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
+        """A directory of any host."""
+        ...
+
+    def reader(self, host: str, path: str) -> RandomReader:
+        """Random access to a file of any host; reads raise ``HostError`` when the host fails them."""
+        ...
+
+    def sockets(self, host: str) -> Reading[str]:
+        """``ss -Htn state established`` of any host, as text."""
+        ...
+
+    def connects(self, host: str, address: str, port: int) -> Reading[str]:
+        """``open``, ``refused`` or ``timeout`` for a TCP connect from ``host`` to ``address:port``."""
+        ...
+
+    def znode(self, host: str, path: str) -> Reading[Znode]:
+        """One znode with its children, through one ZooKeeper host (a client session of the operator)."""
+        ...
+
+    def kafka(self) -> Reading[KafkaView]:
+        """The Kafka cluster through its brokers."""
+        ...
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        """Ask several hosts at once, through a bounded pool; the result keeps the order of ``hosts``."""
+        ...

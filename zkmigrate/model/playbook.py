@@ -1,0 +1,37 @@
+"""Playbook: a runbook as a table of contents, a value that the engine receives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zkmigrate.model.step import AnyStep
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Steps that belong together under one heading.
+
+    consent: question asked once on a terminal before the stage starts, empty for none.
+    rehearsal: walk the steps forward, then back to where the stage began (the context says ``rehearsal``).
+    window: the watch (lease, probes, canaries) runs while these steps are walked.
+    """
+
+    id: str
+    title: str
+    steps: tuple[AnyStep, ...]
+    consent: str = ""
+    rehearsal: bool = False
+    window: bool = False
+
+
+@dataclass(frozen=True)
+class Playbook:
+    """A named runbook."""
+
+    id: str
+    title: str
+    stages: tuple[Stage, ...] = field(default_factory=tuple)
+
+    def step_ids(self) -> tuple[str, ...]:
+        """Qualified ids ``stage.step`` in order, as ``--until`` and ``rollback --to`` take them."""
+        return tuple(f"{stage.id}.{step.id}" for stage in self.stages for step in stage.steps)

@@ -1,0 +1,117 @@
+"""Step: one readable file of the runbook, its undo beside it.
+
+The engine's whole loop (``engine/run.py``): observe; ``Done`` or ``Blocked`` leave; ``Waiting`` pauses;
+``Ready`` applies ``plan`` (or ``undo``) for each target; again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.look import Look
+
+F = TypeVar("F")
+
+
+class Hazard(str, Enum):
+    """What a step can do to others: WINDOW = under a lease with a deadline, FINAL = no plain way back."""
+
+    READ_ONLY = "read-only"
+    REVERSIBLE = "reversible"
+    WINDOW = "window"
+    FINAL = "final"
+
+
+class Way(str, Enum):
+    """The direction a step is walked in."""
+
+    FORWARD = "forward"
+    BACK = "back"
+
+
+@dataclass(frozen=True)
+class Done:
+    """The step is complete in this direction; ``findings`` are the evidence.
+
+    record: facts that later steps compare with, journaled under the step's id (JSON values only).
+    """
+
+    findings: tuple[Finding, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """These targets can be changed now, as one wave (all at once)."""
+
+    targets: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Nothing to do but wait. ``deadline_s`` counts from when the same ``what`` was first returned."""
+
+    what: str
+    progress: str
+    deadline_s: float
+    poll_s: float = 0.2
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """The step cannot go on; the findings say why and which moves are open."""
+
+    findings: tuple[Finding, ...]
+
+
+Verdict: TypeAlias = Done | Ready | Waiting | Blocked
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every step of a run may know without looking.
+
+    run: id of the run, ``[a-z0-9-]{1,24}``. rehearsal: the cut-over steps act as rehearsal.
+    records: step id → the record its last ``Done`` journaled (baseline, zxids, times).
+    fencing: this operator's fencing number.
+    """
+
+    run: str
+    inventory: Inventory
+    fencing: int = 0
+    rehearsal: bool = False
+    records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Step(Protocol[F]):
+    """One step. A step's module docstring opens with: what, why now, what a client may notice, undo, proof."""
+
+    id: str
+    title: str
+    hazard: Hazard
+
+    def observe(self, c: Context, look: Look) -> F:
+        """This step's frozen facts; the only method that may look."""
+        ...
+
+    def check(self, c: Context, f: F, way: Way) -> Verdict:
+        """Decide, from facts alone."""
+        ...
+
+    def plan(self, c: Context, f: F, target: str) -> Changes:
+        """Everything one target needs, forward. Shared by plan, runbook, staging and run."""
+        ...
+
+    def undo(self, c: Context, f: F, target: str, applied: tuple[Applied, ...]) -> Changes:
+        """The way back for one target, from what the journal knows was applied (oldest first)."""
+        ...
+
+
+AnyStep: TypeAlias = Step[Any]
