@@ -21,7 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-Progress = Callable[[str], None]
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.waiting import Progress, silent
 
 SUITE = "bookworm"
 ROOTFS_PACKAGES = (
@@ -51,12 +52,8 @@ _HEARTBEAT_SECONDS = 10.0
 _LAST_LINES = 15
 
 
-class ProvisionError(Exception):
+class ProvisionError(LabError):
     """Something the lab needs could not be fetched; the text names what was run, what it said, what to do."""
-
-
-def _silent(_: str) -> None:
-    """Swallow progress: the default where the caller shows none."""
 
 
 def cache_dir() -> Path:
@@ -76,7 +73,7 @@ def cache_dir() -> Path:
     return Path(home) / ".cache" / "zkmigrate"
 
 
-def ensure_rootfs(progress: Progress = _silent) -> Path:
+def ensure_rootfs(progress: Progress = silent) -> Path:
     """The clean Debian root file system that lab hosts share as their read-only lower layer.
 
     Built when missing. It holds no ssh host key, machine id, host name or resolver. It is keyed by suite and
@@ -114,12 +111,12 @@ def kafka_versions() -> tuple[str, ...]:
     return tuple(_profiles("kafka"))
 
 
-def zookeeper_classpath(version: str, progress: Progress = _silent) -> tuple[Path, ...]:
+def zookeeper_classpath(version: str, progress: Progress = silent) -> tuple[Path, ...]:
     """The jars of one ZooKeeper version, all in one folder, fetched when missing. Raises ProvisionError."""
     return _classpath("zookeeper", version, progress)
 
 
-def kafka_classpath(version: str, progress: Progress = _silent) -> tuple[Path, ...]:
+def kafka_classpath(version: str, progress: Progress = silent) -> tuple[Path, ...]:
     """The jars of one Kafka version, all in one folder, fetched when missing. Raises ProvisionError.
 
     2.3.1 needs a Java of at most 13 (`java11_home`): its ZooKeeper client resolves no address on a later one.
@@ -138,7 +135,7 @@ def java11_home() -> Path:
     home = Path(JAVA_HOME)
     if not os.access(home / "bin" / "java", os.X_OK):
         raise ProvisionError(
-            f"Java 11 is broken: {home} has no executable bin/java; delete .venv, run setup/install.sh as root"
+            f"Java 11 is broken: {home} has no executable bin/java; delete .venv and run setup/install.sh"
         )
     return home
 
@@ -167,7 +164,7 @@ def _classpath(product: str, version: str, progress: Progress) -> tuple[Path, ..
             ],
             progress,
             seconds=_JARS_SECONDS,
-            advice="check that Maven reaches its repository (proxy, mirror: ~/.m2/settings.xml), then run again",
+            advice="check that Maven reaches its repository (see ~/.m2/settings.xml), then run again",
         )
         if not any(part.glob(f"{product}*.jar")):
             raise ProvisionError(f"Maven ended well but copied no {product} jar; see profile {name} in {POM}")
