@@ -1,0 +1,6 @@
+"""`python -m zkmigrate.lab`."""
+
+from zkmigrate.lab.cli import lab
+
+if __name__ == "__main__":
+    lab()

@@ -1,0 +1,24 @@
+"""Running the machine's own programs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from zkmigrate.lab.failure import LabError
+
+
+def run(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 60) -> str:
+    """Runs a program and returns its standard output; any failure is a LabError with what it printed."""
+    try:
+        done = subprocess.run(
+            argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except FileNotFoundError as missing:
+        raise LabError(f"the program {argv[0]} is not on this machine; the lab needs it") from missing
+    except subprocess.TimeoutExpired as late:
+        raise LabError(f"{' '.join(argv)}: no end within {timeout_s:g} s") from late
+    if done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip())[-2000:]
+        raise LabError(f"{' '.join(argv)}: exit {done.returncode}: {said}")
+    return done.stdout

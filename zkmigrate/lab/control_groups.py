@@ -1,0 +1,107 @@
+"""Control groups of a lab's hosts.
+
+`systemd-nspawn --keep-unit` boots the container in the cgroup of its caller. Without a cgroup of its own per
+host, the systemd of every host would use the same `system.slice/ssh.service`, and stopping a unit on one
+host would wait for the processes of all. So each host gets `zkm-LAB/HOST` in every mounted hierarchy, and
+whatever runs in there belongs to that host: that is how a lab is cleared after its owner was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from zkmigrate.lab.waiting import wait_until
+
+
+def hierarchies(mountinfo: str) -> tuple[Path, ...]:
+    """Mount points of the cgroup hierarchies in the text of /proc/self/mountinfo (proc(5)).
+
+    The v1 cpuset hierarchy is left out: a new group there takes no process before its CPUs are set.
+    """
+    found = []
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        kind, _source, options = right.split(" ", 2)
+        if kind == "cgroup2" or (kind == "cgroup" and "cpuset" not in options.split(",")):
+            found.append(Path(left.split(" ")[4]))
+    return tuple(found)
+
+
+def _mounted() -> tuple[Path, ...]:
+    return hierarchies(Path("/proc/self/mountinfo").read_text())
+
+
+def group_name(lab_id: str) -> str:
+    """The name of the lab's cgroup below each hierarchy."""
+    return f"zkm-{lab_id}"
+
+
+def create(lab_id: str, host: str) -> tuple[Path, ...]:
+    """Makes the host's cgroup in every hierarchy; returns the `cgroup.procs` files to write a pid to."""
+    files = []
+    for root in _mounted():
+        directory = root / group_name(lab_id) / host
+        directory.mkdir(parents=True, exist_ok=True)
+        files.append(directory / "cgroup.procs")
+    return tuple(files)
+
+
+def pids(lab_id: str, host: str | None = None) -> set[int]:
+    """Every process in the cgroup of the lab, or of one of its hosts."""
+    found: set[int] = set()
+    for directory in _directories(lab_id, host):
+        try:
+            found.update(int(word) for word in (directory / "cgroup.procs").read_text().split())
+        except (FileNotFoundError, OSError):
+            continue
+    return found - {0}
+
+
+def kill(lab_id: str, host: str | None = None) -> None:
+    """Ends every process in the cgroup of the lab (or one host) by SIGKILL and waits until none is left."""
+
+    def remaining() -> str | None:
+        left = pids(lab_id, host)
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue
+        return f"{len(left)} processes" if left else None
+
+    wait_until(f"processes of {group_name(lab_id)} ended", remaining, 15, poll_s=0.05)
+
+
+def remove(lab_id: str, host: str | None = None) -> None:
+    """Removes the cgroups of a lab, or of one host, when no process is left in them."""
+
+    def remaining() -> str | None:
+        left = list(_directories(lab_id, host))
+        for directory in left:
+            try:
+                directory.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                # A group stays busy for a moment after its last process has been killed.
+                return str(directory)
+        return None
+
+    wait_until(f"cgroups of {group_name(lab_id)} removed", remaining, 10, poll_s=0.05)
+
+
+def _directories(lab_id: str, host: str | None) -> Iterator[Path]:
+    """The lab's cgroup directories, deepest first."""
+    for root in _mounted():
+        top = root / group_name(lab_id)
+        if host is not None:
+            top = top / host
+        for directory, _names, _files in os.walk(top, topdown=False):
+            yield Path(directory)

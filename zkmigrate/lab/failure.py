@@ -1,0 +1,13 @@
+"""The lab's own errors."""
+
+from __future__ import annotations
+
+from zkmigrate.errors import ZkmigrateError
+
+
+class LabError(ZkmigrateError):
+    """The lab cannot do what was asked; the message says what was seen and what is needed."""
+
+
+class NotReady(LabError):
+    """A named wait reached its deadline."""

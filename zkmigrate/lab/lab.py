@@ -1,0 +1,440 @@
+"""A running lab: bring it up, look at it, run things in it, take it down."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from zkmigrate.lab import host as lab_host
+from zkmigrate.lab import keys, network, provision, readiness, render, state, teardown
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.processes import ProcessId
+from zkmigrate.lab.spec import CLIENT_PORT, JAVA_11_KAFKA, HostPlan, LabSpec, Role, hosts_of
+from zkmigrate.lab.state import HostRecord
+from zkmigrate.lab.waiting import Progress, silent, wait_until
+
+BOOT_S, SSH_S, QUORUM_S, BROKERS_S = 60, 60, 60, 120
+"""Deadlines of the waits of `Lab.up`, seconds; several times what a loaded two-core machine needs."""
+
+
+@dataclass(frozen=True)
+class LabHost:
+    """A host of a running lab. `pid` is the container's PID 1 as seen from this machine."""
+
+    name: str
+    role: Role
+    address: str
+    netns: str
+    pid: int
+    myid: int | None
+    rack: str | None
+    root: Path
+    """The host's root directory as seen from this machine; what is written here is seen in the host."""
+
+
+class Lab:
+    """A lab that exists. `Lab.up` makes one, `Lab.load` finds one; `down` removes it.
+
+    As a context manager it is taken down at the end.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._record = state.read(directory)
+
+    # -- making and finding
+
+    @classmethod
+    def up(cls, spec: LabSpec, progress: Progress = silent, *, kept: bool = False) -> Lab:
+        """Builds a lab and returns when all of it is ready; takes everything down again if anything fails.
+
+        Labs whose owner died are swept first. Unless `kept`, the lab belongs to this process: once it is
+        dead, the next `up` of anybody sweeps the lab. Raises LabError or provision.ProvisionError.
+        """
+        if os.geteuid() != 0:
+            again = " ".join(["sudo", sys.executable, *sys.orig_argv[1:]])
+            raise LabError(f"the lab needs root (namespaces, mounts, systemd-nspawn); run: {again}")
+        rootfs = provision.ensure_rootfs(progress)
+        jars = {
+            version: provision.zookeeper_classpath(version, progress)[0].parent
+            for version in (spec.source_version, spec.dest_version)
+        }
+        kafka = {render.KAFKA_JARS: provision.kafka_classpath(spec.kafka_version, progress)[0].parent}
+        if spec.kafka_version in JAVA_11_KAFKA:
+            kafka[render.JAVA_11] = provision.java11_home()
+        sweep(progress)
+        lab = cls(state.create(spec, kept=kept))
+        progress(f"lab {lab.id}: {lab.directory}")
+        bound = {
+            Role.SOURCE: {render.ZOOKEEPER_JARS: jars[spec.source_version]},
+            Role.DEST: {render.ZOOKEEPER_JARS: jars[spec.dest_version]},
+            Role.BROKER: kafka,
+            Role.CLIENT: {},
+        }
+        try:
+            lab._build(rootfs, bound, progress)
+        except BaseException:
+            progress(f"lab {lab.id}: taking down what was built")
+            lab.down()
+            raise
+        return lab
+
+    @classmethod
+    def load(cls, named: str | Path) -> Lab:
+        """The lab with this id, or in this directory."""
+        directory = state.base_directory() / f"{state.PREFIX}{named}"
+        path = Path(named)
+        return cls(path if path.is_absolute() else directory)
+
+    # -- what it is
+
+    @property
+    def id(self) -> str:
+        """The lab's id, in the name of everything it owns."""
+        return self._record.id
+
+    @property
+    def spec(self) -> LabSpec:
+        """What it was built to."""
+        return self._record.spec
+
+    @property
+    def record(self) -> state.LabRecord:
+        """The record as it is on disk now."""
+        self._record = state.read(self.directory)
+        return self._record
+
+    @property
+    def plans(self) -> dict[str, HostPlan]:
+        """The hosts as planned, by name."""
+        return {plan.name: plan for plan in hosts_of(self.spec)}
+
+    @property
+    def hosts(self) -> dict[str, LabHost]:
+        """The hosts by name, with the processes of this moment; a host that is down has pid 0."""
+        record = self.record
+        return {
+            name: LabHost(
+                name=name,
+                role=plan.role,
+                address=plan.address,
+                netns=network.netns(self.id, name),
+                pid=self._pid(record.hosts.get(name, HostRecord())),
+                myid=plan.myid,
+                rack=plan.rack,
+                root=self._host_directory(name) / "root",
+            )
+            for name, plan in self.plans.items()
+        }
+
+    @staticmethod
+    def _pid(record: HostRecord) -> int:
+        return record.leader.pid if record.leader is not None and record.leader.alive() else 0
+
+    def role(self, role: Role) -> tuple[LabHost, ...]:
+        """The hosts of one role, in order."""
+        return tuple(host for host in self.hosts.values() if host.role is role)
+
+    @property
+    def user(self) -> str:
+        """The unprivileged user that ssh reaches on every host."""
+        return render.OPS_USER
+
+    @property
+    def private_key(self) -> Path:
+        """The operator's ssh key."""
+        return self.directory / "keys" / "operator"
+
+    @property
+    def known_hosts(self) -> Path:
+        """Host keys of all hosts, by name and by address."""
+        return self.directory / "keys" / "known_hosts"
+
+    @property
+    def operator_netns(self) -> str:
+        """The network namespace that the tool under test runs in."""
+        return network.netns(self.id, network.OPERATOR)
+
+    @property
+    def bridge_netns(self) -> str:
+        """The network namespace of the bridge; each port is named after its host, the operator's `op`."""
+        return network.netns(self.id, network.BRIDGE)
+
+    # -- running things in it
+
+    def exec(
+        self,
+        host: str,
+        argv: Sequence[str],
+        *,
+        stdin: str | None = None,
+        timeout_s: float = 60,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a command as root inside a host, without ssh: for setting up and judging, not for the tool.
+
+        With `check` an exit code other than 0 is a LabError that carries what was printed.
+        """
+        command = lab_host.exec_argv(self._leader(host), argv)
+        try:
+            done = subprocess.run(
+                command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired as late:
+            raise LabError(f"{host}: {' '.join(argv)}: no end within {timeout_s:g} s") from late
+        if check and done.returncode != 0:
+            said = (done.stderr.strip() or done.stdout.strip())[-2000:]
+            raise LabError(f"{host}: {' '.join(argv)}: exit {done.returncode}: {said}")
+        return done
+
+    def exec_command(self, host: str, argv: Sequence[str]) -> list[str]:
+        """The command on this machine that runs `argv` as root inside a host."""
+        return lab_host.exec_argv(self._leader(host), argv)
+
+    @contextlib.contextmanager
+    def operator(self) -> Iterator[None]:
+        """Moves the calling thread into the operator's network namespace and back.
+
+        Sockets opened inside stay there; so do threads started inside.
+        """
+        with network.inside(self.operator_netns):
+            yield
+
+    def operator_command(self, argv: Sequence[str]) -> list[str]:
+        """`argv` to be run in the operator's network namespace."""
+        return ["ip", "netns", "exec", self.operator_netns, *argv]
+
+    def client_command(self, argv: Sequence[str]) -> list[str]:
+        """`argv` to be run in the network namespace of client1, with this machine's files."""
+        return ["ip", "netns", "exec", network.netns(self.id, f"{Role.CLIENT}1"), *argv]
+
+    def ssh_command(self, host: str, argv: Sequence[str] = ()) -> list[str]:
+        """A real ssh login to a host as the unprivileged user, from the operator's namespace."""
+        if shutil.which("ssh") is None:
+            raise LabError("the program ssh is not on this machine; install the package openssh-client")
+        options = [
+            "-i",
+            str(self.private_key),
+            *("-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "StrictHostKeyChecking=yes"),
+            *("-o", "IdentitiesOnly=yes", "-o", "GlobalKnownHostsFile=/dev/null", "-F", "none"),
+        ]
+        return self.operator_command(["ssh", *options, f"{self.user}@{self._plan(host).address}", *argv])
+
+    @contextlib.contextmanager
+    def zookeeper(self, role: Role = Role.SOURCE, timeout_s: float = 30) -> Iterator[KazooClient]:
+        """A connected kazoo client from the operator's namespace to the servers of one side, no chroot."""
+        servers = ",".join(f"{h.address}:{CLIENT_PORT}" for h in self.plans.values() if h.role is role)
+        with self.operator():
+            client = KazooClient(hosts=servers, timeout=10)
+            try:
+                client.start(timeout=timeout_s)
+                yield client
+            finally:
+                client.stop()
+                client.close()
+
+    def _plan(self, host: str) -> HostPlan:
+        if host not in self.plans:
+            raise LabError(f"no host {host!r} in lab {self.id}; hosts: {', '.join(self.plans)}")
+        return self.plans[host]
+
+    def _leader(self, host: str) -> ProcessId:
+        self._plan(host)
+        leader = self._record.hosts.get(host, HostRecord()).leader
+        if leader is None or not leader.alive():
+            leader = self.record.hosts.get(host, HostRecord()).leader
+        if leader is None or not leader.alive():
+            raise LabError(f"{host} of lab {self.id} is down")
+        return leader
+
+    def _host_directory(self, host: str) -> Path:
+        return self.directory / "hosts" / host
+
+    # -- building
+
+    def _build(self, rootfs: Path, bound: dict[Role, dict[str, Path]], progress: Progress) -> None:
+        plans = tuple(self.plans.values())
+        network.create(self.id, self.spec)
+        progress(f"network: {len(plans)} hosts, operator and bridge in namespaces of their own")
+        self._prepare(rootfs, progress)
+        for plan in plans:
+            self._write_binds(plan.name, bound[plan.role])
+        with ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(self._boot, plan.name) for plan in plans]:
+                done.result()
+        progress("boot: systemd runs on all hosts")
+        with self.operator():
+            wait_until("ssh answers", readiness.ssh_answers(plans), SSH_S)
+            progress("ssh: answers on all hosts")
+            sources = [plan for plan in plans if plan.role is Role.SOURCE]
+            wait_until("source quorum", readiness.quorum_serves(sources), QUORUM_S)
+            progress(f"ZooKeeper {self.spec.source_version}: source has a quorum")
+        self._plant_tree(progress)
+        self.start_brokers()
+        self.wait_for_brokers()
+        progress(f"Kafka {self.spec.kafka_version}: all brokers registered, every ISR full")
+        self._change(replace(self.record, ready=True))
+
+    def _prepare(self, rootfs: Path, progress: Progress) -> None:
+        operator = keys.KeyPair.generate()
+        self.private_key.parent.mkdir(mode=0o700)
+        self.private_key.touch(0o600)
+        self.private_key.write_text(operator.private)
+        known = []
+        for plan in self.plans.values():
+            key = keys.KeyPair.generate()
+            known.append((plan.name, plan.address, key.public))
+            directory = self._host_directory(plan.name)
+            files = render.host_files(self.spec, plan, key.private, operator.public)
+            root = lab_host.mount_root(directory, rootfs)
+            if self.spec.data_disk_mb and plan.myid is not None:
+                lab_host.attach_disk(
+                    directory, root / render.ZOOKEEPER_DATA.lstrip("/"), self.spec.data_disk_mb
+                )
+            lab_host.write_files(root, files, render.account_lines(plan))
+        self.known_hosts.write_text(keys.known_hosts(known))
+        progress("disks: an overlay for each host, keys and configs written")
+
+    def _binds_file(self, host: str) -> Path:
+        return self._host_directory(host) / "binds"
+
+    def _write_binds(self, host: str, bound: dict[str, Path]) -> None:
+        self._binds_file(host).write_text(
+            "".join(f"{inside}\t{source}\n" for inside, source in bound.items())
+        )
+
+    def _boot(self, host: str) -> None:
+        """Boots a host that is off and records its processes."""
+        directory = self._host_directory(host)
+        pairs = [line.split("\t") for line in self._binds_file(host).read_text().splitlines()]
+        read_only = {inside: Path(source) for inside, source in pairs}
+        supervisor = lab_host.start(self.id, host, directory, read_only)
+        self._change_host(host, HostRecord(supervisor))
+        leader = lab_host.wait_for_leader(host, directory, supervisor, BOOT_S)
+        self._change_host(host, HostRecord(supervisor, leader))
+
+    def _change_host(self, host: str, processes: HostRecord) -> None:
+        with state.locked(self.directory / "lock"):
+            self._record = state.read(self.directory).with_host(host, processes)
+            state.write(self.directory, self._record)
+
+    def _change(self, record: state.LabRecord) -> None:
+        with state.locked(self.directory / "lock"):
+            self._record = record
+            state.write(self.directory, record)
+
+    def _plant_tree(self, progress: Progress) -> None:
+        """Creates the chroot, and `tree_size` filler znodes of 100 bytes that belong to nobody."""
+        with self.zookeeper() as client:
+            client.ensure_path(self.spec.chroot)
+            if not self.spec.tree_size:
+                return
+            client.ensure_path("/filler")
+            for first in range(0, self.spec.tree_size, 500):
+                batch = client.transaction()
+                for number in range(first, min(first + 500, self.spec.tree_size)):
+                    batch.create(f"/filler/{number:07d}", b"x" * 100)
+                if refused := [result for result in batch.commit() if isinstance(result, Exception)]:
+                    raise LabError(f"filler znodes were refused: {refused[0]!r}")
+            progress(f"tree: {self.spec.tree_size} filler znodes")
+
+    # -- servers and hosts
+
+    def start_brokers(self) -> None:
+        """Starts Kafka on every broker host, now and at every boot."""
+        for broker in self.role(Role.BROKER):
+            self.exec(broker.name, ["systemctl", "enable", "--now", "--quiet", "kafka.service"])
+
+    def wait_for_brokers(self, role: Role = Role.SOURCE, deadline_s: float = BROKERS_S) -> None:
+        """Waits until every broker is registered as seen through one side and every ISR is full."""
+        brokers = [plan for plan in self.plans.values() if plan.role is Role.BROKER]
+        with self.zookeeper(role) as client:
+            ready = readiness.brokers_ready(client, self.spec.chroot, brokers)
+            wait_until("brokers ready", ready, deadline_s)
+
+    def wait_for_quorum(self, role: Role, deadline_s: float = QUORUM_S) -> None:
+        """Waits until the servers of one side are one leader and otherwise followers."""
+        servers = [plan for plan in self.plans.values() if plan.role is role]
+        with self.operator():
+            wait_until(f"{role} quorum", readiness.quorum_serves(servers), deadline_s)
+
+    def power_off(self, host: str, deadline_s: float = 30) -> None:
+        """Powers a host off as `systemctl poweroff` does; killed once the deadline has passed."""
+        self._plan(host)
+        if not lab_host.power_off(self.record.hosts.get(host, HostRecord()), deadline_s):
+            teardown.kill_host(self.id, host)
+        teardown.clear_host(self.id, host)
+
+    def power_on(self, host: str) -> None:
+        """Boots a host that is off and waits for its sshd."""
+        plan = self._plan(host)
+        if self.hosts[host].pid:
+            raise LabError(f"{host} of lab {self.id} is already running")
+        self._boot(host)
+        with self.operator():
+            wait_until(f"ssh of {host}", readiness.ssh_answers([plan]), SSH_S)
+
+    def status(self) -> dict[str, Any]:
+        """The state of every host as JSON values: up or down, unit state, ZooKeeper's mode."""
+        seen: dict[str, Any] = {}
+        for name, host in self.hosts.items():
+            unit = {Role.SOURCE: "zookeeper", Role.DEST: "zookeeper", Role.BROKER: "kafka"}.get(host.role)
+            entry: dict[str, Any] = {"role": host.role.value, "address": host.address, "up": bool(host.pid)}
+            if host.pid and unit is not None:
+                entry["unit"] = unit
+                entry["unit_state"] = self.exec(
+                    name, ["systemctl", "is-active", unit], check=False
+                ).stdout.strip()
+            if host.pid and host.myid is not None:
+                with self.operator():
+                    entry["mode"] = readiness.server_mode(readiness.four_letter_word(host.address, "srvr"))
+            seen[name] = entry
+        record = self.record
+        return {
+            "id": self.id,
+            "directory": str(self.directory),
+            "backend": record.backend,
+            "ready": record.ready,
+            "kept": record.kept,
+            "owner_alive": record.owner.alive(),
+            "spec": record.spec.to_json(),
+            "hosts": seen,
+        }
+
+    # -- taking it down
+
+    def down(self, progress: Progress = silent) -> None:
+        """Powers every host off and removes all the lab owns. Doing it twice is harmless."""
+        teardown.remove(self.directory, progress)
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down()
+
+
+def sweep(progress: Progress = silent) -> list[str]:
+    """Takes down every abandoned lab (dead owner, not kept) and returns their ids; living labs stay untouched."""
+    return teardown.sweep(progress)
+
+
+def find(named: str | None) -> Lab:
+    """The lab of this id, or the only one there is."""
+    if named is not None:
+        return Lab.load(named)
+    found = [path for path in state.directories() if (path / "lab.json").exists()]
+    if len(found) == 1:
+        return Lab(found[0])
+    ids = ", ".join(path.name.removeprefix(state.PREFIX) for path in found) or "none"
+    raise LabError(f"which lab? There are: {ids}; name one with --lab, or build one with `zkmigrate lab up`")

@@ -1,0 +1,142 @@
+"""Network namespaces of a lab: one per host, one for the operator, one that holds only the bridge.
+
+Nothing is created in the machine's own network namespace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from zkmigrate.lab.commands import run
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.processes import ProcessId
+from zkmigrate.lab.spec import OPERATOR_ADDRESS, SUBNET, LabSpec, hosts_of
+from zkmigrate.lab.waiting import wait_until
+
+NETNS_DIRECTORY = Path("/run/netns")
+BRIDGE, OPERATOR = "br", "op"
+_CLONE_NEWNET = 0x40000000
+"""<linux/sched.h>"""
+
+
+def netns(lab_id: str, member: str) -> str:
+    """The network namespace of a host, of the operator ("op") or of the bridge ("br")."""
+    return f"zkm-{lab_id}-{member}"
+
+
+def create(lab_id: str, spec: LabSpec) -> None:
+    """Makes every namespace of the lab and joins them all to the bridge."""
+    bridge = netns(lab_id, BRIDGE)
+    members = {OPERATOR: OPERATOR_ADDRESS} | {host.name: host.address for host in hosts_of(spec)}
+    run(["ip", "netns", "add", bridge])
+    run(
+        ["ip", "-n", bridge, "-batch", "-"],
+        stdin="link set lo up\nlink add br0 type bridge\nlink set br0 up\n",
+    )
+    for member, address in members.items():
+        name = netns(lab_id, member)
+        run(["ip", "netns", "add", name])
+        # Both ends are created where they belong; the veth pair is never seen in the base namespace.
+        run(
+            [
+                "ip",
+                "link",
+                "add",
+                "eth0",
+                "netns",
+                name,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                member,
+                "netns",
+                bridge,
+            ]
+        )
+        setup = f"link set lo up\naddress add {address}/{SUBNET.prefixlen} dev eth0\nlink set eth0 up\n"
+        run(["ip", "-n", name, "-batch", "-"], stdin=setup)
+    joined = "".join(f"link set {member} master br0\nlink set {member} up\n" for member in members)
+    run(["ip", "-n", bridge, "-batch", "-"], stdin=joined)
+    for host, kbit in spec.bandwidth_kbit.items():
+        for name, device in ((netns(lab_id, host), "eth0"), (bridge, host)):
+            limit = ["tbf", "rate", f"{kbit}kbit", "burst", "16kb", "latency", "400ms"]
+            run(["tc", "-n", name, "qdisc", "add", "dev", device, "root", *limit])
+
+
+def existing(lab_id: str) -> tuple[str, ...]:
+    """The lab's namespaces that exist now."""
+    return tuple(sorted(path.name for path in NETNS_DIRECTORY.glob(f"zkm-{lab_id}-*")))
+
+
+def remove(lab_id: str) -> None:
+    """Ends what still runs in the lab's namespaces (load clients, say) and deletes them."""
+    for name in existing(lab_id):
+        _end_processes(name)
+        run(["ip", "netns", "delete", name])
+
+
+def _end_processes(name: str) -> None:
+    """SIGTERM, then SIGKILL, to the processes in a namespace, except this one and those it runs under."""
+    spared = set(_ancestors())
+    found = [ProcessId.of(int(pid)) for pid in run(["ip", "netns", "pids", name]).split()]
+    ended = [process for process in found if process is not None and process.pid not in spared]
+
+    def remaining() -> str | None:
+        for process in ended:
+            process.reap()
+        left = [process for process in ended if process.alive()]
+        return f"{len(left)} processes" if left else None
+
+    for process in ended:
+        process.send(signal.SIGTERM)
+    try:
+        wait_until(f"processes in {name} ended", remaining, 3, poll_s=0.05)
+    except LabError:
+        for process in ended:
+            process.send(signal.SIGKILL)
+        wait_until(f"processes in {name} killed", remaining, 5, poll_s=0.05)
+
+
+def _ancestors() -> Iterator[int]:
+    pid = os.getpid()
+    while pid > 0:
+        yield pid
+        status = Path(f"/proc/{pid}/status").read_text()
+        pid = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
+
+
+@contextlib.contextmanager
+def inside(name: str) -> Iterator[None]:
+    """Moves the calling thread into a network namespace and back.
+
+    Sockets opened inside stay there; threads started inside start there and stay there.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def enter(descriptor: int) -> None:
+        if libc.setns(descriptor, _CLONE_NEWNET) != 0:
+            number = ctypes.get_errno()
+            raise LabError(f"cannot enter the network namespace {name}: {os.strerror(number)}")
+
+    here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            there = os.open(NETNS_DIRECTORY / name, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise LabError(f"there is no network namespace {name}: is the lab up?") from None
+        try:
+            enter(there)
+        finally:
+            os.close(there)
+        try:
+            yield
+        finally:
+            enter(here)
+    finally:
+        os.close(here)

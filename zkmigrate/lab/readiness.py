@@ -1,0 +1,118 @@
+"""Real conditions that say a lab is ready: ssh answers, a quorum serves, every broker is registered.
+
+All of this runs in the operator's network namespace: enter it first.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterable, Sequence
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, HostPlan
+
+_SSH_PORT = 22
+_CONNECT_S = 0.5
+
+
+def four_letter_word(address: str, word: str, port: int = CLIENT_PORT, timeout_s: float = 2.0) -> str | None:
+    """A server's answer to a four-letter word; None when it does not answer."""
+    try:
+        with socket.create_connection((address, port), _CONNECT_S) as connection:
+            connection.settimeout(timeout_s)
+            connection.sendall(word.encode())
+            parts = []
+            while part := connection.recv(65536):
+                parts.append(part)
+    except OSError:
+        return None
+    return b"".join(parts).decode(errors="replace")
+
+
+def server_mode(answer: str | None) -> str | None:
+    """The mode in an answer to `srvr` (leader, follower, observer, standalone); None when not serving."""
+    for line in (answer or "").splitlines():
+        if line.startswith("Mode: "):
+            return line.removeprefix("Mode: ").strip()
+    return None
+
+
+def ssh_answers(hosts: Iterable[HostPlan]) -> Callable[[], str | None]:
+    """Condition: every host's sshd greets."""
+    waiting = {host.name: host.address for host in hosts}
+
+    def missing() -> str | None:
+        for name in list(waiting):
+            try:
+                with socket.create_connection((waiting[name], _SSH_PORT), _CONNECT_S) as connection:
+                    connection.settimeout(_CONNECT_S)
+                    greeted = connection.recv(4) == b"SSH-"
+            except OSError:
+                greeted = False
+            if greeted:
+                del waiting[name]
+        return f"ssh on {', '.join(waiting)}" if waiting else None
+
+    return missing
+
+
+def quorum_serves(hosts: Sequence[HostPlan]) -> Callable[[], str | None]:
+    """Condition: one of these servers leads and all the others follow."""
+
+    def missing() -> str | None:
+        modes = {host.name: server_mode(four_letter_word(host.address, "srvr")) for host in hosts}
+        if sorted(str(mode) for mode in modes.values()) == ["follower"] * (len(hosts) - 1) + ["leader"]:
+            return None
+        return ", ".join(f"{name} {mode or 'not serving'}" for name, mode in modes.items())
+
+    return missing
+
+
+def brokers_ready(client: KazooClient, chroot: str, brokers: Sequence[HostPlan]) -> Callable[[], str | None]:
+    """Condition: every broker is registered and accepts, there is a controller, and every ISR is full."""
+    top = "" if chroot == "/" else chroot
+
+    def missing() -> str | None:
+        try:
+            registered = set(client.get_children(f"{top}/brokers/ids"))
+            client.get(f"{top}/controller")
+        except NoNodeError as absent:
+            return f"a znode below {top or '/'}: {absent or 'not yet there'}"
+        if unregistered := [broker.name for broker in brokers if str(broker.number) not in registered]:
+            return f"registrations of {', '.join(unregistered)}"
+        if closed := [broker.name for broker in brokers if not _accepts(broker.address, KAFKA_PORT)]:
+            return f"port {KAFKA_PORT} of {', '.join(closed)}"
+        short = short_isr(client, chroot)
+        return f"full ISR of {', '.join(short)}" if short else None
+
+    return missing
+
+
+def short_isr(client: KazooClient, chroot: str) -> list[str]:
+    """Partitions (`topic-N`) whose ISR is smaller than their replica list, or that have no state yet."""
+    top = "" if chroot == "/" else chroot
+    short = []
+    for topic in sorted(client.get_children(f"{top}/brokers/topics")):
+        assignment = json.loads(client.get(f"{top}/brokers/topics/{topic}")[0])["partitions"]
+        for partition, replicas in sorted(assignment.items()):
+            try:
+                state = json.loads(
+                    client.get(f"{top}/brokers/topics/{topic}/partitions/{partition}/state")[0]
+                )
+            except NoNodeError:
+                short.append(f"{topic}-{partition}")
+                continue
+            if len(state["isr"]) < len(replicas):
+                short.append(f"{topic}-{partition}")
+    return short
+
+
+def _accepts(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), _CONNECT_S):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,320 @@
+"""The files of a lab host as values: what a careful administrator would have put there.
+
+Paths are the usual ones of a packaged installation: `/etc/zookeeper/conf/zoo.cfg`, `/var/lib/zookeeper`,
+`/etc/kafka/server.properties`, `/var/lib/kafka`, units `zookeeper.service` and `kafka.service`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.lab.spec import (
+    CLIENT_PORT,
+    ELECTION_PORT,
+    JAVA_11_KAFKA,
+    KAFKA_PORT,
+    OPERATOR_ADDRESS,
+    QUORUM_PORT,
+    HostPlan,
+    LabSpec,
+    Role,
+    hosts_of,
+)
+
+OPS_USER = "ops"
+OPS_ID, ZOOKEEPER_ID, KAFKA_ID = 1000, 880, 881
+"""Numeric ids of the lab's users; user id and group id are the same number."""
+
+ZOO_CFG = "/etc/zookeeper/conf/zoo.cfg"
+JAVA_ENV = "/etc/zookeeper/conf/java.env"
+ZOOKEEPER_DATA = "/var/lib/zookeeper"
+SERVER_PROPERTIES = "/etc/kafka/server.properties"
+KAFKA_ENV = "/etc/kafka/kafka.env"
+KAFKA_DATA = "/var/lib/kafka"
+ZOOKEEPER_JARS, KAFKA_JARS, JAVA_11 = "/opt/zookeeper/lib", "/opt/kafka/lib", "/opt/java-11"
+UNITS = "/etc/systemd/system"
+
+MASKED_UNITS = (
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "console-getty.service",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "getty@tty1.service",
+    "systemd-logind.service",
+    "systemd-pstore.service",
+)
+"""Units that do nothing for a lab host but cost boot time ten times over."""
+
+
+@dataclass(frozen=True)
+class HostFile:
+    """A file, directory (`content` None) or, with `link`, a symbolic link on a host."""
+
+    path: str
+    content: str | None
+    mode: int = 0o644
+    owner: int = 0
+    group: int = 0
+    link: str | None = None
+
+
+def zookeeper_servers(hosts: Iterable[HostPlan]) -> str:
+    """The static `server.N` lines of the given hosts, in order."""
+    return "".join(
+        f"server.{host.myid}={host.address}:{QUORUM_PORT}:{ELECTION_PORT}\n"
+        for host in hosts
+        if host.myid is not None
+    )
+
+
+def source_zoo_cfg(spec: LabSpec) -> str:
+    """The zoo.cfg of every source server."""
+    lines = [
+        f"tickTime={spec.tick_time_ms}",
+        "initLimit=10",
+        "syncLimit=5",
+        f"dataDir={ZOOKEEPER_DATA}",
+        f"clientPort={CLIENT_PORT}",
+        "maxClientCnxns=0",
+        "autopurge.purgeInterval=0",
+        f"4lw.commands.whitelist={spec.four_letter_words}",
+        "admin.enableServer=false",
+    ]
+    if spec.reconfig_enabled:
+        lines.append("reconfigEnabled=true")
+    if not spec.sync_enabled:
+        lines.append("syncEnabled=false")
+    lines += [f"{key}={value}" for key, value in spec.source_options.items()]
+    sources = [host for host in hosts_of(spec) if host.role is Role.SOURCE]
+    return "\n".join(lines) + "\n" + zookeeper_servers(sources)
+
+
+def java_env(spec: LabSpec) -> str:
+    """The EnvironmentFile of the ZooKeeper unit; about a kilobyte of heap is allowed per filler znode."""
+    flags = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx{256 + spec.tree_size // 500}m"
+    if spec.jute_maxbuffer is not None:
+        flags += f" -Djute.maxbuffer={spec.jute_maxbuffer}"
+    return f'JVMFLAGS="{flags}"\n'
+
+
+def zookeeper_unit() -> str:
+    """zookeeper.service; files come out group-readable, nothing restarts by itself."""
+    return f"""[Unit]
+Description=ZooKeeper server
+After=network.target
+
+[Service]
+Type=simple
+User=zookeeper
+Group=zookeeper
+UMask=0027
+EnvironmentFile=-{JAVA_ENV}
+ExecStart=/usr/bin/java $JVMFLAGS -cp /etc/zookeeper/conf:{ZOOKEEPER_JARS}/* \
+org.apache.zookeeper.server.quorum.QuorumPeerMain {ZOO_CFG}
+SuccessExitStatus=143
+Restart=no
+TimeoutStopSec=20
+LimitNOFILE=65536
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def kafka_java(version: str) -> str:
+    """The path of the java program that this Kafka version runs on."""
+    return f"{JAVA_11}/bin/java" if version in JAVA_11_KAFKA else "/usr/bin/java"
+
+
+def kafka_unit(version: str) -> str:
+    """kafka.service; SIGTERM is Kafka's controlled shutdown, given ample time."""
+    return f"""[Unit]
+Description=Kafka broker
+After=network.target
+
+[Service]
+Type=simple
+User=kafka
+Group=kafka
+UMask=0027
+EnvironmentFile=-{KAFKA_ENV}
+ExecStart={kafka_java(version)} $KAFKA_JVM -cp /etc/kafka:{KAFKA_JARS}/* kafka.Kafka {SERVER_PROPERTIES}
+SuccessExitStatus=143
+Restart=no
+TimeoutStopSec=60
+LimitNOFILE=65536
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def connect_string(addresses: Sequence[str], chroot: str) -> str:
+    """The `zookeeper.connect` value for these servers and this chroot."""
+    return ",".join(f"{address}:{CLIENT_PORT}" for address in addresses) + ("" if chroot == "/" else chroot)
+
+
+def server_properties(spec: LabSpec, broker: HostPlan) -> str:
+    """The server.properties of one broker, as it is before the migration."""
+    sources = [host.address for host in hosts_of(spec) if host.role is Role.SOURCE]
+    return f"""broker.id={broker.number}
+broker.rack={broker.rack}
+listeners=PLAINTEXT://{broker.address}:{KAFKA_PORT}
+log.dirs={KAFKA_DATA}
+zookeeper.connect={connect_string(sources, spec.chroot)}
+zookeeper.session.timeout.ms={spec.session_timeout_ms}
+zookeeper.connection.timeout.ms=30000
+default.replication.factor=3
+min.insync.replicas=2
+num.partitions=3
+offsets.topic.num.partitions=6
+offsets.topic.replication.factor=3
+transaction.state.log.num.partitions=3
+transaction.state.log.replication.factor=3
+transaction.state.log.min.isr=2
+auto.create.topics.enable=false
+unclean.leader.election.enable=false
+controlled.shutdown.enable=true
+group.initial.rebalance.delay.ms=0
+log.segment.bytes=67108864
+"""
+
+
+_LOG4J = """log4j.rootLogger=INFO, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=%d{ISO8601} %p [%t] %c{1}: %m%n
+"""
+
+_LOGBACK = """<configuration>
+  <appender name="stdout" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{ISO8601} %p [%t] %logger{0}: %m%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="stdout"/></root>
+</configuration>
+"""
+
+_SSHD = f"""HostKey /etc/ssh/ssh_host_ed25519_key
+AllowUsers {OPS_USER}
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin no
+UseDNS no
+MaxStartups 100
+MaxSessions 64
+"""
+
+_JOURNALD = """[Journal]
+Storage=persistent
+SystemMaxUse=128M
+SystemMaxFileSize=16M
+RateLimitIntervalSec=0
+"""
+
+
+def account_lines(host: HostPlan) -> dict[str, str]:
+    """What is appended to /etc/passwd, /etc/group and /etc/shadow.
+
+    On source the operator may only read: `ops` is in the group that reads ZooKeeper's data, config and logs.
+    """
+    reader = OPS_USER if host.role is Role.SOURCE else ""
+    return {
+        "/etc/passwd": (
+            f"{OPS_USER}:x:{OPS_ID}:{OPS_ID}::/home/{OPS_USER}:/bin/sh\n"
+            f"zookeeper:x:{ZOOKEEPER_ID}:{ZOOKEEPER_ID}::{ZOOKEEPER_DATA}:/usr/sbin/nologin\n"
+            f"kafka:x:{KAFKA_ID}:{KAFKA_ID}::{KAFKA_DATA}:/usr/sbin/nologin\n"
+        ),
+        "/etc/group": (f"{OPS_USER}:x:{OPS_ID}:\nzookeeper:x:{ZOOKEEPER_ID}:{reader}\nkafka:x:{KAFKA_ID}:\n"),
+        # "*" allows no password but, unlike "!", is not a locked account to sshd.
+        "/etc/shadow": "".join(f"{user}:*:19000:0:99999:7:::\n" for user in (OPS_USER, "zookeeper", "kafka")),
+    }
+
+
+def etc_hosts(spec: LabSpec) -> str:
+    """/etc/hosts of every lab host."""
+    lines = ["127.0.0.1 localhost", f"{OPERATOR_ADDRESS} operator"]
+    return "\n".join(lines + [f"{host.address} {host.name}" for host in hosts_of(spec)]) + "\n"
+
+
+def host_files(
+    spec: LabSpec, host: HostPlan, host_key: str, operator_public_key: str
+) -> tuple[HostFile, ...]:
+    """Every file of one host beyond the root file system, parents before what is in them.
+
+    `host_key` is the host's private ssh key (OpenSSH text), `operator_public_key` the line that may log in.
+    """
+    files = [
+        HostFile("/etc/hostname", host.name + "\n"),
+        HostFile("/etc/hosts", etc_hosts(spec)),
+        # Nothing answers names in the lab's network; an empty file fails at once instead of waiting.
+        HostFile("/etc/resolv.conf", ""),
+        HostFile("/etc/ssh/ssh_host_ed25519_key", host_key, 0o600),
+        HostFile("/etc/ssh/sshd_config.d/lab.conf", _SSHD),
+        HostFile("/etc/systemd/journald.conf.d", None, 0o755),
+        HostFile("/etc/systemd/journald.conf.d/lab.conf", _JOURNALD),
+        HostFile(f"/home/{OPS_USER}", None, 0o750, OPS_ID, OPS_ID),
+        HostFile(f"/home/{OPS_USER}/.ssh", None, 0o700, OPS_ID, OPS_ID),
+        HostFile(f"/home/{OPS_USER}/.ssh/authorized_keys", operator_public_key, 0o600, OPS_ID, OPS_ID),
+    ]
+    files += [HostFile(f"{UNITS}/{unit}", None, link="/dev/null") for unit in MASKED_UNITS]
+    if host.role is not Role.SOURCE:
+        files.append(HostFile(f"/etc/sudoers.d/{OPS_USER}", f"{OPS_USER} ALL=(ALL) NOPASSWD: ALL\n", 0o440))
+    if host.role in (Role.SOURCE, Role.DEST):
+        files += _zookeeper_files(spec, host)
+    if host.role is Role.BROKER:
+        files += _kafka_files(spec, host)
+    return tuple(files)
+
+
+def _owned_by(number: int) -> Callable[[str, str | None, int], HostFile]:
+    """Makes files that belong to the user and group of this number."""
+
+    def file(path: str, content: str | None, mode: int) -> HostFile:
+        return HostFile(path, content, mode, number, number)
+
+    return file
+
+
+def _zookeeper_files(spec: LabSpec, host: HostPlan) -> list[HostFile]:
+    """ZooKeeper installed; on source also configured and enabled, on dest empty."""
+    owned = _owned_by(ZOOKEEPER_ID)
+    conf = "/etc/zookeeper/conf"
+    files = [
+        HostFile(ZOOKEEPER_JARS, None, 0o755),
+        HostFile("/etc/zookeeper", None, 0o755),
+        # ZooKeeper writes dynamic config files beside zoo.cfg, so its user owns the directory.
+        owned(conf, None, 0o750),
+        owned(f"{conf}/log4j.properties", _LOG4J, 0o640),
+        owned(f"{conf}/logback.xml", _LOGBACK, 0o640),
+        owned(JAVA_ENV, java_env(spec), 0o640),
+        owned(ZOOKEEPER_DATA, None, 0o750),
+        HostFile(f"{UNITS}/zookeeper.service", zookeeper_unit()),
+    ]
+    if host.role is Role.SOURCE:
+        files += [
+            owned(ZOO_CFG, source_zoo_cfg(spec), 0o640),
+            owned(f"{ZOOKEEPER_DATA}/myid", f"{host.myid}\n", 0o640),
+            HostFile(
+                f"{UNITS}/multi-user.target.wants/zookeeper.service", None, link=f"{UNITS}/zookeeper.service"
+            ),
+        ]
+    return files
+
+
+def _kafka_files(spec: LabSpec, host: HostPlan) -> list[HostFile]:
+    owned = _owned_by(KAFKA_ID)
+    flags = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx384m"
+    return [
+        HostFile(KAFKA_JARS, None, 0o755),
+        HostFile(JAVA_11, None, 0o755),
+        HostFile("/etc/kafka", None, 0o755),
+        HostFile("/etc/kafka/log4j.properties", _LOG4J),
+        HostFile(KAFKA_ENV, f'KAFKA_JVM="{flags} -Dlog4j.configuration=file:/etc/kafka/log4j.properties"\n'),
+        owned(SERVER_PROPERTIES, server_properties(spec, host), 0o640),
+        owned(KAFKA_DATA, None, 0o750),
+        HostFile(f"{UNITS}/kafka.service", kafka_unit(spec.kafka_version)),
+    ]

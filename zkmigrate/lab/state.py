@@ -1,0 +1,162 @@
+"""lab.json: what is known about a lab, written before each effect, and the decision what may be swept.
+
+Layout below the base directory (ZKMIGRATE_LAB_DIR, else /var/lib/zkmigrate-lab):
+
+    .lock                    held while a lab is created and while labs are listed
+    zkm-lab-ID/lab.json      this record; removed last
+    zkm-lab-ID/lock          held while the record is changed and during the whole of a teardown
+    zkm-lab-ID/keys/         operator (private key), known_hosts
+    zkm-lab-ID/jars/         what the hosts see as /opt/zookeeper/lib and /opt/kafka/lib
+    zkm-lab-ID/hosts/NAME/   upper, work, root (overlay), console.log, data.img
+
+Every name of a resource (namespaces, cgroups, mounts) follows from the lab's id, so a record that says no
+more than the id is enough to tear a lab down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.processes import ProcessId
+from zkmigrate.lab.spec import LabSpec
+
+FORMAT = 1
+PREFIX = "zkm-lab-"
+DEFAULT_BASE = Path("/var/lib/zkmigrate-lab")
+
+
+@dataclass(frozen=True)
+class HostRecord:
+    """The processes of one host: nspawn, and the container's PID 1 as seen from the machine."""
+
+    supervisor: ProcessId | None = None
+    leader: ProcessId | None = None
+
+
+@dataclass(frozen=True)
+class LabRecord:
+    """What lab.json holds. `kept` labs outlive their owner and go only by `lab down`."""
+
+    id: str
+    owner: ProcessId
+    kept: bool
+    spec: LabSpec
+    backend: str = "nspawn"
+    ready: bool = False
+    hosts: dict[str, HostRecord] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as JSON values."""
+        return {
+            "format": FORMAT,
+            "id": self.id,
+            "backend": self.backend,
+            "kept": self.kept,
+            "ready": self.ready,
+            "owner": asdict(self.owner),
+            "spec": self.spec.to_json(),
+            "hosts": {name: asdict(host) for name, host in self.hosts.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> LabRecord:
+        """The record that `to_json` wrote; another format number is refused."""
+        if value.get("format") != FORMAT:
+            raise LabError(f"lab.json has format {value.get('format')!r}; this program reads format {FORMAT}")
+        return cls(
+            id=value["id"],
+            owner=ProcessId(**value["owner"]),
+            kept=value["kept"],
+            spec=LabSpec.from_json(value["spec"]),
+            backend=value["backend"],
+            ready=value["ready"],
+            hosts={
+                name: HostRecord(_process(host["supervisor"]), _process(host["leader"]))
+                for name, host in value["hosts"].items()
+            },
+        )
+
+    def with_host(self, name: str, host: HostRecord) -> LabRecord:
+        """The same record with one host's processes replaced."""
+        return replace(self, hosts={**self.hosts, name: host})
+
+
+def _process(value: dict[str, int] | None) -> ProcessId | None:
+    return None if value is None else ProcessId(**value)
+
+
+def sweepable(record: LabRecord, alive: Callable[[ProcessId], bool]) -> bool:
+    """Whether a lab is abandoned: its owner is dead and nobody asked to keep it.
+
+    A lab that was to be kept but whose owner died before it was ready is abandoned too.
+    """
+    return not alive(record.owner) and not (record.kept and record.ready)
+
+
+def base_directory() -> Path:
+    """Where labs live."""
+    named = os.environ.get("ZKMIGRATE_LAB_DIR")
+    return Path(named).absolute() if named else DEFAULT_BASE
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Holds an exclusive lock on a file; yields False at once when `wait` is off and another holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def write(directory: Path, record: LabRecord) -> None:
+    """Replaces lab.json, durably and at once."""
+    fresh = directory / "lab.json.new"
+    with fresh.open("w") as out:
+        json.dump(record.to_json(), out, indent=1)
+        out.flush()
+        os.fsync(out.fileno())
+    fresh.rename(directory / "lab.json")
+
+
+def read(directory: Path) -> LabRecord:
+    """The record of the lab in this directory; LabError when there is none."""
+    try:
+        return LabRecord.from_json(json.loads((directory / "lab.json").read_text()))
+    except FileNotFoundError:
+        raise LabError(f"there is no lab in {directory}") from None
+
+
+def create(spec: LabSpec, *, kept: bool) -> Path:
+    """Makes a directory with the record of a new lab in it, owned by this process."""
+    base = base_directory()
+    base.mkdir(parents=True, exist_ok=True)
+    with locked(base / ".lock"):
+        while True:
+            lab_id = secrets.token_hex(3)
+            directory = base / f"{PREFIX}{lab_id}"
+            try:
+                directory.mkdir(mode=0o755)
+            except FileExistsError:
+                continue
+            write(directory, LabRecord(lab_id, ProcessId.mine(), kept, spec))
+            return directory
+
+
+def directories() -> tuple[Path, ...]:
+    """The directories of all labs, whole ones and half-made ones."""
+    return tuple(sorted(base_directory().glob(f"{PREFIX}*")))

@@ -1,0 +1,116 @@
+"""Taking labs down, whole ones and what a killed owner left behind.
+
+Everything is found by the lab's id (namespaces, cgroups, mounts below its directory), so a record written
+before the first effect is enough, and every part may already be gone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from zkmigrate.lab import control_groups, host, network, state
+from zkmigrate.lab.commands import run
+from zkmigrate.lab.processes import ProcessId
+from zkmigrate.lab.spec import hosts_of
+from zkmigrate.lab.waiting import Progress, silent
+
+POWER_OFF_S = 15
+"""How long hosts may take to power off before they are killed, seconds."""
+
+
+def remove(directory: Path, progress: Progress = silent) -> None:
+    """Takes a lab down: hosts powered off cleanly (killed after a deadline), then all traces removed.
+
+    ZooKeeper and Kafka are killed first: their data goes with the lab, and brokers that can no longer hand
+    over their partitions would take minutes to stop.
+    """
+    if not directory.exists():
+        return
+    with state.locked(directory / "lock"):
+        _remove(directory, progress)
+
+
+def _remove(directory: Path, progress: Progress) -> None:
+    if not (directory / "lab.json").exists():
+        shutil.rmtree(directory)
+        return
+    record = state.read(directory)
+    running = {
+        name: item
+        for name, item in record.hosts.items()
+        if item.supervisor is not None and item.supervisor.alive()
+    }
+    if running:
+        progress(f"lab {record.id}: powering {len(running)} hosts off")
+        with ThreadPoolExecutor(len(running)) as pool:
+            list(pool.map(_stop_host, running.values()))
+    control_groups.kill(record.id)
+    network.remove(record.id)
+    control_groups.remove(record.id)
+    unmount_below(directory)
+    for plan in hosts_of(record.spec):
+        host.clear_traces(record.id, plan.name)
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+    shutil.rmtree(directory)
+    progress(f"lab {record.id}: gone")
+
+
+def _stop_host(record: state.HostRecord) -> None:
+    if record.leader is not None and record.leader.alive():
+        units = ["systemctl", "kill", "--signal=KILL", "zookeeper.service", "kafka.service"]
+        # On a host without one of the units, or in the middle of its boot, this fails: then there is no
+        # server to kill, or the power-off below ends it.
+        subprocess.run(host.exec_argv(record.leader, units), capture_output=True, timeout=10, check=False)
+    host.power_off(record, POWER_OFF_S)
+
+
+def kill_host(lab_id: str, name: str) -> None:
+    """Ends every process of one host at once."""
+    control_groups.kill(lab_id, name)
+
+
+def clear_host(lab_id: str, name: str) -> None:
+    """Removes the cgroup and nspawn's traces of a host that is off."""
+    control_groups.remove(lab_id, name)
+    host.clear_traces(lab_id, name)
+
+
+def mounts_below(mountinfo: str, directory: Path) -> list[str]:
+    """Mount points below a directory, last mounted first, from the text of /proc/self/mountinfo (proc(5))."""
+    points = [line.split(" ")[4] for line in mountinfo.splitlines()]
+    return [point for point in reversed(points) if Path(point).is_relative_to(directory)]
+
+
+def unmount_below(directory: Path) -> None:
+    """Unmounts everything below a directory."""
+    for point in mounts_below(Path("/proc/self/mountinfo").read_text(), directory):
+        run(["umount", point])
+
+
+def sweep(progress: Progress = silent) -> list[str]:
+    """Takes down every abandoned lab and returns their ids."""
+    base = state.base_directory()
+    if not base.exists():
+        return []
+    with state.locked(base / ".lock"):
+        abandoned = [path for path in state.directories() if _abandoned(path)]
+    swept = []
+    for directory in abandoned:
+        with state.locked(directory / "lock", wait=False) as mine:
+            if mine and directory.exists():
+                progress(f"sweeping an abandoned lab: {directory}")
+                _remove(directory, progress)
+                swept.append(directory.name.removeprefix(state.PREFIX))
+    return swept
+
+
+def _abandoned(directory: Path) -> bool:
+    """Creation holds the base lock, so a directory without a record was left by a crash."""
+    if not (directory / "lab.json").exists():
+        return True
+    return state.sweepable(state.read(directory), ProcessId.alive)

@@ -1,0 +1,30 @@
+"""Waiting for a condition: every wait has a name and a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from zkmigrate.lab.failure import NotReady
+
+Progress = Callable[[str], None]
+"""Takes one line of progress."""
+
+
+def silent(_line: str) -> None:
+    """Progress that nobody reads."""
+
+
+def wait_until(
+    what: str, condition: Callable[[], str | None], deadline_s: float, poll_s: float = 0.1
+) -> None:
+    """Polls `condition` until it returns None.
+
+    `condition` returns what is still missing, as text. Raises NotReady with the last such text once
+    `deadline_s` seconds have passed.
+    """
+    end = time.monotonic() + deadline_s
+    while (missing := condition()) is not None:
+        if time.monotonic() >= end:
+            raise NotReady(f"{what}: not within {deadline_s:g} s; still missing: {missing}")
+        time.sleep(poll_s)
