@@ -1,0 +1,44 @@
+"""What every load process shares: how it is told to stop or to drain."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+
+
+class Orders:
+    """SIGTERM (or SIGINT) orders the end, SIGUSR1 orders the drain; both are polled, neither interrupts."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._drain = threading.Event()
+
+    def listen(self) -> Orders:
+        """Install the signal handlers (main thread only)."""
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self._stop.set()
+
+        def drain(_number: int, _frame: FrameType | None) -> None:
+            self._drain.set()
+
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        signal.signal(signal.SIGUSR1, drain)
+        return self
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the stop order, ``seconds`` at most; returns whether it came."""
+        return self._stop.wait(seconds)
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    @property
+    def draining(self) -> bool:
+        return self._drain.is_set()

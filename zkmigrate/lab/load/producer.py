@@ -1,0 +1,98 @@
+"""Idempotent acks=all producer that writes down every acknowledgement."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.pace import Pace
+from zkmigrate.lab.load.process import Orders
+from zkmigrate.lab.load.record import Recorder
+
+_CREATE_LIMIT_S = 60.0
+_TICK_S = 0.05
+
+
+def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
+    """Create the topics, produce at the configured rate until told to stop, then flush.
+
+    Records are spread over all partitions in turn, so that one partition without a leader shows as a gap
+    of that partition.  A record stays in the client's hands for up to the flush deadline: an interruption
+    shows as late acknowledgements, not as failures.
+    """
+    create_topics(config)
+    counts = {"sent": 0, "acked": 0, "failed": 0}
+    producer = Producer(
+        {
+            "bootstrap.servers": config.bootstrap,
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 5,
+            "delivery.timeout.ms": int(config.flush_deadline_s * 1000),
+            "reconnect.backoff.max.ms": 1000,
+            "error_cb": partial(record_client_error, record),
+        }
+    )
+    targets = [(topic, number) for number in range(config.partitions) for topic in config.topics]
+    pace = Pace(config.produce_rate, time.monotonic_ns())
+
+    def delivered(record_id: str, sent_ns: int, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            counts["failed"] += 1
+            record.write(
+                "failed", topic=message.topic(), partition=message.partition(), id=record_id,
+                error=error.str(),
+            )  # fmt: skip
+            return
+        counts["acked"] += 1
+        record.write(
+            "ack", topic=message.topic(), partition=message.partition(), offset=message.offset(),
+            id=record_id, sent_mono_ns=sent_ns,
+        )  # fmt: skip
+
+    while not orders.stopping:
+        if not pace.take(time.monotonic_ns()):
+            left_s = (pace.next_ns - time.monotonic_ns()) / 1e9
+            producer.poll(min(_TICK_S, max(0.0, left_s)))
+            continue
+        topic, partition = targets[counts["sent"] % len(targets)]
+        record_id = f"p-{counts['sent']}"
+        value = record_id.encode().ljust(config.record_bytes)
+        answer = partial(delivered, record_id, time.monotonic_ns())
+        try:
+            producer.produce(topic, value=value, partition=partition, on_delivery=answer)
+        except BufferError:
+            producer.poll(_TICK_S)  # the client holds all it can: wait for acknowledgements, send later
+            continue
+        counts["sent"] += 1
+        producer.poll(0)
+    record.write("stopping")
+    unflushed = producer.flush(config.flush_deadline_s)
+    return {**counts, "unflushed": unflushed}
+
+
+def record_client_error(record: Recorder, error: KafkaError) -> None:
+    """Client-level errors (a broker is down, all are down, the producer is fenced)."""
+    record.write("kafka", error=error.str(), fatal=error.fatal())
+
+
+def create_topics(config: LoadConfig) -> None:
+    """Create the load topics; existing ones are left as they are.  Raises KafkaException otherwise."""
+    admin = AdminClient({"bootstrap.servers": config.bootstrap})
+    settings = {"min.insync.replicas": str(config.min_insync)}
+    topics = [
+        NewTopic(name, config.partitions, config.replication_factor, config=settings)
+        for name in config.topics
+    ]
+    created = admin.create_topics(topics, operation_timeout=_CREATE_LIMIT_S, request_timeout=_CREATE_LIMIT_S)
+    for future in created.values():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise

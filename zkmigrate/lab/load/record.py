@@ -1,0 +1,134 @@
+"""Append-only JSON lines with both clocks on each line: writing them and reading them back."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+FORMAT = 1
+
+
+class Recorder:
+    """Writes one event per line to ``DIR/KIND.jsonl``.
+
+    Each line goes out in a single unbuffered write, so a killed process loses no line it has written and
+    tears at most the one that a full disk cut short.  Safe to use from several threads (client libraries
+    call back on their own).
+    """
+
+    def __init__(self, out: Path, kind: str, config: dict[str, Any]) -> None:
+        self._fd = os.open(out / f"{kind}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
+        self._lock = threading.Lock()
+        self._closed = False
+        self.write("opened", kind=kind, pid=os.getpid(), format=FORMAT, config=config)
+
+    def write(self, event: str, *, mono_ns: int | None = None, **fields: Any) -> None:
+        """Append one line; ``mono_ns`` when the event happened earlier than now."""
+        now = time.monotonic_ns()
+        epoch_ns = time.time_ns()
+        at = now if mono_ns is None else mono_ns
+        line = {"event": event, "mono_ns": at, "epoch_ms": (epoch_ns - (now - at)) // 1_000_000, **fields}
+        data = (json.dumps(line, separators=(",", ":")) + "\n").encode()
+        with self._lock:
+            if self._closed:
+                raise ValueError(f"event {event!r} after the closing line")
+            self._closed = event == "closed"
+            _write_all(self._fd, data)
+
+    def close(self, reason: str, **counters: Any) -> None:
+        """Write the closing line and make the file durable."""
+        self.write("closed", reason=reason, **counters)
+        os.fsync(self._fd)
+        os.close(self._fd)
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """A load that ends by an exception says so in its closing line."""
+        if error is not None and not self._closed:
+            self.close(f"error: {type(error).__name__}: {error}")
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recorded file.  ``problem`` says why it cannot be trusted to be whole; empty when it can."""
+
+    name: str
+    events: Sequence[Event] = ()
+    torn: int = 0
+    problem: str = ""
+
+    def of(self, *names: str) -> list[Event]:
+        return [event for event in self.events if event["event"] in names]
+
+    @property
+    def closing(self) -> Event | None:
+        """The closing line, when the load ended in order."""
+        last = self.events[-1] if self.events else None
+        return last if last is not None and last["event"] == "closed" else None
+
+
+def read_recording(name: str, data: bytes | None) -> Recording:
+    """Parse the bytes of one file (None: there is no file).
+
+    A last line without its newline is what a killed process or a full disk leaves: it is dropped and counted
+    as torn.  Any other line that does not parse means that the file is not what was written.
+    """
+    if data is None:
+        return Recording(name, problem="missing")
+    whole, _, rest = data.rpartition(b"\n")
+    torn = 1 if rest else 0
+    events: list[Event] = []
+    for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
+        event = _parse(line)
+        if event is None:
+            return Recording(name, events, torn, f"line {number} is not an event")
+        events.append(event)
+    if not events or events[0]["event"] != "opened":
+        return Recording(name, events, torn, "no opening line")
+    if events[0].get("format") != FORMAT:
+        return Recording(name, events, torn, f"format {events[0].get('format')!r}, needed {FORMAT}")
+    if events[-1]["event"] != "closed":
+        return Recording(name, events, torn, "no closing line")
+    if events[-1].get("reason") != "ordered":
+        return Recording(name, events, torn, f"ended by {events[-1].get('reason')}")
+    return Recording(name, events, torn, "torn after the closing line" if torn else "")
+
+
+def _parse(line: bytes) -> Event | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        return None
+    return event if isinstance(event.get("mono_ns"), int) else None
+
+
+def load_recording(directory: Path, kind: str) -> Recording:
+    """Read ``DIR/KIND.jsonl``; a file that cannot be read is a problem, not an error."""
+    try:
+        data = (directory / f"{kind}.jsonl").read_bytes()
+    except FileNotFoundError:
+        data = None
+    except OSError as error:
+        return Recording(kind, problem=f"unreadable: {error.strerror}")
+    return read_recording(kind, data)

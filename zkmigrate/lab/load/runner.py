@@ -1,0 +1,233 @@
+"""Start, watch and stop the load processes of one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import zkmigrate
+from zkmigrate.lab.failure import LabError, NotReady
+from zkmigrate.lab.load.config import KINDS, LoadConfig
+from zkmigrate.lab.load.record import Event, load_recording
+from zkmigrate.lab.processes import ProcessId
+from zkmigrate.lab.waiting import wait_until
+
+Command = Callable[[Sequence[str]], Sequence[str]]
+"""Turns an argument list into the one that runs it where the clients live (a network namespace)."""
+
+_START_LIMIT_S = 30.0
+_GRACE_S = 30.0
+
+
+@dataclass(frozen=True)
+class KindStatus:
+    """What one kind is doing: ``running`` by the process table, the rest by its file."""
+
+    kind: str
+    pid: int
+    running: bool
+    events: int
+    last_event: str
+    problem: str
+
+
+class LoadRunner:
+    """The load of one run directory.
+
+    ``DIR/load.json`` is the configuration, ``DIR/processes.json`` the processes (pid and start time),
+    ``DIR/KIND.jsonl`` what they record, ``DIR/KIND.stderr`` what they complain about.  A runner made later
+    over the same directory finds the same processes, so start and stop may be two commands.
+    """
+
+    def __init__(self, directory: Path, config: LoadConfig, command: Command = tuple) -> None:
+        self.directory = directory
+        self.config = config
+        self._command = command
+
+    # --- starting -------------------------------------------------------------------------------------------
+
+    def start(self, kinds: Iterable[str] = KINDS) -> None:
+        """Start these kinds and wait until each has opened its file.
+
+        Raises LabError when a directory already holds a recording of a kind, or when a process ends at once.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.config.write(self.directory / "load.json")
+        for kind in kinds:
+            if (self.directory / f"{kind}.jsonl").exists():
+                raise LabError(f"{self.directory} already holds a recording of {kind}: use another directory")
+            self._remember(kind, self._spawn(kind, self.directory / f"{kind}.stderr").pid)
+            self._wait_opened(kind)
+
+    def _spawn(self, kind: str, errors: Path) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-m", "zkmigrate.lab.load", kind]
+        argv += ["--config", str(self.directory / "load.json"), "--out", str(self.directory)]
+        paths = [str(Path(zkmigrate.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        with open(errors, "ab") as stderr:
+            return subprocess.Popen(
+                list(self._command(argv)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                # a Ctrl-C at the terminal is for the runner, which then stops the load in order
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            )
+
+    def _wait_opened(self, kind: str) -> None:
+        def opened() -> str | None:
+            if load_recording(self.directory, kind).events:
+                return None
+            self._must_live(kind)
+            return "its opening line"
+
+        wait_until(f"start of load {kind}", opened, _START_LIMIT_S, poll_s=0.05)
+        # a wrapper that did not exec is not the process to signal: the load itself knows its pid
+        self._remember(kind, int(load_recording(self.directory, kind).events[0]["pid"]))
+
+    # --- watching -------------------------------------------------------------------------------------------
+
+    def status(self) -> list[KindStatus]:
+        """What each started kind is doing."""
+        found = []
+        for kind, process in self._processes().items():
+            recording = load_recording(self.directory, kind)
+            last = recording.events[-1]["event"] if recording.events else ""
+            counted = len(recording.events)
+            alive = process.alive()
+            problem = recording.problem if not (alive and recording.problem == "no closing line") else ""
+            found.append(KindStatus(kind, process.pid, alive, counted, last, problem))
+        return found
+
+    def wait_flowing(self, kinds: Iterable[str], deadline_s: float, since_ns: int = 0) -> None:
+        """Wait until each of these kinds recorded a success at or after ``since_ns`` (monotonic).
+
+        For raw that is one acknowledged create on every host.  Raises NotReady at the deadline, LabError when
+        a process has ended.
+        """
+        for kind in kinds:
+
+            def missing(kind: str = kind) -> str | None:
+                recording = load_recording(self.directory, kind)
+                absent = self._absent(kind, [e for e in recording.events if e["mono_ns"] >= since_ns])
+                if absent:
+                    self._must_live(kind)
+                return absent
+
+            wait_until(f"load {kind} flowing", missing, deadline_s, poll_s=0.2)
+
+    def _absent(self, kind: str, events: list[Event]) -> str | None:
+        if kind == "raw":
+            served = {event["host"] for event in events if event["event"] == "ack"}
+            unserved = sorted(set(self.config.raw_hosts) - served)
+            return f"an acknowledged create on {', '.join(unserved)}" if unserved else None
+        if kind == "metadata":
+            done = any(event["event"] == "op" and event["outcome"] == "ok" for event in events)
+        else:
+            done = any(event["event"] in ("ack", "consumed") for event in events)
+        return None if done else "a first success"
+
+    def _must_live(self, kind: str) -> None:
+        process = self._processes().get(kind)
+        if process is None or not process.alive():
+            raise LabError(f"load {kind} has ended by itself: {self._complaint(kind)}")
+
+    def _complaint(self, kind: str) -> str:
+        path = self.directory / f"{kind}.stderr"
+        text = path.read_text(errors="replace").strip() if path.exists() else ""
+        return text[-2000:] or "it said nothing"
+
+    # --- stopping -------------------------------------------------------------------------------------------
+
+    def stop(self, kinds: Iterable[str] = KINDS, deadline_s: float | None = None) -> list[str]:
+        """Order these kinds to end, wait for them, kill the ones that do not; returns the killed ones.
+
+        A killed kind has no closing line, so that judging its file gives unknown.  The default deadline is
+        the producer's flush deadline and a grace.
+        """
+        limit_s = self.config.flush_deadline_s + _GRACE_S if deadline_s is None else deadline_s
+        asked = self._signal(kinds, signal.SIGTERM)
+        return self._wait_ended(asked, limit_s)
+
+    def drain(self) -> bool:
+        """Have the consumer read to the high watermarks and end; False when it did not get there in time.
+
+        For after the producer has ended and all brokers are up.
+        """
+        asked = self._signal(["consumer"], signal.SIGUSR1)
+        self._wait_ended(asked, self.config.drain_deadline_s + _GRACE_S)
+        closing = load_recording(self.directory, "consumer").closing
+        return closing is not None and closing.get("drained") is True
+
+    def kill(self) -> None:
+        """End every process of this run at once; what they have recorded stays."""
+        self._wait_ended(self._signal(KINDS, signal.SIGKILL), _GRACE_S)
+
+    def finish(self) -> list[str]:
+        """The orderly end: writers stop, the consumer drains, dest's raw trees are listed.
+
+        Returns what went wrong, in words; the judge finds the same in the files.
+        """
+        writers = [kind for kind in KINDS if kind != "consumer"]
+        wrong = [f"{kind} had to be killed" for kind in self.stop(writers)]
+        if "consumer" in self._processes() and not self.drain():
+            wrong.append("the consumer did not read to the high watermarks")
+        if self.config.raw_hosts and not self.list_trees():
+            wrong.append("not every dest host could be listed")
+        return wrong
+
+    def list_trees(self) -> bool:
+        """Write ``tree-HOST.json`` of every raw host; False when one is incomplete."""
+        process = self._spawn("tree", self.directory / "tree.stderr")
+        try:
+            return process.wait(self.config.drain_deadline_s) == 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return False
+
+    def _signal(self, kinds: Iterable[str], number: signal.Signals) -> dict[str, ProcessId]:
+        processes = self._processes()
+        asked = {kind: processes[kind] for kind in kinds if kind in processes}
+        for process in asked.values():
+            process.send(number)
+        return asked
+
+    def _wait_ended(self, asked: dict[str, ProcessId], limit_s: float) -> list[str]:
+        def running() -> str | None:
+            for process in asked.values():
+                process.reap()
+            left = [kind for kind, process in asked.items() if process.alive()]
+            return ", ".join(left) or None
+
+        try:
+            wait_until("end of the load", running, limit_s)
+        except NotReady:
+            stuck = [kind for kind, process in asked.items() if process.send(signal.SIGKILL)]
+            wait_until("end of the killed load", running, _GRACE_S)
+            return stuck
+        return []
+
+    # --- the processes of this directory --------------------------------------------------------------------
+
+    def _processes(self) -> dict[str, ProcessId]:
+        path = self.directory / "processes.json"
+        if not path.exists():
+            return {}
+        return {kind: ProcessId(pid, start) for kind, (pid, start) in json.loads(path.read_text()).items()}
+
+    def _remember(self, kind: str, pid: int) -> None:
+        process = ProcessId.of(pid)
+        if process is None:
+            raise LabError(f"load {kind} has ended by itself: {self._complaint(kind)}")
+        known = {**self._processes(), kind: process}
+        text = json.dumps({name: [item.pid, item.start] for name, item in known.items()})
+        part = self.directory / "processes.json.part"
+        part.write_text(text + "\n")
+        part.rename(self.directory / "processes.json")

@@ -1,0 +1,119 @@
+"""ZooKeeper's client messages, as far as the load needs them.
+
+After ZooKeeper's ``zookeeper.jute`` (RequestHeader, ReplyHeader, CreateRequest, SetDataRequest, Stat …):
+big-endian, each message framed by a 4-byte length.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_CHILDREN, SYNC, PING = 1, 2, 3, 4, 5, 8, 9, 11
+CLOSE_SESSION = -11
+PERSISTENT, EPHEMERAL, SEQUENTIAL = 0, 1, 2
+OK, CONNECTION_LOSS, NO_NODE, NODE_EXISTS = 0, -4, -101, -110
+ERROR_NAMES = {
+    -1: "SystemError", -4: "ConnectionLoss", -5: "MarshallingError", -6: "Unimplemented", -8: "BadArguments",
+    -101: "NoNode", -102: "NoAuth", -103: "BadVersion", -108: "NoChildrenForEphemerals", -110: "NodeExists",
+    -111: "NotEmpty", -112: "SessionExpired", -118: "SessionMoved", -119: "NotReadOnly",
+}  # fmt: skip
+_STAT = struct.Struct(">qqqqiiiqiiq")
+
+
+class Stat(NamedTuple):
+    """A znode's Stat, fields in wire order."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    num_children: int
+    pzxid: int
+
+
+class Reply(NamedTuple):
+    """The answer to one request; ``error`` is CONNECTION_LOSS when none came."""
+
+    error: int
+    zxid: int
+    body: bytes
+    sent_ns: int
+    at_ns: int
+
+
+def error_name(code: int) -> str:
+    return ERROR_NAMES.get(code, f"error {code}")
+
+
+def hex_id(value: int) -> str:
+    """A zxid or session id (signed on the wire) as ZooKeeper prints it."""
+    return hex(value & 0xFFFFFFFFFFFFFFFF)
+
+
+def buffer(data: bytes) -> bytes:
+    """A jute buffer or string: 4-byte length, then the bytes."""
+    return struct.pack(">i", len(data)) + data
+
+
+def create_request(path: str, data: bytes, flags: int) -> bytes:
+    """CreateRequest with the open ACL (world:anyone, all permissions)."""
+    acl = struct.pack(">ii", 1, 31) + buffer(b"world") + buffer(b"anyone")
+    return buffer(path.encode()) + buffer(data) + acl + struct.pack(">i", flags)
+
+
+def set_request(path: str, data: bytes) -> bytes:
+    """SetDataRequest for any version."""
+    return buffer(path.encode()) + buffer(data) + struct.pack(">i", -1)
+
+
+def delete_request(path: str) -> bytes:
+    """DeleteRequest for any version."""
+    return buffer(path.encode()) + struct.pack(">i", -1)
+
+
+def read_request(path: str) -> bytes:
+    """ExistsRequest, GetDataRequest, GetChildrenRequest: the path and no watch."""
+    return buffer(path.encode()) + b"\0"
+
+
+def sync_request(path: str) -> bytes:
+    return buffer(path.encode())
+
+
+def path_of(body: bytes) -> str:
+    """The path in a CreateResponse."""
+    return take(body, 0)[0].decode()
+
+
+def stat_of(body: bytes) -> Stat:
+    """The Stat at the start of an ExistsResponse or SetDataResponse."""
+    return Stat(*_STAT.unpack_from(body))
+
+
+def data_of(body: bytes) -> bytes:
+    """The data in a GetDataResponse."""
+    return take(body, 0)[0]
+
+
+def children_of(body: bytes) -> list[str]:
+    """The names in a GetChildrenResponse."""
+    (count,) = struct.unpack_from(">i", body)
+    names, at = [], 4
+    for _ in range(count):
+        name, at = take(body, at)
+        names.append(name.decode())
+    return names
+
+
+def take(body: bytes, at: int) -> tuple[bytes, int]:
+    """The buffer at ``at`` and the offset behind it; a null buffer (length -1) reads as empty."""
+    (length,) = struct.unpack_from(">i", body, at)
+    start = at + 4
+    end = start + max(length, 0)
+    return body[start:end], end
