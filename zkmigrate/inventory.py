@@ -1,15 +1,23 @@
 """The inventory ``migration.yml``: who takes part in a migration, as typed values.
 
-``load`` turns the file into an :class:`Inventory` or raises :class:`~zkmigrate.errors.InventoryError` with one
-line per mistake, each with file:line and the reason, before any host is touched.
+``load`` turns the file into an :class:`Inventory` or raises :class:`~zkmigrate.errors.InventoryError` with
+one line per mistake, each with file:line and the reason, before any host is touched.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from zkmigrate import inventory_checks, marked_yaml
+from zkmigrate.errors import InventoryError
+
+# No pattern below lets a blank, a quote or another character through that means something to a shell;
+# a command is words of such characters, separated by single blanks.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Address = Annotated[
     str, StringConstraints(pattern=r"^[0-9A-Za-z]([0-9A-Za-z.:-]*[0-9A-Za-z])?$", max_length=253)
@@ -17,6 +25,12 @@ Address = Annotated[
 RemotePath = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/@%+-]*$", max_length=4096)]
 Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$", max_length=128)]
 Account = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
+LocalPath = Annotated[str, StringConstraints(pattern=r"^(~/)?[A-Za-z0-9._/@%+-]+$", max_length=4096)]
+Command = Annotated[
+    str, StringConstraints(pattern=r"^/[A-Za-z0-9._/@%+:=,-]+( [A-Za-z0-9._/@%+:=,-]+)*$", max_length=1024)
+]
+SettingKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)]
+SettingValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9._:/,=@+% -]*|\*)$", max_length=1024)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -25,12 +39,15 @@ class _Frozen(BaseModel):
 
 
 class Ssh(_Frozen):
-    """How hosts are reached: one account, one key, host keys pinned in ``known_hosts``."""
+    """How hosts are reached: one account, one key, host keys pinned in ``known_hosts``.
+
+    The two paths are absolute once loaded; in the file they are relative to it, ``~/`` is the home folder.
+    """
 
     user: Account
     port: Port = 22
-    key: str
-    known_hosts: str
+    key: LocalPath
+    known_hosts: LocalPath
     bastion: Address | None = None
 
 
@@ -38,9 +55,9 @@ class Service(_Frozen):
     """A service: a systemd unit, or the inventory's own commands (``start`` and ``stop`` both or none)."""
 
     unit: Unit
-    start: str | None = None
-    stop: str | None = None
-    kill: str | None = None
+    start: Command | None = None
+    stop: Command | None = None
+    kill: Command | None = None
 
 
 class ZooKeeperHost(_Frozen):
@@ -68,6 +85,7 @@ class Source(_Frozen):
     config: RemotePath = "/etc/zookeeper/conf/zoo.cfg"
     data_dir: RemotePath = "/var/lib/zookeeper"
     log_dir: RemotePath | None = None
+    java_env: RemotePath = "/etc/zookeeper/conf/java.env"
 
     @property
     def txn_dir(self) -> str:
@@ -76,7 +94,10 @@ class Source(_Frozen):
 
 
 class Dest(_Frozen):
-    """The new, empty ensemble. ``settings`` are further zoo.cfg lines (tickTime, initLimit, …) as text."""
+    """The new, empty ensemble. ``settings`` are further zoo.cfg lines (tickTime, initLimit, …) as text.
+
+    java_env: file with the JVM's flags; read only, to see that jute.maxbuffer fits what source holds.
+    """
 
     hosts: Annotated[tuple[ZooKeeperHost, ...], Field(min_length=3)]
     ports: Ports = Ports()
@@ -85,8 +106,9 @@ class Dest(_Frozen):
     log_dir: RemotePath | None = None
     user: Account = "zookeeper"
     group: Account = "zookeeper"
+    java_env: RemotePath = "/etc/zookeeper/conf/java.env"
     service: Service = Service(unit="zookeeper.service")
-    settings: dict[str, str] = Field(default_factory=dict)
+    settings: dict[SettingKey, SettingValue] = Field(default_factory=dict)
 
     @property
     def txn_dir(self) -> str:
@@ -100,12 +122,13 @@ class Dest(_Frozen):
 
 
 class Broker(_Frozen):
-    """One Kafka broker; ``id`` is its broker.id."""
+    """One Kafka broker; ``id`` is its broker.id, ``also`` its further addresses."""
 
     name: Name
     address: Address
-    id: Annotated[int, Field(ge=0)]
+    id: Annotated[int, Field(ge=0, le=2**31 - 1)]
     port: Port = 9092
+    also: tuple[Address, ...] = ()
 
 
 class Kafka(_Frozen):
@@ -191,7 +214,12 @@ class Inventory(_Frozen):
 
     def address(self, name: str) -> str:
         """Address of any host by its name."""
-        for host in (*self.source.hosts, *self.dest.hosts, *self.kafka.brokers):
+        hosts: tuple[ZooKeeperHost | Broker, ...] = (
+            *self.source.hosts,
+            *self.dest.hosts,
+            *self.kafka.brokers,
+        )
+        for host in hosts:
             if host.name == name:
                 return host.address
         raise KeyError(name)
@@ -202,3 +230,115 @@ def _named(hosts: tuple[ZooKeeperHost, ...], name: str) -> ZooKeeperHost:
         if host.name == name:
             return host
     raise KeyError(name)
+
+
+def load(path: Path) -> Inventory:
+    """Read and check ``migration.yml``.
+
+    Raises InventoryError with one line per mistake, all of them at once, in the order of the file:
+    ``file:line: key: reason (seen …, needed …)``.
+    """
+    document = marked_yaml.parse(_text(path))
+    mistakes = list(document.mistakes)
+    if document.value is None and not mistakes:
+        raise InventoryError(
+            f"{path}:1: the file is empty (needed: a mapping; docs/reference/migration-yml.md)"
+        )
+    if not isinstance(document.value, dict):
+        if not mistakes:
+            mark, kind = document.mark(()), type(document.value).__name__
+            mistakes.append(
+                marked_yaml.Mistake(mark, (), f"not a mapping (seen a {kind}, needed keys and values)")
+            )
+        raise InventoryError(_lines(path, mistakes))
+    values = _as_typed(document)
+    inventory: Inventory | None = None
+    try:
+        inventory = Inventory.model_validate(values)
+    except ValidationError as error:
+        mistakes += inventory_checks.explain(error, document, Inventory)
+    # The cross checks work on what is there, so that one wrong key does not hide a duplicate elsewhere.
+    mistakes += inventory_checks.cross_check(document)
+    if mistakes or inventory is None:
+        raise InventoryError(_lines(path, mistakes))
+    ssh = inventory.ssh
+    return inventory.model_copy(
+        update={
+            "ssh": ssh.model_copy(
+                update={"key": _local(path, ssh.key), "known_hosts": _local(path, ssh.known_hosts)}
+            )
+        }
+    )
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of the file; the checks across keys are only in ``load``."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Inventory.model_json_schema(),
+        "title": "migration.yml",
+    }
+
+
+def digest(inventory: Inventory) -> str:
+    """SHA-256 of what the inventory says, independent of spelling, order of keys and omitted defaults.
+
+    Left out are the operator's own files (``ssh.key``, ``ssh.known_hosts``): a run may be resumed elsewhere.
+    """
+    said = inventory.model_dump(mode="json", exclude={"ssh": {"key", "known_hosts"}})
+    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _text(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(marked_yaml.MAX_BYTES + 1)
+    except OSError as error:
+        raise InventoryError(
+            f"{path}: cannot be read: {error.strerror} (needed: a readable file; -i FILE names another)"
+        ) from error
+    except ValueError as error:
+        raise InventoryError(f"{str(path)!r}: not a file name: {error}") from error
+    if len(content) > marked_yaml.MAX_BYTES:
+        raise InventoryError(
+            f"{path}: too big (seen more than {marked_yaml.MAX_BYTES} bytes, needed at most that; "
+            "is it the right file?)"
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InventoryError(
+            f"{path}:{line}: not UTF-8 (seen byte 0x{content[error.start]:02x}, needed: UTF-8 text)"
+        ) from error
+
+
+def _as_typed(document: marked_yaml.Document) -> Any:
+    """The values with lists as tuples (what the strict types take) and ``dest.settings`` as it was typed."""
+
+    def convert(value: Any, path: marked_yaml.Path) -> Any:
+        if isinstance(value, dict):
+            return {key: convert(below, (*path, key)) for key, below in value.items()}
+        if isinstance(value, list):
+            return tuple(convert(below, (*path, at)) for at, below in enumerate(value))
+        if path[:2] == ("dest", "settings") and value is not None:
+            return document.texts.get(path, value)
+        return value
+
+    return convert(document.value, ())
+
+
+def _lines(path: Path, mistakes: list[marked_yaml.Mistake]) -> str:
+    ordered = sorted(set(mistakes), key=lambda m: (m.mark, marked_yaml.dotted(m.path), m.reason))
+    return "\n".join(
+        f"{path}:{m.mark.line}: " + (f"{marked_yaml.dotted(m.path)}: " if m.path else "") + m.reason
+        for m in ordered
+    )
+
+
+def _local(inventory_file: Path, value: str) -> str:
+    try:
+        expanded = Path(value).expanduser()
+    except RuntimeError as error:
+        raise InventoryError(f"{inventory_file}: ssh: {value!r}: {error}; give an absolute path") from error
+    return str(inventory_file.resolve().parent / expanded)

@@ -1,0 +1,387 @@
+"""What can be wrong in ``migration.yml``, said for the person who typed it.
+
+``explain`` turns the type checker's errors into mistakes at their line; ``cross_check`` finds what no single
+key can show: two roles on one host, a myid twice, an even number of dest hosts. It reads the raw values and
+skips whatever has the wrong type, so that it says something useful about a file with other mistakes too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from zkmigrate.marked_yaml import Document, Mistake, Path
+
+HOST_STATE_DIR = "/var/lib/zkmigrate"
+"""Where zkm-host keeps its state on a host."""
+
+OWN_SETTINGS = ("clientPort", "dataDir", "dataLogDir", "dynamicConfigFile", "peerType")
+"""zoo.cfg keys that zkmigrate writes itself, from the inventory's other keys."""
+
+_NEEDED = {
+    "Name": "a host name of small letters, digits and inner hyphens",
+    "address": "an IPv4 or IPv6 address or a host name, without a port",
+    "also": "IPv4 or IPv6 addresses",
+    "operator": "IPv4 or IPv6 addresses",
+    "bastion": "an IPv4 or IPv6 address or a host name, without a port",
+    "name": "small letters, digits and inner hyphens, such as dest1",
+    "unit": "a systemd unit name, such as zookeeper.service",
+    "user": "a Unix account name",
+    "group": "a Unix group name",
+    "cluster_id": "Kafka's cluster id, 22 characters of A-Z a-z 0-9 _ -",
+    "chroot": "an absolute znode path without a trailing slash, such as /kafka",
+    "settings": "letters, digits, blanks and . _ : / , = @ + % - (or * alone)",
+    "key": "a file name without blanks, quotes or shell characters",
+    "known_hosts": "a file name without blanks, quotes or shell characters",
+    "start": "an absolute command, words of letters, digits and . _ / @ % + : = , - between single blanks",
+}
+_NEEDED["stop"] = _NEEDED["kill"] = _NEEDED["start"]
+_REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"
+
+
+def explain(error: ValidationError, document: Document, model: type[BaseModel]) -> Iterator[Mistake]:
+    """The type checker's errors as mistakes; what the YAML reader already refused is not said twice."""
+    refused = {mistake.path for mistake in document.mistakes}
+    for item in error.errors(include_url=False, include_context=True):
+        # For a dictionary's key pydantic adds "[key]" to the location.
+        path: Path = tuple(part for part in item["loc"] if part != "[key]")
+        if path in refused:
+            continue
+        yield Mistake(document.mark(path), path, _reason(item, path, model))
+
+
+def _reason(item: Any, path: Path, model: type[BaseModel]) -> str:
+    kind, seen, context = item["type"], _shown(item["input"]), item.get("ctx", {})
+    if kind == "missing":
+        return "missing (needed: this key)"
+    if kind == "extra_forbidden":
+        possible = _keys(model, path[:-1])
+        near = difflib.get_close_matches(str(path[-1]), possible, n=1, cutoff=0.6)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        return f"unknown key (needed one of: {', '.join(possible)}{meant})"
+    if kind == "string_pattern_mismatch":
+        return f"not allowed (seen {seen}, needed {_needed(path)})"
+    if kind == "string_type":
+        hint = "; put it in quotes" if isinstance(item["input"], int | float) else ""
+        return f"not text (seen {seen}, needed {_needed(path)}{hint})"
+    if kind == "literal_error":
+        return f"not one of the values (seen {seen}, needed {context.get('expected')})"
+    if kind == "tuple_type":
+        return f"not a list (seen {seen}, needed a list)"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"not a mapping (seen {seen}, needed keys and values)"
+    if kind == "too_short":
+        return f"too few (seen {context.get('actual_length')}, needed at least {context.get('min_length')})"
+    if kind in ("int_type", "float_type"):
+        return f"not a number (seen {seen}, needed {'a whole number' if kind == 'int_type' else 'a number'})"
+    bounds = {"greater_than_equal": "ge", "greater_than": "gt", "less_than_equal": "le", "less_than": "lt"}
+    if kind in bounds:
+        words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}[bounds[kind]]
+        return f"out of range (seen {seen}, needed {words} {context[bounds[kind]]})"
+    return f"{item['msg'][:1].lower()}{item['msg'][1:]} (seen {seen})"
+
+
+def _needed(path: Path) -> str:
+    names = [str(part) for part in path if not isinstance(part, int)]
+    if "settings" in names:
+        return _NEEDED["settings"]
+    return _NEEDED.get(names[-1] if names else "", _REMOTE_PATH)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _keys(model: type[BaseModel], path: Path) -> list[str]:
+    """The keys that the mapping at ``path`` may have."""
+    current: Any = model
+    for part in path:
+        if isinstance(part, int):
+            continue
+        current = next(_models(current.model_fields[part].annotation))
+    return list(current.model_fields)
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
+
+
+@dataclass(frozen=True)
+class _Host:
+    path: Path
+    role: str
+    name: str
+    addresses: tuple[tuple[Path, str], ...]
+    number: int | None
+    """myid or broker id."""
+
+
+def cross_check(document: Document) -> list[Mistake]:
+    """Every mistake that takes two keys to see."""
+    top = document.value
+    hosts = [
+        *_hosts(top, ("source", "hosts"), "source", "myid"),
+        *_hosts(top, ("dest", "hosts"), "dest", "myid"),
+        *_hosts(top, ("kafka", "brokers"), "broker", "id"),
+    ]
+    found = [
+        *_twice(hosts),
+        *_addresses(hosts),
+        *_operator(top, hosts),
+        *_myids(hosts),
+        *_dest_count(top),
+        *_settings(top),
+        *_services(top),
+        *_paths(top),
+        *_lease(top),
+    ]
+    return [Mistake(document.mark(path), path, reason) for path, reason in found]
+
+
+_Wrong = Iterator[tuple[Path, str]]
+
+
+def _get(value: Any, path: Path) -> Any:
+    for part in path:
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        else:
+            return None
+    return value
+
+
+def _items(top: Any, path: Path) -> list[Any]:
+    value = _get(top, path)
+    return value if isinstance(value, list) else []
+
+
+def _hosts(top: Any, path: Path, role: str, number: str) -> Iterator[_Host]:
+    for at, item in enumerate(_items(top, path)):
+        if not isinstance(item, dict):
+            continue
+        here = (*path, at)
+        addresses = [((*here, "address"), item.get("address"))]
+        also = item.get("also")
+        addresses += [((*here, "also", n), a) for n, a in enumerate(also if isinstance(also, list) else [])]
+        name, value = item.get("name"), item.get(number)
+        yield _Host(
+            here,
+            role,
+            name if isinstance(name, str) else "",
+            tuple((p, a) for p, a in addresses if isinstance(a, str)),
+            value if isinstance(value, int) and not isinstance(value, bool) else None,
+        )
+
+
+def _address(text: str) -> str:
+    """One spelling for each address; names in small letters."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return text.lower().rstrip(".")
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _twice(hosts: list[_Host]) -> _Wrong:
+    names: dict[str, _Host] = {}
+    addresses: dict[str, _Host] = {}
+    for host in hosts:
+        if host.name:
+            first = names.setdefault(host.name, host)
+            if first is not host:
+                yield (*host.path, "name"), _clash(f"name {host.name!r}", first, host)
+        for path, text in host.addresses:
+            first = addresses.setdefault(_address(text), host)
+            if first is not host:
+                yield path, _clash(f"address {text}", first, host)
+
+
+def _clash(what: str, first: _Host, host: _Host) -> str:
+    if first.role == host.role:
+        return f"{what} is there twice among the {host.role} hosts (needed: each once)"
+    return (
+        f"{what} is already a {first.role} host, {first.name or 'without a name'} "
+        f"(needed: each host in one role; are {first.role} and {host.role} swapped?)"
+    )
+
+
+def _addresses(hosts: list[_Host]) -> _Wrong:
+    """Blocking rules and client lists hold addresses, so each host needs one that is not a name."""
+    for host in hosts:
+        for path, text in host.addresses:
+            looks_numeric = ":" in text or text.replace(".", "").isdigit()
+            if looks_numeric and not _is_ip(text):
+                yield path, f"not an address (seen {text!r}, needed an IPv4 or IPv6 address, no port)"
+            elif path[-2:-1] == ("also",) and not _is_ip(text):
+                yield path, f"not an address (seen {text!r}, needed an IPv4 or IPv6 address)"
+        if host.addresses and not any(_is_ip(text) or ":" in text for _, text in host.addresses):
+            if all(text.replace(".", "").isdigit() for _, text in host.addresses):
+                continue
+            yield (
+                (*host.path, "address"),
+                f"a name alone (seen {host.addresses[0][1]!r}, needed also: [ADDRESS, …] beside it: rules "
+                "and client lists hold addresses)",
+            )
+
+
+def _operator(top: Any, hosts: list[_Host]) -> _Wrong:
+    known = {_address(text): host for host in hosts for _, text in host.addresses}
+    for at, text in enumerate(_items(top, ("operator",))):
+        if not isinstance(text, str):
+            continue
+        if not _is_ip(text):
+            yield ("operator", at), f"not an address (seen {text!r}, needed an IPv4 or IPv6 address)"
+        elif host := known.get(_address(text)):
+            yield (
+                ("operator", at),
+                f"{text} is the {host.role} host {host.name} (needed: the machine zkmigrate runs on, none "
+                "of the hosts: the fence lets the operator through)",
+            )
+
+
+def _myids(hosts: list[_Host]) -> _Wrong:
+    for role, word in (("source", "myid"), ("dest", "myid"), ("broker", "id")):
+        seen: dict[int, _Host] = {}
+        for host in hosts:
+            if host.role != role or host.number is None:
+                continue
+            first = seen.setdefault(host.number, host)
+            if first is not host:
+                yield (
+                    (*host.path, word),
+                    f"{word} {host.number} is already {first.name}'s (needed: each once)",
+                )
+    source = {h.number: h for h in hosts if h.role == "source" and h.number is not None}
+    highest = max(source, default=None)
+    for host in hosts:
+        if host.role != "dest" or host.number is None:
+            continue
+        if taken := source.get(host.number):
+            yield (
+                (*host.path, "myid"),
+                f"myid {host.number} is source host {taken.name}'s (needed: one that source does not use: "
+                "reusing it breaks that server's election connections)",
+            )
+        elif highest is not None and host.number < highest:
+            yield (
+                (*host.path, "myid"),
+                f"myid {host.number} is too low (needed: {highest + 1} to 254, above every myid of source: "
+                "the higher id opens the election connection)",
+            )
+
+
+def _dest_count(top: Any) -> _Wrong:
+    count = len(_items(top, ("dest", "hosts")))
+    if count >= 3 and count % 2 == 0:
+        yield (
+            ("dest", "hosts"),
+            f"an even number of dest hosts (seen {count}, needed an odd number, {count - 1} or {count + 1}: "
+            f"{count} bear no more failures than {count - 1})",
+        )
+
+
+def _settings(top: Any) -> _Wrong:
+    settings = _get(top, ("dest", "settings"))
+    for key in settings if isinstance(settings, dict) else ():
+        if key in OWN_SETTINGS or key.startswith(("server.", "group.", "weight.")):
+            yield (
+                ("dest", "settings", key),
+                "zkmigrate writes this line itself, or does not support it (needed: the other keys of dest "
+                "say hosts, ports and directories)",
+            )
+
+
+def _services(top: Any) -> _Wrong:
+    for path in (("dest", "service"), ("kafka", "service")):
+        service = _get(top, path)
+        if isinstance(service, dict) and ("start" in service) != ("stop" in service):
+            seen, lacking = ("start", "stop") if "start" in service else ("stop", "start")
+            yield (*path, seen), f"{seen} without {lacking} (needed: both commands, or neither: systemd then)"
+
+
+def _paths(top: Any) -> _Wrong:
+    """Directories of dest that are imaged and put back must hold nothing but ZooKeeper's data."""
+    paths: dict[tuple[str, str], str] = {}
+    for name in ("config", "java_env", "data_dir", "log_dir"):
+        value = _get(top, ("dest", name))
+        if isinstance(value, str) and value.startswith("/"):
+            paths[("dest", name)] = value
+    for role, names in (("source", ("config", "java_env", "data_dir", "log_dir")), ("kafka", ("config",))):
+        for name in names:
+            value = _get(top, (role, name))
+            if isinstance(value, str) and _odd(value):
+                yield (role, name), _odd_path(value)
+    for path, value in paths.items():
+        if _odd(value):
+            yield path, _odd_path(value)
+        elif _inside(value, HOST_STATE_DIR) or _inside(HOST_STATE_DIR, value):
+            yield path, f"{value} overlaps {HOST_STATE_DIR}, where zkm-host keeps its state (needed: apart)"
+    for directory in ("data_dir", "log_dir"):
+        outer = paths.get(("dest", directory))
+        for path, value in paths.items():
+            same = path[1].endswith("_dir") and outer is not None and _parts(value) == _parts(outer)
+            if outer is not None and path[1] != directory and not same and _inside(value, outer):
+                yield path, f"{value} is inside dest.{directory} (seen {outer}, needed: apart from it)"
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _inside(path: str, outer: str) -> bool:
+    return _parts(path)[: len(_parts(outer))] == _parts(outer)
+
+
+def _odd(path: str) -> bool:
+    return path.startswith("/") and (len(_parts(path)) < 2 or not {".", ".."}.isdisjoint(_parts(path)))
+
+
+def _odd_path(path: str) -> str:
+    return f"not a usable path (seen {path!r}, needed at least two levels and no . or .. in it)"
+
+
+def _lease(top: Any) -> _Wrong:
+    lease = _get(top, ("policy", "lease"))
+    lease = lease if isinstance(lease, dict) else {}
+    fence, cut, renew = (
+        lease.get(key, default)
+        for key, default in (("fence_ttl_ms", 5000), ("cut_ttl_ms", 2000), ("renew_every_ms", 500))
+    )
+    here = ("policy", "lease")
+    if all(isinstance(value, int) for value in (fence, cut, renew)):
+        if fence < cut + 2000:
+            yield (
+                (*here, "fence_ttl_ms"),
+                f"too short (seen {fence}, needed at least cut_ttl_ms + 2000 = {cut + 2000}: the door "
+                "must stay shut until the host observes again)",
+            )
+        if renew * 2 > cut:
+            yield (
+                (*here, "renew_every_ms"),
+                f"too long (seen {renew}, needed at most half of cut_ttl_ms = {cut // 2}: one late renewal "
+                "must not end the lease)",
+            )
