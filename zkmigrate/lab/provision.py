@@ -13,11 +13,14 @@ import re
 import selectors
 import shlex
 import subprocess
+import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -138,6 +141,24 @@ def java11_home() -> Path:
             f"Java 11 is broken: {home} has no executable bin/java; delete .venv and run setup/install.sh"
         )
     return home
+
+
+def fetch(names: Sequence[str], progress: Progress = silent) -> None:
+    """Fetch the root file system and the named jars (`zookeeper-3.5.8`), side by side, before a lab asks.
+
+    Raises ProvisionError, for an unknown name before anything is fetched.
+    """
+    known = {
+        **{f"zookeeper-{version}": partial(zookeeper_classpath, version) for version in zookeeper_versions()},
+        **{f"kafka-{version}": partial(kafka_classpath, version) for version in kafka_versions()},
+    }
+    if unknown := [name for name in names if name not in known]:
+        raise ProvisionError(f"cannot fetch {', '.join(unknown)}; possible: {', '.join(known)}")
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        rootfs = beside.submit(ensure_rootfs, progress)
+        for name in names:
+            known[name](progress)
+        rootfs.result()
 
 
 def _classpath(product: str, version: str, progress: Progress) -> tuple[Path, ...]:
@@ -327,3 +348,23 @@ def _lines(stream: IO[str], deadline: float) -> Iterator[str | None]:
             if not chunk:
                 yield pending.decode(errors="replace").rstrip()
                 return
+
+
+def main() -> int:
+    """`python -m zkmigrate.lab.provision [NAME...]`: fetch and tell how it goes; no name means all jars."""
+    begun = time.monotonic()
+
+    def tell(line: str) -> None:
+        print(f"[{time.monotonic() - begun:3.0f} s] {line}", flush=True)
+
+    every = [f"zookeeper-{v}" for v in zookeeper_versions()] + [f"kafka-{v}" for v in kafka_versions()]
+    try:
+        fetch(sys.argv[1:] or every, tell)
+    except ProvisionError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+# `make demo` and `make test` set up all they need (as root, on Debian 12); a second run reuses it.
+.PHONY: demo test lint setup
+
+PYTHON = .venv/bin/python
+PYTEST = $(PYTHON) -m pytest -p tests.no_skips --durations=10
+
+# Move a loaded Kafka between two ensembles in the embedded lab; the outcome is in demo/result.json.
+demo: setup
+	@$(PYTHON) -m zkmigrate.lab.provision zookeeper-3.5.8 kafka-2.8.2
+	@$(PYTHON) -m zkmigrate.lab.demo
+
+# The checks, then every test, those on real lab hosts last; a skipped test fails the run.
+test: lint
+	@$(PYTHON) -m zkmigrate.lab.provision
+	@$(PYTHON) -m zkmigrate.lab sweep
+	@status=0; \
+	$(PYTEST) tests/unit tests/world tests/recorded || status=$$?; \
+	$(PYTEST) --verbose tests/lab || status=$$?; \
+	$(PYTHON) -m zkmigrate.lab sweep || status=$$?; \
+	exit $$status
+
+lint: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	shellcheck $$(grep -rlI '^#!/bin/sh' --exclude='*.py' .ci setup zkmigrate)
+
+setup:
+	@setup/install.sh "make $(MAKECMDGOALS)"
