@@ -1,0 +1,232 @@
+"""The delta proof over built logs: what is missing, what is allowed, what cannot be proved."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from tests.unit.zkdata_fixtures import (
+    VERSIONS,
+    build_log,
+    create_payload,
+    log_from,
+    payload,
+    recorded,
+    text,
+)
+from zkmigrate.zkdata.delta import DeltaResult, delta
+from zkmigrate.zkdata.reader import BytesDirectory
+
+OWNER, OTHER = 0x77, 0x99
+
+
+def delete_payload(zxid: int, path: str) -> bytes:
+    return payload(zxid, 2, text(path))
+
+
+def set_acl_payload(zxid: int, path: str) -> bytes:
+    acl = struct.pack(">ii", 1, 31) + text("world") + text("anyone")
+    return payload(zxid, 7, text(path) + acl + struct.pack(">i", 1))
+
+
+def close_payload(zxid: int, session: int, *paths: str, cxid: int = 0) -> bytes:
+    body = struct.pack(">i", len(paths)) + b"".join(text(path) for path in paths) if paths else b""
+    return payload(zxid, -11, body, session, cxid)
+
+
+def open_payload(zxid: int, session: int) -> bytes:
+    return payload(zxid, -10, struct.pack(">i", 6000), session, 0)
+
+
+def judge(payloads: list[bytes], *, after: int, upto: int | None = None, **more: object) -> DeltaResult:
+    first = int.from_bytes(payloads[0][12:20], "big")
+    directory = BytesDirectory({f"log.{first:x}": log_from(payloads) + b"\0" * 100})
+    owners = more.pop("owners", {})
+    return delta(directory, chroot="/kafka", after=after, upto=upto, owners=owners, **more)  # type: ignore[arg-type]
+
+
+def found(result: DeltaResult) -> list[tuple[int, str, str]]:
+    return [(f.zxid, f.type, f.path) for f in result.missing]
+
+
+def test_foreign_changes_are_none_of_ours() -> None:
+    payloads = [
+        create_payload(5, "/other"),
+        create_payload(6, "/kafka2/x"),
+        create_payload(7, "/"),
+        payload(8, -1, struct.pack(">i", -101)),
+    ]
+    result = judge(payloads, after=4, upto=8)
+    assert result.held is True
+    assert (result.records, result.last, result.unproved) == (4, 8, "")
+
+
+def test_every_change_under_the_chroot_is_named() -> None:
+    payloads = [
+        create_payload(5, "/kafka/new", session=OTHER),
+        set_acl_payload(6, "/kafka"),
+        delete_payload(7, "/kafka/old"),
+        payload(8, 5, text("/kafka/x") + struct.pack(">ii", -1, 3)),
+    ]
+    result = judge(payloads, after=4, upto=8)
+    assert result.held is False
+    assert found(result) == [
+        (5, "create", "/kafka/new"),
+        (6, "setACL", "/kafka"),
+        (7, "delete", "/kafka/old"),
+        (8, "setData", "/kafka/x"),
+    ]
+    assert result.missing[0].session == OTHER
+    assert result.missing[0].time_ms == 1000
+    assert found(judge(payloads, after=6, upto=8)) == found(result)[2:]
+
+
+def test_the_deletion_of_the_root_of_the_subtree_or_above_counts() -> None:
+    result = delta(
+        BytesDirectory(
+            {"log.5": log_from([delete_payload(5, "/a/b"), delete_payload(6, "/a"), create_payload(7, "/a")])}
+        ),
+        chroot="/a/b",
+        after=4,
+        upto=7,
+        owners={},
+    )
+    assert found(result) == [(5, "delete", "/a/b"), (6, "delete", "/a")]
+
+
+def multi_payload(zxid: int, *subs: tuple[int, bytes]) -> bytes:
+    parts = b"".join(struct.pack(">ii", kind, len(body)) + body for kind, body in subs)
+    return payload(zxid, 14, struct.pack(">i", len(subs)) + parts)
+
+
+def test_multis_count_when_they_succeeded_only() -> None:
+    creating = create_payload(0, "/kafka/m")[32:]
+    good = multi_payload(5, (1, creating), (2, text("/other")), (13, text("/kafka/c") + struct.pack(">i", 1)))
+    failed = multi_payload(6, (1, creating), (-1, struct.pack(">i", -101)))
+    result = judge([good, failed], after=4, upto=6)
+    assert found(result) == [(5, "create", "/kafka/m")]
+
+
+@pytest.mark.parametrize("paths", [(), ("/kafka/e", "/other/e")])
+def test_a_closing_owner_is_missing_unless_it_is_the_expiry_of_one_living_on_dest(
+    paths: tuple[str, ...],
+) -> None:
+    owners = {OWNER: ["/kafka/e"]}
+    expiry = [close_payload(5, OWNER, *paths)]
+    result = judge(expiry, after=4, upto=5, owners=owners)
+    assert found(result) == [(5, "closeSession", "/kafka/e")]
+    assert result.missing[0].expiry
+    result = judge(expiry, after=4, upto=5, owners=owners, living=[OWNER])
+    assert result.held is True
+    assert [(f.zxid, f.path, f.session) for f in result.allowed] == [(5, "/kafka/e", OWNER)]
+    asked = judge([close_payload(5, OWNER, *paths, cxid=9)], after=4, upto=5, owners=owners, living=[OWNER])
+    assert asked.held is False
+    assert not asked.missing[0].expiry
+
+
+def test_closing_a_session_that_owns_nothing_here_is_fine() -> None:
+    assert judge([close_payload(5, OTHER, "/other/e")], after=4, upto=5).held is True
+
+
+def test_sessions_opened_in_the_delta_are_named_when_they_come_to_own_part() -> None:
+    payloads = [
+        open_payload(5, OTHER),
+        open_payload(6, OWNER),
+        create_payload(7, "/kafka/e", ephemeral=True, session=OWNER),
+        close_payload(8, OWNER),
+        close_payload(9, OTHER),
+    ]
+    result = judge(payloads, after=4, upto=9)
+    assert found(result) == [
+        (6, "createSession", ""),
+        (7, "create", "/kafka/e"),
+        (8, "closeSession", "/kafka/e"),
+    ]
+
+
+def test_a_hole_is_unproved_and_named() -> None:
+    result = judge([create_payload(5, "/o"), create_payload(7, "/o")], after=5, upto=7)
+    assert result.held is None
+    assert "0x7 follows 0x5" in result.unproved
+    assert result.unproved.startswith("log.5 at offset")
+    purged = judge([create_payload(9, "/o")], after=5, upto=9)
+    assert purged.held is None
+    assert "continuous from 0x5" in purged.unproved
+
+
+def test_a_find_beside_a_hole_is_still_a_find() -> None:
+    result = judge([create_payload(5, "/o"), create_payload(7, "/kafka/x")], after=5, upto=7)
+    assert result.held is False
+    assert result.unproved
+
+
+def test_a_log_that_does_not_reach_the_leaders_zxid_is_unproved() -> None:
+    result = judge([create_payload(5, "/o"), create_payload(6, "/o")], after=5, upto=8)
+    assert result.held is None
+    assert result.unproved == "the log ends at 0x6, the leader is at 0x8"
+
+
+def test_dest_not_behind_needs_no_log() -> None:
+    result = delta(BytesDirectory({}), chroot="/kafka", after=9, upto=9, owners={})
+    assert (result.held, result.records) == (True, 0)
+
+
+def test_epochs() -> None:
+    e1, e2 = 1 << 32, 2 << 32
+    log = [create_payload(z, "/o") for z in (e1 + 5, e1 + 6, e2 + 1, e2 + 2)]
+    assert judge(log, after=e1 + 6, upto=e2 + 2).held is True
+    assert judge(log, after=e1 + 5, upto=e2 + 2).held is True
+    assert judge(log, after=e2, upto=e2 + 2).held is True  # elected, nothing proposed: snapshot.<epoch<<32>
+    assert judge(log[:2], after=e1 + 6, upto=e2).held is True
+    # The old epoch's log is purged: nothing shows what stood between.
+    assert judge(log[2:], after=e1 + 5, upto=e2 + 2).held is None
+    assert judge(log[2:], after=e2, upto=e2 + 2).held is True
+    assert judge([create_payload(e2 + 2, "/o")], after=e2, upto=e2 + 2).held is None
+
+
+def test_damage_is_unproved_with_its_place() -> None:
+    broken = bytearray(build_log(5, 3, "/o"))
+    broken[100] ^= 1
+    result = delta(BytesDirectory({"log.5": bytes(broken)}), chroot="/kafka", after=4, upto=7, owners={})
+    assert result.held is None
+    assert "log.5 at offset" in result.unproved
+
+
+def test_a_cursor_reads_only_the_rest() -> None:
+    files = {"log.5": build_log(5, 3, "/o") + b"\0" * 90}
+    first = delta(BytesDirectory(files), chroot="/kafka", after=4, upto=7, owners={})
+    assert first.held is True
+    files["log.5"] = build_log(5, 4, "/o")
+    files["log.9"] = log_from([create_payload(9, "/kafka/late"), close_payload(10, OWNER)])
+    rest = delta(
+        BytesDirectory(files),
+        chroot="/kafka",
+        after=4,
+        upto=10,
+        owners={OWNER: ["/kafka/e"]},
+        cursor=first.cursor,
+    )
+    assert rest.records == 3
+    assert found(rest) == [(9, "create", "/kafka/late"), (10, "closeSession", "/kafka/e")]
+    assert rest.unproved == ""
+    again = delta(BytesDirectory(files), chroot="/kafka", after=4, upto=10, owners={}, cursor=rest.cursor)
+    assert (again.records, again.held) == (0, True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_recorded_logs_show_what_was_done_to_the_chroot(version: str) -> None:
+    directory = recorded(version, "standalone")
+    everything = delta(directory, chroot="/kafka", after=0, upto=None, owners={})
+    assert everything.unproved == ""
+    kinds = {finding.type for finding in everything.missing}
+    assert {"create", "delete", "setData", "setACL", "createSession", "closeSession"} <= kinds
+    paths = {finding.path for finding in everything.missing}
+    assert "/kafka/never" not in paths  # a failed multi
+    assert "/other/closed" not in paths
+    assert "/kafka/brokers/ids/closed" in paths
+    closed = {f.path: f.expiry for f in everything.missing if f.type == "closeSession"}
+    assert closed["/kafka/brokers/ids/closed"] is False
+    assert closed["/kafka/brokers/ids/expired"] is True
+    nobody = delta(directory, chroot="/nobody", after=0, upto=everything.last, owners={})
+    assert nobody.held is True

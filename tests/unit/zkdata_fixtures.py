@@ -1,0 +1,67 @@
+"""Recorded ZooKeeper directories, and small logs built byte by byte."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from zkmigrate.zkdata.reader import BytesDirectory
+
+RECORDED = Path(__file__).parent.parent / "recorded" / "zk"
+VERSIONS = tuple(sorted(path.parent.name for path in RECORDED.glob("*/expected.json")))
+LOG_HEADER = b"ZKLG" + struct.pack(">iq", 2, 0)
+OPEN_ACL = struct.pack(">iii", 1, 31, 5) + b"world" + struct.pack(">i", 6) + b"anyone"
+
+
+def recorded_files(version: str, kind: str) -> dict[str, bytes]:
+    """The files of one recorded `version-2`, as they stood but for the length of the logs' padding."""
+    return {
+        path.name.removesuffix(".gz"): gzip.decompress(path.read_bytes())
+        for path in (RECORDED / version / kind).iterdir()
+    }
+
+
+def recorded(version: str, kind: str) -> BytesDirectory:
+    return BytesDirectory(recorded_files(version, kind))
+
+
+def text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack(">i", len(raw)) + raw
+
+
+def payload(
+    zxid: int, kind: int, body: bytes, session: int = 0x77, cxid: int = 1, time_ms: int = 1000
+) -> bytes:
+    return struct.pack(">qiqqi", session, cxid, zxid, time_ms, kind) + body
+
+
+def create_payload(
+    zxid: int,
+    path: str,
+    data: bytes = b"d",
+    *,
+    ephemeral: bool = False,
+    session: int = 0x77,
+    cversion: int = 1,
+) -> bytes:
+    body = (
+        text(path) + struct.pack(">i", len(data)) + data + OPEN_ACL + struct.pack(">?i", ephemeral, cversion)
+    )
+    return payload(zxid, 1, body, session)
+
+
+def record(data: bytes) -> bytes:
+    return struct.pack(">qi", zlib.adler32(data), len(data)) + data + b"B"
+
+
+def log_from(payloads: Iterable[bytes]) -> bytes:
+    return LOG_HEADER + b"".join(record(data) for data in payloads)
+
+
+def build_log(first: int, count: int, path: str = "/kafka/n") -> bytes:
+    """A log of creates with consecutive zxids from `first`."""
+    return log_from(create_payload(zxid, f"{path}{zxid}") for zxid in range(first, first + count))

@@ -1,0 +1,195 @@
+"""The delta proof: nothing in source's log after dest's zxid concerns our part of the tree.
+
+Over the log of source's leader, for the zxids after D (`after`) up to S (`upto`): every transaction that
+changes a path at or under the chroot or deletes an ancestor of it, and the opening and closing of sessions
+that own ephemerals there. Only the expiry of a session that lives on dest is allowed: dest keeps that
+session and its ephemerals. The claim needs the log to be continuous from D on; a hole makes it unproved,
+which is not the same as false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zkdata.logdir import LogWalk, walk
+from zkmigrate.zkdata.reader import Directory
+from zkmigrate.zkdata.txn import (
+    CloseSessionTxn,
+    CreateTxn,
+    MultiTxn,
+    Txn,
+    TxnType,
+    is_under,
+    path_changes,
+    touches,
+)
+from zkmigrate.zkdata.txnlog import MAX_RECORD, Cursor
+from zkmigrate.zkdata.zxid import counter, follows, format_zxid
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFinding:
+    """One change that dest lacks. path is "" for the opening of a session. expiry: the server ended the
+    session (cxid 0), no client asked for it."""
+
+    zxid: int
+    time_ms: int
+    type: str
+    path: str
+    session: int
+    expiry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaResult:
+    """missing: what must not be there. allowed: expiries of sessions that live on dest. unproved: names the
+    hole (or the damage) that leaves the claim open, "" when the log was continuous. last: the last zxid
+    read; records: how many were read after D. cursor: where to go on; None when no record was read and no
+    cursor given."""
+
+    after: int
+    upto: int | None
+    last: int
+    records: int
+    missing: tuple[DeltaFinding, ...]
+    allowed: tuple[DeltaFinding, ...]
+    unproved: str
+    cursor: Cursor | None
+
+    @property
+    def held(self) -> bool | None:
+        """True: proved. False: something is missing on dest, whatever else is unproved. None: cannot say."""
+        if self.missing:
+            return False
+        return None if self.unproved else True
+
+
+class _Judge:
+    """Collects the findings, and keeps who owns what under the chroot as the log goes on."""
+
+    def __init__(self, chroot: str, owners: Mapping[int, Collection[str]], living: Collection[int]) -> None:
+        self._chroot = chroot
+        self._owned = {session: set(paths) for session, paths in owners.items()}
+        self._living = frozenset(living)
+        self._opened: dict[int, DeltaFinding] = {}
+        self.missing: list[DeltaFinding] = []
+        self.allowed: list[DeltaFinding] = []
+
+    def take(self, txn: Txn) -> None:
+        head = txn.header
+        if isinstance(txn.body, CloseSessionTxn):
+            self._close(txn, txn.body)
+            return
+        if head.type is TxnType.createSession:
+            self._opened[head.session] = DeltaFinding(
+                head.zxid, head.time_ms, head.type.name, "", head.session
+            )
+            return
+        for change in path_changes(txn):
+            if not touches(change, self._chroot):
+                continue
+            opened = self._opened.pop(head.session, None)
+            if opened is not None:
+                self.missing.append(opened)
+            self.missing.append(
+                DeltaFinding(head.zxid, head.time_ms, change.type.name, change.path, head.session)
+            )
+            if change.deletes:
+                for paths in self._owned.values():
+                    paths.discard(change.path)
+        for path in _ephemerals(txn):
+            self._owned.setdefault(head.session, set()).add(path)
+
+    def _close(self, txn: Txn, body: CloseSessionTxn) -> None:
+        head = txn.header
+        self._opened.pop(head.session, None)
+        paths = self._owned.pop(head.session, set()) | set(body.paths or ())
+        expiry = head.cxid == 0  # the server asks for it with cxid 0, a client's request has its own number
+        allowed = expiry and head.session in self._living
+        for path in sorted(paths):
+            if is_under(path, self._chroot):
+                found = DeltaFinding(head.zxid, head.time_ms, head.type.name, path, head.session, expiry)
+                (self.allowed if allowed else self.missing).append(found)
+
+
+def _ephemerals(txn: Txn) -> tuple[str, ...]:
+    """The ephemeral znodes that a transaction creates."""
+    if isinstance(txn.body, MultiTxn):
+        bodies = [] if txn.body.failed else [sub.body for sub in txn.body.txns]
+    else:
+        bodies = [txn.body]
+    return tuple(body.path for body in bodies if isinstance(body, CreateTxn) and body.ephemeral)
+
+
+def delta(
+    directory: Directory,
+    *,
+    chroot: str,
+    after: int,
+    upto: int | None,
+    owners: Mapping[int, Collection[str]],
+    living: Collection[int] = (),
+    cursor: Cursor | None = None,
+    max_record: int = MAX_RECORD,
+) -> DeltaResult:
+    """Judge source's log (`version-2` of its dataLogDir) after `after`.
+
+    after: dest's newest zxid. upto: the leader's zxid S that the log must reach; None reads to the end and
+    asks for no more than continuity. owners: session → its ephemerals under the chroot, as they stood at
+    `after` (at the cursor, when one is given): what 3.4 and 3.5 do not log with a closeSession. living:
+    sessions that live on dest. cursor: an earlier result's place; only the rest is read. It must stand at
+    or below `after`, or be the cursor of a delta that held from the same `after`. Damage and holes do not
+    raise: they are `unproved`. Errors of the directory itself (OSError …) do.
+    """
+    if upto is not None and after >= upto:
+        return DeltaResult(after, upto, after, 0, (), (), "", cursor)
+    judge = _Judge(chroot, owners, living)
+    start = after if cursor is None else max(after, cursor.zxid)
+    last: int | None = cursor.zxid if cursor is not None else None
+    records = 0
+    unproved = ""
+    steps: LogWalk | None = None
+    try:
+        steps = walk(directory, after=start, cursor=cursor, max_record=max_record)
+        for record in steps:
+            if record.zxid > start:
+                unproved = unproved or _hole(
+                    last, start, record.zxid, f"{record.file} at offset {record.offset}"
+                )
+                judge.take(record.txn())
+                records += 1
+            last = record.zxid
+    except ZkDataError as error:
+        unproved = unproved or str(error)
+    unproved = unproved or _short(last, start, upto)
+    place = cursor if steps is None else steps.cursor
+    missing, allowed = tuple(judge.missing), tuple(judge.allowed)
+    return DeltaResult(
+        after, upto, start if last is None else last, records, missing, allowed, unproved, place
+    )
+
+
+def _hole(last: int | None, start: int, zxid: int, where: str) -> str:
+    """Why `zxid` does not continue the log after `start`, "" when it does. last: the record before it, if
+    any."""
+    before = start if last is None or (last < start and counter(start) == 0) else last
+    if zxid == before + 1:
+        return ""
+    # Into a new epoch: only a log that shows what stood before it shows that nothing more was there.
+    if last is not None and follows(before, zxid):
+        return ""
+    seen = "nothing" if last is None else format_zxid(last)
+    needed = format_zxid(before)
+    return f"{where}: {format_zxid(zxid)} follows {seen}, but the log must be continuous from {needed}"
+
+
+def _short(last: int | None, start: int, upto: int | None) -> str:
+    """Why the log does not reach `upto`, "" when it does."""
+    reached = start if last is None else max(last, start)
+    if upto is None or reached >= upto:
+        return ""
+    if counter(upto) == 0 and last is not None:
+        return ""  # a leader elected into a new epoch that has proposed nothing in it yet
+    return f"the log ends at {format_zxid(reached)}, the leader is at {format_zxid(upto)}"

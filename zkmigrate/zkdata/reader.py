@@ -1,0 +1,121 @@
+"""Random access to bytes and to directories of files: the only way in which the readers see the world.
+
+The same reader code runs over bytes in tests, over local files, and over ranged reads on a remote host.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+
+class RandomReader(Protocol):
+    """One file. Whoever made the reader gives its handle back, if it holds one."""
+
+    def size(self) -> int:
+        """Length in bytes at the time of the call."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer only where the file ends."""
+        ...
+
+
+class Directory(Protocol):
+    """One directory (`version-2` of a dataDir or dataLogDir), flat."""
+
+    def names_with_sizes(self) -> Mapping[str, int]:
+        """Every entry and its size in bytes; -1 for what is not a regular file."""
+        ...
+
+    def open(self, name: str) -> RandomReader:
+        """A reader for one regular file."""
+        ...
+
+
+class BytesReader:
+    """A reader over bytes in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._data[offset : offset + length]
+
+
+class BytesDirectory:
+    """A directory in memory: name → content."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = dict(files)
+
+    def names_with_sizes(self) -> dict[str, int]:
+        return {name: len(data) for name, data in self._files.items()}
+
+    def open(self, name: str) -> BytesReader:
+        return BytesReader(self._files[name])
+
+
+class FileReader:
+    """A reader over a local file. It opens the file for each read, so nothing is held between them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def size(self) -> int:
+        return self._path.stat().st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        with self._path.open("rb", buffering=0) as file:
+            file.seek(offset)
+            chunks: list[bytes] = []
+            while length > 0:
+                chunk = file.read(length)
+                if not chunk:
+                    break
+                chunks.append(chunk)
+                length -= len(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+class FileDirectory:
+    """A local directory; raises OSError (FileNotFoundError, PermissionError …) as the system does."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def names_with_sizes(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for entry in self._path.iterdir():
+            try:
+                info = entry.stat()
+            except FileNotFoundError:  # purged between listing and looking
+                continue
+            found[entry.name] = info.st_size if stat.S_ISREG(info.st_mode) else -1
+        return found
+
+    def open(self, name: str) -> FileReader:
+        return FileReader(self._path / name)
+
+
+class CountingReader:
+    """Counts what is read through it; the figures of a tail read come from here."""
+
+    def __init__(self, inner: RandomReader) -> None:
+        self._inner = inner
+        self.reads = 0
+        self.bytes_read = 0
+
+    def size(self) -> int:
+        return self._inner.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = self._inner.read(offset, length)
+        self.reads += 1
+        self.bytes_read += len(data)
+        return data
