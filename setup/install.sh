@@ -38,7 +38,7 @@ step() {
     log=$(mktemp)
     # The sleep outlives the loop for a moment; it must not hold our output open.
     while sleep 10 >/dev/null; do
-        note "$what: still running: $(tail -n 1 "$log" | cut -c 1-100)"
+        note "  still running: $(tail -n 1 "$log" | cut -c 1-100)"
     done 2>/dev/null &
     beat=$!
     status=0
@@ -107,10 +107,10 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
         step "making a virtual environment in .venv" "delete .venv, then run again" python3 -m venv --clear .venv
     fi
     step "installing the locked Python packages" "$advice" \
-        .venv/bin/python -m pip --disable-pip-version-check --no-input install \
+        .venv/bin/python -m pip --disable-pip-version-check --no-input install --progress-bar off \
         --require-hashes --only-binary :all: --requirement setup/requirements.txt
     step "installing this project in .venv" "$advice" \
-        .venv/bin/python -m pip --disable-pip-version-check --no-input install \
+        .venv/bin/python -m pip --disable-pip-version-check --no-input install --progress-bar off \
         --no-build-isolation --no-deps --editable .
     printf '%s\n' "$wanted" >"$stamp"
     note "set-up is complete"

@@ -1,0 +1,165 @@
+"""What must hold for the files of the repository as a whole."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCK = ROOT / "setup" / "requirements.txt"
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+PURE = {"model", "zkdata", "facts", "preflight", "rules", "placement", "dependents", "steps"}
+EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "simulate"}
+
+
+def tracked() -> list[Path]:
+    """Every file git tracks that is still there."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def requirements() -> Iterator[str]:
+    """Each entry of the lock with its continuation lines."""
+    joined = LOCK.read_text().replace("\\\n", " ")
+    return (line for line in joined.splitlines() if line.strip() and not line.strip().startswith("#"))
+
+
+def contract(named: str) -> dict[str, Any]:
+    """One import rule by its id."""
+    contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
+    [found] = [one for one in contracts if one["id"] == named]
+    return dict(found)
+
+
+def layer(named: str, index: int) -> set[str]:
+    """The modules in one layer of a rule, without the marks for optional ones."""
+    return {name.strip(" ()") for name in contract(named)["layers"][index].split(" : ")}
+
+
+def modules_on_disk() -> set[str]:
+    """The packages and modules directly below zkmigrate that hold Python code."""
+    below = (ROOT / "zkmigrate").iterdir()
+    return {
+        path.stem
+        for path in below
+        if not path.name.startswith("_") and (path.suffix == ".py" or any(path.rglob("*.py")))
+    }
+
+
+def files_with(pattern: str) -> list[str]:
+    """The tracked files, but this one, in which a pattern is found."""
+    wanted = re.compile(pattern.encode())
+    here = Path(__file__).resolve()
+    return [
+        str(path.relative_to(ROOT)) for path in tracked() if path != here and wanted.search(path.read_bytes())
+    ]
+
+
+def test_no_tracked_file_names_a_path_of_this_machine() -> None:
+    """Neither the checkout nor a folder beside it."""
+    beside = [path for path in ROOT.parent.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    places = [ROOT] if ROOT.parent == Path("/") else beside
+    assert files_with("|".join(rf"(?<![\w.]){re.escape(str(place))}(?![\w.-])" for place in places)) == []
+
+
+def test_no_tracked_file_names_a_registry_host() -> None:
+    """Packages come from wherever the machine's own clients are set up to find them."""
+    argv = [sys.executable, "-m", "pip", "config", "list"]
+    settings = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    apt = Path("/etc/apt")
+    for path in (Path.home() / ".m2" / "settings.xml", apt / "sources.list", *apt.glob("sources.list.d/*")):
+        settings += path.read_text() if path.is_file() else ""
+    hosts = set(re.findall(r"https?://(?:[^@/'\s]*@)?([\w.-]+)", settings))
+    hosts |= {
+        "pypi.org",
+        "files.pythonhosted.org",
+        "repo.maven.apache.org",
+        "repo1.maven.org",
+        "deb.debian.org",
+    }
+    # The last two are in the name spaces of every XML file that Maven reads.
+    hosts -= {"localhost", "127.0.0.1", "maven.apache.org", "www.w3.org"}
+    assert files_with("|".join(rf"(?<![\w.-]){re.escape(host)}" for host in sorted(hosts))) == []
+
+
+def documents() -> list[Path]:
+    return [path for path in tracked() if path.suffix == ".md"]
+
+
+def headings(path: Path) -> set[str]:
+    """The anchors a viewer makes of the headings: lower case, no punctuation, hyphens for spaces."""
+    titles = re.findall(r"^#+ +(.+?) *$", path.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(document: Path) -> Iterator[str]:
+    """The relative links of a document that lead nowhere: no such file, no such heading."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        place, _, anchor = link.partition("#")
+        target = (document.parent / place).resolve() if place else document
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in headings(target)):
+            yield link
+
+
+def test_relative_links_resolve() -> None:
+    broken = {str(path.relative_to(ROOT)): list(broken_links(path)) for path in documents()}
+    assert {path: links for path, links in broken.items() if links} == {}
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text(
+        "# A title, *twice*\n[ok](page.md) [ok](#a-title-twice) [gone](other.md) [gone](page.md#none) "
+        "[out](https://example.org/x)\n```\n[code](nowhere.md)\n```\n"
+    )
+    assert list(broken_links(document)) == ["other.md", "page.md#none"]
+
+
+def test_every_locked_requirement_is_pinned_with_hashes() -> None:
+    entries = list(requirements())
+    assert entries
+    pinned = re.compile(r"[\w.-]+==\S+( +; .*?)?( +--hash=sha256:[0-9a-f]{64})+\s*")
+    assert [entry for entry in entries if not pinned.fullmatch(entry)] == []
+
+
+def test_every_declared_dependency_is_locked() -> None:
+    def name(requirement: str) -> str:
+        return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()
+
+    project = PYPROJECT["project"]
+    declared = [*project["dependencies"], *PYPROJECT["build-system"]["requires"]]
+    for extra in project["optional-dependencies"].values():
+        declared += extra
+    locked = {name(entry) for entry in requirements()}
+    assert {name(requirement) for requirement in declared} - locked == set()
+
+
+def test_every_folder_with_code_is_a_package() -> None:
+    """Without `__init__.py` a folder is left out of the wheel and of the import rules."""
+    roots = [ROOT / name for name in ("zkmigrate", "playbooks", "tests")]
+    folders = {path.parent for root in roots for path in root.rglob("*.py")}
+    bare = [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists()]
+    assert bare == []
+
+
+@pytest.mark.parametrize("side", [EFFECT, PURE], ids=["effect", "pure"])
+def test_import_rule_names_every_package_of_a_side(side: set[str]) -> None:
+    named = layer("pure-side", 0 if side is EFFECT else 1)
+    wanted = {f"zkmigrate.{name}" for name in side} | ({"playbooks"} if side is PURE else set())
+    assert named == wanted
+
+
+def test_import_rules_cover_every_module_on_disk() -> None:
+    everything = {f"zkmigrate.{name}" for name in modules_on_disk()}
+    assert everything - layer("lab-apart", 0) - layer("lab-apart", 1) == set()
+    outside = contract("pure-side-outside")["source_modules"]
+    assert {f"zkmigrate.{name}" for name in modules_on_disk() & PURE} - set(outside) == set()
