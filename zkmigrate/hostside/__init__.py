@@ -1,0 +1,24 @@
+"""The host side: one POSIX sh program, the only thing that acts on a host."""
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+INSTALLED_PATH = "/usr/local/sbin/zkm-host"
+SUDOERS_PATH = "/etc/sudoers.d/zkmigrate"
+
+
+def program() -> bytes:
+    """The bytes of ``zkm-host``, to be installed as ``INSTALLED_PATH`` (root, 0755) or streamed to ``sh -s``."""
+    return (files(__package__) / "zkm-host").read_bytes()
+
+
+def sudoers(user: str) -> str:
+    """The sudoers file that lets ``user`` run the installed program as root, and nothing else.
+
+    ``user`` is a plain account name (``[a-z_][a-z0-9_-]*``, at most 32 characters); anything else raises
+    ``ValueError``, because sudoers gives a meaning to many other characters.
+    """
+    if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
+        raise ValueError(f"not a plain account name: {user!r}; needed: [a-z_][a-z0-9_-]*, at most 32 characters")
+    return f"{user} ALL=(root) NOPASSWD: {INSTALLED_PATH}\n"
