@@ -63,9 +63,6 @@ Session events (raw with ``host``; tenant with the server's address in ``host``)
     ``connect_failed``  ``session``, ``reason``, ``attempts`` (how many in a row had this reason)
     ``expired``         ``session``: the server says the session is gone; a new one follows
 
-canary (one partition per broker, that broker first in its replica list)
-    ``beat``     ``partition``, ``leader``, ``outcome``, ``produce_s``, ``fetch_s``, ``error``
-
 ``DIR/tree-HOST.json`` (``python -m zkmigrate.lab.load tree``), the listing that raw acks are compared with
     ``{"host", "root", "complete", "error", "nodes": {path: czxid}}``
 """

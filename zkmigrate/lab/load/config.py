@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from zkmigrate.lab.failure import LabError
+
 KINDS = ("producer", "consumer", "metadata", "raw", "tenant")
 
 
-class LoadConfigError(ValueError):
+class LoadConfigError(LabError):
     """``load.json`` holds something a load run cannot use."""
 
 
@@ -19,7 +21,9 @@ class LoadConfig:
     """Where the load goes and how much of it there is.  Rates are per second over the whole kind.
 
     ``bootstrap`` is Kafka's ``host:port,…`` list; ``raw_hosts`` maps a dest host's name to its client
-    address ``host:port``; ``tenant_servers`` are source's client addresses.
+    address ``host:port``; ``tenant_servers`` are source's client addresses.  Raw creates are sent
+    ``raw_burst`` at a time, so that several are in flight whenever a connection dies, and never more than
+    ``raw_in_flight``.
     """
 
     bootstrap: str = ""
@@ -34,13 +38,14 @@ class LoadConfig:
     raw_hosts: dict[str, str] = field(default_factory=dict)
     raw_root: str = "/kafka/zkmigrate-raw"
     raw_rate: float = 60.0
+    raw_burst: int = 4
     raw_in_flight: int = 16
     tenant_servers: tuple[str, ...] = ()
     tenant_root: str = "/other"
     tenant_rate: float = 60.0
     tenant_large_bytes: int = 900 * 1024
     session_timeout_ms: int = 18_000
-    flush_deadline_s: float = 60.0
+    flush_deadline_s: float = 120.0
     drain_deadline_s: float = 90.0
 
     def to_json(self) -> str:

@@ -60,8 +60,9 @@ class _Writer:
                 self._make_parents()
             return
         while self.has_room and self.pace.take(now):
-            request = messages.create_request(f"{self.directory}/n-", b"raw", messages.SEQUENTIAL)
-            self.client.submit(messages.CREATE, request, self._created)
+            for _ in range(min(self.config.raw_burst, self.config.raw_in_flight - self.client.in_flight)):
+                request = messages.create_request(f"{self.directory}/n-", b"raw", messages.SEQUENTIAL)
+                self.client.submit(messages.CREATE, request, self._created)
 
     def finish(self) -> None:
         """Account for creates whose answers never came."""
@@ -116,7 +117,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     """
     start = time.monotonic_ns()
     writers = [
-        _Writer(host, parse_address(address), config, record, Pace(config.raw_rate, start))
+        _Writer(host, parse_address(address), config, record, Pace(config.raw_rate / config.raw_burst, start))
         for host, address in config.raw_hosts.items()
     ]
     clients = [writer.client for writer in writers]

@@ -22,7 +22,7 @@ from zkmigrate.lab.load.zkmessages import CLOSE_SESSION, CONNECTION_LOSS, PING, 
 _PING_XID = -2
 _NO_PASSWORD = bytes(16)
 _CONNECT_LIMIT_NS = 4_000_000_000
-_RETRY_NS = 200_000_000
+_RETRY_NS = 100_000_000
 
 EventSink = Callable[[str, dict[str, Any]], None]
 

@@ -1,0 +1,60 @@
+"""Judging a run: a pure function over what it saved.
+
+``judge(load_history(directory))`` gives a Verdict of claims.  A claim is *yes* only when the files it rests
+on are whole and say so, *no* when they prove the contrary, and *unknown* otherwise: a missing file, a file
+without its closing line, a consumer that did not read to the high watermarks.  A torn last line is tolerated
+and counted, but its file lacks the closing line and therefore stays unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.lab.judge.claims import Claim, Verdict, truth
+from zkmigrate.lab.judge.gaps import gaps_of, longest_by_step, longest_s
+from zkmigrate.lab.judge.history import RunHistory, load_history
+from zkmigrate.lab.judge.kafka import kafka_claims
+from zkmigrate.lab.judge.sessions import session_claims
+from zkmigrate.lab.judge.zookeeper import raw_claims, tenant_claim
+
+__all__ = ["Claim", "Policy", "RunHistory", "Verdict", "judge", "load_history"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The limits of a run.
+
+    Waits: a broker's stop moves its leaders within a second or two; much more than that means that somebody
+    had to be elected without ZooKeeper.  ``fence_step`` names the step in ``run.json`` that opens the window.
+    """
+
+    ack_gap_limit_s: float = 10.0
+    tenant_gap_limit_s: float = 3.0
+    fence_step: str = "cutover.fence"
+
+
+def judge(history: RunHistory, policy: Policy = Policy()) -> Verdict:
+    """All claims that can be computed from what clients and servers recorded."""
+    claims = [
+        *kafka_claims(history, policy.ack_gap_limit_s),
+        *raw_claims(history, policy.fence_step),
+        tenant_claim(history, policy.tenant_gap_limit_s),
+        *session_claims(history),
+        _gap_claim(history),
+    ]
+    torn = {name: recording.torn for name, recording in history.recordings.items() if recording.torn}
+    return Verdict(tuple(claims), torn)
+
+
+def _gap_claim(history: RunHistory) -> Claim:
+    """gaps_s: the longest gap of every client, over the run and by step."""
+    found = gaps_of(history)
+    value = {
+        client: {"run": longest_s(gaps), **longest_by_step(gaps, history.steps)}
+        for client, gaps in found.items()
+    }
+    problems = [history.recording(kind).problem for kind in ("producer", "tenant", "raw")]
+    problems += [] if history.steps else ["no steps in run.json"]
+    held = truth(all(gaps["run"] is not None for gaps in value.values()), problems)
+    source = "producer.jsonl, tenant.jsonl, raw.jsonl, run.json"
+    return Claim("gaps_s", value, held, "figures", source, "; ".join(filter(None, problems)))

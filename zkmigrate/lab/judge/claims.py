@@ -1,0 +1,73 @@
+"""What judging a run yields: claims, each with its value, whether it held and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zkmigrate.model.finding import Held
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One line of the verdict.
+
+    ``value`` is a JSON value, None when it could not be computed; ``needed`` what it had to be, in words;
+    ``source`` the saved files it was computed from; ``detail`` why it did not hold, or what helps to read it.
+    """
+
+    id: str
+    value: Any
+    held: Held
+    needed: str
+    source: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All claims of one run."""
+
+    claims: tuple[Claim, ...]
+    torn: Mapping[str, int] = field(default_factory=dict)
+    """Torn last lines per file that had one."""
+
+    @property
+    def held(self) -> bool:
+        """True only when every claim held: unknown is not yes."""
+        return all(claim.held is Held.YES for claim in self.claims)
+
+    def __getitem__(self, id: str) -> Claim:
+        return next(claim for claim in self.claims if claim.id == id)
+
+    def result(self) -> dict[str, Any]:
+        """The verdict as ``result.json`` holds it: the values on top, their grounds under ``claims``."""
+        grounds = {
+            claim.id: {
+                "held": claim.held.value,
+                "needed": claim.needed,
+                "source": claim.source,
+                "detail": claim.detail,
+            }
+            for claim in self.claims
+        }
+        values = {claim.id: claim.value for claim in self.claims}
+        return {**values, "held": self.held, "claims": grounds, "torn_lines": dict(self.torn)}
+
+
+def truth(good: bool, problems: Iterable[str], *, bad_is_certain: bool = False) -> Held:
+    """YES only for ``good`` on whole files; with ``problems`` UNKNOWN.
+
+    ``bad_is_certain``: what was seen is bad whatever else the files would have held.
+    """
+    if bad_is_certain:
+        return Held.NO
+    if any(problems):
+        return Held.UNKNOWN
+    return Held.YES if good else Held.NO
+
+
+def explain(*parts: str) -> str:
+    """The non-empty parts in one line."""
+    return "; ".join(part for part in parts if part)

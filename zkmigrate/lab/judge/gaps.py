@@ -1,0 +1,63 @@
+"""Gaps: the longest time a client went without an acknowledgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from zkmigrate.lab.judge.history import RunHistory, Span
+from zkmigrate.lab.load.record import Event, Recording
+
+Gap = tuple[int, int]
+
+
+def ack_gaps(acks: Iterable[Event], end_ns: int) -> list[Gap]:
+    """The stretches between acknowledgements, in order, and from the last one to ``end_ns``.
+
+    ``end_ns`` is when the client stopped asking: a service that died for good must not look gapless.
+    """
+    times = sorted(event["mono_ns"] for event in acks)
+    if times and end_ns > times[-1]:
+        times.append(end_ns)
+    return list(pairwise(times))
+
+
+def longest_s(gaps: Iterable[Gap]) -> float | None:
+    """The longest gap in seconds; None when there is none to measure."""
+    lengths = [end - start for start, end in gaps]
+    return round(max(lengths) / 1e9, 3) if lengths else None
+
+
+def longest_by_step(gaps: Sequence[Gap], steps: Sequence[Span]) -> dict[str, float | None]:
+    """For each step the longest gap that overlaps it, at full length.
+
+    Full length, not the part inside: a gap that began in one step and ended in the next hurt the client once
+    and for all of it.  A step that ran twice has one entry, the longest.
+    """
+    found: dict[str, float | None] = {}
+    for step in steps:
+        inside = longest_s(gap for gap in gaps if gap[0] < step.end_ns and gap[1] > step.start_ns)
+        known = [value for value in (found.get(step.name), inside) if value is not None]
+        found[step.name] = max(known) if known else None
+    return found
+
+
+def end_of_asking(recording: Recording) -> int:
+    """When this client stopped asking: its ``stopping`` line, else the last thing it wrote."""
+    stopping = recording.of("stopping")
+    if stopping:
+        return int(stopping[0]["mono_ns"])
+    return max((int(event["mono_ns"]) for event in recording.events), default=0)
+
+
+def gaps_of(history: RunHistory) -> dict[str, list[Gap]]:
+    """All gaps by client: ``producer``, ``tenant`` and ``raw-HOST``."""
+    found = {}
+    for kind in ("producer", "tenant"):
+        recording = history.recording(kind)
+        found[kind] = ack_gaps(recording.of("ack"), end_of_asking(recording))
+    raw = history.recording("raw")
+    for host in history.trees:
+        acks = [event for event in raw.of("ack") if event["host"] == host]
+        found[f"raw-{host}"] = ack_gaps(acks, end_of_asking(raw))
+    return found

@@ -1,0 +1,165 @@
+"""The saved history of one run, read from its directory.
+
+Besides the load's own files (``zkmigrate.lab.load``) a run directory holds what the driver of the run saves:
+
+``run.json``
+    ``{"brokers": ["b1", …], "steps": [{"name": "cutover.fence", "start_mono_ns": …, "end_mono_ns": …}, …]}``
+``baseline-before.json``, ``baseline-open.json``, ``baseline-after.json``
+    sessions served by dest at FENCE, right after OPEN, and after twice the smallest session timeout:
+    ``{"sessions": {"0x…": {"timeout_ms": …}}, "ephemerals": {path: {"owner": "0x…", "czxid": "0x…"}},
+    "controller_epoch": n}``.  The load must run until the last of them is taken: a client that ends closes
+    its session.
+``broker-NAME.log``
+    the whole server log of each broker in ``run.json``
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.lab.load.config import KINDS
+from zkmigrate.lab.load.record import Recording, load_recording
+
+BASELINES = ("before", "open", "after")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A named stretch of the run, CLOCK_MONOTONIC nanoseconds."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The listing of the raw clients' znodes through one host: path → czxid."""
+
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One moment: sessions (id → timeout in ms), ephemerals (path → owner, czxid), the controller epoch."""
+
+    sessions: Mapping[int, int] = field(default_factory=dict)
+    ephemerals: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    controller_epoch: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class RunHistory:
+    """Everything a run saved, parsed; what was missing or broken carries its ``problem``."""
+
+    recordings: Mapping[str, Recording]
+    trees: Mapping[str, Tree] = field(default_factory=dict)
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    broker_logs: Mapping[str, str | None] = field(default_factory=dict)
+    """Server log by broker; None where ``run.json`` names a broker whose log is not there."""
+    steps: tuple[Span, ...] = ()
+    run_problem: str = ""
+
+    def recording(self, kind: str) -> Recording:
+        return self.recordings.get(kind, Recording(kind, problem="missing"))
+
+    def baseline(self, name: str) -> Baseline:
+        return self.baselines.get(name, Baseline(problem="missing"))
+
+
+def load_history(directory: Path) -> RunHistory:
+    """Read a run directory.  Files that are missing or broken become problems, never errors."""
+
+    def saved(name: str) -> str | None:
+        return _text(directory / name)
+
+    recordings = {kind: load_recording(directory, kind) for kind in KINDS}
+    brokers, steps, problem = parse_run(saved("run.json"))
+    return RunHistory(
+        recordings=recordings,
+        trees={host: parse_tree(saved(f"tree-{host}.json")) for host in raw_hosts(recordings["raw"])},
+        baselines={name: parse_baseline(saved(f"baseline-{name}.json")) for name in BASELINES},
+        broker_logs={broker: saved(f"broker-{broker}.log") for broker in brokers},
+        steps=steps,
+        run_problem=problem,
+    )
+
+
+def raw_hosts(raw: Recording) -> tuple[str, ...]:
+    """The hosts that the raw clients were told to write to."""
+    config = raw.events[0].get("config") if raw.events else None
+    hosts = config.get("raw_hosts") if isinstance(config, dict) else None
+    return tuple(hosts) if isinstance(hosts, dict) else ()
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return None
+
+
+def parse_tree(text: str | None) -> Tree:
+    """Parse ``tree-HOST.json``."""
+    document, problem = _document(text)
+    if problem:
+        return Tree(problem=problem)
+    if document.get("complete") is not True:
+        return Tree(problem=f"incomplete: {document.get('error', '')}")
+    try:
+        return Tree({path: int(czxid, 16) for path, czxid in document["nodes"].items()})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return Tree(problem=f"not a listing: {error!r}")
+
+
+def parse_baseline(text: str | None) -> Baseline:
+    """Parse ``baseline-NAME.json``."""
+    document, problem = _document(text)
+    if problem:
+        return Baseline(problem=problem)
+    try:
+        epoch = document["controller_epoch"]
+        if not isinstance(epoch, int):
+            return Baseline(problem=f"controller_epoch: seen {epoch!r}, needed a number")
+        return Baseline(
+            {int(id, 16): int(session["timeout_ms"]) for id, session in document["sessions"].items()},
+            {
+                path: (int(node["owner"], 16), int(node["czxid"], 16))
+                for path, node in document["ephemerals"].items()
+            },
+            epoch,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return Baseline(problem=f"not a baseline: {error!r}")
+
+
+def parse_run(text: str | None) -> tuple[tuple[str, ...], tuple[Span, ...], str]:
+    """Parse ``run.json``: brokers, steps and what is wrong with it."""
+    document, problem = _document(text)
+    if problem:
+        return (), (), problem
+    try:
+        brokers = tuple(str(broker) for broker in document["brokers"])
+        steps = tuple(
+            Span(str(step["name"]), int(step["start_mono_ns"]), int(step["end_mono_ns"]))
+            for step in document["steps"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        return (), (), f"not a run description: {error!r}"
+    return brokers, steps, ""
+
+
+def _document(text: str | None) -> tuple[dict[str, Any], str]:
+    if text is None:
+        return {}, "missing"
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        return {}, f"not JSON: {error}"
+    return (document, "") if isinstance(document, dict) else ({}, "not an object")

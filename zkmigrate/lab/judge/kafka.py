@@ -1,0 +1,118 @@
+"""Claims about Kafka's clients: nothing lost, nothing doubled, how long they waited."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from zkmigrate.lab.judge.claims import Claim, explain, truth
+from zkmigrate.lab.judge.gaps import ack_gaps, end_of_asking, gaps_of, longest_s
+from zkmigrate.lab.judge.history import RunHistory
+from zkmigrate.lab.load.record import Event, Recording
+from zkmigrate.model.finding import Held
+
+_SHOWN = 5
+
+
+def kafka_claims(history: RunHistory, ack_gap_limit_s: float) -> Iterator[Claim]:
+    """acked, consumed, lost, duplicated, produce_failed, the gaps and the metadata changes."""
+    producer, consumer = history.recording("producer"), history.recording("consumer")
+    acks, reads = producer.of("ack"), consumer.of("consumed")
+    unread = consumer.problem or _undrained(consumer)
+    yield _counted("acked", len(acks), producer, producer.problem, "acknowledged records")
+    yield _counted("consumed", len(reads), consumer, unread, "consumed records")
+    yield _lost(acks, reads, producer.problem, unread)
+    yield _duplicated(acks, reads, producer.problem, unread)
+    yield _failed(producer)
+    yield from _gaps(history, producer, acks, ack_gap_limit_s)
+    yield _metadata(history.recording("metadata"))
+
+
+def _undrained(consumer: Recording) -> str:
+    closing = consumer.closing
+    return "" if closing is not None and closing.get("drained") is True else "not read to the high watermarks"
+
+
+def _counted(id: str, count: int, recording: Recording, problem: str, what: str) -> Claim:
+    value = count if recording.events else None
+    held = truth(count > 0, [problem])
+    return Claim(id, value, held, f"{what}, more than 0", f"{recording.name}.jsonl", problem)
+
+
+def _place(event: Event) -> tuple[str, int, int]:
+    return event["topic"], event["partition"], event["offset"]
+
+
+def _lost(acks: list[Event], reads: list[Event], unsent: str, unread: str) -> Claim:
+    """Lost: an acknowledged record that was not read at the offset it was acknowledged at.
+
+    An id at another offset does not count: after an unclean election a resent record may stand elsewhere
+    while its acknowledged offset holds something else, and that is the loss to see.
+    """
+    read = {_place(event): event["id"] for event in reads}
+    missing = [event for event in acks if read.get(_place(event)) != event["id"]]
+    known = bool(acks or reads)
+    shown = [f"{e['id']} at {e['topic']}/{e['partition']}@{e['offset']}" for e in missing[:_SHOWN]]
+    held = truth(known and not missing, [unsent and f"producer: {unsent}", unread and f"consumer: {unread}"])
+    detail = explain(", ".join(shown), unsent and f"producer: {unsent}", unread and f"consumer: {unread}")
+    value = len(missing) if acks else None
+    return Claim("lost", value, held if acks else Held.UNKNOWN, "0", "producer.jsonl, consumer.jsonl", detail)
+
+
+def _duplicated(acks: list[Event], reads: list[Event], unsent: str, unread: str) -> Claim:
+    """Duplicated: offsets beyond the first with the same id; one offset read twice is no duplicate."""
+    places: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
+    for event in [*acks, *reads]:
+        places[event["id"]].add(_place(event))
+    doubled = {id: found for id, found in places.items() if len(found) > 1}
+    extra = sum(len(found) - 1 for found in doubled.values())
+    problems = [unsent and f"producer: {unsent}", unread and f"consumer: {unread}"]
+    held = truth(bool(reads), problems, bad_is_certain=extra > 0)
+    shown = ", ".join(f"{id} at {sorted(found)}" for id, found in list(doubled.items())[:_SHOWN])
+    value = extra if reads else None
+    return Claim("duplicated", value, held, "0", "producer.jsonl, consumer.jsonl", explain(shown, *problems))
+
+
+def _failed(producer: Recording) -> Claim:
+    failed = producer.of("failed")
+    unflushed = int((producer.closing or {}).get("unflushed", 0))
+    count = len(failed) + unflushed
+    held = truth(count == 0, [producer.problem], bad_is_certain=count > 0)
+    shown = ", ".join(sorted({str(event["error"]) for event in failed})[:_SHOWN])
+    value = count if producer.events else None
+    detail = explain(shown, (unflushed and f"{unflushed} without an answer") or "", producer.problem)
+    return Claim("produce_failed", value, held, "0", "producer.jsonl", detail)
+
+
+def _gaps(history: RunHistory, producer: Recording, acks: list[Event], limit_s: float) -> Iterator[Claim]:
+    overall = longest_s(gaps_of(history)["producer"])
+    held = truth(overall is not None and overall <= limit_s, [producer.problem, "" if acks else "no acks"])
+    needed = f"at most {limit_s:g} s"
+    yield Claim("longest_ack_gap_s", overall, held, needed, "producer.jsonl", producer.problem)
+    partitions: dict[str, list[Event]] = defaultdict(list)
+    for event in acks:
+        partitions[f"{event['topic']}/{event['partition']}"].append(event)
+    end_ns = end_of_asking(producer)
+    by_partition = {name: longest_s(ack_gaps(found, end_ns)) or 0.0 for name, found in partitions.items()}
+    worst = max(by_partition, key=lambda name: by_partition[name], default="")
+    held = truth(bool(by_partition), [producer.problem])
+    value = by_partition.get(worst)
+    yield Claim("longest_partition_ack_gap_s", value, held, "a figure", "producer.jsonl", worst)
+
+
+def _metadata(metadata: Recording) -> Claim:
+    """Metadata changes: every acknowledged one is there at the end; the others are counted."""
+    operations = metadata.of("op")
+    value = {
+        outcome: sum(event["outcome"] == outcome for event in operations)
+        for outcome in ("ok", "failed", "unknown")
+    }
+    verified = next(iter(metadata.of("verified")), None)
+    problem = metadata.problem
+    if not problem and (verified is None or verified.get("complete") is not True):
+        problem = f"not read back: {(verified or {}).get('error', '')}"
+    gone = [*(verified or {}).get("missing_topics", []), *(verified or {}).get("wrong_configs", [])]
+    held = truth(value["ok"] > 0, [problem], bad_is_certain=bool(gone))
+    detail = explain(", ".join(gone[:_SHOWN]), problem)
+    needed = "every acknowledged change in effect at the end"
+    return Claim("metadata_changes", value if operations else None, held, needed, "metadata.jsonl", detail)

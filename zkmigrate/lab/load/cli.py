@@ -1,0 +1,98 @@
+"""``zkmigrate lab load``: the recorded load from the command line, and the judgement of what it recorded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkmigrate.lab.judge import judge as judge_history
+from zkmigrate.lab.judge import load_history
+from zkmigrate.lab.lab import find
+from zkmigrate.lab.load.config import KINDS
+from zkmigrate.lab.load.runner import LoadRunner
+from zkmigrate.lab.load.target import runner_for
+
+lab_option = click.option("--lab", "named", metavar="ID", help="Which lab; the only one when left out.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+out_option = click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of the recording; `load` in the lab's own directory when left out.",
+)
+kind_option = click.option(
+    "--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Repeatable; all kinds when left out."
+)
+
+
+@click.group("load")
+def load() -> None:
+    """Real clients that write down everything they were promised."""
+
+
+def _runner(named: str | None, out: Path | None, **changes: Any) -> LoadRunner:
+    lab = find(named)
+    return runner_for(lab, (out or lab.directory / "load").absolute(), **changes)
+
+
+@load.command()
+@lab_option
+@out_option
+@kind_option
+@click.option("--produce-rate", type=float, help="Records per second.")
+@click.option("--metadata-rate", type=float, help="Kafka admin changes per second.")
+@click.option("--raw-rate", type=float, help="Creates per second and dest host.")
+@click.option("--tenant-rate", type=float, help="Sets per second of the other tenant.")
+def start(named: str | None, out: Path | None, kinds: tuple[str, ...], **rates: float | None) -> None:
+    """Start the load and leave it running.
+
+    Raw clients wait for their dest host to serve, so they may start before it has joined.
+    """
+    changes = {name: rate for name, rate in rates.items() if rate is not None}
+    runner = _runner(named, out, **changes)
+    runner.start(kinds or KINDS)
+    click.echo(str(runner.directory))
+
+
+@load.command()
+@lab_option
+@out_option
+@kind_option
+def stop(named: str | None, out: Path | None, kinds: tuple[str, ...]) -> None:
+    """End the load in order; without --kind the consumer also reads to the end and dest is listed."""
+    runner = _runner(named, out)
+    wrong = [f"{kind} had to be killed" for kind in runner.stop(kinds)] if kinds else runner.finish()
+    if wrong:
+        raise click.ClickException("; ".join(wrong))
+
+
+@load.command()
+@lab_option
+@out_option
+@json_option
+def status(named: str | None, out: Path | None, as_json: bool) -> None:
+    """Show what each kind is doing."""
+    found = _runner(named, out).status()
+    if as_json:
+        click.echo(json.dumps([asdict(item) for item in found]))
+        return
+    for item in found:
+        state = "running" if item.running else "ended"
+        click.echo(f"{item.kind:9} {state:8} {item.events:7} events  last {item.last_event}  {item.problem}")
+
+
+@load.command()
+@json_option
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+def judge(directory: Path, as_json: bool) -> None:
+    """Judge the recording in DIRECTORY; exit code 1 unless every claim held."""
+    verdict = judge_history(load_history(directory))
+    if as_json:
+        click.echo(json.dumps(verdict.result(), indent=1))
+    else:
+        for claim in verdict.claims:
+            click.echo(f"{claim.held.value:8} {claim.id:38} {json.dumps(claim.value)}  {claim.detail}")
+    raise SystemExit(0 if verdict.held else 1)

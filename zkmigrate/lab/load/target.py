@@ -1,0 +1,34 @@
+"""The load of a lab: where its clients connect, and a runner in its client host's network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.runner import LoadRunner
+from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, LabSpec, Role, hosts_of
+
+
+def config_for(spec: LabSpec, **changes: Any) -> LoadConfig:
+    """The load configuration of a lab: its addresses, chroot and session timeout; ``changes`` override."""
+
+    def addresses(role: Role, port: int) -> dict[str, str]:
+        return {host.name: f"{host.address}:{port}" for host in hosts_of(spec) if host.role is role}
+
+    chroot = spec.chroot.rstrip("/")
+    config = LoadConfig(
+        bootstrap=",".join(addresses(Role.BROKER, KAFKA_PORT).values()),
+        raw_hosts=addresses(Role.DEST, CLIENT_PORT),
+        raw_root=f"{chroot}/zkmigrate-raw",
+        tenant_servers=tuple(addresses(Role.SOURCE, CLIENT_PORT).values()),
+        session_timeout_ms=spec.session_timeout_ms,
+    )
+    return replace(config, **changes)
+
+
+def runner_for(lab: Lab, directory: Path, **changes: Any) -> LoadRunner:
+    """A runner whose clients live on the lab's client host and record into ``directory``."""
+    return LoadRunner(directory, config_for(lab.spec, **changes), lab.client_command)
