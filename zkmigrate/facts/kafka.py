@@ -1,0 +1,96 @@
+"""Kafka as it stands in ZooKeeper, seen through one ZooKeeper host.
+
+Each function costs reads in the operator's client session on that host. The JSON formats are Kafka's
+(``kafka.zk.ZkData``): ``/cluster/id`` {"version", "id"}, ``/brokers/ids/N`` {"host", "port", …},
+``/controller`` {"brokerid"}; ``/controller_epoch`` is decimal text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import Look, Znode
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A broker's ephemeral: the session that owns it, when it was made, and the data as it is."""
+
+    broker: int
+    owner: int
+    czxid: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Controller:
+    """The controller's ephemeral and the epoch that it wrote."""
+
+    broker: int
+    owner: int
+    czxid: int
+    epoch: int
+
+
+def cluster_id(look: Look, via: str, chroot: str) -> Reading[str]:
+    """The cluster id under the chroot; Absent when the chroot or the znode is not there."""
+    node = look.znode(via, f"{chroot}/cluster/id")
+    if not isinstance(node, Seen):
+        return node
+    value = _json(node.value).get("id")
+    return Seen(value) if isinstance(value, str) else _garbled(f"{chroot}/cluster/id", node.value)
+
+
+def registrations(look: Look, via: str, chroot: str) -> Reading[Mapping[int, Registration]]:
+    """Every registered broker by id; a broker that leaves while this looks is left out."""
+    ids = look.znode(via, f"{chroot}/brokers/ids")
+    if not isinstance(ids, Seen):
+        return ids
+    found: dict[int, Registration] = {}
+    for name in sorted(ids.value.children):
+        path = f"{chroot}/brokers/ids/{name}"
+        node = look.znode(via, path)
+        if isinstance(node, Unknown):
+            return node
+        if isinstance(node, Absent):
+            continue
+        if not name.isdecimal():
+            return Unknown("garbled", f"{path} is not a broker id")
+        broker = int(name)
+        found[broker] = Registration(broker, node.value.ephemeral_owner, node.value.czxid, node.value.data)
+    return Seen(found)
+
+
+def controller(look: Look, via: str, chroot: str) -> Reading[Controller]:
+    """The controller as registered; Absent while there is none."""
+    node, epoch = look.znode(via, f"{chroot}/controller"), look.znode(via, f"{chroot}/controller_epoch")
+    if not isinstance(node, Seen):
+        return node
+    if not isinstance(epoch, Seen):
+        return epoch
+    broker = _json(node.value).get("brokerid")
+    if not isinstance(broker, int):
+        return _garbled(f"{chroot}/controller", node.value)
+    if not epoch.value.data.isdigit():
+        return _garbled(f"{chroot}/controller_epoch", epoch.value)
+    return Seen(
+        Controller(
+            broker, node.value.ephemeral_owner, node.value.czxid, int(epoch.value.data.decode("ascii"))
+        )
+    )
+
+
+def _json(node: Znode) -> dict[str, Any]:
+    try:
+        value = json.loads(node.data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _garbled(path: str, node: Znode) -> Unknown:
+    return Unknown("garbled", f"{path} does not hold what Kafka writes there: {node.data[:80]!r}")

@@ -1,0 +1,28 @@
+"""``key=value`` lines, as zkm-host prints them: parsed strictly, because decisions rest on them."""
+
+from __future__ import annotations
+
+import re
+
+_KEY = re.compile(r"[a-z][a-z0-9_.-]*")
+
+
+def parse(text: str) -> dict[str, str]:
+    """Keys in order; the value is everything after the first ``=``.
+
+    Raises ValueError for a line without a key or a key that stands twice.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        key, equals, value = line.partition("=")
+        if not equals or not _KEY.fullmatch(key):
+            raise ValueError(f"line {number} is not key=value: {line[:80]!r}")
+        if key in found:
+            raise ValueError(f"key {key} stands twice")
+        found[key] = value
+    return found
+
+
+def words(line: str) -> dict[str, str]:
+    """The same for blank-separated ``key=value`` words on one line."""
+    return parse("\n".join(line.split()))

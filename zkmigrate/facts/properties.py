@@ -1,0 +1,60 @@
+"""``server.properties`` of a broker, and a JVM's flags, as typed.
+
+Properties in the syntax of java.util.Properties, as far as such files use it: comments, ``=`` ``:`` or blank
+after the key, continued lines; escapes inside keys and values other than a backslash before the line's end
+are kept as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import Look
+
+_ENTRY = re.compile(r"([^=: \t\f]+)[ \t\f]*[=: \t\f]?[ \t\f]*(.*)", re.DOTALL)
+_FLAG = re.compile(r"-D([A-Za-z0-9_.]+)=([^\s\"']*)")
+
+
+def properties(look: Look, host: str, path: str) -> Reading[Mapping[str, str]]:
+    """The properties file of a host; of a key that stands twice the last counts, as in Java."""
+    reading = look.file(host, path)
+    if not isinstance(reading, Seen):
+        return reading
+    try:
+        return Seen(parse_properties(reading.value.decode("utf-8")))
+    except UnicodeDecodeError as error:
+        return Unknown("garbled", f"{path} is not UTF-8 at byte {error.start}")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Keys and values in order."""
+    found: dict[str, str] = {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        line = line.lstrip(" \t\f")
+        if not line or line[0] in "#!":
+            continue
+        while _continues(line):
+            line = line[:-1] + next(lines, "").lstrip(" \t\f")
+        if match := _ENTRY.fullmatch(line):
+            found.pop(match[1], None)
+            found[match[1]] = match[2]
+    return found
+
+
+def _continues(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def system_properties(look: Look, host: str, path: str) -> Reading[Mapping[str, str]]:
+    """The ``-Dkey=value`` flags in a file of JVM settings; without the file there are none."""
+    reading = look.file(host, path)
+    if isinstance(reading, Absent):
+        return Seen({})
+    if isinstance(reading, Unknown):
+        return reading
+    text = reading.value.decode("utf-8", "replace")
+    live = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return Seen(dict(_FLAG.findall(live)))

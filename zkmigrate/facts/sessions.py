@@ -1,0 +1,51 @@
+"""Sessions that own ephemerals under a chroot, and their timeouts, as an ensemble's servers tell them.
+
+``dump`` lists owners on every server; learners since 3.5 list timeouts there, leaders do not; ``cons`` gives
+the timeout of each connected session. One server alone may not know all, so all are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zkmigrate.facts.clients import connections
+from zkmigrate.facts.words import answer
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import Look
+from zkmigrate.zkdata.words import parse_dump
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """owners: session → its ephemerals under the chroot. timeouts: session → milliseconds, where known."""
+
+    owners: Mapping[int, tuple[str, ...]]
+    timeouts: Mapping[int, int]
+
+    @property
+    def smallest_timeout_ms(self) -> int | None:
+        """T; None without owners, or when an owner's timeout is not known (then it could be smaller)."""
+        known = [self.timeouts.get(session) for session in self.owners]
+        return min((t for t in known if t is not None), default=None) if None not in known else None
+
+
+def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Sessions]:
+    """Ask every host for ``dump`` and ``cons``; Unknown when no host gives a dump."""
+    hosts = tuple(hosts)
+    dumps = look.each(hosts, lambda host: answer(look, host, "dump", parse_dump))
+    owners: dict[int, tuple[str, ...]] = {}
+    timeouts: dict[int, int] = {}
+    seen = [reading.value for reading in dumps.values() if isinstance(reading, Seen)]
+    if not seen:
+        return Unknown("denied", "; ".join(f"{host}: {reading}" for host, reading in dumps.items()))
+    for dump in seen:
+        for session, paths in dump.ephemerals.items():
+            under = tuple(p for p in paths if p == chroot or p.startswith(f"{chroot}/"))
+            if under:
+                owners[session] = under
+        timeouts |= {s: t for s, t in (dump.sessions or {}).items() if t is not None}
+    for reading in look.each(hosts, lambda host: connections(look, host)).values():
+        if isinstance(reading, Seen):
+            timeouts |= {c.session: c.timeout_ms for c in reading.value if c.session and c.timeout_ms}
+    return Seen(Sessions(owners, timeouts))
