@@ -91,6 +91,8 @@ def _typed(origin: str, key: str, value: Any, default: Any) -> Any:
     if key in _NAMES:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise refuse("a list of strings")
+        for address in value if key == "tenant_servers" else ():
+            parse_address(address)
         return tuple(value)
     if isinstance(value, bool):
         raise refuse("a number" if not isinstance(default, str) else "a string")

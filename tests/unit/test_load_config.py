@@ -1,0 +1,86 @@
+"""load.json: what is accepted and how the rest is refused; the steady pace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkmigrate.lab.load.config import LoadConfig, LoadConfigError, load_config, parse_address, parse_config
+from zkmigrate.lab.load.pace import Pace
+from zkmigrate.lab.load.target import config_for
+from zkmigrate.lab.spec import LabSpec
+
+
+def test_a_configuration_reads_back_as_written(tmp_path: Path) -> None:
+    config = LoadConfig(bootstrap="b1:9092", raw_hosts={"d1": "d1:2181"}, tenant_servers=("s1:2181",))
+    config.write(tmp_path / "load.json")
+    assert load_config(tmp_path / "load.json") == config
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "seen list, needed an object"),
+        ("{", "not JSON"),
+        ('{"produce_rat": 1}', "unknown key 'produce_rat'"),
+        ('{"produce_rate": "100"}', "produce_rate: seen '100', needed a number above 0"),
+        ('{"produce_rate": 0}', "needed a number above 0"),
+        ('{"produce_rate": true}', "needed a number"),
+        ('{"partitions": 1.5}', "partitions: seen 1.5, needed a whole number above 0"),
+        ('{"partitions": -1}', "needed a whole number above 0"),
+        ('{"topics": "load-a"}', "topics: seen 'load-a', needed a list of strings"),
+        ('{"bootstrap": 1}', "bootstrap: seen 1, needed a string"),
+        ('{"raw_hosts": ["d1:2181"]}', "raw_hosts: seen ['d1:2181'], needed an object"),
+        ('{"raw_hosts": {"d1": "d1"}}', "address: seen 'd1', needed host:port"),
+    ],
+)
+def test_a_mistake_is_named(text: str, said: str) -> None:
+    with pytest.raises(LoadConfigError) as refused:
+        parse_config(text, "load.json")
+    assert said in str(refused.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LoadConfigError, match=r"load.json: No such file"):
+        load_config(tmp_path / "load.json")
+
+
+def test_a_tenant_address_is_checked_too() -> None:
+    with pytest.raises(LoadConfigError, match="needed host:port"):
+        parse_config('{"tenant_servers": ["s1"]}', "load.json")
+
+
+@pytest.mark.parametrize("text", ["d1", "d1:", ":2181", "d1:x", "d1:0", "d1:65536"])
+def test_a_bad_address_is_refused(text: str) -> None:
+    with pytest.raises(LoadConfigError):
+        parse_address(text)
+
+
+def test_a_lab_gives_its_own_addresses() -> None:
+    config = config_for(LabSpec(dest_count=5, chroot="/", session_timeout_ms=9000), raw_rate=7.0)
+    assert list(config.raw_hosts) == ["dest1", "dest2", "dest3", "dest4", "dest5"]
+    assert len(config.tenant_servers) == 3
+    assert config.raw_root == "/zkmigrate-raw"
+    assert (config.session_timeout_ms, config.raw_rate) == (9000, 7.0)
+    assert parse_config(config.to_json(), "load.json") == config
+
+
+@given(st.lists(st.integers(0, 50_000_000), max_size=200))
+def test_the_pace_is_never_above_its_rate(steps: list[int]) -> None:
+    """Within any stretch no more operations are taken than the rate allows, stalls or not."""
+    pace, now, taken = Pace(100.0, 0), 0, []
+    for step in steps:
+        now += step
+        if pace.take(now):
+            taken.append(now)
+    for count, at in enumerate(taken):
+        assert at >= 10_000_000 * count
+
+
+def test_a_stall_is_not_made_up_for() -> None:
+    pace = Pace(100.0, 0)
+    assert pace.take(0)
+    assert [pace.take(5_000_000_000) for _ in range(3)] == [True, True, False]
