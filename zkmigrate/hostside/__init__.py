@@ -1,4 +1,5 @@
 """The host side: one POSIX sh program, the only thing that acts on a host."""
+
 from __future__ import annotations
 
 import re
@@ -20,5 +21,7 @@ def sudoers(user: str) -> str:
     ``ValueError``, because sudoers gives a meaning to many other characters.
     """
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
-        raise ValueError(f"not a plain account name: {user!r}; needed: [a-z_][a-z0-9_-]*, at most 32 characters")
+        raise ValueError(
+            f"not a plain account name: {user!r}; needed: [a-z_][a-z0-9_-]*, at most 32 characters"
+        )
     return f"{user} ALL=(root) NOPASSWD: {INSTALLED_PATH}\n"
