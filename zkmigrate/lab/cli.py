@@ -14,6 +14,7 @@ import click
 from zkmigrate.lab import lab as labs
 from zkmigrate.lab import state
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.fault_cli import fault
 from zkmigrate.lab.provision import ProvisionError
 from zkmigrate.lab.spec import LabSpec, Role
 
@@ -123,6 +124,12 @@ def down(named: str | None, every: bool) -> None:
 
 
 @lab.command()
+def sweep() -> None:
+    """Remove the labs whose owner died without taking them down."""
+    labs.sweep(_progress)
+
+
+@lab.command()
 @lab_option
 @json_option
 def status(named: str | None, as_json: bool) -> None:
@@ -183,3 +190,6 @@ def logs(named: str | None, host: str, unit: str | None, lines: int, follow: boo
     argv += ["--follow"] if follow else []
     argv += [f"--unit={unit}"] if unit else []
     _become(found.exec_command(host, argv))
+
+
+lab.add_command(fault)

@@ -141,6 +141,11 @@ class Lab:
     def _pid(record: HostRecord) -> int:
         return record.leader.pid if record.leader is not None and record.leader.alive() else 0
 
+    def host(self, name: str) -> LabHost:
+        """One host by name; LabError when there is none of this name."""
+        self._plan(name)
+        return self.hosts[name]
+
     def role(self, role: Role) -> tuple[LabHost, ...]:
         """The hosts of one role, in order."""
         return tuple(host for host in self.hosts.values() if host.role is role)
@@ -358,9 +363,18 @@ class Lab:
     def wait_for_brokers(self, role: Role = Role.SOURCE, deadline_s: float = BROKERS_S) -> None:
         """Waits until every broker is registered as seen through one side and every ISR is full."""
         brokers = [plan for plan in self.plans.values() if plan.role is Role.BROKER]
+        started_s = {broker.name: self._kafka_started_s(broker.name) for broker in brokers}
         with self.zookeeper(role) as client:
-            ready = readiness.brokers_ready(client, self.spec.chroot, brokers)
+            ready = readiness.brokers_ready(client, self.spec.chroot, brokers, started_s)
             wait_until("brokers ready", ready, deadline_s)
+
+    def _kafka_started_s(self, broker: str) -> int:
+        """When the broker's process was started, unix time in seconds."""
+        show = ["systemctl", "show", "--timestamp=unix", "--property=ExecMainStartTimestamp", "--value"]
+        answer = self.exec(broker, [*show, "kafka.service"]).stdout.strip()
+        if not answer.startswith("@"):
+            raise LabError(f"kafka.service of {broker} was never started")
+        return int(answer[1:])
 
     def wait_for_quorum(self, role: Role, deadline_s: float = QUORUM_S) -> None:
         """Waits until the servers of one side are one leader and otherwise followers."""
@@ -373,6 +387,12 @@ class Lab:
         self._plan(host)
         if not lab_host.power_off(self.record.hosts.get(host, HostRecord()), deadline_s):
             teardown.kill_host(self.id, host)
+        teardown.clear_host(self.id, host)
+
+    def cut_power(self, host: str) -> None:
+        """Ends every process of a host at once."""
+        self._plan(host)
+        teardown.kill_host(self.id, host)
         teardown.clear_host(self.id, host)
 
     def power_on(self, host: str) -> None:
@@ -425,7 +445,7 @@ class Lab:
 
 
 def sweep(progress: Progress = silent) -> list[str]:
-    """Takes down every abandoned lab (dead owner, not kept) and returns their ids; living labs stay untouched."""
+    """Takes down every abandoned lab (dead owner, not kept) and returns their ids; leaves living ones."""
     return teardown.sweep(progress)
 
 

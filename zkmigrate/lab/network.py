@@ -39,34 +39,39 @@ def create(lab_id: str, spec: LabSpec) -> None:
         stdin="link set lo up\nlink add br0 type bridge\nlink set br0 up\n",
     )
     for member, address in members.items():
-        name = netns(lab_id, member)
-        run(["ip", "netns", "add", name])
-        # Both ends are created where they belong; the veth pair is never seen in the base namespace.
-        run(
-            [
-                "ip",
-                "link",
-                "add",
-                "eth0",
-                "netns",
-                name,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                member,
-                "netns",
-                bridge,
-            ]
-        )
-        setup = f"link set lo up\naddress add {address}/{SUBNET.prefixlen} dev eth0\nlink set eth0 up\n"
-        run(["ip", "-n", name, "-batch", "-"], stdin=setup)
-    joined = "".join(f"link set {member} master br0\nlink set {member} up\n" for member in members)
-    run(["ip", "-n", bridge, "-batch", "-"], stdin=joined)
-    for host, kbit in spec.bandwidth_kbit.items():
-        for name, device in ((netns(lab_id, host), "eth0"), (bridge, host)):
-            limit = ["tbf", "rate", f"{kbit}kbit", "burst", "16kb", "latency", "400ms"]
-            run(["tc", "-n", name, "qdisc", "add", "dev", device, "root", *limit])
+        _join(lab_id, spec, member, address)
+
+
+def remake_host(lab_id: str, spec: LabSpec, host: str) -> None:
+    """Replaces a host's namespace by a fresh one: same address, no rules, no sets, no connections."""
+    name = netns(lab_id, host)
+    _end_processes(name)
+    # The port goes with its peer, but only some time after the namespace: its name is needed at once.
+    run(["ip", "-n", netns(lab_id, BRIDGE), "link", "delete", host])
+    run(["ip", "netns", "delete", name])
+    _join(lab_id, spec, host, next(plan.address for plan in hosts_of(spec) if plan.name == host))
+
+
+def _join(lab_id: str, spec: LabSpec, member: str, address: str) -> None:
+    """Makes the namespace of one member and joins it to the bridge."""
+    name, bridge = netns(lab_id, member), netns(lab_id, BRIDGE)
+    run(["ip", "netns", "add", name])
+    # Both ends are created where they belong; the veth pair is never seen in the base namespace. The link
+    # address follows from the address, so that a host that comes back is found without a new ARP exchange.
+    link = ["eth0", "address", link_address(address), "netns", name]
+    run(["ip", "link", "add", *link, "type", "veth", "peer", "name", member, "netns", bridge])
+    setup = f"link set lo up\naddress add {address}/{SUBNET.prefixlen} dev eth0\nlink set eth0 up\n"
+    run(["ip", "-n", name, "-batch", "-"], stdin=setup)
+    run(["ip", "-n", bridge, "-batch", "-"], stdin=f"link set {member} master br0\nlink set {member} up\n")
+    kbit = spec.bandwidth_kbit.get(member)
+    for where, device in ((name, "eth0"), (bridge, member)) if kbit is not None else ():
+        limit = ["tbf", "rate", f"{kbit}kbit", "burst", "16kb", "latency", "400ms"]
+        run(["tc", "-n", where, "qdisc", "add", "dev", device, "root", *limit])
+
+
+def link_address(address: str) -> str:
+    """A locally administered link address made from an IPv4 address."""
+    return "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
 
 
 def existing(lab_id: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -71,17 +71,30 @@ def quorum_serves(hosts: Sequence[HostPlan]) -> Callable[[], str | None]:
     return missing
 
 
-def brokers_ready(client: KazooClient, chroot: str, brokers: Sequence[HostPlan]) -> Callable[[], str | None]:
-    """Condition: every broker is registered and accepts, there is a controller, and every ISR is full."""
+def brokers_ready(
+    client: KazooClient, chroot: str, brokers: Sequence[HostPlan], started_s: Mapping[str, int]
+) -> Callable[[], str | None]:
+    """Condition: every broker is registered and accepts, there is a controller, and every ISR is full.
+
+    `started_s` is when each broker's process started (unix time), by host name: a registration older than
+    that is the leftover of an earlier process whose session has not expired yet.
+    """
     top = "" if chroot == "/" else chroot
 
     def missing() -> str | None:
         try:
-            registered = set(client.get_children(f"{top}/brokers/ids"))
+            present = client.get_children(f"{top}/brokers/ids")
+            seen = {number: json.loads(client.get(f"{top}/brokers/ids/{number}")[0]) for number in present}
             client.get(f"{top}/controller")
         except NoNodeError as absent:
             return f"a znode below {top or '/'}: {absent or 'not yet there'}"
-        if unregistered := [broker.name for broker in brokers if str(broker.number) not in registered]:
+        registered_s = {number: int(entry["timestamp"]) // 1000 for number, entry in seen.items()}
+        unregistered = [
+            broker.name
+            for broker in brokers
+            if registered_s.get(str(broker.number), -1) < started_s[broker.name]
+        ]
+        if unregistered:
             return f"registrations of {', '.join(unregistered)}"
         if closed := [broker.name for broker in brokers if not _accepts(broker.address, KAFKA_PORT)]:
             return f"port {KAFKA_PORT} of {', '.join(closed)}"

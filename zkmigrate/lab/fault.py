@@ -1,0 +1,266 @@
+"""Faults to inject on a named host of a running lab, each with its inverse beside it.
+
+Every function returns once the fault has taken hold, and raises LabError when it could not be brought about.
+"""
+
+from __future__ import annotations
+
+import shutil
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from zkmigrate.lab import host as lab_host
+from zkmigrate.lab import network, render
+from zkmigrate.lab.commands import run
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.render import HostFile
+from zkmigrate.lab.spec import Role
+from zkmigrate.lab.waiting import wait_until
+
+_FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+_FAKETIME_OFFSET, _PRELOAD = "/etc/faketimerc", "/etc/ld.so.preload"
+_SLOW_FSYNC = "/usr/local/lib/slow_fsync.so"
+_FSYNC_DELAY = "/run/fsync-delay-ms"
+_BALLAST = f"{render.ZOOKEEPER_DATA}/ballast"
+_FILL_DISK = f"""
+mkdir -p {_BALLAST}
+cat /dev/zero >> {_BALLAST}/big 2> /dev/null
+sync {_BALLAST}/big
+# One large file leaves a few blocks that small ones still get; full is when a single block is refused.
+i=0
+while dd if=/dev/zero of={_BALLAST}/$i bs=1k count=1 conv=fsync status=none 2> /dev/null; do
+    i=$((i + 1))
+    [ $i -lt 10000 ] || exit 1
+done
+"""
+
+
+def unit_of(lab: Lab, host: str) -> str:
+    """The service unit a host is there for; a client host has none."""
+    role = lab.host(host).role
+    if role is Role.CLIENT:
+        raise LabError(f"{host} runs no server; this fault needs a ZooKeeper or broker host")
+    return "kafka.service" if role is Role.BROKER else "zookeeper.service"
+
+
+def _main_pid(lab: Lab, host: str) -> int:
+    """The pid, inside the host, of its server."""
+    unit = unit_of(lab, host)
+    pid = int(lab.exec(host, ["systemctl", "show", "--property=MainPID", "--value", unit]).stdout)
+    if pid == 0:
+        raise LabError(f"{unit} does not run on {host}; start it first")
+    return pid
+
+
+def _signal(lab: Lab, host: str, name: str, states: str) -> None:
+    """Signals the server and waits until its process state (proc(5)) is one of `states`; X means gone."""
+    pid = _main_pid(lab, host)
+    lab.exec(host, ["kill", f"-{name}", str(pid)])
+
+    def missing() -> str | None:
+        seen = lab.exec(host, ["cat", f"/proc/{pid}/stat"], check=False)
+        state = seen.stdout.rpartition(") ")[2][:1] if seen.returncode == 0 else "X"
+        return None if state in states else f"process state {state}, wanted one of {states}"
+
+    wait_until(f"SIG{name} on {host}", missing, 10, poll_s=0.02)
+
+
+def kill(lab: Lab, host: str) -> None:
+    """The server's process dies by SIGKILL. Inverse: `start`."""
+    _signal(lab, host, "KILL", "ZX")
+
+
+def start(lab: Lab, host: str) -> None:
+    """Starts the host's server."""
+    lab.exec(host, ["systemctl", "start", unit_of(lab, host)])
+
+
+def pause(lab: Lab, host: str) -> None:
+    """The server's process is stopped (SIGSTOP), its sockets stay. Inverse: `resume`."""
+    _signal(lab, host, "STOP", "T")
+
+
+def resume(lab: Lab, host: str) -> None:
+    """Lets a paused server go on."""
+    _signal(lab, host, "CONT", "RSD")
+
+
+def partition(lab: Lab, host: str, other: str | None = None) -> None:
+    """No frame passes between two hosts, or between a host and everybody. Inverse: `heal`.
+
+    It happens in the bridge, so that nothing on the hosts shows it but the silence.
+    """
+    present = _bridge_rules(lab)
+    for rule in _partition_rules(lab, host, other):
+        if rule not in present:
+            _ebtables(lab, "-A", *rule)
+
+
+def heal(lab: Lab, host: str, other: str | None = None) -> None:
+    """Ends what `partition` with the same arguments began."""
+    present = _bridge_rules(lab)
+    for rule in _partition_rules(lab, host, other):
+        if rule in present:
+            _ebtables(lab, "-D", *rule)
+
+
+def _partition_rules(lab: Lab, host: str, other: str | None) -> list[tuple[str, ...]]:
+    """ebtables rules in the words of `ebtables -L`; ports of the bridge are named after their hosts."""
+    here = lab.host(host).name
+    if other is None:
+        return [("FORWARD", "-i", here, "-j", "DROP"), ("FORWARD", "-o", here, "-j", "DROP")]
+    there = network.OPERATOR if other == network.OPERATOR else lab.host(other).name
+    return [
+        ("FORWARD", "-i", here, "-o", there, "-j", "DROP"),
+        ("FORWARD", "-i", there, "-o", here, "-j", "DROP"),
+    ]
+
+
+def _ebtables(lab: Lab, *words: str) -> str:
+    return run(["ip", "netns", "exec", lab.bridge_netns, "ebtables", *words])
+
+
+def _bridge_rules(lab: Lab) -> list[tuple[str, ...]]:
+    return [
+        ("FORWARD", *line.split()) for line in _ebtables(lab, "-L", "FORWARD").splitlines() if "-j" in line
+    ]
+
+
+def rules_removed(lab: Lab, host: str) -> None:
+    """All packet filter rules of a host are gone, as after a firewall reload; sets stay. No inverse."""
+    for program in ("iptables", "ip6tables"):
+        lab.exec(host, [program, "-F"])
+        lab.exec(host, [program, "-X"])
+
+
+def clock(lab: Lab, host: str, offset_s: float) -> None:
+    """The host's clock is wrong by `offset_s` seconds. Inverse: `clock_restore`.
+
+    All hosts share the machine's clock, so the time is faked (libfaketime) for every program that starts from
+    now on: ssh logins, what they run, and the server, which is restarted if it runs.
+    """
+    root = lab.host(host).root
+    lab_host.place(root, HostFile(_FAKETIME_OFFSET, f"{offset_s:+g}s\n"))
+    lab_host.place(root, HostFile(_PRELOAD, f"{_FAKETIME}\n"))
+    _restart_services(lab, host)
+
+
+def clock_restore(lab: Lab, host: str) -> None:
+    """Gives the host the right time again; restarts its server if it runs."""
+    lab.exec(host, ["rm", "-f", _PRELOAD, _FAKETIME_OFFSET])
+    _restart_services(lab, host)
+
+
+def _restart_services(lab: Lab, host: str) -> None:
+    """sshd always: one that started without a preloaded library breaks logins that get one."""
+    services = ["ssh.service"] if lab.host(host).role is Role.CLIENT else ["ssh.service", unit_of(lab, host)]
+    lab.exec(host, ["systemctl", "try-restart", *services], timeout_s=120)
+
+
+def slow_disk(lab: Lab, host: str, delay_ms: int) -> None:
+    """Each fsync of the server takes `delay_ms` longer. Inverse: `slow_disk_restore`.
+
+    The first call restarts the server (a library is preloaded); later ones change the delay at once.
+    """
+    root = lab.host(host).root
+    lab.exec(host, ["sh", "-c", f"echo {delay_ms:d} > {_FSYNC_DELAY}"])
+    drop_in = _slow_disk_drop_in(lab, host)
+    if (root / drop_in.lstrip("/")).exists():
+        return
+    _compile_slow_fsync(root / _SLOW_FSYNC.lstrip("/"))
+    settings = f'[Service]\nEnvironment="LD_PRELOAD={_SLOW_FSYNC}" "ZKM_FSYNC_DELAY_FILE={_FSYNC_DELAY}"\n'
+    lab_host.place(root, HostFile(drop_in, settings))
+    _restart(lab, host)
+
+
+def slow_disk_restore(lab: Lab, host: str) -> None:
+    """Makes the server's disk as fast as it is again; restarts the server if it was slowed."""
+    drop_in = lab.host(host).root / _slow_disk_drop_in(lab, host).lstrip("/")
+    lab.exec(host, ["rm", "-f", _FSYNC_DELAY])
+    if drop_in.exists():
+        drop_in.unlink()
+        _restart(lab, host)
+
+
+def _slow_disk_drop_in(lab: Lab, host: str) -> str:
+    return f"{render.UNITS}/{unit_of(lab, host)}.d/fault-slow-disk.conf"
+
+
+def _compile_slow_fsync(target: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise LabError(
+            "a slow disk needs a C compiler on this machine (package gcc and libc6-dev); none is there"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with as_file(files("zkmigrate.lab") / "data" / "slow_fsync.c") as source:
+        run([compiler, "-shared", "-fPIC", "-O2", "-Wall", "-o", str(target), str(source), "-ldl"])
+    target.chmod(0o755)
+
+
+def _restart(lab: Lab, host: str) -> None:
+    lab.exec(host, ["systemctl", "daemon-reload"])
+    lab.exec(host, ["systemctl", "restart", unit_of(lab, host)], timeout_s=120)
+
+
+def disk_full(lab: Lab, host: str) -> None:
+    """Not a byte is free on the disk of ZooKeeper's data. Inverse: `disk_free`.
+
+    Needs a lab with `data_disk_mb`: only there has the data a disk of its own.
+    """
+    _needs_data_disk(lab, host)
+    lab.exec(host, ["sh", "-c", _FILL_DISK], timeout_s=120)
+
+
+def disk_free(lab: Lab, host: str) -> None:
+    """Frees what `disk_full` took."""
+    _needs_data_disk(lab, host)
+    lab.exec(host, ["rm", "-rf", _BALLAST])
+
+
+def _needs_data_disk(lab: Lab, host: str) -> None:
+    """Refuses a host whose data has no disk of its own."""
+    if not lab.spec.data_disk_mb:
+        raise LabError("filling a disk needs a lab built with data_disk_mb (lab up --data-disk-mb 512)")
+    if unit_of(lab, host) != "zookeeper.service":
+        raise LabError(f"{host} is no ZooKeeper host; only these have a data disk of their own")
+
+
+def reboot(lab: Lab, host: str, *, hard: bool = False) -> None:
+    """The host goes down and comes up again; packet filter rules and sets are lost, as they are in a reboot.
+
+    `hard` is a power cut to the processes (no clean stop); what they had written to the kernel survives.
+    Enabled units start by themselves. A host is back in a second: a broker that was cut off hard then meets
+    its own old session and may refuse to start; `power_cut` and, after the session timeout, `power_on`
+    leave it off for longer.
+    """
+    if hard:
+        lab.cut_power(host)
+    else:
+        lab.power_off(host)
+    power_on(lab, host)
+
+
+def power_cut(lab: Lab, host: str) -> None:
+    """Every process of the host ends at once and it stays off. Inverse: `power_on`."""
+    lab.cut_power(host)
+
+
+def power_on(lab: Lab, host: str) -> None:
+    """Boots a host that is off; its packet filter rules and sets are gone.
+
+    In the lab they live in the network namespace, which outlives the host, so it is made anew.
+    """
+    network.remake_host(lab.id, lab.spec, host)
+    lab.power_on(host)
+
+
+def operator_cut(lab: Lab) -> None:
+    """The operator reaches no host any more. Inverse: `operator_restore`."""
+    run(["ip", "-n", lab.bridge_netns, "link", "set", network.OPERATOR, "down"])
+
+
+def operator_restore(lab: Lab) -> None:
+    """Joins the operator to the lab's network again."""
+    run(["ip", "-n", lab.bridge_netns, "link", "set", network.OPERATOR, "up"])
