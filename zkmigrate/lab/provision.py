@@ -314,7 +314,7 @@ def _run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, 
                     progress(f"{what}: {line.removeprefix('I: ')} ({elapsed})")
         status: int | str = process.wait(timeout=max(1.0, begun + seconds - time.monotonic()))
     except (TimeoutError, subprocess.TimeoutExpired):
-        status = f"none: not finished within {seconds:.0f} s"
+        status = f"none: not finished within {seconds:g} s"
     finally:
         if process.poll() is None:
             process.terminate()

@@ -1,0 +1,289 @@
+"""Fetching: where the cache is, what is built once, and how each failure is told."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zkmigrate.lab import provision
+from zkmigrate.lab.provision import ProvisionError
+
+Program = Callable[[str, str], None]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of this test's own."""
+    monkeypatch.setenv("ZKMIGRATE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Puts a sh program of a given name first in the search path; apt says nothing unless told to."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def put(name: str, body: str) -> None:
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+
+    put("apt-get", "")
+    put("apt-config", "")
+    return put
+
+
+# Stands in for mmdebstrap: the target is the argument after the suite.
+MMDEBSTRAP = """
+echo run >>"$0.runs"
+while [ "$1" != bookworm ]; do shift; done
+mkdir -p "$2/etc/ssh" "$2/var/log/apt" && cd "$2/etc"
+echo key >ssh/ssh_host_rsa_key; echo key >ssh/ssh_host_rsa_key.pub; echo conf >ssh/sshd_config
+echo 0123 >machine-id; echo builder >hostname; echo nameserver >resolv.conf
+echo "I: installing packages..."
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"ZKMIGRATE_CACHE": "/a", "XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/a"),
+        ({"ZKMIGRATE_CACHE": "", "XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/b/zkmigrate"),
+        ({"XDG_CACHE_HOME": "b", "HOME": "/c"}, "/c/.cache/zkmigrate"),
+        ({"XDG_CACHE_HOME": "", "HOME": "/c"}, "/c/.cache/zkmigrate"),
+    ],
+)
+def test_cache_dir_from_environment(
+    environment: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ZKMIGRATE_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert provision.cache_dir() == Path(expected)
+
+
+@pytest.mark.parametrize("home", ["", None])
+def test_cache_dir_without_home_asks_the_password_database(
+    home: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ZKMIGRATE_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    found = provision.cache_dir()
+    assert found.is_absolute()
+    assert found.parts[-2:] == (".cache", "zkmigrate")
+    assert len(found.parts) > 3
+
+
+def test_rootfs_is_cleaned_of_what_a_host_has_for_itself(program: Program) -> None:
+    program("mmdebstrap", MMDEBSTRAP)
+    said: list[str] = []
+    rootfs = provision.ensure_rootfs(said.append)
+    assert [path.name for path in (rootfs / "etc/ssh").iterdir()] == ["sshd_config"]
+    assert (rootfs / "etc/machine-id").read_bytes() == b""
+    assert not (rootfs / "etc/hostname").exists()
+    assert not (rootfs / "etc/resolv.conf").exists()
+    assert any("installing packages" in line for line in said)
+
+
+def test_rootfs_is_built_once(program: Program, tmp_path: Path) -> None:
+    program("mmdebstrap", MMDEBSTRAP)
+    first = provision.ensure_rootfs()
+    assert provision.ensure_rootfs() == first
+    assert (tmp_path / "bin/mmdebstrap.runs").read_text() == "run\n"
+
+
+def test_rootfs_of_another_package_list_is_another(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    program("mmdebstrap", MMDEBSTRAP)
+    first = provision.ensure_rootfs()
+    monkeypatch.setattr(provision, "ROOTFS_PACKAGES", (*provision.ROOTFS_PACKAGES, "less"))
+    assert provision.ensure_rootfs() != first
+
+
+def test_what_a_killed_build_left_is_cleared(program: Program) -> None:
+    program("mmdebstrap", MMDEBSTRAP)
+    rootfs = provision.ensure_rootfs()
+    half = rootfs.rename(rootfs.with_name(f"{rootfs.name}.part"))
+    (half / "etc/half-written").write_text("")
+    assert not (provision.ensure_rootfs() / "etc/half-written").exists()
+    assert not half.exists()
+
+
+def test_two_builders_build_once_and_the_second_says_it_waits(program: Program, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    program("mmdebstrap", f"{MMDEBSTRAP}\nread -r _ <{gate}")
+    waiting, building = threading.Event(), threading.Event()
+    found: list[Path] = []
+
+    def first(line: str) -> None:
+        if "installing" in line:
+            building.set()
+
+    def second(line: str) -> None:
+        if "waiting" in line:
+            waiting.set()
+
+    one = threading.Thread(target=lambda: found.append(provision.ensure_rootfs(first)))
+    two = threading.Thread(target=lambda: found.append(provision.ensure_rootfs(second)))
+    one.start()
+    assert building.wait(30)
+    two.start()
+    assert waiting.wait(30)
+    gate.write_text("go on\n")
+    one.join(30)
+    two.join(30)
+    assert len(found) == 2
+    assert found[0] == found[1]
+    assert (tmp_path / "bin/mmdebstrap.runs").read_text() == "run\n"
+
+
+def test_failed_build_is_told_and_leaves_nothing_that_looks_whole(program: Program) -> None:
+    program("mmdebstrap", "echo 'E: no such mirror'; exit 25")
+    with pytest.raises(ProvisionError) as failure:
+        provision.ensure_rootfs()
+    text = str(failure.value)
+    assert "mmdebstrap --variant=minbase" in text
+    assert "exit code: 25" in text
+    assert "E: no such mirror" in text
+    assert "to do: check that `apt-get update` works" in text
+    program("mmdebstrap", MMDEBSTRAP)
+    assert (provision.ensure_rootfs() / "etc/ssh/sshd_config").exists()
+
+
+def test_build_without_end_is_ended(
+    program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(provision, "_ROOTFS_SECONDS", 0.2)
+    os.mkfifo(tmp_path / "never")
+    program("mmdebstrap", f"exec cat {tmp_path / 'never'}")
+    with pytest.raises(ProvisionError, match=r"exit code: none: not finished within 0\.2 s"):
+        provision.ensure_rootfs()
+
+
+def test_quiet_spell_is_told(program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(provision, "_HEARTBEAT_SECONDS", 0.01)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    program("mmdebstrap", f"{MMDEBSTRAP}\nread -r _ <{gate}")
+    said: list[str] = []
+
+    def tell(line: str) -> None:
+        said.append(line)
+        if "still running" in line and gate.exists():
+            gate.write_text("go on\n")
+            gate.unlink()
+
+    provision.ensure_rootfs(tell)
+    assert any("still running" in line for line in said)
+
+
+def test_missing_program_names_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ProvisionError, match=r"mvn is not installed; run setup/install\.sh as root"):
+        provision.zookeeper_classpath("3.5.8")
+
+
+def test_rootfs_comes_from_this_machines_debian_sources_only(program: Program, tmp_path: Path) -> None:
+    program(
+        "apt-get",
+        "printf '%s\\n' 'Debian bookworm Packages http://mirror.example/debian/ bookworm main' "
+        "'Debian bookworm DEP-11 http://mirror.example/debian/ bookworm main' "
+        "'Debian bookworm-security Packages http://mirror.example/security/ bookworm-security main' "
+        "'Debian trixie Packages http://mirror.example/debian/ trixie main' "
+        "'Other bookworm Packages http://other.example/ bookworm main'",
+    )
+    program("mmdebstrap", f'{MMDEBSTRAP}\nshift 2\nprintf "%s\\n" "$@" >{tmp_path}/sources')
+    provision.ensure_rootfs()
+    sources = [
+        line.split("] ")[-1].removeprefix("deb ") for line in (tmp_path / "sources").read_text().splitlines()
+    ]
+    assert sources == [
+        "http://mirror.example/debian/ bookworm main",
+        "http://mirror.example/security/ bookworm-security main",
+    ]
+
+
+# Stands in for Maven: puts one jar named like the profile and one of a dependency in the output folder.
+MVN = """
+echo run >>"$0.runs"
+for word; do case $word in
+    --activate-profiles=*) name=${word#*=} ;;
+    -DoutputDirectory=*) folder=${word#*=} ;;
+esac; done
+mkdir -p "$folder" && touch "$folder/$name.jar" "$folder/slf4j-api.jar" "$folder/LICENSE"
+"""
+
+
+def test_classpath_is_the_jars_of_the_profile_fetched_once(program: Program, tmp_path: Path) -> None:
+    program("mvn", MVN)
+    jars = provision.zookeeper_classpath("3.8.4")
+    assert [jar.name for jar in jars] == ["slf4j-api.jar", "zookeeper-3.8.4.jar"]
+    assert all(jar.is_file() for jar in jars)
+    assert provision.zookeeper_classpath("3.8.4") == jars
+    assert (tmp_path / "bin/mvn.runs").read_text() == "run\n"
+    assert provision.kafka_classpath("2.8.2")[0].parent != jars[0].parent
+
+
+def test_changed_profile_is_fetched_anew(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program("mvn", MVN)
+    before = provision.zookeeper_classpath("3.6.4")
+    other = provision.zookeeper_classpath("3.8.4")
+    changed = tmp_path / "pom.xml"
+    changed.write_text(provision.POM.read_text().replace("1.1.7.7", "1.1.8.4"))
+    monkeypatch.setattr(provision, "POM", changed)
+    assert provision.zookeeper_classpath("3.6.4") != before
+    assert provision.zookeeper_classpath("3.8.4") == other
+
+
+def test_fetch_without_the_product_is_refused(program: Program) -> None:
+    program("mvn", 'for w; do case $w in -DoutputDirectory=*) mkdir -p "${w#*=}" ;; esac; done')
+    with pytest.raises(ProvisionError, match=r"copied no kafka jar; see profile kafka-2\.8\.2"):
+        provision.kafka_classpath("2.8.2")
+
+
+def test_unknown_version_names_the_possible_ones() -> None:
+    with pytest.raises(
+        ProvisionError, match=r"no zookeeper 3\.7\.0 in pom\.xml; possible: 3\.4\.14, 3\.5\.8, 3\.5\.10"
+    ):
+        provision.zookeeper_classpath("3.7.0")
+    with pytest.raises(ProvisionError, match=r"cannot fetch kafka-0\.8; possible: zookeeper-3\.4\.14, "):
+        provision.fetch(["kafka-0.8"])
+
+
+def test_missing_pom_names_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(provision, "POM", tmp_path / "pom.xml")
+    with pytest.raises(ProvisionError, match="the lab runs from a checkout of the project"):
+        provision.kafka_versions()
+
+
+def test_cache_that_cannot_be_written_names_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ZKMIGRATE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(ProvisionError, match="ZKMIGRATE_CACHE=DIR names another folder"):
+        provision.zookeeper_classpath("3.5.8")
+
+
+def test_fetch_brings_rootfs_and_jars(program: Program, cache: Path) -> None:
+    program("mmdebstrap", MMDEBSTRAP)
+    program("mvn", MVN)
+    provision.fetch(["zookeeper-3.5.8", "kafka-2.8.2"])
+    assert {path.name.rsplit("-", 1)[0] for path in cache.glob("*/*") if path.is_dir()} == {
+        "bookworm",
+        "zookeeper-3.5.8",
+        "kafka-2.8.2",
+    }
+
+
+def test_java11_runs() -> None:
+    home = provision.java11_home()
+    assert 'JAVA_VERSION="11.' in (home / "release").read_text()
