@@ -1,0 +1,133 @@
+"""The Kafka cluster through its brokers: who is in it, who leads, who is in sync, what moves.
+
+Works with Kafka 2.3 to 3.9 over kafka-python. Brokers before 2.4 cannot list reassignments; there the one
+place that knows is the znode ``/admin/reassign_partitions`` (Kafka's ReassignPartitionsZNode); the caller
+reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.errors import IncompatibleBrokerVersion, KafkaError, KafkaTimeoutError
+
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import KafkaView, PartitionState
+
+MIN_ISR = "min.insync.replicas"
+REASSIGNMENTS = "/admin/reassign_partitions"
+"""Below the chroot; exists exactly while a reassignment of a broker before 2.4 is under way."""
+
+_OFFLINE = (5, 9)
+"""LEADER_NOT_AVAILABLE and REPLICA_NOT_AVAILABLE: metadata errors that describe a partition's state."""
+
+logging.getLogger("kafka").addHandler(logging.NullHandler())  # what matters is in the Reading
+
+
+def view(
+    brokers: Sequence[str], reassignments: Callable[[], Reading[bytes]], deadline_s: float = 15.0
+) -> Reading[KafkaView]:
+    """Ask the cluster that answers at ``brokers`` (``host:port``).
+
+    reassignments: data of the znode ``REASSIGNMENTS``, asked only where the brokers cannot tell themselves.
+    """
+    milliseconds = int(deadline_s * 1000)
+    try:
+        admin = KafkaAdminClient(
+            bootstrap_servers=list(brokers),
+            client_id="zkmigrate",
+            request_timeout_ms=milliseconds,
+            bootstrap_timeout_ms=milliseconds,
+        )
+        with closing(admin):
+            return _view(admin, reassignments)
+    except KafkaTimeoutError as error:
+        return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
+    except (KafkaError, OSError) as error:
+        return Unknown("failed", f"Kafka at {', '.join(brokers)}: {type(error).__name__}: {error}")
+    except (KeyError, ValueError, TypeError) as error:
+        return Unknown("garbled", f"Kafka at {', '.join(brokers)} answered what is not understood: {error!r}")
+
+
+def _view(admin: Any, reassignments: Callable[[], Reading[bytes]]) -> Reading[KafkaView]:
+    cluster = admin.describe_cluster()
+    brokers = {b["broker_id"]: (b["host"], b["port"], b["rack"] or "") for b in cluster["brokers"]}
+    partitions: list[PartitionState] = []
+    topics = admin.describe_topics()
+    for topic in sorted(topics, key=lambda t: str(t["name"])):
+        if topic["error_code"] not in (0, *_OFFLINE):
+            return Unknown("failed", f"metadata of topic {topic['name']}: error {topic['error_code']}")
+        for p in sorted(topic["partitions"], key=lambda p: int(p["partition_index"])):
+            if p["error_code"] not in (0, *_OFFLINE):
+                where = f"{topic['name']}-{p['partition_index']}"
+                return Unknown("failed", f"metadata of {where}: error {p['error_code']}")
+            partitions.append(
+                PartitionState(
+                    topic["name"],
+                    p["partition_index"],
+                    p["leader_id"],
+                    tuple(p["replica_nodes"]),
+                    tuple(p["isr_nodes"]),
+                )
+            )
+    moving = _reassigning(admin, reassignments)
+    if isinstance(moving, Unknown):
+        return moving
+    names = [t["name"] for t in topics]
+    return Seen(
+        KafkaView(
+            cluster["cluster_id"],
+            cluster["controller_id"],
+            brokers,
+            tuple(partitions),
+            _min_isr(admin, names, list(brokers)),
+            moving,
+        )
+    )
+
+
+def _min_isr(admin: Any, topics: Sequence[str], brokers: Sequence[int]) -> dict[str, int]:
+    """Effective min.insync.replicas of each topic: its own setting, else the strictest broker's.
+
+    Brokers may differ in their static configuration, and the leader's holds: the largest is the safe one.
+    """
+    asked = [ConfigResource(ConfigResourceType.TOPIC, name, [MIN_ISR]) for name in topics]
+    asked += [ConfigResource(ConfigResourceType.BROKER, str(id), [MIN_ISR]) for id in brokers]
+    found = admin.describe_configs(asked, config_filter="all")
+    default = max(int(found["broker"][str(id)][MIN_ISR]["value"]) for id in brokers)
+    effective: dict[str, int] = {}
+    for name in topics:
+        setting = found["topic"][name][MIN_ISR]
+        own = setting["config_source"] == "DYNAMIC_TOPIC_CONFIG"
+        effective[name] = int(setting["value"]) if own else default
+    return effective
+
+
+def _reassigning(
+    admin: Any, reassignments: Callable[[], Reading[bytes]]
+) -> tuple[tuple[str, int], ...] | Unknown:
+    try:
+        return tuple(sorted((tp.topic, tp.partition) for tp in admin.list_partition_reassignments()))
+    except IncompatibleBrokerVersion:
+        reading = reassignments()
+    if isinstance(reading, Absent):
+        return ()
+    if isinstance(reading, Unknown):
+        return Unknown(
+            reading.cause, f"these brokers cannot list reassignments; {REASSIGNMENTS}: {reading.why}"
+        )
+    return parse_reassignments(reading.value)
+
+
+def parse_reassignments(data: bytes) -> tuple[tuple[str, int], ...] | Unknown:
+    """The partitions in the znode's JSON: ``{"version":1,"partitions":[{"topic":…,"partition":…},…]}``."""
+    try:
+        listed = json.loads(data)["partitions"]
+        return tuple(sorted((str(p["topic"]), int(p["partition"])) for p in listed))
+    except (ValueError, KeyError, TypeError) as error:
+        return Unknown("garbled", f"{REASSIGNMENTS} is not what Kafka writes there: {error!r}")

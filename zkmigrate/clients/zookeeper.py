@@ -1,0 +1,109 @@
+"""Znodes through one ZooKeeper host at a time: one client session per host, kept open and closed at the end.
+
+A session never moves to another server, so an answer is always that of the host that was asked. Servers in
+read-only mode are not accepted: cut off from their quorum, what they show proves nothing about the ensemble.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import Znode
+
+logging.getLogger("kazoo").addHandler(logging.NullHandler())  # what matters is in the Reading
+
+_SESSION_S = 10.0
+_TRIES = 5
+
+
+class ZnodeReader:
+    """Reads znodes; ``addresses`` maps each host to the ``address:port`` of its client port."""
+
+    def __init__(self, addresses: Mapping[str, str], connect_s: float = 3.0, answer_s: float = 5.0) -> None:
+        self._connect_s = connect_s
+        self._answer_s = answer_s
+        self._hosts = {name: _Host(address) for name, address in addresses.items()}
+
+    def read(self, host: str, path: str) -> Reading[Znode]:
+        """One znode with its children, both of the same state of it."""
+        held = self._hosts[host]
+        with held.turn:
+            try:
+                client = self._connected(held)
+                return self._znode(client, path)
+            except NoNodeError:
+                return Absent(path)
+            except NoAuthError:
+                return Unknown("denied", f"{host}: no ACL lets this client read {path}")
+            except KazooTimeoutError:
+                held.drop()
+                return Unknown("timeout", f"{host}: no ZooKeeper session or answer in time ({held.address})")
+            except (KazooException, OSError) as error:
+                held.drop()
+                return Unknown("failed", f"{host}: {type(error).__name__} reading {path} {error}".rstrip())
+
+    def close(self) -> None:
+        """Close every session."""
+        for held in self._hosts.values():
+            with held.turn:
+                held.drop()
+
+    def _connected(self, held: _Host) -> KazooClient:
+        """The host's client with a live session; a client that lost its connection is replaced."""
+        if held.client is not None and held.client.state != KazooState.CONNECTED:
+            held.drop()
+        if held.client is None:
+            client = KazooClient(
+                hosts=held.address,
+                timeout=_SESSION_S,
+                randomize_hosts=False,
+                connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": 0.5},
+                command_retry={"max_tries": 0},
+            )
+            held.client = client
+            client.start(timeout=self._connect_s)
+        return held.client
+
+    def _znode(self, client: KazooClient, path: str) -> Reading[Znode]:
+        for _ in range(_TRIES):
+            data, before = client.get_async(path).get(timeout=self._answer_s)
+            children, stat = client.get_children_async(path, include_data=True).get(timeout=self._answer_s)
+            if (before.czxid, before.mzxid) == (stat.czxid, stat.mzxid):
+                return Seen(
+                    Znode(
+                        data,
+                        stat.czxid,
+                        stat.mzxid,
+                        stat.pzxid,
+                        stat.ephemeralOwner,
+                        stat.version,
+                        tuple(sorted(children)),
+                    )
+                )
+        return Unknown("failed", f"{path} changed between two reads, {_TRIES} times running")
+
+
+@dataclass
+class _Host:
+    """One host's client, used by one reader at a time."""
+
+    address: str
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    client: KazooClient | None = None
+
+    def drop(self) -> None:
+        client, self.client = self.client, None
+        if client is not None:
+            with suppress(KazooException, OSError):
+                client.stop()
+                client.close()

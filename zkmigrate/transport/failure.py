@@ -1,0 +1,47 @@
+"""What can go wrong between the operator and a host, as one error with its cause."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from zkmigrate.errors import HostError
+from zkmigrate.model.fact import Cause
+
+
+class TransportError(HostError):
+    """A host was not reached, or did not answer as it must.
+
+    cause: as in :class:`zkmigrate.model.fact.Unknown`. outcome_unknown: True when the host may have acted on
+    what was sent; look again before anything is repeated.
+    """
+
+    def __init__(self, host: str, cause: Cause, why: str, *, outcome_unknown: bool = False) -> None:
+        note = (
+            "; whether it was done is unknown: look at the host before repeating it"
+            if outcome_unknown
+            else ""
+        )
+        super().__init__(f"{host}: {why}{note}")
+        self.host = host
+        self.cause: Cause = cause
+        self.why = why
+        self.outcome_unknown = outcome_unknown
+
+
+def socket_cause(error: OSError) -> Cause:
+    """What a failed TCP connect or exchange means."""
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, ConnectionRefusedError):
+        return "refused"
+    if error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN) or isinstance(
+        error, socket.gaierror
+    ):
+        return "unreachable"
+    return "failed"
+
+
+def socket_text(error: OSError) -> str:
+    """A failed TCP connect in the system's words."""
+    return "timed out" if isinstance(error, TimeoutError) else error.strerror or str(error)

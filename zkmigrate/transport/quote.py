@@ -1,0 +1,20 @@
+"""The one point where values become a remote shell's words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from zkmigrate.errors import UsageError
+
+
+def command(argv: Sequence[str]) -> str:
+    """The command line that makes a POSIX shell run exactly ``argv``.
+
+    UsageError for an empty argv, an empty or dashed program name, or a NUL, which no process can be given.
+    """
+    if not argv or not argv[0] or argv[0].startswith("-"):
+        raise UsageError(f"no program to run in {list(argv)!r}: the first word must be a program's name")
+    if any("\0" in word for word in argv):
+        raise UsageError(f"a NUL byte in the arguments of {argv[0]}: no command can carry one")
+    return shlex.join(argv)

@@ -1,0 +1,231 @@
+"""The ssh transport of a run: opens, keeps and reopens connections to the hosts of the inventory.
+
+Fabric builds the clients, paramiko channels do the work. What fabric leaves open is closed here: host keys
+are verified against the inventory's known_hosts alone, no personal ssh configuration, key or agent is used,
+sockets are ours (TCP_NODELAY, TCP_USER_TIMEOUT), every connect and command has a deadline, and at most
+``Limits.connects`` hosts are being connected to at a time (sshd's MaxStartups drops the rest of a burst).
+Only connects are retried, and only those that an overloaded sshd dropped; a command never is.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import fabric
+import paramiko
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from zkmigrate.inventory import Inventory
+from zkmigrate.transport.connection import Connection, Output
+from zkmigrate.transport.failure import TransportError, socket_cause, socket_text
+from zkmigrate.transport.trust import Reject, UnknownHostKey, load, shown
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what matters is in the errors
+
+Lane: TypeAlias = Literal["looks", "steps", "watch"]
+"""Who uses a connection. Each has its own, so that a large read never delays a lease renewal."""
+
+BASTION = "bastion"
+"""Name of the bastion among the hosts, in messages and connections."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of the transport: seconds and counts."""
+
+    connect_s: float = 10.0
+    command_s: float = 30.0
+    file_s: float = 15.0
+    silent_s: float = 10.0
+    keepalive_s: int = 5
+    connects: int = 8
+    attempts: int = 4
+    sessions: int = 6
+    output: int = 16 << 20
+
+
+class _Dropped(Exception):
+    """The server closed the connection before it said who it is: it has too many at once."""
+
+
+class Transport:
+    """Connections to every host of one inventory, opened on demand and held open until ``close``."""
+
+    def __init__(self, inventory: Inventory, limits: Limits = Limits()) -> None:
+        """Reads the key and known_hosts files; UsageError when either cannot be trusted."""
+        self._inventory = inventory
+        self._limits = limits
+        self._trust = load(inventory.ssh.key, inventory.ssh.known_hosts)
+        self._connecting = threading.BoundedSemaphore(limits.connects)
+        self._lock = threading.Lock()
+        self._locks: dict[tuple[str, str], threading.Lock] = {}
+        self._open: dict[tuple[str, str], Connection] = {}
+        self._closed = False
+
+    def exec(
+        self, host: str, argv: Sequence[str], stdin: bytes = b"", deadline_s: float | None = None
+    ) -> Output:
+        """Run a command on a host, whatever its exit code. Raises TransportError."""
+        wait = self._limits.command_s if deadline_s is None else deadline_s
+        return self.connection(host).run(argv, stdin, wait, self._limits.output)
+
+    def read(self, host: str, path: str, limit: int = 1 << 20) -> bytes:
+        """A whole file by SFTP as the ssh account. OSError as the host says, TransportError."""
+        return self.connection(host).read_file(path, limit, self._limits.file_s)
+
+    @property
+    def file_s(self) -> float:
+        """Seconds that one SFTP request may take."""
+        return self._limits.file_s
+
+    def connection(self, host: str, lane: Lane = "looks") -> Connection:
+        """The open connection to a host, reconnected when it broke. Raises TransportError."""
+        key = (host, lane)
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            found = self._open.get(key)
+            if found is not None and found.alive:
+                return found
+            if found is not None:
+                found.close()
+            if self._closed:
+                raise TransportError(host, "failed", "the transport has been closed")
+            opened = self._connect(host)
+            self._open[key] = opened
+            return opened
+
+    def close(self) -> None:
+        """Close every connection; nothing can be opened afterwards."""
+        self._closed = True
+        for connection in list(self._open.values()):
+            connection.close()
+        self._open.clear()
+
+    def __enter__(self) -> Transport:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _connect(self, host: str) -> Connection:
+        tries = Retrying(
+            retry=retry_if_exception_type(_Dropped),
+            stop=stop_after_attempt(self._limits.attempts),
+            wait=wait_random_exponential(multiplier=0.3, max=3.0),
+            reraise=True,
+        )
+        try:
+            return tries(self._connect_once, host)
+        except _Dropped as error:
+            raise TransportError(
+                host,
+                "failed",
+                f"sshd dropped the connection {self._limits.attempts} times before login ({error}); "
+                "it may refuse bursts (MaxStartups) or this address",
+            ) from error
+
+    def _connect_once(self, host: str) -> Connection:
+        ssh, limits = self._inventory.ssh, self._limits
+        address = self._address(host)
+        # The bastion is opened first: two connects of one thread must never wait for each other's place.
+        gateway = self.connection(BASTION) if ssh.bastion and host != BASTION else None
+        with self._connecting:
+            sock = (
+                gateway.tunnel(address, ssh.port, limits.connect_s)
+                if gateway
+                else _dial(host, address, ssh.port, limits)
+            )
+            try:
+                return Connection(host, self._login(host, address, sock), limits.sessions)
+            except BaseException:
+                sock.close()
+                raise
+
+    def _login(self, host: str, address: str, sock: socket.socket | paramiko.Channel) -> paramiko.SSHClient:
+        limits = self._limits
+        # Lazy and with an empty ssh configuration: nothing of the machine or the user is read.
+        config = fabric.Config(
+            lazy=True, overrides={"load_ssh_configs": False}, ssh_config=paramiko.SSHConfig()
+        )
+        opener = fabric.Connection(
+            address,
+            user=self._inventory.ssh.user,
+            port=self._inventory.ssh.port,
+            config=config,
+            connect_kwargs={
+                "sock": sock,
+                "pkey": self._trust.key,
+                "allow_agent": False,
+                "look_for_keys": False,
+                "timeout": limits.connect_s,
+                "banner_timeout": limits.connect_s,
+                "auth_timeout": limits.connect_s,
+                "channel_timeout": limits.connect_s,
+            },
+        )
+        client: paramiko.SSHClient = opener.client
+        client.set_missing_host_key_policy(Reject())
+        client.load_system_host_keys(str(self._trust.known_hosts))
+        begun = time.monotonic()
+        try:
+            opener.open()
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            with suppress(Exception):
+                client.close()
+            raise self._refusal(host, address, error, time.monotonic() - begun) from error
+        transport = client.get_transport()
+        if transport is not None:
+            transport.set_keepalive(limits.keepalive_s)
+        return client
+
+    def _refusal(self, host: str, address: str, error: Exception, waited_s: float) -> Exception:
+        """What a failed login means to the operator."""
+        ssh = self._inventory.ssh
+        if isinstance(error, UnknownHostKey):
+            why = f"{error}; check that fingerprint at the host's console, then pin it in {ssh.known_hosts}"
+            return TransportError(host, "denied", why)
+        if isinstance(error, paramiko.BadHostKeyException):
+            why = (
+                f"host key changed: it shows {shown(error.key)}, {ssh.known_hosts} has "
+                f"{shown(error.expected_key)}; another machine may answer at {address}: find out first"
+            )
+            return TransportError(host, "denied", why)
+        if isinstance(error, paramiko.AuthenticationException):
+            why = f"login as {ssh.user} with key {ssh.key} refused ({error})"
+            return TransportError(host, "denied", f"{why}; that account's authorized_keys must hold the key")
+        # paramiko reports a login that takes too long in several ways, each after the whole time.
+        if waited_s >= self._limits.connect_s or isinstance(error, TimeoutError):
+            return TransportError(host, "timeout", f"no ssh login within {self._limits.connect_s:g} s")
+        # Before the key exchange ends, a dropped connection is all that can be seen of a full MaxStartups.
+        if isinstance(error, EOFError | ConnectionError) or "banner" in str(error):
+            return _Dropped(str(error) or "connection closed")
+        return TransportError(host, "failed", f"ssh login failed: {error}")
+
+    def _address(self, host: str) -> str:
+        if host == BASTION and self._inventory.ssh.bastion:
+            return self._inventory.ssh.bastion
+        try:
+            return self._inventory.address(host)
+        except KeyError:
+            raise TransportError(host, "failed", "the inventory has no host of that name") from None
+
+
+def _dial(host: str, address: str, port: int, limits: Limits) -> socket.socket:
+    """A connected socket of our own: no delay for small requests, broken once data stays unacknowledged."""
+    try:
+        sock = socket.create_connection((address, port), timeout=limits.connect_s)
+    except OSError as error:
+        raise TransportError(
+            host, socket_cause(error), f"cannot connect to {address}:{port}: {socket_text(error)}"
+        ) from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.silent_s * 1000))
+    return sock
