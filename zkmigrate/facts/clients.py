@@ -1,32 +1,16 @@
-"""Who is connected to source: from ``cons``, else from the kernels' socket lists (``ss``).
-
-An address is compared in one spelling: IPv6 short, IPv4-mapped IPv6 as IPv4.
-"""
+"""Who is connected to source: from ``cons``, else from the kernels' socket lists (``ss``)."""
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from zkmigrate.facts.sockets import plain, sockets
 from zkmigrate.facts.words import answer
 from zkmigrate.inventory import Broker, Inventory, ZooKeeperHost
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.words import Connection, parse_cons
-
-_SOCKET = re.compile(r"\s*\d+\s+\d+\s+(?P<local>\S+)\s+(?P<peer>\S+)(\s.*)?")
-
-
-@dataclass(frozen=True)
-class Socket:
-    """One established TCP connection of a host."""
-
-    local: str
-    local_port: int
-    peer: str
-    peer_port: int
 
 
 @dataclass(frozen=True)
@@ -48,44 +32,6 @@ def connections(look: Look, host: str) -> Reading[tuple[Connection, ...]]:
     return answer(look, host, "cons", parse_cons)
 
 
-def sockets(look: Look, host: str) -> Reading[tuple[Socket, ...]]:
-    """Established TCP connections of a host."""
-    reading = look.sockets(host)
-    if not isinstance(reading, Seen):
-        return reading
-    try:
-        return Seen(parse_sockets(reading.value))
-    except ValueError as error:
-        return Unknown("garbled", f"ss: {error}")
-
-
-def parse_sockets(text: str) -> tuple[Socket, ...]:
-    """``ss -Htn state established``: receive queue, send queue, local, peer. Raises ValueError."""
-    found = []
-    for line in text.splitlines():
-        if not line.strip():
-            continue
-        match = _SOCKET.fullmatch(line)
-        if match is None:
-            raise ValueError(f"not a socket: {line[:120]!r}")
-        found.append(Socket(*_endpoint(match["local"]), *_endpoint(match["peer"])))
-    return tuple(found)
-
-
-def _endpoint(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal():
-        raise ValueError(f"not address:port: {text!r}")
-    return plain(host.strip("[]").partition("%")[0]), int(port)
-
-
-def plain(address: str) -> str:
-    """An address in its one spelling. Raises ValueError when it is none."""
-    ip = ipaddress.ip_address(address)
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return str(mapped or ip)
-
-
 def addresses(host: ZooKeeperHost | Broker) -> frozenset[str]:
     """Every address of a host, names left out."""
     found = set()
@@ -103,7 +49,7 @@ def source_clients(inventory: Inventory, look: Look) -> SourceClients:
     A source host is known by its ``cons``, else by its own sockets. When a source host can be asked neither
     way, the sockets of every broker stand in for it; a broker that cannot be asked either leaves it unknown.
     """
-    seen = look.each(inventory.source_names, lambda host: _clients_of(inventory, look, host))
+    seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host))
     from_brokers = look.each(inventory.broker_names, lambda name: _to_source(inventory, look, name))
     blind = {host: reading for host, reading in seen.items() if not isinstance(reading, Seen)}
     at = {host: reading.value for host, reading in seen.items() if isinstance(reading, Seen)}
@@ -123,7 +69,7 @@ def source_clients(inventory: Inventory, look: Look) -> SourceClients:
     return SourceClients(at, brokers, tuple(unknown))
 
 
-def _clients_of(inventory: Inventory, look: Look, host: str) -> Reading[tuple[str, ...]]:
+def _known_by(inventory: Inventory, look: Look, host: str) -> Reading[tuple[str, ...]]:
     operator = {plain(address) for address in inventory.operator}
     cons = connections(look, host)
     if isinstance(cons, Seen):

@@ -112,6 +112,11 @@ def host_status(look: Look, host: str) -> Reading[HostStatus]:
     return _parsed(look.zkm(host, "status"), parse_status)
 
 
+def unit_status(look: Look, host: str, unit: str) -> Reading[HostStatus]:
+    """Status of a host, its unit_… values those of ``unit``: a broker's, or a dest host's not yet armed."""
+    return _parsed(look.zkm(host, "status", unit), parse_status)
+
+
 def drain(look: Look, host: str) -> Reading[Drain]:
     """What the host's own server has outstanding; Absent when it does not serve."""
     reading = look.zkm(host, "drain")
@@ -255,9 +260,12 @@ def parse_probe(text: str) -> dict[str, str]:
 
 def parse_stamp(text: str) -> str:
     """Keys ``stamp`` and ``boot_id``. Raises ValueError or KeyError."""
-    value = keyvalue.parse(text)["stamp"]
+    return _digest("stamp", keyvalue.parse(text)["stamp"])
+
+
+def _digest(what: str, value: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{64}", value):
-        raise ValueError(f"stamp={value!r} is not a SHA-256")
+        raise ValueError(f"{what} {value[:80]!r} is not a SHA-256 in hex")
     return value
 
 
