@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zkmigrate.lab.load.record import Recorder, load_recording, read_recording
+from zkmigrate.lab.load.record import Follower, Recorder, load_recording, read_recording
 
 
 def test_a_recording_reads_back_as_written(tmp_path: Path) -> None:
@@ -114,3 +114,15 @@ def test_what_stands_before_a_torn_line_is_kept() -> None:
 def test_an_unreadable_file_is_a_problem_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "raw.jsonl").mkdir()
     assert load_recording(tmp_path, "raw").problem == "unreadable: Is a directory"
+
+
+def test_a_follower_reads_each_line_once_and_leaves_a_torn_one_for_later(tmp_path: Path) -> None:
+    follower = Follower(tmp_path, "raw")
+    assert follower.more() == []
+    path = tmp_path / "raw.jsonl"
+    path.write_bytes(OPENED + line(event="a") + b'{"mono_ns": 1, "eve')
+    assert [event["event"] for event in follower.more()] == ["opened", "a"]
+    assert follower.more() == []
+    with open(path, "ab") as file:
+        file.write(b'nt": "b"}\n')
+    assert [event["event"] for event in follower.more()] == ["b"]

@@ -123,6 +123,26 @@ def _parse(line: bytes) -> Event | None:
     return event if isinstance(event.get("mono_ns"), int) else None
 
 
+class Follower:
+    """Reads a recording while it is being written, each line once."""
+
+    def __init__(self, directory: Path, kind: str) -> None:
+        self._path = directory / f"{kind}.jsonl"
+        self._offset = 0
+
+    def more(self) -> list[Event]:
+        """The whole lines written since the last call; none while there is no file yet."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._offset)
+                whole, newline, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return []
+        self._offset += len(whole) + len(newline)
+        parsed = [_parse(line) for line in whole.split(b"\n")]
+        return [event for event in parsed if event is not None]
+
+
 def load_recording(directory: Path, kind: str) -> Recording:
     """Read ``DIR/KIND.jsonl``; a file that cannot be read is a problem, not an error."""
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import zkmigrate
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.load.config import KINDS, LoadConfig
-from zkmigrate.lab.load.record import Event, load_recording
+from zkmigrate.lab.load.record import Event, Follower, load_recording
 from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.waiting import wait_until
 
@@ -112,26 +112,24 @@ class LoadRunner:
         a process has ended.
         """
         for kind in kinds:
+            wait_until(f"load {kind} flowing", self._flow(kind, since_ns), deadline_s, poll_s=0.1)
 
-            def missing(kind: str = kind) -> str | None:
-                recording = load_recording(self.directory, kind)
-                absent = self._absent(kind, [e for e in recording.events if e["mono_ns"] >= since_ns])
-                if absent:
-                    self._must_live(kind)
-                return absent
+    def _flow(self, kind: str, since_ns: int) -> Callable[[], str | None]:
+        """A condition that holds once ``kind`` has recorded its successes; each line is read once."""
+        follower = Follower(self.directory, kind)
+        raw = kind == "raw"
+        needed = set(self.config.raw_hosts) if raw else {""}
 
-            wait_until(f"load {kind} flowing", missing, deadline_s, poll_s=0.2)
+        def missing() -> str | None:
+            for event in follower.more():
+                if event["mono_ns"] >= since_ns and _success(event):
+                    needed.discard(event["host"] if raw else "")
+            if not needed:
+                return None
+            self._must_live(kind)
+            return f"an acknowledged create on {', '.join(sorted(needed))}" if raw else "a success"
 
-    def _absent(self, kind: str, events: list[Event]) -> str | None:
-        if kind == "raw":
-            served = {event["host"] for event in events if event["event"] == "ack"}
-            unserved = sorted(set(self.config.raw_hosts) - served)
-            return f"an acknowledged create on {', '.join(unserved)}" if unserved else None
-        if kind == "metadata":
-            done = any(event["event"] == "op" and event["outcome"] == "ok" for event in events)
-        else:
-            done = any(event["event"] in ("ack", "consumed") for event in events)
-        return None if done else "a first success"
+        return missing
 
     def _must_live(self, kind: str) -> None:
         process = self._processes().get(kind)
@@ -231,3 +229,8 @@ class LoadRunner:
         part = self.directory / "processes.json.part"
         part.write_text(text + "\n")
         part.rename(self.directory / "processes.json")
+
+
+def _success(event: Event) -> bool:
+    """Whether this line records something that a server granted."""
+    return event["event"] in ("ack", "consumed") or event.get("outcome") == "ok"
