@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.logdir import LogWalk, walk
+from zkmigrate.zkdata.logdir import LogWalk, hole, walk
 from zkmigrate.zkdata.reader import Directory
 from zkmigrate.zkdata.txn import (
     CloseSessionTxn,
@@ -26,7 +26,7 @@ from zkmigrate.zkdata.txn import (
     touches,
 )
 from zkmigrate.zkdata.txnlog import MAX_RECORD, Cursor
-from zkmigrate.zkdata.zxid import counter, follows, format_zxid
+from zkmigrate.zkdata.zxid import counter, format_zxid
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ def delta(
         steps = walk(directory, after=start, cursor=cursor, max_record=max_record)
         for record in steps:
             if record.zxid > start:
-                unproved = unproved or _hole(
-                    last, start, record.zxid, f"{record.file} at offset {record.offset}"
-                )
+                missing = hole(last, start, record.zxid)
+                if missing and not unproved:
+                    unproved = f"{record.file} at offset {record.offset}: {missing}"
                 judge.take(record.txn())
                 records += 1
             last = record.zxid
@@ -165,24 +165,8 @@ def delta(
         unproved = unproved or str(error)
     unproved = unproved or _short(last, start, upto)
     place = cursor if steps is None else steps.cursor
-    missing, allowed = tuple(judge.missing), tuple(judge.allowed)
-    return DeltaResult(
-        after, upto, start if last is None else last, records, missing, allowed, unproved, place
-    )
-
-
-def _hole(last: int | None, start: int, zxid: int, where: str) -> str:
-    """Why `zxid` does not continue the log after `start`, "" when it does. last: the record before it, if
-    any."""
-    before = start if last is None or (last < start and counter(start) == 0) else last
-    if zxid == before + 1:
-        return ""
-    # Into a new epoch: only a log that shows what stood before it shows that nothing more was there.
-    if last is not None and follows(before, zxid):
-        return ""
-    seen = "nothing" if last is None else format_zxid(last)
-    needed = format_zxid(before)
-    return f"{where}: {format_zxid(zxid)} follows {seen}, but the log must be continuous from {needed}"
+    found, allowed = tuple(judge.missing), tuple(judge.allowed)
+    return DeltaResult(after, upto, start if last is None else last, records, found, allowed, unproved, place)
 
 
 def _short(last: int | None, start: int, upto: int | None) -> str:

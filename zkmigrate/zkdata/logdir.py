@@ -20,8 +20,9 @@ from zkmigrate.zkdata.txnlog import (
     Record,
     log_zxid,
 )
-from zkmigrate.zkdata.zxid import follows, format_zxid
+from zkmigrate.zkdata.zxid import counter, follows, format_zxid
 
+_FIRST_OF_AN_ENSEMBLE = (1 << 32) | 1
 _OTHER_NAMES = frozenset({"acceptedEpoch", "currentEpoch", "acceptedEpoch.tmp", "currentEpoch.tmp"})
 
 
@@ -191,3 +192,20 @@ def walk(
 ) -> LogWalk:
     """Walk a directory's logs in order. See LogWalk."""
     return LogWalk(directory, after=after, cursor=cursor, full=full, max_record=max_record, block=block)
+
+
+def hole(last: int | None, start: int, zxid: int) -> str:
+    """Why `zxid`, the record after `last`, does not continue a log from `start` on; "" when it does.
+
+    start: the zxid already known (dest's, a snapshot's, a cursor's). last: the record read before, None
+    when the log shows nothing at or below `start`. Into a new epoch only a log that shows what stood before
+    it shows that nothing more was there; a `start` with counter 0 is an epoch's beginning, at which no
+    transaction stands.
+    """
+    before = start if last is None or (last < start and counter(start) == 0) else last
+    if zxid == before + 1 or (last is not None and follows(before, zxid)):
+        return ""
+    if before == 0 and zxid == _FIRST_OF_AN_ENSEMBLE:
+        return ""
+    seen = "nothing" if last is None else format_zxid(last)
+    return f"{format_zxid(zxid)} follows {seen}, but the log must be continuous from {format_zxid(before)}"

@@ -273,8 +273,8 @@ class LogScan(Iterator[Record]):
             at = hit - _ZXID_AT - 12
             if at >= 0 and _is_record(body[at:]):
                 raise self._corrupt(
-                    f"the record's length points behind the end of the file, but {format_zxid(wanted)} stands "
-                    f"at {start + 12 + at}",
+                    f"the record's length points behind the end of the file, but {format_zxid(wanted)} "
+                    f"stands at {start + 12 + at}",
                     start,
                 )
             hit = body.find(needle, hit + 1)

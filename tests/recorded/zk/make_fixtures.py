@@ -307,7 +307,7 @@ def make_standalone(version: str, lib: Path, out: Path, home: Path) -> None:
     modern = not version.startswith("3.4")
     with servers(server):
         drive(port, modern)
-        staying = client(port, timeout=20.0)
+        staying = client(port, timeout=9.0)
         staying.create("/kafka/brokers/ids/1", b"living", ephemeral=True)
         staying.create("/other/mine", b"living", ephemeral=True)
         server.kill()

@@ -1,0 +1,325 @@
+"""Snapshots, and the tree they become with the log replayed, against what clients read from the same
+servers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from typing import Any
+
+import pytest
+
+from tests.unit.zkdata_fixtures import (
+    RECORDED,
+    VERSIONS,
+    build_log,
+    create_payload,
+    log_from,
+    payload,
+    recorded,
+    recorded_files,
+    text,
+)
+from zkmigrate.zkdata.errors import (
+    CorruptError,
+    ForeignFileError,
+    NoDataError,
+    TruncatedHeaderError,
+    UnsupportedError,
+    ZkDataError,
+)
+from zkmigrate.zkdata.logdir import walk
+from zkmigrate.zkdata.reader import BytesDirectory, BytesReader
+from zkmigrate.zkdata.seal import check_snapshot
+from zkmigrate.zkdata.session import parse_session
+from zkmigrate.zkdata.snapshot import read_snapshot
+from zkmigrate.zkdata.tree import Tree, Znode, diff, is_session, load_tree, max_zxid, subtree_max_zxid
+from zkmigrate.zkdata.zxid import parse_zxid
+
+
+def expected(version: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RECORDED / version / "expected.json").read_text())
+    return found
+
+
+def as_client(tree: Tree, path: str) -> dict[str, Any]:
+    """What a client would read of a znode: cversion counts deletions too, marks of containers and TTLs are
+    hidden."""
+    node = tree.nodes[path]
+    children = sum(1 for other in tree.nodes if other != "/" and (other.rpartition("/")[0] or "/") == path)
+    if path == "/":
+        children += 1  # /zookeeper is left out of the tree
+    return {
+        "sha256": node.data_sha256.hex(),
+        "length": node.data_length,
+        "czxid": node.czxid,
+        "mzxid": node.mzxid,
+        "pzxid": node.pzxid,
+        "ctime": node.ctime,
+        "mtime": node.mtime,
+        "version": node.version,
+        "cversion": 2 * node.cversion - children,
+        "aversion": node.aversion,
+        "ephemeralOwner": node.ephemeral_owner if is_session(node.ephemeral_owner) else 0,
+        "children": children,
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_tree_is_what_a_client_read(version: str) -> None:
+    wanted = expected(version)
+    tree = load_tree(recorded(version, "standalone"))
+    visible = {path: stat for path, stat in wanted["tree"].items() if not path.startswith("/zookeeper")}
+    assert set(tree.nodes) == set(visible)
+    for path, stat in visible.items():
+        acl = stat.pop("acl")
+        assert as_client(tree, path) == stat, path
+        node = tree.nodes[path]
+        if path != "/" or node.acl is not None:
+            shown = [
+                [a.perms, a.scheme, a.id if a.scheme != "digest" else a.id.split(":")[0] + ":x"]
+                for a in node.acl or ()
+            ]
+            hidden = [[p, s, i if s != "digest" else i.split(":")[0] + ":x"] for p, s, i in acl]
+            assert shown == hidden, path
+    assert tree.zxid == parse_zxid(wanted["zxid"])
+    sessions = {parse_session(name): timeout for name, timeout in wanted["sessions_ms"].items()}
+    assert sessions.items() <= tree.sessions.items()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_snapshot_to_begin_from_gives_the_same_tree(version: str) -> None:
+    files = recorded_files(version, "standalone")
+    whole = load_tree(BytesDirectory(files), chroot="/kafka")
+    snapshots = [name for name in files if name.startswith("snapshot.")]
+    for name in snapshots:
+        kept = {n: d for n, d in files.items() if n == name or n not in snapshots}
+        other = load_tree(BytesDirectory(kept), chroot="/kafka")
+        assert other.snapshot == name
+        assert diff(whole, other) == ()
+        assert other.sessions == whole.sessions
+        assert other.owners == whole.owners
+    bare = load_tree(BytesDirectory({n: d for n, d in files.items() if n not in snapshots}), chroot="/kafka")
+    assert bare.snapshot == ""
+    assert diff(whole, bare) == ()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_replaying_everything_over_any_later_state_changes_nothing(version: str) -> None:
+    """A dump is fuzzy: transactions that it already holds are replayed over it."""
+    directory = recorded(version, "standalone")
+    records = list(walk(directory))
+    final = load_tree(directory, chroot="/kafka")
+    for start in range(0, len(records), 5):
+        tree = load_tree(directory, chroot="/kafka")
+        for record in records[-1 - start :]:
+            tree.apply(record.txn())
+        assert diff(final, tree) == ()
+        assert tree.owners == final.owners
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_chroot_sees_its_own_part_only(version: str) -> None:
+    whole = load_tree(recorded(version, "standalone"))
+    kafka = load_tree(recorded(version, "standalone"), chroot="/kafka")
+    assert set(kafka.nodes) == {
+        path for path in whole.nodes if path == "/kafka" or path.startswith("/kafka/")
+    }
+    assert all(kafka.nodes[path] == whole.nodes[path] for path in kafka.nodes)
+    assert subtree_max_zxid(whole, "/kafka") == max_zxid(kafka)
+    assert max_zxid(kafka) < max(node.pzxid for node in whole.nodes.values()) or max_zxid(kafka) == whole.zxid
+    owned = kafka.owners
+    assert sorted(path for paths in owned.values() for path in paths) == [
+        "/kafka/brokers/ids/1",
+        "/kafka/brokers/ids/2",
+    ]
+    assert kafka.smallest_timeout_ms == 8000
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_earlier_state_is_exactly_that(version: str) -> None:
+    directory = recorded(version, "standalone")
+    records = list(walk(directory))
+    for record in (records[5], records[len(records) // 2], records[-2]):
+        tree = load_tree(directory, upto=record.zxid)
+        assert tree.zxid == record.zxid
+        assert max_zxid(tree) <= record.zxid
+        for later in records:
+            if later.zxid > record.zxid:
+                tree.apply(later.txn())
+        assert diff(tree, load_tree(directory)) == ()
+    with pytest.raises(NoDataError, match="was asked for"):
+        load_tree(directory, upto=records[-1].zxid + 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_snapshot_sections_by_version(version: str) -> None:
+    files = recorded_files(version, "observer-snap")
+    name = max((n for n in files if n.startswith("snapshot.")), key=lambda n: int(n.split(".")[1], 16))
+    snapshot = read_snapshot(BytesReader(files[name]), name)
+    paths = [node.path for node in snapshot]
+    assert {"/", "/kafka", "/kafka/controller", "/zookeeper/quota"} <= set(paths)
+    assert (snapshot.digest is not None) == (version >= "3.6")
+    assert (snapshot.last_processed is not None) == (version >= "3.9")
+    assert list(snapshot.sessions.values()) == [8000]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_damaged_byte_and_every_cut_of_a_snapshot_is_found(version: str) -> None:
+    files = recorded_files(version, "observer-snap")
+    name = max((n for n in files if n.startswith("snapshot.")), key=lambda n: int(n.split(".")[1], 16))
+    good = files[name]
+    assert check_snapshot(BytesReader(good), name) == ""
+    sections = {
+        len(good) - 13 - 8,
+        len(good) - 13 - 8 - 13 - 20,
+    }  # where 3.9 and 3.6 add theirs: whole files too
+    for at in range(16, len(good)):
+        flipped = good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :]
+        for damaged in (flipped, good[:at]):
+            problem = check_snapshot(BytesReader(damaged), name)
+            if damaged is flipped or at not in sections:
+                assert problem, at
+                with pytest.raises(ZkDataError):
+                    list(read_snapshot(BytesReader(damaged), name))
+    assert check_snapshot(BytesReader(good + b"\0"), name)
+    with pytest.raises(CorruptError):
+        list(read_snapshot(BytesReader(good + b"\0"), name))
+
+
+def test_gzip_reads_the_same_and_snappy_is_refused_by_name() -> None:
+    files = recorded_files("3.8.4", "standalone")
+    plain = files.pop("snapshot.37")
+    tree = load_tree(BytesDirectory({**files, "snapshot.37.gz": gzip.compress(plain)}))
+    assert tree.snapshot == "snapshot.37.gz"
+    assert diff(tree, load_tree(recorded("3.8.4", "standalone"))) == ()
+    with pytest.raises(UnsupportedError, match="snappy"):
+        read_snapshot(BytesReader(b"\x82SNAPPY\0"), "snapshot.37.snappy")
+
+
+def test_what_is_no_snapshot_is_named() -> None:
+    with pytest.raises(TruncatedHeaderError):
+        read_snapshot(BytesReader(b"ZKSN"), "snapshot.1")
+    with pytest.raises(ForeignFileError):
+        read_snapshot(BytesReader(b"ZKLG" + b"\0" * 50), "snapshot.1")
+
+
+def test_a_damaged_snapshot_is_skipped_for_an_older_one_and_said() -> None:
+    files = recorded_files("3.8.4", "standalone")
+    files["snapshot.37"] = files["snapshot.37"][:-30]
+    tree = load_tree(BytesDirectory(files))
+    assert tree.snapshot == "snapshot.0"
+    assert "snapshot.37" in tree.skipped
+    assert diff(tree, load_tree(recorded("3.8.4", "standalone"))) == ()
+
+
+def test_a_hole_between_snapshot_and_log_is_refused() -> None:
+    files = recorded_files("3.8.4", "observer")
+    del files["snapshot.100000007"]
+    with pytest.raises(CorruptError, match="must be continuous from 0x0"):
+        load_tree(BytesDirectory(files))
+    with pytest.raises(NoDataError):
+        load_tree(BytesDirectory({}))
+
+
+def tree_of(*payloads: bytes, chroot: str = "/kafka") -> Tree:
+    return load_tree(BytesDirectory({"log.1": log_from(payloads)}), chroot=chroot)
+
+
+def test_rules_of_replay() -> None:
+    tree = tree_of(
+        create_payload(1, "/kafka", cversion=1),
+        create_payload(2, "/kafka/a", b"one", cversion=1),
+        create_payload(3, "/kafka/a", b"again", cversion=7),  # there already: the parent's cversion only
+        create_payload(4, "/kafka/no/parent"),
+        payload(5, 5, text("/kafka/a") + struct.pack(">i", 3) + b"two" + struct.pack(">i", 4), time_ms=5000),
+        create_payload(6, "/kafka/e", b"", ephemeral=True, session=9, cversion=8),
+        payload(7, 2, text("/kafka/gone")),  # not there: the parent's pzxid all the same
+        payload(8, -10, struct.pack(">i", 4000), session=9),
+        payload(9, 2, text("/other")),
+    )
+    assert sorted(tree.nodes) == ["/kafka", "/kafka/a", "/kafka/e"]
+    root, a = tree.nodes["/kafka"], tree.nodes["/kafka/a"]
+    assert (root.cversion, root.pzxid) == (8, 7)
+    assert (a.data_length, a.version, a.czxid, a.mzxid, a.mtime, a.ctime) == (3, 4, 2, 5, 5000, 1000)
+    assert tree.owners == {9: ("/kafka/e",)}
+    assert tree.smallest_timeout_ms == 4000
+    assert tree.zxid == 9
+    for record in walk(BytesDirectory({"log.a": log_from([payload(10, -11, b"", session=9)])})):
+        tree.apply(record.txn())
+    assert "/kafka/e" not in tree.nodes
+    assert tree.nodes["/kafka"].pzxid == 10
+    assert tree.owners == {}
+
+
+def test_ownerships_of_containers_and_ttls_are_no_sessions() -> None:
+    open_acl = struct.pack(">ii", 1, 31) + text("world") + text("anyone")
+    base = struct.pack(">i", -1) + open_acl + struct.pack(">i", 1)
+    tree = tree_of(
+        create_payload(1, "/kafka"),
+        payload(2, 19, text("/kafka/c") + base),
+        payload(3, 21, text("/kafka/t") + base + struct.pack(">q", 5000)),
+    )
+    assert tree.owners == {}
+    assert tree.nodes["/kafka/c"].ephemeral_owner == -(1 << 63)
+    assert tree.nodes["/kafka/t"].ephemeral_owner & (1 << 40) - 1 == 5000
+    assert tree.nodes["/kafka/c"].data_length == -1
+
+
+def test_differences_are_named_and_cut() -> None:
+    left = tree_of(
+        *(create_payload(n, "/kafka" if n == 1 else f"/kafka/{n}", cversion=n) for n in range(1, 6))
+    )
+    right = tree_of(
+        *(
+            create_payload(n, "/kafka" if n == 1 else f"/kafka/{n}", b"d" if n < 4 else b"x", cversion=n)
+            for n in range(1, 5)
+        )
+    )
+    found = diff(left, right)
+    assert [(d.path, d.kind) for d in found] == [
+        ("/kafka", "pzxid"),  # the first field that differs
+        ("/kafka/4", "data_sha256"),
+        ("/kafka/5", "only left"),
+    ]
+    assert (found[0].left, found[0].right) == ("5", "4")
+    assert len(diff(left, right, limit=2)) == 2
+    assert diff(left, left) == ()
+
+
+def test_one_changed_access_list_is_a_difference() -> None:
+    tree = tree_of(create_payload(1, "/kafka"))
+    other = tree_of(create_payload(1, "/kafka"))
+    node = other.nodes["/kafka"]
+    assert isinstance(node, Znode)
+    for record in walk(
+        BytesDirectory(
+            {
+                "log.2": log_from(
+                    [
+                        payload(
+                            2,
+                            7,
+                            text("/kafka")
+                            + struct.pack(">ii", 1, 1)
+                            + text("ip")
+                            + text("::1")
+                            + struct.pack(">i", 1),
+                        )
+                    ]
+                )
+            }
+        )
+    ):
+        other.apply(record.txn())
+    assert max_zxid(other) == max_zxid(tree)
+    assert [d.kind for d in diff(tree, other)] == ["acl"]
+
+
+def test_logs_may_live_in_their_own_directory() -> None:
+    files = recorded_files("3.8.4", "standalone")
+    data = BytesDirectory({n: d for n, d in files.items() if not n.startswith("log.")})
+    log = BytesDirectory({n: d for n, d in files.items() if n.startswith("log.")})
+    assert diff(load_tree(data, log), load_tree(BytesDirectory(files))) == ()
+    assert load_tree(BytesDirectory({}), BytesDirectory({"log.1": build_log(1, 2, "/x")})).zxid == 2

@@ -1,0 +1,343 @@
+"""The state of one subtree: a snapshot, then every transaction after the zxid in its name, replayed as the
+server does.
+
+Replay over a fuzzy snapshot must end where the live tree stood, so the rules are those of ZooKeeper's
+DataTree: a create of a znode that is there already only raises its parent's cversion; a parent's cversion
+and pzxid are set by a create when its parentCVersion is larger than what is there; a delete raises the
+parent's pzxid, also when the child is gone already; setData and setACL set the versions that the
+transaction carries. `/zookeeper` (quota figures, which change without a transaction, and each server's own
+config) is left out unless the chroot lies in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+
+from zkmigrate.zkdata.errors import CorruptError, NoDataError, ZkDataError
+from zkmigrate.zkdata.logdir import hole, walk
+from zkmigrate.zkdata.reader import Directory
+from zkmigrate.zkdata.snapname import SnapshotFile, snapshot_files
+from zkmigrate.zkdata.snapshot import Snapshot, SnapshotNode, read_snapshot
+from zkmigrate.zkdata.txn import (
+    CONTAINER_OWNER,
+    Acl,
+    CloseSessionTxn,
+    CreateContainerTxn,
+    CreateSessionTxn,
+    CreateTTLTxn,
+    CreateTxn,
+    DeleteTxn,
+    MultiTxn,
+    SetACLTxn,
+    SetDataTxn,
+    Txn,
+    TxnBody,
+    is_under,
+)
+from zkmigrate.zkdata.txnlog import MAX_RECORD
+
+SYSTEM_ROOT = "/zookeeper"
+_TTL_MARK = 0xFF  # high byte of a TTL znode's owner; a server with extended types has no such session id
+
+
+@dataclass(frozen=True, slots=True)
+class Znode:
+    """One znode at one zxid. data_sha256: raw digest of the data; data_length: -1 for null data, which is
+    not the same as empty. acl None: not known (see SnapshotNode). The rest as in StatPersisted."""
+
+    data_sha256: bytes
+    data_length: int
+    acl: tuple[Acl, ...] | None
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One path that differs. kind: "only left", "only right", or the name of the first field that differs;
+    left and right: that field's values as text, "" where there is none."""
+
+    path: str
+    kind: str
+    left: str
+    right: str
+
+
+@dataclass(slots=True)
+class Tree:
+    """The znodes at and under `chroot`, and every open session (id → timeout in ms), at `zxid`.
+
+    snapshot: the file it began from, "" for none; skipped: newer snapshots that could not be used, with the
+    reason.
+    """
+
+    chroot: str
+    zxid: int = 0
+    nodes: dict[str, Znode] = field(default_factory=dict)
+    sessions: dict[int, int] = field(default_factory=dict)
+    snapshot: str = ""
+    skipped: dict[str, str] = field(default_factory=dict)
+    _owned: dict[int, set[str]] = field(default_factory=dict)
+
+    def holds(self, path: str) -> bool:
+        """Whether the path is part of this tree."""
+        if not is_under(path, self.chroot):
+            return False
+        return is_under(self.chroot, SYSTEM_ROOT) or not is_under(path, SYSTEM_ROOT)
+
+    def load(self, snapshot: Snapshot, zxid: int) -> None:
+        """Take a snapshot's content, to its end (its seals are checked there)."""
+        self.sessions = dict(snapshot.sessions)
+        for node in snapshot:
+            if self.holds(node.path):
+                self._put(node.path, _from_snapshot(node))
+        self.zxid = zxid
+
+    def apply(self, txn: Txn) -> None:
+        """Replay one transaction."""
+        head = txn.header
+        body = txn.body
+        if isinstance(body, CreateSessionTxn):
+            self.sessions[head.session] = body.timeout_ms
+        elif isinstance(body, CloseSessionTxn):
+            self.sessions.pop(head.session, None)
+            paths = [*(body.paths or ()), *sorted(self._owned.get(head.session, ()))]
+            for path in paths:
+                self._delete(path, head.zxid)
+        elif isinstance(body, MultiTxn):
+            if not body.failed:
+                for sub in body.txns:
+                    self._change(txn, sub.body)
+        else:
+            self._change(txn, body)
+        self.zxid = max(self.zxid, head.zxid)
+
+    def _change(self, txn: Txn, body: TxnBody) -> None:
+        head = txn.header
+        match body:
+            case CreateTxn():
+                self._create(txn, body, head.session if body.ephemeral else 0)
+            case CreateContainerTxn():
+                self._create(txn, body, CONTAINER_OWNER)
+            case CreateTTLTxn():
+                self._create(txn, body, (_TTL_MARK << 56 | body.ttl_ms) - (1 << 64))
+            case DeleteTxn():
+                self._delete(body.path, head.zxid)
+            case SetDataTxn():
+                node = self.nodes.get(body.path)
+                if node is not None:
+                    digest, length = _digest(body.data)
+                    self.nodes[body.path] = replace(
+                        node,
+                        data_sha256=digest,
+                        data_length=length,
+                        version=body.version,
+                        mzxid=head.zxid,
+                        mtime=head.time_ms,
+                    )
+            case SetACLTxn():
+                node = self.nodes.get(body.path)
+                if node is not None:
+                    self.nodes[body.path] = replace(node, acl=body.acl, aversion=body.version)
+            case _:
+                pass  # checks and errors change nothing
+
+    def _create(self, txn: Txn, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int) -> None:
+        if not self.holds(body.path):
+            return
+        zxid, time_ms = txn.header.zxid, txn.header.time_ms
+        if body.path != self.chroot:
+            parent_path = _parent(body.path)
+            parent = self.nodes.get(parent_path)
+            if parent is None:
+                return  # a parent that was gone before the dump came to it: its deletion follows
+            cversion = parent.cversion + 1 if body.parent_cversion == -1 else body.parent_cversion
+            if cversion > parent.cversion:
+                self.nodes[parent_path] = replace(parent, cversion=cversion, pzxid=zxid)
+        there = self.nodes.get(body.path)
+        if there is not None:
+            if there.acl is None:
+                self.nodes[body.path] = replace(there, acl=body.acl)
+            return
+        digest, length = _digest(body.data)
+        self._put(
+            body.path,
+            Znode(digest, length, body.acl, zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner),
+        )
+
+    def _put(self, path: str, node: Znode) -> None:
+        self.nodes[path] = node
+        if is_session(node.ephemeral_owner):
+            self._owned.setdefault(node.ephemeral_owner, set()).add(path)
+
+    def _delete(self, path: str, zxid: int) -> None:
+        if not self.holds(path):
+            return
+        parent = self.nodes.get(_parent(path)) if path != self.chroot else None
+        if parent is not None and zxid > parent.pzxid:
+            self.nodes[_parent(path)] = replace(parent, pzxid=zxid)
+        node = self.nodes.pop(path, None)
+        if node is not None and is_session(node.ephemeral_owner):
+            owned = self._owned[node.ephemeral_owner]
+            owned.discard(path)
+            if not owned:
+                del self._owned[node.ephemeral_owner]
+
+    @property
+    def owners(self) -> dict[int, tuple[str, ...]]:
+        """Session → the ephemeral znodes it owns in this tree, sorted."""
+        return {session: tuple(sorted(paths)) for session, paths in sorted(self._owned.items())}
+
+    @property
+    def smallest_timeout_ms(self) -> int | None:
+        """The smallest timeout of the sessions that own a part; None when nobody does, or none is known."""
+        return min((self.sessions[owner] for owner in self._owned if owner in self.sessions), default=None)
+
+
+def is_session(owner: int) -> bool:
+    """Whether an ephemeralOwner is a session: not 0, no container, no TTL."""
+    return owner not in (0, CONTAINER_OWNER) and (owner >> 56) & 0xFF != _TTL_MARK
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _digest(data: bytes | None) -> tuple[bytes, int]:
+    return hashlib.sha256(data or b"").digest(), -1 if data is None else len(data)
+
+
+def _from_snapshot(node: SnapshotNode) -> Znode:
+    digest, length = _digest(node.data)
+    s = node.stat
+    return Znode(
+        digest,
+        length,
+        node.acl,
+        s.czxid,
+        s.mzxid,
+        s.pzxid,
+        s.ctime,
+        s.mtime,
+        s.version,
+        s.cversion,
+        s.aversion,
+        s.ephemeral_owner,
+    )
+
+
+def load_tree(
+    data: Directory,
+    log: Directory | None = None,
+    *,
+    chroot: str = "/",
+    upto: int | None = None,
+    max_record: int = MAX_RECORD,
+) -> Tree:
+    """The subtree as the directories (`version-2` of dataDir and dataLogDir) hold it, at `upto` or at their
+    newest zxid.
+
+    A snapshot's content may be newer than its name. Where the log goes on after `upto`, a snapshot is used
+    only when a later one, also not above `upto`, shows that its dump had ended; failing that, when no stat
+    in it is above. Raises NoDataError (no snapshot and no log from the first transaction on, or none old
+    enough for `upto`), CorruptError where the log between snapshot and end has a hole or damage, or a
+    damaged newest log.
+    """
+    logs = log or data
+    skipped: dict[str, str] = {}
+    for file, sure in _candidates(snapshot_files(data), upto):
+        tree = Tree(chroot, snapshot=file.name)
+        try:
+            tree.load(read_snapshot(data.open(file.name), file.name, max_record=max_record), file.zxid)
+        except ZkDataError as error:
+            skipped[file.name] = str(error)
+            continue
+        newest = max_zxid(tree)
+        ahead = _replay(tree, logs, file.zxid, upto, max_record)
+        if ahead and not sure and upto is not None and newest > upto:
+            skipped[file.name] = "its content is newer than asked for"
+            continue
+        tree.skipped = skipped
+        return tree
+    tree = Tree(chroot, skipped=skipped)
+    if tree.holds("/"):
+        tree.nodes["/"] = Znode(_digest(b"")[0], 0, None, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    _replay(tree, logs, 0, upto, max_record)
+    if tree.zxid == 0:
+        raise NoDataError("; ".join(skipped.values()) or "no snapshot and no transaction to begin from")
+    return tree
+
+
+def _candidates(snapshots: Iterable[SnapshotFile], upto: int | None) -> Iterator[tuple[SnapshotFile, bool]]:
+    """Snapshots to begin from, best first, and whether the dump had surely ended at `upto`."""
+    usable = [file for file in snapshots if upto is None or file.zxid <= upto]
+    if upto is None:
+        yield from ((file, True) for file in usable)
+        return
+    yield from ((file, True) for file in usable[1:2])
+    yield from ((file, False) for file in usable[:1])
+    yield from ((file, True) for file in usable[2:])
+
+
+def _replay(tree: Tree, logs: Directory, start: int, upto: int | None, max_record: int) -> bool:
+    """Apply what follows `start`, up to `upto`. True when the log goes on behind `upto`."""
+    last: int | None = None
+    for record in walk(logs, after=start, max_record=max_record):
+        if upto is not None and record.zxid > upto:
+            return True
+        if record.zxid > start:
+            missing = hole(last, start, record.zxid)
+            if missing:
+                raise CorruptError(missing, record.file, record.offset)
+            tree.apply(record.txn())
+        last = record.zxid
+    if upto is not None and tree.zxid < upto:
+        tree_end = f"the directories end at 0x{tree.zxid:x}"
+        raise NoDataError(f"{tree_end}, the state at 0x{upto:x} was asked for")
+    return False
+
+
+def max_zxid(tree: Tree) -> int:
+    """The largest czxid, mzxid or pzxid in the tree; 0 when it is empty. It does not see setACL, nor the
+    deletion of the root itself."""
+    return max((max(node.czxid, node.mzxid, node.pzxid) for node in tree.nodes.values()), default=0)
+
+
+def subtree_max_zxid(tree: Tree, chroot: str) -> int:
+    """`max_zxid` of the part of the tree at and under `chroot`."""
+    return max(
+        (max(n.czxid, n.mzxid, n.pzxid) for path, n in tree.nodes.items() if is_under(path, chroot)),
+        default=0,
+    )
+
+
+_COMPARED = tuple(f.name for f in fields(Znode))
+
+
+def diff(left: Tree, right: Tree, limit: int = 100) -> tuple[Difference, ...]:
+    """The paths that differ, sorted, at most `limit`; () when the trees are equal. Sessions are not
+    compared: see `Tree.owners` and `Tree.sessions`."""
+    found: list[Difference] = []
+    for path in sorted(left.nodes.keys() | right.nodes.keys()):
+        if len(found) >= limit:
+            break
+        a, b = left.nodes.get(path), right.nodes.get(path)
+        if a is None or b is None:
+            found.append(Difference(path, "only right" if a is None else "only left", "", ""))
+        elif a != b:
+            name = next(name for name in _COMPARED if getattr(a, name) != getattr(b, name))
+            found.append(Difference(path, name, _show(getattr(a, name)), _show(getattr(b, name))))
+    return tuple(found)
+
+
+def _show(value: object) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
