@@ -32,7 +32,7 @@ trap 'exit 143' TERM
 
 # step WHAT ADVICE COMMAND...: run a command quietly, with a sign of life every 10 s; on failure show how it ended.
 step() {
-    what=$1 advice=$2
+    what=$1 todo=$2
     shift 2
     note "$what"
     log=$(mktemp)
@@ -47,7 +47,7 @@ step() {
         {
             printf '%s failed.\nran: %s\nexit code: %s\nlast lines:\n' "$what" "$*" "$status"
             tail -n 15 "$log" | sed 's/^/  /'
-            printf 'to do: %s\n' "$advice"
+            printf 'to do: %s\n' "$todo"
         } >&2
         exit 1
     fi
