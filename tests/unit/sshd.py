@@ -84,7 +84,8 @@ def running(folder: Path, extra: str = "", environment: str = "") -> Iterator[Ss
         f"AuthorizedKeysFile {folder}/authorized_keys\nStrictModes no\nPermitRootLogin yes\n"
         f"PasswordAuthentication no\nKbdInteractiveAuthentication no\nSubsystem sftp internal-sftp\n"
         f"LogLevel ERROR\nMaxSessions 20\nUseDNS no\n{extra}\n"
-        f'SetEnv "PATH={programs}:{os.environ["PATH"]}" {environment}\n'
+        # SHLVL keeps bash from reading the account's .bashrc, which bash does for a first shell under sshd.
+        f'SetEnv SHLVL=2 "PATH={programs}:{os.environ["PATH"]}" {environment}\n'
     )
     sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
     assert sshd, "openssh-server is not installed: run setup/install.sh"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import paramiko
 
 from zkmigrate.errors import UsageError
+from zkmigrate.hostside import INSTALLED_PATH
 from zkmigrate.model.fact import Cause
 from zkmigrate.transport import quote
 from zkmigrate.transport.failure import TransportError
@@ -23,9 +24,6 @@ from zkmigrate.transport.ssh import Lane, Transport
 
 _WORD = re.compile(r"[A-Za-z0-9._:/,=@+%-]+\Z")
 _END = re.compile(rb"\. (?P<id>[0-9]+) (?P<rc>[0-9]{1,3})\Z")
-PROGRAM = "/usr/local/sbin/zkm-host"
-"""Where the host-side program is installed."""
-
 _REPLY_LIMIT = 8 << 20
 _STDERR_LIMIT = 64 << 10
 
@@ -44,7 +42,7 @@ class Channels:
     Requests to one host are answered one after the other; different hosts do not wait for each other.
     """
 
-    def __init__(self, transport: Transport, run: str, lane: Lane, program: str = PROGRAM) -> None:
+    def __init__(self, transport: Transport, run: str, lane: Lane, program: str = INSTALLED_PATH) -> None:
         self._transport = transport
         self._run = run
         self._lane: Lane = lane

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from zkmigrate.hostside import INSTALLED_PATH, SUDOERS_PATH
 from zkmigrate.model.fact import Cause
-from zkmigrate.transport.channels import PROGRAM
 from zkmigrate.transport.connection import Output
 from zkmigrate.transport.failure import TransportError
 from zkmigrate.transport.ssh import Transport
@@ -26,8 +26,8 @@ _SIZE_LIMIT = 1 << 20
 class ProgramPaths:
     """Where the program and its sudoers file live on a host."""
 
-    program: str = PROGRAM
-    sudoers: str = "/etc/sudoers.d/zkmigrate"
+    program: str = INSTALLED_PATH
+    sudoers: str = SUDOERS_PATH
 
 
 class Program:

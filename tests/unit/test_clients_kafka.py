@@ -1,0 +1,149 @@
+"""What the Kafka view makes of a cluster's answers; the shapes are those that kafka-python 3.0 gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVersion
+from kafka.structs import TopicPartition
+
+from tests.unit.sshd import free_port
+from zkmigrate.clients import kafka
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import KafkaView, PartitionState
+
+
+class Cluster:
+    """A KafkaAdminClient's answers for two brokers and two topics, one partition of which is offline."""
+
+    def __init__(self, **configs: object) -> None:
+        self.configs = configs
+        self.moving: list[TopicPartition] | Exception = []
+        self.topic_error = 0
+
+    def describe_cluster(self) -> dict[str, Any]:
+        brokers = [
+            {"broker_id": 1, "host": "10.0.0.1", "port": 9092, "rack": "r1"},
+            {"broker_id": 2, "host": "10.0.0.2", "port": 9093, "rack": None},
+        ]
+        return {"cluster_id": "abcdefghijklmnopqrstuv", "controller_id": 2, "brokers": brokers}
+
+    def describe_topics(self) -> list[dict[str, Any]]:
+        def partition(index: int, leader: int, isr: list[int], error: int = 0) -> dict[str, Any]:
+            return {
+                "error_code": error,
+                "partition_index": index,
+                "leader_id": leader,
+                "replica_nodes": [1, 2],
+                "isr_nodes": isr,
+            }
+
+        return [
+            {"name": "b", "error_code": self.topic_error, "partitions": [partition(0, 1, [1, 2])]},
+            {"name": "a", "error_code": 0, "partitions": [partition(1, -1, [2], 5), partition(0, 2, [2])]},
+        ]
+
+    def describe_configs(self, resources: list[Any], config_filter: str) -> dict[str, Any]:
+        assert config_filter == "all"
+        assert sorted((r.resource_type.name, r.name) for r in resources) == [
+            ("BROKER", "1"),
+            ("BROKER", "2"),
+            ("TOPIC", "a"),
+            ("TOPIC", "b"),
+        ]
+
+        def setting(value: str, source: str) -> dict[str, Any]:
+            return {"min.insync.replicas": {"value": value, "config_source": source}}
+
+        return {
+            "topic": {
+                "a": setting("1", "DYNAMIC_TOPIC_CONFIG"),
+                "b": setting("1", "STATIC_BROKER_CONFIG"),
+            },
+            "broker": {"1": setting("1", "STATIC_BROKER_CONFIG"), "2": setting("2", "DYNAMIC_BROKER_CONFIG")},
+        }
+
+    def list_partition_reassignments(self) -> dict[TopicPartition, object]:
+        if isinstance(self.moving, Exception):
+            raise self.moving
+        return {partition: {} for partition in self.moving}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster()
+    monkeypatch.setattr(kafka, "KafkaAdminClient", lambda **_: cluster)
+    return cluster
+
+
+def view(reassignments: Reading[bytes] | None = None) -> Reading[KafkaView]:
+    def read() -> Reading[bytes]:
+        assert reassignments is not None, "asked the znode although the brokers can tell"
+        return reassignments
+
+    return kafka.view(["10.0.0.1:9092"], read)
+
+
+def seen(reading: Reading[KafkaView]) -> KafkaView:
+    assert isinstance(reading, Seen), reading
+    return reading.value
+
+
+def cause(reading: Reading[KafkaView]) -> str:
+    assert isinstance(reading, Unknown), reading
+    return reading.cause
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_view_holds_brokers_partitions_and_controller() -> None:
+    got = seen(view())
+    assert (got.cluster_id, got.controller) == ("abcdefghijklmnopqrstuv", 2)
+    assert got.brokers == {1: ("10.0.0.1", 9092, "r1"), 2: ("10.0.0.2", 9093, "")}
+    assert got.partitions == (
+        PartitionState("a", 0, 2, (1, 2), (2,)),
+        PartitionState("a", 1, -1, (1, 2), (2,)),
+        PartitionState("b", 0, 1, (1, 2), (1, 2)),
+    )
+
+
+@pytest.mark.usefixtures("cluster")
+def test_min_isr_is_the_topics_own_else_the_strictest_brokers() -> None:
+    assert seen(view()).min_isr == {"a": 1, "b": 2}
+
+
+def test_reassignments_come_from_the_brokers_that_can_list_them(cluster: Cluster) -> None:
+    cluster.moving = [TopicPartition("b", 0), TopicPartition("a", 1)]
+    assert seen(view()).reassigning == (("a", 1), ("b", 0))
+
+
+def test_reassignments_of_older_brokers_come_from_the_znode(cluster: Cluster) -> None:
+    cluster.moving = IncompatibleBrokerVersion()
+    data = b'{"version":1,"partitions":[{"topic":"a","partition":1,"replicas":[1,2]}]}'
+    assert seen(view(Seen(data))).reassigning == (("a", 1),)
+    assert seen(view(Absent())).reassigning == ()
+
+
+def test_a_znode_that_cannot_be_read_leaves_reassignments_unknown(cluster: Cluster) -> None:
+    cluster.moving = IncompatibleBrokerVersion()
+    assert cause(view(Unknown("timeout", "no answer"))) == "timeout"
+    assert cause(view(Seen(b"{}"))) == "garbled"
+    assert cause(view(Seen(b"\xff"))) == "garbled"
+
+
+def test_a_refused_question_is_unknown_and_not_an_empty_answer(cluster: Cluster) -> None:
+    cluster.moving = ClusterAuthorizationFailedError()
+    assert cause(view()) == "failed"
+
+
+def test_a_topic_whose_metadata_failed_is_unknown(cluster: Cluster) -> None:
+    cluster.topic_error = 29
+    assert cause(view()) == "failed"
+
+
+def test_no_broker_at_all_is_a_timeout() -> None:
+    reading = kafka.view([f"127.0.0.1:{free_port()}"], lambda: Absent(), deadline_s=1)
+    assert cause(reading) == "timeout"

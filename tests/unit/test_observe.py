@@ -1,0 +1,236 @@
+"""The real look over a real sshd, and the real zkm-host where the look goes through it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit import sshd as daemon
+from tests.unit.sshd import Sshd
+from zkmigrate import hostside
+from zkmigrate.engine.apply import Apply, Outcome
+from zkmigrate.engine.channel import ChannelApply
+from zkmigrate.engine.observe import FILE_LIMIT, Observe, parse_listing
+from zkmigrate.errors import HostError
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import InstallProgram, PutFile, Restore, UninstallProgram
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import DirEntry, Look
+from zkmigrate.transport import Channels, Program, ProgramPaths, Transport
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    folder = tmp_path_factory.mktemp("sshd")
+    with daemon.running(folder, environment=f"ZKM_STATE={folder}/state") as running:
+        running.allow_sudo()
+        running.program("visudo", "#!/bin/sh\nexit 0\n")
+        yield running
+
+
+class Parts:
+    """What cli.py wires together, over one sshd."""
+
+    def __init__(self, sshd: Sshd, inventory: Inventory) -> None:
+        paths = ProgramPaths(str(sshd.folder / "zkm-host"), str(sshd.folder / "sudoers"))
+        self.transport = Transport(inventory)
+        self.program = Program(
+            self.transport, "r1", daemon.user(), hostside.program(), hostside.sudoers, paths
+        )
+        self.channels = Channels(self.transport, "r1", "steps", paths.program)
+        self.look = Observe(inventory, self.transport, self.program, self.channels)
+
+    def close(self) -> None:
+        self.look.close()
+        self.channels.close()
+        self.transport.close()
+
+
+@pytest.fixture
+def parts(sshd: Sshd) -> Iterator[Parts]:
+    opened = Parts(sshd, with_closed_ports(daemon.inventory(sshd)))
+    yield opened
+    opened.close()
+    for name in ("zkm-host", "sudoers"):
+        (sshd.folder / name).unlink(missing_ok=True)
+
+
+def with_closed_ports(inventory: Inventory) -> Inventory:
+    """No test of this file may meet a ZooKeeper or Kafka that happens to run on this machine."""
+    ports = inventory.source.ports.model_copy(update={"client": daemon.free_port()})
+    broker = inventory.kafka.brokers[0].model_copy(update={"port": daemon.free_port()})
+    return inventory.model_copy(
+        update={
+            "source": inventory.source.model_copy(update={"ports": ports}),
+            "dest": inventory.dest.model_copy(update={"ports": ports}),
+            "kafka": inventory.kafka.model_copy(update={"brokers": (broker,)}),
+        }
+    )
+
+
+def cause(reading: Reading[object]) -> str:
+    assert isinstance(reading, Unknown), reading
+    return reading.cause
+
+
+def test_it_is_a_look(parts: Parts) -> None:
+    look: Look = parts.look
+    assert look.now() <= look.now()
+    assert look.wall() > 1.6e9
+
+
+@pytest.mark.parametrize("host", ["s1", "d1", "b1"])
+def test_files_and_directories_of_every_role_look_the_same(parts: Parts, tmp_path: Path, host: str) -> None:
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "file").write_bytes(b"\x00\xffcontent\n")
+    (tmp_path / "some" / "file").chmod(0o640)
+    (tmp_path / "empty").mkdir()
+    assert parts.look.file(host, f"{tmp_path}/some/file") == Seen(b"\x00\xffcontent\n")
+    listed = parts.look.listing(host, f"{tmp_path}/some")
+    assert isinstance(listed, Seen)
+    (entry,) = listed.value
+    assert (entry.name, entry.kind, entry.size, entry.mode, entry.owner) == (
+        "file",
+        "f",
+        10,
+        "0640",
+        daemon.user(),
+    )
+    assert parts.look.listing(host, f"{tmp_path}/empty") == Seen(())
+    assert isinstance(parts.look.file(host, f"{tmp_path}/none"), Absent)
+    assert isinstance(parts.look.listing(host, f"{tmp_path}/none"), Absent)
+
+
+@pytest.mark.parametrize("host", ["s1", "d1"])
+def test_a_file_at_the_limit_is_read_and_one_byte_more_is_refused(
+    parts: Parts, tmp_path: Path, host: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * FILE_LIMIT)
+    assert parts.look.file(host, str(file)) == Seen(b"x" * FILE_LIMIT)
+    file.write_bytes(b"x" * (FILE_LIMIT + 1))
+    assert "larger than" in str(parts.look.file(host, str(file)))
+
+
+@pytest.mark.parametrize("host", ["s1", "d1"])
+def test_readers_of_every_role_read_the_same(parts: Parts, tmp_path: Path, host: str) -> None:
+    data = bytes(range(256)) * 6000
+    (tmp_path / "log").write_bytes(data)
+    reader = parts.look.reader(host, f"{tmp_path}/log")
+    assert reader.size() == len(data)
+    assert reader.read(1000, 70_000) == data[1000:71_000]
+    assert reader.read(0, 2 * len(data)) == data
+    assert reader.read(len(data), 10) == b""
+    with pytest.raises(HostError, match="none"):
+        parts.look.reader(host, f"{tmp_path}/none").read(0, 1)
+
+
+def test_established_sockets_are_listed(parts: Parts, sshd: Sshd) -> None:
+    listed = parts.look.sockets("s1")
+    assert isinstance(listed, Seen)
+    assert f"127.0.0.1:{sshd.port}" in listed.value
+
+
+@pytest.mark.parametrize("host", ["s1", "d1"])
+def test_connects_tells_open_from_refused(parts: Parts, sshd: Sshd, host: str) -> None:
+    assert parts.look.connects(host, "127.0.0.1", sshd.port) == Seen("open")
+    assert parts.look.connects(host, "127.0.0.1", daemon.free_port()) == Seen("refused")
+
+
+def test_zkm_host_is_never_run_on_source(parts: Parts) -> None:
+    assert cause(parts.look.zkm("s1", "status")) == "denied"
+
+
+def test_a_verb_that_is_refused_is_unknown_with_its_words(parts: Parts) -> None:
+    for _ in ("streamed", "installed"):
+        reading = parts.look.zkm("d1", "read", "not-absolute", "0", "1")
+        assert cause(reading) == "failed"
+        assert "exit 2" in str(reading)
+        parts.program.install("d1")
+
+
+def test_sudo_that_is_refused_is_denied(parts: Parts, sshd: Sshd) -> None:
+    sshd.refuse_sudo()
+    try:
+        assert cause(parts.look.zkm("d1", "status")) == "denied"
+        assert cause(parts.look.file("d1", "/etc/hostname")) == "denied"
+    finally:
+        sshd.allow_sudo()
+
+
+def test_a_missing_command_is_a_missing_tool(parts: Parts, sshd: Sshd) -> None:
+    sshd.program("ss", "#!/bin/sh\necho 'sh: ss: not found' >&2\nexit 127\n")
+    try:
+        assert cause(parts.look.sockets("s1")) == "missing-tool"
+    finally:
+        (sshd.programs / "ss").unlink()
+
+
+def test_services_that_are_not_there_are_unknown_with_a_cause(parts: Parts) -> None:
+    assert cause(parts.look.word("s1", "srvr")) == "refused"
+    assert cause(parts.look.znode("s1", "/")) == "timeout"
+    assert cause(parts.look.word("b1", "srvr")) == "failed"
+    assert cause(parts.look.znode("b1", "/")) == "failed"
+
+
+def test_a_host_that_cannot_be_reached_is_unknown_to_every_look(sshd: Sshd) -> None:
+    inventory = with_closed_ports(daemon.inventory(sshd))
+    ssh = inventory.ssh.model_copy(update={"port": daemon.free_port()})
+    parts = Parts(sshd, inventory.model_copy(update={"ssh": ssh}))
+    look = parts.look
+    for host in ("s1", "d1"):
+        assert cause(look.file(host, "/etc/hostname")) == "refused"
+        assert cause(look.listing(host, "/etc")) == "refused"
+        assert cause(look.sockets(host)) == "refused"
+        assert cause(look.connects(host, "127.0.0.1", 1)) == "refused"
+        with pytest.raises(HostError):
+            look.reader(host, "/etc/hostname").read(0, 1)
+    parts.close()
+
+
+def test_each_asks_at_once_and_keeps_the_order(parts: Parts) -> None:
+    together = threading.Barrier(3, timeout=10)
+
+    def ask(host: str) -> int:
+        together.wait()  # passes only when all three are being asked at the same time
+        return len(host)
+
+    assert list(parts.look.each(["dd", "s", "bbb"], ask).items()) == [("dd", 2), ("s", 1), ("bbb", 3)]
+    assert parts.look.each([], ask) == {}
+
+
+def test_a_change_goes_over_the_channel_and_back(parts: Parts, tmp_path: Path) -> None:
+    apply: Apply = ChannelApply(parts.channels, parts.program)
+    target = tmp_path / "conf"
+    target.write_text("before\n")
+    owner = f"{target.owner()}:{target.group()}"
+    assert apply(InstallProgram("d1"), "install.d1.1.1", 0).rc == 0
+    put = PutFile("d1", str(target), b"after\n", owner)
+    assert apply(put, "join.d1.1.1", 1).rc == 0
+    assert target.read_text() == "after\n"
+    assert apply(Restore("d1", "join.d1.1.1", str(target)), "join.d1.2.1", 1).rc == 0
+    assert target.read_text() == "before\n"
+    assert apply(put, "join.d1.3.1", 0).rc == 9, "a lower fencing number is fenced off"
+    assert target.read_text() == "before\n"
+    listed = parts.look.zkm("d1", "op", "join.d1.1.1")
+    assert isinstance(listed, Seen)
+    assert "rc 0" in listed.value.splitlines()
+
+
+def test_uninstalling_an_absent_program_is_done(parts: Parts) -> None:
+    apply = ChannelApply(parts.channels, parts.program)
+    assert apply(UninstallProgram("d1"), "u.1", 1) == Outcome(0, "zkm-host is not installed\n")
+
+
+@pytest.mark.parametrize("text", ["f 1 2", "f x 2 644 a b n", "file 1 2 644 a b n", "something else"])
+def test_a_listing_that_is_not_one_is_garbled(text: str) -> None:
+    assert cause(parse_listing("/x", text)) == "garbled"
+
+
+def test_a_listing_keeps_names_with_spaces() -> None:
+    assert parse_listing("/x", "f 1 2 644 a b two words\nl 0 3 777 a b link") == Seen(
+        (DirEntry("link", "o", 0, 3, "0777", "a", "b"), DirEntry("two words", "f", 1, 2, "0644", "a", "b"))
+    )

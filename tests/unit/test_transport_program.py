@@ -1,0 +1,102 @@
+"""Installing, asking and removing the real zkm-host through a real sshd."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit import sshd as daemon
+from tests.unit.sshd import Sshd
+from zkmigrate import hostside
+from zkmigrate.transport import Program, ProgramPaths, Transport, TransportError
+
+VISUDO = '#!/bin/sh\n[ "$1" = -cqf ] || exit 9\ngrep -q NOPASSWD "$2"\n'
+
+
+@pytest.fixture
+def sshd(tmp_path: Path) -> Iterator[Sshd]:
+    with daemon.running(tmp_path, environment=f"ZKM_STATE={tmp_path}/state") as running:
+        running.allow_sudo()
+        running.program("visudo", VISUDO)
+        yield running
+
+
+@pytest.fixture
+def transport(sshd: Sshd) -> Iterator[Transport]:
+    with Transport(daemon.inventory(sshd)) as opened:
+        yield opened
+
+
+def program(sshd: Sshd, transport: Transport, sudoers: str = "") -> Program:
+    paths = ProgramPaths(str(sshd.folder / "zkm-host"), str(sshd.folder / "sudoers"))
+    text = (lambda _: sudoers) if sudoers else hostside.sudoers
+    return Program(transport, "r1", daemon.user(), hostside.program(), text, paths)
+
+
+def left_behind(sshd: Sshd) -> list[str]:
+    return [p.name for p in sshd.folder.iterdir() if p.name.endswith(".zkm-new")]
+
+
+def test_a_reading_verb_runs_without_the_program_being_installed(sshd: Sshd, transport: Transport) -> None:
+    host_side = program(sshd, transport)
+    done = host_side.streamed("d1", "status")
+    assert done.rc == 0
+    assert "phase=idle" in done.text.splitlines()
+    assert not host_side.installed("d1")
+
+
+def test_installing_puts_both_files_in_place_and_can_be_repeated(sshd: Sshd, transport: Transport) -> None:
+    host_side = program(sshd, transport)
+    for _ in range(2):
+        assert host_side.install("d1").startswith("installed ")
+        assert host_side.installed("d1")
+    installed, allowed = Path(host_side.paths.program), Path(host_side.paths.sudoers)
+    assert installed.read_bytes() == hostside.program()
+    assert allowed.read_text() == hostside.sudoers(daemon.user())
+    assert stat.S_IMODE(installed.stat().st_mode) == 0o755
+    assert stat.S_IMODE(allowed.stat().st_mode) == 0o440
+    assert left_behind(sshd) == []
+
+
+def test_a_sudoers_file_that_visudo_refuses_changes_nothing(sshd: Sshd, transport: Transport) -> None:
+    host_side = program(sshd, transport, sudoers="nonsense\n")
+    with pytest.raises(TransportError, match="visudo"):
+        host_side.install("d1")
+    assert not Path(host_side.paths.program).exists()
+    assert not Path(host_side.paths.sudoers).exists()
+
+
+def test_installing_without_sudo_is_denied(sshd: Sshd, transport: Transport) -> None:
+    sshd.refuse_sudo()
+    with pytest.raises(TransportError, match="a password is required") as caught:
+        program(sshd, transport).install("d1")
+    assert caught.value.cause == "denied"
+
+
+def test_nothing_of_the_way_there_stays_on_the_host(sshd: Sshd, transport: Transport) -> None:
+    before = set(Path("/tmp").glob("zkm-*-*"))
+    program(sshd, transport).install("d1")
+    with pytest.raises(TransportError):
+        program(sshd, transport, sudoers="nonsense\n").install("d1")
+    assert set(Path("/tmp").glob("zkm-*-*")) <= before
+
+
+def test_another_program_at_that_place_is_not_ours(sshd: Sshd, transport: Transport) -> None:
+    host_side = program(sshd, transport)
+    Path(host_side.paths.program).write_text("#!/bin/sh\n")
+    assert not host_side.installed("d1")
+
+
+def test_uninstalling_runs_the_programs_last_verb_once(sshd: Sshd, transport: Transport) -> None:
+    host_side = program(sshd, transport)
+    assert host_side.uninstall("d1", "u.1", 1).text == "zkm-host is not installed\n"
+    record = sshd.folder / "called"
+    stand_in = f'#!/bin/sh\necho "$*" >>{record}\nrm -f "$0"\n'.encode()
+    other = Program(transport, "r1", daemon.user(), stand_in, hostside.sudoers, host_side.paths)
+    other.install("d1")
+    assert other.uninstall("d1", "u.1", 3).rc == 0
+    assert record.read_text() == "--run r1 --as 3 uninstall u.1\n"
+    assert not other.installed("d1")

@@ -1,0 +1,134 @@
+"""A round trip to each broker, for the watch: does its request handler still answer, how fast, how long ago.
+
+Metadata that brokers give while ZooKeeper is away cannot change and proves nothing (it comes from a cache); a
+request that a handler thread has to answer does. ApiVersions is such a request, needs no rights and leaves no
+trace. Format: Kafka protocol guide, request header v1 and ApiVersions v0.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from zkmigrate.transport.failure import socket_text
+
+_API_VERSIONS = 18
+_CLIENT_ID = b"zkmigrate-canary"
+_ANSWER_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """One broker's answer, times in seconds.
+
+    latency_s: how long this round trip took, None when there was no answer. age_s: how long ago the broker
+    last answered, None when it never did. why: what went wrong this time, empty when nothing did.
+    """
+
+    latency_s: float | None
+    age_s: float | None
+    why: str = ""
+
+
+class BrokerCanary:
+    """Holds one connection to each broker open; ``brokers`` maps names to address and port."""
+
+    def __init__(self, brokers: Mapping[str, tuple[str, int]]) -> None:
+        self._held = {name: _Held(address, port) for name, (address, port) in brokers.items()}
+
+    def ask(self, broker: str, deadline_s: float) -> Pulse:
+        """One round trip to one broker; a broken connection is opened again once, within the deadline."""
+        held = self._held[broker]
+        with held.turn:
+            begun = time.monotonic()
+            try:
+                held.exchange(begun + deadline_s)
+            except (OSError, ValueError) as error:
+                held.drop()
+                why = socket_text(error) if isinstance(error, OSError) else str(error)
+                age = None if held.answered is None else time.monotonic() - held.answered
+                return Pulse(None, age, f"{held.address}:{held.port}: {why}")
+            held.answered = time.monotonic()
+            return Pulse(held.answered - begun, 0.0)
+
+    def ask_all(self, deadline_s: float) -> dict[str, Pulse]:
+        """One round trip to every broker, all at once."""
+        names = list(self._held)
+        with ThreadPoolExecutor(max(1, min(16, len(names))), "canary") as pool:
+            return dict(zip(names, pool.map(lambda name: self.ask(name, deadline_s), names), strict=True))
+
+    def close(self) -> None:
+        """Close every connection."""
+        for held in self._held.values():
+            with held.turn:
+                held.drop()
+
+
+@dataclass
+class _Held:
+    """One broker's connection; used by one thread at a time."""
+
+    address: str
+    port: int
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    answered: float | None = None
+    _socket: socket.socket | None = None
+    _correlation: int = 0
+
+    def exchange(self, end: float) -> None:
+        """Send a request and check its answer. OSError, or ValueError for an answer that is not one."""
+        if self._socket is not None:
+            try:
+                self._round_trip(self._socket, end)
+                return
+            except TimeoutError:
+                raise
+            except OSError:
+                self.drop()  # the broker closes idle connections; only a fresh one tells
+        self._socket = socket.create_connection((self.address, self.port), timeout=_left(end))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._round_trip(self._socket, end)
+
+    def drop(self) -> None:
+        if self._socket is not None:
+            with closing(self._socket):
+                self._socket = None
+
+    def _round_trip(self, sock: socket.socket, end: float) -> None:
+        self._correlation += 1
+        header = struct.pack(">hhih", _API_VERSIONS, 0, self._correlation, len(_CLIENT_ID)) + _CLIENT_ID
+        sock.settimeout(_left(end))
+        sock.sendall(struct.pack(">i", len(header)) + header)
+        (size,) = struct.unpack(">i", _receive(sock, 4, end))
+        if not 6 <= size <= _ANSWER_LIMIT:
+            raise ValueError(f"answered {size} bytes, which is no ApiVersions response: is this a broker?")
+        body = _receive(sock, size, end)
+        correlation, error = struct.unpack(">ih", body[:6])
+        if correlation != self._correlation or error != 0:
+            raise ValueError(
+                f"answered request {correlation} with error {error}, asked was {self._correlation}"
+            )
+
+
+def _receive(sock: socket.socket, length: int, end: float) -> bytes:
+    data = bytearray()
+    while len(data) < length:
+        sock.settimeout(_left(end))
+        part = sock.recv(length - len(data))
+        if not part:
+            raise ConnectionResetError("connection closed without an answer")
+        data += part
+    return bytes(data)
+
+
+def _left(end: float) -> float:
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left

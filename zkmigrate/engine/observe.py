@@ -1,0 +1,273 @@
+"""The real look: every question a step may ask, answered by ssh, four-letter words and clients.
+
+Source hosts are asked by SFTP and plain commands of an ordinary account: no sudo, nothing installed. Dest
+hosts and brokers are asked through zkm-host where root is needed: over the held-open channel once it is
+installed, streamed before. A look that fails is Unknown with its cause, never an exception.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from zkmigrate.clients import kafka as kafka_client
+from zkmigrate.clients.words import four_letter_word
+from zkmigrate.clients.zookeeper import ZnodeReader
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.fact import Absent, Cause, Reading, Seen, Unknown
+from zkmigrate.model.look import DirEntry, KafkaView, RandomReader, Znode
+from zkmigrate.transport.channels import Channels
+from zkmigrate.transport.failure import TransportError
+from zkmigrate.transport.program import Program, refusal
+from zkmigrate.transport.reader import SftpReader
+from zkmigrate.transport.ssh import Transport
+
+T = TypeVar("T")
+
+FILE_LIMIT = 1 << 20
+"""Bytes: the largest file that ``file`` reads, and the most that zkm-host gives in one read."""
+
+_WORD_S = 3.0
+_CONNECT_S = 2
+_AT_ONCE = 16
+_ABSENT = "absent"
+_CAUSES: dict[int, Cause] = {4: "missing-tool", 9: "denied"}
+"""What the exit codes of zkm-host mean for a look; everything else is ``failed``."""
+
+
+class Observe:
+    """Implements :class:`zkmigrate.model.look.Look` for the hosts of one inventory."""
+
+    def __init__(
+        self, inventory: Inventory, transport: Transport, program: Program, channels: Channels
+    ) -> None:
+        self._inventory = inventory
+        self._transport = transport
+        self._program = program
+        self._channels = channels
+        source, dest = inventory.source, inventory.dest
+        self._clients = {h.name: (h.address, source.ports.client) for h in source.hosts}
+        self._clients |= {h.name: (h.address, dest.ports.client) for h in dest.hosts}
+        self._znodes = ZnodeReader({name: _host_port(*where) for name, where in self._clients.items()})
+
+    def close(self) -> None:
+        """Close the ZooKeeper sessions; the transport and channels belong to who made them."""
+        self._znodes.close()
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+    def word(self, host: str, word: str) -> Reading[str]:
+        if host not in self._clients:
+            return Unknown("failed", f"{host} is no ZooKeeper host: it has no four-letter words")
+        return four_letter_word(*self._clients[host], word, _WORD_S)
+
+    def zkm(self, host: str, *words: str) -> Reading[str]:
+        if self._is_source(host):
+            return Unknown("denied", f"{host} is a source host: zkm-host never runs there")
+        try:
+            if self._program.installed(host):
+                answer = self._channels.ask(host, *words)
+                return _answered(host, words, answer.rc, answer.output)
+            done = self._program.streamed(host, *words)
+        except (TransportError, UsageError) as error:
+            return _unknown(error)
+        if done.rc and done.said.startswith("sudo:"):
+            return Unknown(refusal(done), f"{host}: {done.said}")
+        return _answered(host, words, done.rc, done.text.removesuffix("\n") if done.rc == 0 else done.said)
+
+    def file(self, host: str, path: str) -> Reading[bytes]:
+        if self._is_source(host):
+            try:
+                return Seen(self._transport.read(host, path, FILE_LIMIT))
+            except FileNotFoundError:
+                return Absent(path)
+            except (OSError, TransportError) as error:
+                return _unknown(error, f"{host}: {path}")
+        # One byte more than allowed tells a file of exactly that size from a larger one.
+        content = self._read(host, path, 0, FILE_LIMIT)
+        if isinstance(content, Seen) and len(content.value) == FILE_LIMIT:
+            more = self._read(host, path, FILE_LIMIT, 1)
+            if not isinstance(more, Seen) or more.value:
+                return Unknown("failed", f"{host}: {path} is larger than {FILE_LIMIT} bytes")
+        return content
+
+    def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
+        if self._is_source(host):
+            try:
+                connection = self._transport.connection(host)
+                return Seen(connection.list_directory(path, self._transport.file_s))
+            except FileNotFoundError:
+                return Absent(path)
+            except (OSError, TransportError) as error:
+                return _unknown(error, f"{host}: {path}")
+        answer = self.zkm(host, "list", path)
+        if not isinstance(answer, Seen):
+            return answer
+        return parse_listing(path, answer.value)
+
+    def reader(self, host: str, path: str) -> RandomReader:
+        if self._is_source(host):
+            return SftpReader(self._transport, host, path)
+        return ProgramReader(self, host, path)
+
+    def sockets(self, host: str) -> Reading[str]:
+        return self._command(host, "ss", "-Htn", "state", "established")
+
+    def connects(self, host: str, address: str, port: int) -> Reading[str]:
+        if not self._is_source(host):
+            answer = self.zkm(host, "connect", address, str(port))
+            if isinstance(answer, Seen) and answer.value.strip() not in ("open", "refused", "timeout"):
+                return Unknown("garbled", f"{host}: connect answered {answer.value[:80]!r}")
+            return Seen(answer.value.strip()) if isinstance(answer, Seen) else answer
+        return self._connects_from_source(host, address, port)
+
+    def znode(self, host: str, path: str) -> Reading[Znode]:
+        if host not in self._clients:
+            return Unknown("failed", f"{host} is no ZooKeeper host: it has no znodes")
+        return self._znodes.read(host, path)
+
+    def kafka(self) -> Reading[KafkaView]:
+        brokers = [_host_port(b.address, b.port) for b in self._inventory.kafka.brokers]
+        return kafka_client.view(brokers, self._reassignments)
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        names = list(hosts)
+        if len(names) < 2:
+            return {name: ask(name) for name in names}
+        with ThreadPoolExecutor(min(_AT_ONCE, len(names)), "look") as pool:
+            return dict(zip(names, pool.map(ask, names), strict=True))
+
+    def _is_source(self, host: str) -> bool:
+        return host in self._inventory.source_names
+
+    def _read(self, host: str, path: str, offset: int, length: int) -> Reading[bytes]:
+        """Bytes of a file of a dest host or broker, at most ``FILE_LIMIT`` of them."""
+        answer = self.zkm(host, "read", path, str(offset), str(length))
+        if not isinstance(answer, Seen):
+            return answer
+        if answer.value.strip() == _ABSENT:
+            return Absent(path)
+        try:
+            return Seen(base64.b64decode("".join(answer.value.split()), validate=True))
+        except (binascii.Error, ValueError) as error:
+            return Unknown("garbled", f"{host}: {path} came as what is not base64 ({error})")
+
+    def _command(self, host: str, *argv: str) -> Reading[str]:
+        """A plain command of the ssh account."""
+        try:
+            done = self._transport.exec(host, argv)
+        except TransportError as error:
+            return _unknown(error)
+        if done.rc:
+            return Unknown("missing-tool" if done.rc == 127 else "failed", f"{host}: {argv[0]}: {done.said}")
+        return Seen(done.text)
+
+    def _connects_from_source(self, host: str, address: str, port: int) -> Reading[str]:
+        """With bash's own /dev/tcp: nothing of ours is on a source host (bash(1), REDIRECTION)."""
+        argv = ["env", "LC_ALL=C", "timeout", str(_CONNECT_S), "bash", "-c"]
+        argv += ['exec 3<>"/dev/tcp/$0/$1"', address, str(port)]
+        try:
+            done = self._transport.exec(host, argv)
+        except TransportError as error:
+            return _unknown(error)
+        if done.rc == 0:
+            return Seen("open")
+        if done.rc == 124:
+            return Seen("timeout")
+        said = done.stderr.decode("utf-8", "replace")
+        if "Connection refused" in said or "Connection reset" in said:
+            return Seen("refused")
+        if done.rc == 127:
+            return Unknown("missing-tool", f"{host}: {done.said}")
+        return Unknown("unreachable", f"{host}: {done.said}")
+
+    def _reassignments(self) -> Reading[bytes]:
+        """The reassignment znode through the first host that answers; dest first, where Kafka ends up."""
+        path = self._inventory.kafka.chroot + kafka_client.REASSIGNMENTS
+        reading: Reading[Znode] = Unknown("failed", "no ZooKeeper host was asked")
+        for host in (*self._inventory.dest_names, *self._inventory.source_names):
+            reading = self.znode(host, path)
+            if isinstance(reading, Absent) and isinstance(
+                self.znode(host, self._inventory.kafka.chroot), Seen
+            ):
+                return reading
+            if isinstance(reading, Seen):
+                return Seen(reading.value.data)
+        return reading if isinstance(reading, Unknown) else Unknown("failed", f"no host has {path}'s chroot")
+
+
+class ProgramReader:
+    """Random access to a file of a dest host or broker, through zkm-host. Raises TransportError."""
+
+    def __init__(self, look: Observe, host: str, path: str) -> None:
+        self._look = look
+        self._host = host
+        self._path = path
+
+    def size(self) -> int:
+        listed = self._look.listing(self._host, self._path)
+        if isinstance(listed, Seen) and len(listed.value) == 1:
+            return listed.value[0].size
+        raise self._failure(listed)
+
+    def read(self, offset: int, length: int) -> bytes:
+        parts: list[bytes] = []
+        while length > 0:
+            part = self._look._read(self._host, self._path, offset, min(length, FILE_LIMIT))
+            if not isinstance(part, Seen):
+                raise self._failure(part)
+            parts.append(part.value)
+            if len(part.value) < min(length, FILE_LIMIT):
+                break
+            offset, length = offset + len(part.value), length - len(part.value)
+        return b"".join(parts)
+
+    def _failure(self, reading: Reading[object]) -> TransportError:
+        if isinstance(reading, Unknown):
+            return TransportError(self._host, reading.cause, reading.why)
+        return TransportError(self._host, "failed", f"{self._path} is not there")
+
+
+def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
+    """zkm-host's ``list``: ``TYPE SIZE MTIME_NS MODE OWNER GROUP NAME`` a line, or one line ``absent``."""
+    if text.strip() == _ABSENT:
+        return Absent(path)
+    entries: list[DirEntry] = []
+    for line in text.splitlines():
+        words = line.split(" ", 6)
+        if len(words) != 7 or len(words[0]) != 1 or not (words[1] + words[2]).isdigit():
+            return Unknown("garbled", f"list {path} answered {line[:120]!r}")
+        kind, size, mtime, mode, owner, group, name = words
+        kind = kind if kind in "fd" else "o"
+        entries.append(DirEntry(name, kind, int(size), int(mtime), mode.zfill(4), owner, group))
+    return Seen(tuple(sorted(entries, key=lambda entry: entry.name)))
+
+
+def _answered(host: str, words: tuple[str, ...], rc: int, text: str) -> Reading[str]:
+    if rc == 0:
+        return Seen(text)
+    return Unknown(
+        _CAUSES.get(rc, "failed"), f"{host}: zkm-host {words[0]} exit {rc}: {text.strip() or 'silent'}"
+    )
+
+
+def _unknown(error: Exception, where: str = "") -> Unknown:
+    prefix = f"{where}: " if where else ""
+    if isinstance(error, TransportError):
+        return Unknown(error.cause, f"{prefix or error.host + ': '}{error.why}")
+    cause: Cause = "denied" if isinstance(error, PermissionError) else "failed"
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return Unknown(cause, f"{prefix}{said}")
+
+
+def _host_port(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
