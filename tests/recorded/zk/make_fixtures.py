@@ -89,7 +89,7 @@ class Server:
             f"clientPort={port}",
             "4lw.commands.whitelist=*",
             "admin.enableServer=false",
-            "snapCount=1000",
+            "maxSessionTimeout=60000",
         ]
         self._config.write_text("\n".join([*common, *lines]) + "\n")
         self._home = home
@@ -135,7 +135,7 @@ def servers(*all_servers: Server) -> Iterator[None]:
             server.kill()
 
 
-def client(port: int, timeout: float = 10.0) -> KazooClient:
+def client(port: int, timeout: float = 30.0) -> KazooClient:
     zk = KazooClient(
         f"127.0.0.1:{port}", timeout=timeout, connection_retry=KazooRetry(max_tries=-1, delay=0.05)
     )
@@ -202,7 +202,7 @@ def leave(zk: KazooClient) -> None:
     zk.close()
 
 
-def raw_session(port: int, timeout_ms: int = 10_000) -> tuple[socket.socket, int]:
+def raw_session(port: int, timeout_ms: int = 30_000) -> tuple[socket.socket, int]:
     """A session on a bare socket: what kazoo's client does not offer can be sent on it."""
     sock = socket.create_connection(("127.0.0.1", port), timeout=10)
     request = struct.pack(">iqiqi", 0, 0, timeout_ms, 0, 16) + b"\0" * 16
@@ -307,7 +307,7 @@ def make_standalone(version: str, lib: Path, out: Path, home: Path) -> None:
     modern = not version.startswith("3.4")
     with servers(server):
         drive(port, modern)
-        staying = client(port, timeout=9.0)
+        staying = client(port, timeout=40.0)
         staying.create("/kafka/brokers/ids/1", b"living", ephemeral=True)
         staying.create("/other/mine", b"living", ephemeral=True)
         server.kill()
@@ -316,7 +316,7 @@ def make_standalone(version: str, lib: Path, out: Path, home: Path) -> None:
         wait_until("the session is back", lambda: bool(staying.connected))
         staying.retry(staying.create, "/kafka/after", b"second log")
         staying.retry(staying.set, "/kafka/brokers", b"second log")
-        short = client(port, timeout=8.0)
+        short = client(port, timeout=20.0)
         short.create("/kafka/brokers/ids/2", b"short", ephemeral=True)
         tree: dict[str, Any] = {}
         read_tree(staying, "/", tree)
@@ -343,13 +343,13 @@ def make_ensemble(lib: Path, out: Path, home: Path) -> None:
     voters = [Server(home / f"s{n + 1}", lib, ports[3 * n + 2], members[:3], n + 1) for n in range(3)]
     observer = Server(home / "s4", lib, ports[11], [*members, *lines], 4)
     with servers(*voters):
-        zk = client(voters[0].port, timeout=8.0)
+        zk = client(voters[0].port, timeout=20.0)
         zk.create("/kafka/brokers/ids", b"", makepath=True)
         zk.create("/kafka/brokers/ids/1", b"{}", ephemeral=True)
         zk.create("/kafka/controller", b"{}", ephemeral=True)
         with servers(observer):
             store(observer.data / "version-2", out / "observer-snap")
-            through = client(observer.port, timeout=8.0)
+            through = client(observer.port, timeout=20.0)
             assert through.exists("/kafka/controller")
             words = out / "words"
             shutil.rmtree(words, ignore_errors=True)
@@ -362,7 +362,7 @@ def make_ensemble(lib: Path, out: Path, home: Path) -> None:
                     (words / f"{role}.{word}").write_text(
                         ask(server.port, word).replace(str(home), "/srv/zk")
                     )
-            lead = client(roles["leader"].port, timeout=8.0)
+            lead = client(roles["leader"].port, timeout=20.0)
             lead.create("/kafka/joined", b"")
             (words / "leader-busy.cons").write_text(ask(roles["leader"].port, "cons"))
             observer.kill()
