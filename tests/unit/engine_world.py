@@ -1,0 +1,342 @@
+# ruff: noqa: ARG001, ARG002 - the protocols name arguments that a tiny world does not need
+"""A tiny world and playbook for the engine's own tests: hosts are dictionaries of files.
+
+Steps write one file per dest host and take it back. Faults are counted points: every journal write, every
+fsync and both sides of every apply call :meth:`Points.hit`, which raises at the chosen one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from zkmigrate.engine import events
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.clock import Interrupt
+from zkmigrate.engine.journal import NAME, Journal
+from zkmigrate.engine.ports import Answer, Decision, NoWatch, WatchPort, WindowRules
+from zkmigrate.engine.run import Ended, Walk, World
+from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Policy, Source, Ssh, ZooKeeperHost
+from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+
+HOSTS = ("d1", "d2", "d3")
+
+
+def inventory(**policy: Any) -> Inventory:
+    return Inventory(
+        version=1,
+        name="tiny",
+        operator=("192.0.2.1",),
+        ssh=Ssh(user="zkm", key="key", known_hosts="hosts"),
+        source=Source(hosts=(ZooKeeperHost(name="s1", address="192.0.2.11", myid=1),)),
+        dest=Dest(
+            hosts=tuple(
+                ZooKeeperHost(name=name, address=f"192.0.2.2{i}", myid=10 + i) for i, name in enumerate(HOSTS)
+            )
+        ),
+        kafka=Kafka(
+            cluster_id="A" * 22,
+            chroot="/kafka",
+            brokers=(Broker(name="b1", address="192.0.2.31", id=1),),
+        ),
+        policy=Policy(**policy),
+    )
+
+
+class Killed(BaseException):
+    """The process died here."""
+
+
+class Points:
+    """Counts the places where a process can die or a disk can fail; raises ``error`` at number ``at``."""
+
+    def __init__(self, at: int = 0, error: BaseException | None = None, kinds: tuple[str, ...] = ()) -> None:
+        self.at, self.error, self.kinds = at, error or Killed(), kinds
+        self.seen = 0
+        self._guard = threading.Lock()
+
+    def hit(self, kind: str) -> None:
+        with self._guard:
+            if self.kinds and kind not in self.kinds:
+                return
+            self.seen += 1
+            fails = self.seen == self.at
+        if fails:
+            raise self.error
+
+
+class PointDisk:
+    """Real writes with a point before and in the middle of each; fsync is a point only, to be quick."""
+
+    def __init__(self, points: Points) -> None:
+        self._points = points
+
+    def write(self, fd: int, data: bytes) -> int:
+        self._points.hit("write")
+        done = os.write(fd, data[: len(data) // 2])
+        self._points.hit("write-half")
+        return done + os.write(fd, data[len(data) // 2 :])
+
+    def fsync(self, _fd: int) -> None:
+        self._points.hit("fsync")
+
+
+@dataclass
+class Hosts:
+    """What is on the hosts: files, and the outcome of every operation id, as zkm-host keeps it."""
+
+    files: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    before: dict[str, tuple[tuple[str, str], bytes | None]] = field(default_factory=dict)
+    operations: dict[str, Change] = field(default_factory=dict)
+    sent: list[str] = field(default_factory=list)
+    journal: Path | None = None
+    answer: Callable[[Change], Outcome | None] = lambda _change: None
+    points: Points = field(default_factory=Points)
+
+    def apply(self, change: Change, operation: str, fencing: int) -> Outcome:
+        assert fencing == 7
+        self.points.hit("apply")
+        self._intent_is_durable(operation)
+        self.sent.append(operation)
+        if (said := self.answer(change)) is not None:
+            return said
+        if operation in self.operations:
+            assert self.operations[operation] == change, "one operation id for two changes"
+            return Outcome(0, "already done")
+        self.operations[operation] = change
+        self._do(change, operation)
+        self.points.hit("applied")
+        return Outcome(0)
+
+    def _do(self, change: Change, operation: str) -> None:
+        if isinstance(change, PutFile):
+            where = (change.host, change.path)
+            self.before[operation] = (where, self.files.get(where))
+            self.files[where] = change.content
+        elif isinstance(change, Restore):
+            if change.operation not in self.before:
+                return
+            where, content = self.before[change.operation]
+            if content is None:
+                self.files.pop(where, None)
+            else:
+                self.files[where] = content
+        else:
+            raise AssertionError(f"the tiny world has no {change}")
+
+    def _intent_is_durable(self, operation: str) -> None:
+        if self.journal is None:
+            return
+        intent = rf'"mono":[0-9.]+,"operation":"{re.escape(operation)}"[^\n]*"kind":"intent"[^\n]*\n'
+        assert re.search(intent.encode(), self.journal.read_bytes())
+
+
+class TinyClock:
+    """Time passes only in pauses."""
+
+    def __init__(self) -> None:
+        self.t = 1000.0
+        self.pauses = 0
+
+    def now(self) -> float:
+        return self.t
+
+    def wall(self) -> float:
+        return 1_700_000_000.0 + self.t
+
+    def pause(self, seconds: float) -> None:
+        self.pauses += 1
+        self.t += seconds
+
+
+@dataclass
+class WriteStep:
+    """Writes ``/<id>`` on every dest host; done when it is everywhere."""
+
+    id: str
+    hosts: Hosts
+    hazard: Hazard = Hazard.REVERSIBLE
+    title: str = "write"
+    content: bytes = b"new"
+    verdict: Callable[[Way], Verdict | None] = lambda _way: None
+
+    def observe(self, c: Context, look: Look) -> dict[str, bytes | None]:
+        return {host: self.hosts.files.get((host, f"/{self.id}")) for host in HOSTS}
+
+    def check(self, c: Context, f: dict[str, bytes | None], way: Way) -> Verdict:
+        if (said := self.verdict(way)) is not None:
+            return said
+        if way is Way.BACK and self.hazard is Hazard.FINAL and any(f.values()):
+            return Blocked((claim("tiny.final", "there is a way back", False),))
+        todo = tuple(h for h in HOSTS if (f[h] == self.content) is (way is Way.BACK))
+        if todo:
+            return Ready(todo)
+        return Done((claim(f"tiny.{self.id}", "it is there", True),), {"seen": len(c.records)})
+
+    def plan(self, c: Context, f: dict[str, bytes | None], target: str) -> Changes:
+        return (PutFile(target, f"/{self.id}", self.content, "root:root"),)
+
+    def undo(self, c: Context, f: object, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return inverses(applied)
+
+
+@dataclass
+class LookStep:
+    """Only looks."""
+
+    id: str = "look"
+    title: str = "look"
+    hazard: Hazard = Hazard.READ_ONLY
+    verdict: Callable[[Way], Verdict | None] = lambda _way: None
+    visits: int = 0
+
+    def observe(self, c: Context, look: Look) -> int:
+        self.visits += 1
+        return self.visits
+
+    def check(self, c: Context, f: int, way: Way) -> Verdict:
+        return self.verdict(way) or Done()
+
+    def plan(self, c: Context, f: int, target: str) -> Changes:
+        raise AssertionError("a step that only looks plans nothing")
+
+    def undo(self, c: Context, f: int, target: str, applied: tuple[Applied, ...]) -> Changes:
+        raise AssertionError("a step that only looks undoes nothing")
+
+
+@dataclass
+class TinyConfirm:
+    """Says go, unless a test put another answer for a step, stage or phase in ``words``."""
+
+    words: dict[str, Answer] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    ask_means: str = ""
+
+    def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
+        return self._say(f"{stage.id}.{step.id}")
+
+    def consent(self, stage: Stage) -> tuple[Answer, str]:
+        return self._say(stage.id), "tester"
+
+    def decide(self, phase: str, finding: Finding, sealed: bool) -> Any:
+        self.asked.append(f"decide {phase} {finding.id}")
+        return self.ask_means or ("go" if sealed else "back")
+
+    def hold(self, phase: str, left_s: float | None) -> Answer | None:
+        return self._say(f"hold {phase}")
+
+    def _say(self, name: str) -> Answer:
+        self.asked.append(name)
+        return self.words.get(name, Answer("go"))
+
+
+class TinyLock:
+    def fencing(self, stage: str, way: Way) -> int:
+        return 7
+
+    def close(self) -> None:
+        return None
+
+
+def decide(phase: str, finding: Finding, policy: Policy) -> Decision:
+    return "go" if phase == "open" else "back"
+
+
+@dataclass
+class Tiny:
+    """One playbook over one world, to be walked by as many processes as a test wants."""
+
+    run_dir: Path
+    hosts: Hosts = field(default_factory=Hosts)
+    steps: dict[str, Any] = field(default_factory=dict)
+    confirm: TinyConfirm = field(default_factory=TinyConfirm)
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    clock: TinyClock = field(default_factory=TinyClock)
+    seen: list[events.Event] = field(default_factory=list)
+    watch: WatchPort = field(default_factory=NoWatch)
+    rules: WindowRules = field(default_factory=lambda: WindowRules(decide, lambda _context: 8.0))
+    policy: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.steps = {
+            "look": LookStep(),
+            **{name: WriteStep(name, self.hosts) for name in ("one", "two")},
+            **{name: WriteStep(name, self.hosts, Hazard.WINDOW) for name in ("fence", "cut", "seal")},
+            "prove": LookStep("prove"),
+            "open": WriteStep("open", self.hosts, Hazard.FINAL),
+        }
+        self.hosts.journal = self.run_dir / NAME
+
+    @property
+    def playbook(self) -> Playbook:
+        def pick(*names: str) -> tuple[AnyStep, ...]:
+            return tuple(cast(AnyStep, self.steps[name]) for name in names)
+
+        return Playbook(
+            "tiny",
+            "A tiny playbook",
+            (
+                Stage("preflight", "look", pick("look")),
+                Stage("prepare", "write", pick("one", "two")),
+                Stage("rehearse", "try", pick("fence", "cut"), rehearsal=True, window=True),
+                Stage(
+                    "main", "do", pick("fence", "cut", "prove", "seal", "open"), consent="Now?", window=True
+                ),
+            ),
+        )
+
+    def journal(self, points: Points | None = None) -> Journal:
+        disk = PointDisk(points or Points())
+        if (self.run_dir / NAME).exists():
+            journal = Journal.open(self.run_dir, self.clock.wall, disk)
+        else:
+            journal = Journal.create(self.run_dir, self.clock.wall, disk)
+        if not journal.history.run:
+            body = {"run": "tiny-1", "playbook": "tiny", "inventory": "0", "plan": "0"}
+            journal.append("begin", body)
+        return journal
+
+    def process(self, act: Callable[[Walk], Ended], points: Points | None = None) -> Ended:
+        """One process's life: open the journal, act, close."""
+        self.hosts.points = points or Points()
+        journal = self.journal(points)
+        try:
+            return act(self.walk(journal))
+        finally:
+            journal.close()
+
+    def walk(self, journal: Journal) -> Walk:
+        world = World(
+            look=cast(Look, None),
+            apply=self.hosts.apply,
+            clock=self.clock,
+            confirm=self.confirm,
+            lock=TinyLock(),
+            interrupt=self.interrupt,
+            emit=self.seen.append,
+            rules=self.rules,
+            watch=self.watch,
+        )
+        return Walk(self.playbook, inventory(**self.policy), journal, world)
+
+    def everything(self) -> dict[tuple[str, str], bytes]:
+        """The files of a completed run."""
+        names = ("one", "two", "fence", "cut", "seal", "open")
+        return {(host, f"/{name}"): b"new" for name in names for host in HOSTS}
+
+
+def waiting(what: str, deadline_s: float) -> Callable[[Way], Verdict]:
+    return lambda _way: Waiting(what, "not yet", deadline_s)
+
+
+def blocked(id: str, way: Way = Way.FORWARD) -> Callable[[Way], Verdict | None]:
+    return lambda w: Blocked((claim(id, "it is fine", False, seen="sick"),)) if w is way else None

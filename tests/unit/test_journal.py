@@ -1,0 +1,207 @@
+"""The journal's promises: durable intents, torn tails cut, damage named."""
+
+from __future__ import annotations
+
+import errno
+import random
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.unit.engine_world import PointDisk, Points
+from zkmigrate.engine import chain, journal
+from zkmigrate.engine.codec import decode_change, decode_finding, encode_change, encode_finding
+from zkmigrate.engine.journal import NAME, Journal
+from zkmigrate.errors import JournalError
+from zkmigrate.model.change import Change, Cut, Go, HostVerb, MoveAside, PutFile, Restore, Seal, SetService
+from zkmigrate.model.finding import claim
+from zkmigrate.model.step import Way
+
+CHANGES: tuple[Change, ...] = (
+    PutFile("d1", "/etc/zoo.cfg", bytes(range(256)), "zookeeper:zookeeper", "0640"),
+    PutFile("d1", "/empty", b"", "root:root"),
+    MoveAside("d1", "/var/lib/zookeeper/version-2"),
+    Restore("d1", "join.join.d1.1.1", "/etc/zoo.cfg"),
+    SetService("d1", "zookeeper.service", "kill", "kill -9 'it'"),
+    Cut("d1", 2000),
+    Seal("d1", "boot", "stamp"),
+    Go("d1", "first", ("192.0.2.1:2181", "192.0.2.2:2181"), 2, 5000),
+    HostVerb("d1", "started-observer"),
+)
+
+
+def wall() -> float:
+    return 1_700_000_000.25
+
+
+def written(run_dir: Path, lines: int = 8) -> bytes:
+    """A journal with ``lines`` lines, intents with their outcomes among them."""
+    book = Journal.create(run_dir, wall)
+    book.append("begin", {"run": "r-1", "playbook": "p", "inventory": "i", "plan": "q"})
+    for number in range(1, lines):
+        operation = f"s.t.d1.{(number + 1) // 2}.1"
+        if number % 2:
+            change = encode_change(PutFile("d1", "/f", b"x" * number, "root:root"))
+            body = {"stage": "s", "step": "t", "target": "d1", "way": "forward", "leg": (number + 1) // 2}
+            book.append("intent", {**body, "operation": operation, "change": change, "mono": 1.0})
+        else:
+            book.append("outcome", {"operation": operation, "status": "done", "rc": 0, "output": "ü"})
+    book.close()
+    return (run_dir / NAME).read_bytes()
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda c: type(c).__name__)
+def test_every_change_survives_the_journal(change: Change) -> None:
+    assert decode_change(encode_change(change)) == change
+
+
+def test_a_change_of_another_version_is_refused_by_name() -> None:
+    with pytest.raises(JournalError, match="of type Teleport"):
+        decode_change({"type": "Teleport", "host": "d1"})
+    with pytest.raises(JournalError, match="other fields"):
+        decode_change({"type": "Cut", "host": "d1", "hours": 3})
+
+
+def test_findings_survive_the_journal() -> None:
+    finding = claim("a.b", "so it is", None, seen="x", needed="y", moves=("do z",), target="d1")
+    assert decode_finding(encode_finding(finding)) == finding
+    with pytest.raises(JournalError, match="cannot read"):
+        decode_finding({**encode_finding(finding), "held": "perhaps"})
+
+
+def test_what_is_appended_is_read_back_and_private(tmp_path: Path) -> None:
+    run_dir = tmp_path / "runs" / "r-1"
+    written(run_dir)
+    assert stat.S_IMODE(run_dir.stat().st_mode) == 0o700
+    assert stat.S_IMODE((run_dir / NAME).stat().st_mode) == 0o600
+    history = journal.read(run_dir)
+    assert (history.run, history.leg) == ("r-1", 4)
+    applied = history.applied("s.t", "d1")
+    assert [a.operation for a in applied] == [f"s.t.d1.{n}.1" for n in (1, 2, 3, 4)]
+    assert [a.confirmed for a in applied] == [True, True, True, False]
+    assert isinstance(applied[2].change, PutFile)
+    assert applied[2].change.content == b"x" * 5
+
+
+def test_a_run_that_has_begun_is_not_begun_again(tmp_path: Path) -> None:
+    written(tmp_path / "r")
+    with pytest.raises(JournalError, match="has begun"):
+        Journal.create(tmp_path / "r", wall)
+
+
+def test_links_and_open_modes_are_refused(tmp_path: Path) -> None:
+    run_dir = tmp_path / "r"
+    written(run_dir)
+    (tmp_path / "link").symlink_to(run_dir)
+    with pytest.raises(JournalError, match="not a directory"):
+        Journal.open(tmp_path / "link", wall)
+    (run_dir / NAME).chmod(0o640)
+    with pytest.raises(JournalError, match="not a private file"):
+        Journal.open(run_dir, wall)
+    (run_dir / NAME).rename(tmp_path / "elsewhere")
+    (run_dir / NAME).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(JournalError, match="cannot open"):
+        Journal.open(run_dir, wall)
+    run_dir.chmod(0o755)
+    with pytest.raises(JournalError, match="needed: mode 0700"):
+        Journal.open(run_dir, wall)
+
+
+def test_a_journal_cut_at_any_byte_of_its_last_three_lines_goes_on(tmp_path: Path) -> None:
+    run_dir = tmp_path / "r"
+    data = written(run_dir)
+    lines = data.splitlines(keepends=True)
+    start = len(b"".join(lines[:-3]))
+    for size in range(start, len(data)):
+        (run_dir / NAME).write_bytes(data[:size])
+        whole = data[:size].count(b"\n") + (data[size : size + 1] == b"\n")
+        book = Journal.open(run_dir, wall)
+        torn = not data[:size].endswith(b"\n") and data[size : size + 1] != b"\n"
+        assert book.history.entries >= whole
+        book.append("note", {"text": "goes on"})
+        book.close()
+        parsed = chain.parse((run_dir / NAME).read_bytes())
+        assert parsed.damage == ""
+        assert [e.kind for e in parsed.entries[:whole]] == [e.kind for e in chain.parse(data).entries[:whole]]
+        assert any("torn" in str(e.body.get("text")) for e in parsed.entries) == torn
+
+
+def test_every_single_bit_flip_is_detected_or_harmless(tmp_path: Path) -> None:
+    data = written(tmp_path / "r", lines=6)
+    true = chain.parse(data).entries
+    dice = random.Random(7)
+    for _ in range(10_000):
+        place, bit = dice.randrange(len(data)), dice.randrange(8)
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << bit
+        parsed = chain.parse(bytes(flipped))
+        assert parsed.damage or parsed.entries == true
+        assert parsed.entries == true[: len(parsed.entries)]
+
+
+def test_damage_names_the_line_and_what_is_possible(tmp_path: Path) -> None:
+    run_dir = tmp_path / "r"
+    data = bytearray(written(run_dir))
+    third = bytes(data).split(b"\n")[2]
+    data[data.index(third) + 40] ^= 1
+    (run_dir / NAME).write_bytes(bytes(data))
+    with pytest.raises(JournalError, match=r"line 3 .*lines 1 to 2 are intact.*--journal-lost"):
+        Journal.open(run_dir, wall)
+    assert (run_dir / NAME).read_bytes() == bytes(data)
+
+
+def test_lines_that_are_swapped_repeated_or_missing_break_the_chain(tmp_path: Path) -> None:
+    lines = written(tmp_path / "r").splitlines(keepends=True)
+    for broken in (
+        [lines[0], lines[2], lines[1], *lines[3:]],
+        [*lines[:3], lines[2], *lines[3:]],
+        [*lines[:2], *lines[3:]],
+    ):
+        assert "chain" in chain.parse(b"".join(broken)).damage
+
+
+def test_recovering_keeps_the_intact_lines_and_never_repeats_an_operation_id(tmp_path: Path) -> None:
+    run_dir = tmp_path / "r"
+    data = written(run_dir)
+    lines = data.splitlines(keepends=True)
+    (run_dir / NAME).write_bytes(b"".join([*lines[:3], b"rubbish\n", *lines[4:]]))
+    book = Journal.recover(run_dir, wall)
+    assert book.history.lost
+    assert book.history.way is Way.FORWARD
+    assert [a.operation for a in book.history.applied("s.t", "d1")] == ["s.t.d1.1.1"]
+    assert book.history.leg == int(wall())
+    book.close()
+    assert (run_dir / "journal.damaged-1.jsonl").exists()
+    assert journal.read(run_dir).entries == 4
+
+
+@pytest.mark.parametrize("kinds", [("write",), ("write-half",), ("fsync",)])
+@pytest.mark.parametrize("number", range(1, 7))
+def test_a_full_disk_refuses_everything_from_then_on(
+    tmp_path: Path, kinds: tuple[str, ...], number: int
+) -> None:
+    points = Points(number, OSError(errno.ENOSPC, "No space left on device"), kinds)
+    book = Journal.create(tmp_path / "r", wall, PointDisk(points))
+    done = number - 1
+    for line in range(done):
+        book.append("note", {"text": f"line {line}"})
+    with pytest.raises(JournalError, match="No space left"):
+        book.append("note", {"text": f"line {done}"})
+    with pytest.raises(JournalError, match="No space left"):
+        book.append("note", {"text": "later"})
+    book.close()
+    kept = chain.parse((tmp_path / "r" / NAME).read_bytes())
+    assert kept.damage == ""
+    assert [e.body["text"] for e in kept.entries][:done] == [f"line {n}" for n in range(done)]
+
+
+def test_a_whole_last_line_without_its_newline_is_kept(tmp_path: Path) -> None:
+    run_dir = tmp_path / "r"
+    data = written(run_dir)
+    (run_dir / NAME).write_bytes(data[:-1])
+    book = Journal.open(run_dir, wall)
+    book.append("note", {"text": "next"})
+    book.close()
+    assert (run_dir / NAME).read_bytes().startswith(data)
+    assert journal.read(run_dir).entries == 9

@@ -1,0 +1,185 @@
+"""Apply: how a change reaches a host, and the wave that journals around it.
+
+The real Apply is :class:`zkmigrate.engine.channel.ChannelApply`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from zkmigrate.engine.codec import encode_change
+from zkmigrate.engine.events import ChangeEnded, ChangeSent, Emit
+from zkmigrate.engine.history import Next
+from zkmigrate.engine.journal import Journal
+from zkmigrate.errors import HostError, LockedError, UsageError
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import Change, Changes
+
+FENCED_OFF = 9
+_OUTPUT_KEPT = 4000
+_LANES = 16
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a host answered: exit code of zkm-host and its output."""
+
+    rc: int
+    output: str = ""
+
+
+class Apply(Protocol):
+    """Send one change. HostError when the host did not confirm: then the outcome is unknown."""
+
+    def __call__(self, change: Change, operation: str, fencing: int) -> Outcome: ...
+
+
+def operation_id(step: str, target: str, leg: int, number: int) -> str:
+    """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened."""
+    ends = f".{leg}.{number}"
+    if len(step) + len(target) + 1 + len(ends) > 80:
+        target = f"{target[:12]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
+    return f"{step}.{target}{ends}"
+
+
+class Wave:
+    """Applies the plans of several targets at once, the changes of one target in order.
+
+    All intents of the wave are made durable with one fsync before the first change is sent; the outcomes
+    with one after the last. A change that fails or stays unknown ends its target's plan: the rest is
+    journaled as skipped, and the step looks again.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        inventory: Inventory,
+        apply: Apply,
+        emit: Emit,
+        now: Callable[[], float],
+    ) -> None:
+        self._journal = journal
+        self._inventory = inventory
+        self._apply = apply
+        self._emit = emit
+        self._now = now
+
+    def run(self, at: Next, plans: Mapping[str, Changes], fencing: int) -> dict[str, str]:
+        """Apply and journal; returns how each failed target failed (empty when all is done).
+
+        LockedError when a host fenced this operator off; JournalError when something could not be recorded.
+        """
+        for changes in plans.values():
+            self._refuse_source(changes)
+        leg = self._journal.history.leg + 1
+        lanes = {
+            target: tuple(
+                (operation_id(at.id, target, leg, number), change)
+                for number, change in enumerate(changes, start=1)
+            )
+            for target, changes in plans.items()
+        }
+        for target, lane in lanes.items():
+            for operation, change in lane:
+                self._intend(at, target, leg, operation, change)
+        self._journal.sync()
+        failures = _together(
+            {target: partial(self._walk, target, lane, fencing) for target, lane in lanes.items()}
+        )
+        self._journal.sync()
+        for target, failure in failures.items():
+            if failure.startswith(f"rc {FENCED_OFF}:"):
+                raise LockedError(
+                    f"{target} refuses this operator: {failure}. Another operator took the lock with a "
+                    "higher fencing number. Possible now: status; or, when the other one is gone, --steal"
+                )
+        return {target: failure for target, failure in failures.items() if failure}
+
+    def _refuse_source(self, changes: Changes) -> None:
+        for change in changes:
+            if change.host in self._inventory.source_names:
+                raise UsageError(f"source is read-only, refused on {change.host}: {change.describe()}")
+
+    def _intend(self, at: Next, target: str, leg: int, operation: str, change: Change) -> None:
+        body = {
+            "stage": at.stage.id,
+            "step": at.step.id,
+            "target": target,
+            "way": at.way.value,
+            "leg": leg,
+            "operation": operation,
+            "change": encode_change(change),
+            "mono": self._now(),
+        }
+        self._journal.append("intent", body, sync=False)
+
+    def _walk(self, target: str, lane: tuple[tuple[str, Change], ...], fencing: int) -> str:
+        """The changes of one target in order; returns what the first one that failed said."""
+        failure = ""
+        for operation, change in lane:
+            if failure:
+                self._ended(target, operation, "skipped", Outcome(-1))
+                continue
+            self._emit(ChangeSent(target, operation, change))
+            try:
+                outcome = self._apply(change, operation, fencing)
+            except HostError as error:
+                failure = f"not confirmed: {error}"
+                self._ended(target, operation, "unknown", Outcome(-1, str(error)))
+                continue
+            if outcome.rc:
+                failure = f"rc {outcome.rc}: {outcome.output.strip()}"
+            self._ended(target, operation, "failed" if outcome.rc else "done", outcome)
+        return failure
+
+    def _ended(self, target: str, operation: str, status: str, outcome: Outcome) -> None:
+        output = outcome.output[-_OUTPUT_KEPT:]
+        body = {
+            "operation": operation,
+            "status": status,
+            "rc": outcome.rc,
+            "output": output,
+            "mono": self._now(),
+        }
+        self._journal.append("outcome", body, sync=False)
+        self._emit(ChangeEnded(target, operation, status, outcome.rc, output))
+
+
+def _together(work: Mapping[str, Callable[[], str]]) -> dict[str, str]:
+    """Run all at once in at most ``_LANES`` threads; the first exception is raised after all have ended.
+
+    The threads are daemons, so that a second Ctrl-C can end the process while a host is silent.
+    """
+    if len(work) == 1:
+        return {name: do() for name, do in work.items()}
+    left: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for name in work:
+        left.put(name)
+    results: dict[str, str] = {}
+    raised: list[BaseException] = []
+
+    def lane() -> None:
+        while not raised:
+            try:
+                name = left.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                results[name] = work[name]()
+            except BaseException as error:  # handed to the walking thread below
+                raised.append(error)
+
+    threads = [threading.Thread(target=lane, daemon=True) for _ in range(min(_LANES, len(work)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if raised:
+        raise raised[0]
+    return {name: results[name] for name in work}

@@ -1,0 +1,54 @@
+"""The engine's clock, and the operator's wish to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """``now`` in monotonic seconds, ``wall`` in seconds since the epoch; ``pause`` may return early."""
+
+    def now(self) -> float: ...
+    def wall(self) -> float: ...
+    def pause(self, seconds: float) -> None: ...
+
+
+class Interrupt:
+    """Ctrl-C: the first asks the walk to stop at the next safe point, the second stops at once.
+
+    ``listen`` takes SIGINT, SIGTERM and SIGHUP over; the second signal raises KeyboardInterrupt in the main
+    thread, whatever it is doing.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = threading.Event()
+
+    def listen(self) -> None:
+        """Install the signal handlers (main thread only)."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self.wanted.is_set():
+            raise KeyboardInterrupt
+        self.wanted.set()
+
+
+class RealClock:
+    """The system's clocks; a pause ends early when the operator wants to stop."""
+
+    def __init__(self, interrupt: Interrupt) -> None:
+        self._interrupt = interrupt
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+    def pause(self, seconds: float) -> None:
+        self._interrupt.wanted.wait(seconds)

@@ -1,0 +1,211 @@
+"""Events: what the engine tells whoever watches. The engine never prints.
+
+A closed union of frozen dataclasses; :func:`to_json` gives each as one JSON object with its ``event`` name.
+Times are seconds; ``at`` is added by the receiver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from zkmigrate.engine.codec import encode_change, encode_finding
+from zkmigrate.model.change import Change
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.step import Hazard, Way
+
+
+@dataclass(frozen=True)
+class RunBegun:
+    """A walk starts: ``resumed`` when the journal already had a position. stages: ``(id, title)``."""
+
+    run: str
+    playbook: str
+    way: Way
+    resumed: bool
+    hosts: tuple[str, ...]
+    stages: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class StageBegun:
+    """The walk enters a stage."""
+
+    stage: str
+    title: str
+    way: Way
+    window: bool
+    rehearsal: bool
+
+
+@dataclass(frozen=True)
+class StepBegun:
+    """The walk enters a step."""
+
+    stage: str
+    step: str
+    title: str
+    hazard: Hazard
+    way: Way
+
+
+@dataclass(frozen=True)
+class WaveBegun:
+    """These targets are changed now, all at once."""
+
+    stage: str
+    step: str
+    way: Way
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ChangeSent:
+    """A change is on its way to its host; its intent is durable."""
+
+    target: str
+    operation: str
+    change: Change
+
+
+@dataclass(frozen=True)
+class ChangeEnded:
+    """status: done, failed (rc is not 0), unknown (not confirmed) or skipped (not sent)."""
+
+    target: str
+    operation: str
+    status: str
+    rc: int
+    output: str
+
+
+@dataclass(frozen=True)
+class Waits:
+    """The step waits for ``what``; ``left_s`` until the wait counts as failed."""
+
+    stage: str
+    step: str
+    what: str
+    progress: str
+    left_s: float
+
+
+@dataclass(frozen=True)
+class StepEnded:
+    """The step is done in this direction, with its evidence."""
+
+    stage: str
+    step: str
+    way: Way
+    seconds: float
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class StepBlocked:
+    """The step cannot go on."""
+
+    stage: str
+    step: str
+    way: Way
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Turned:
+    """The direction changed."""
+
+    way: Way
+    to: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Consented:
+    """Somebody answered the question that a stage asks before it starts."""
+
+    stage: str
+    question: str
+    answer: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The walk holds after ``phase`` until the operator answers; ``left_s`` is None without a countdown."""
+
+    phase: str
+    left_s: float | None
+
+
+@dataclass(frozen=True)
+class Countdown:
+    """Seconds left in which the window can still turn back without losing a session."""
+
+    left_s: float
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The watch or a step saw something during the window; ``decision`` is go, back or ask."""
+
+    phase: str
+    finding: Finding
+    decision: str
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A remark for the operator."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """The walk stopped; ``code`` is the exit code (docs/reference/exit-codes.md)."""
+
+    code: int
+    message: str
+    findings: tuple[Finding, ...]
+
+
+Event: TypeAlias = (
+    RunBegun
+    | StageBegun
+    | StepBegun
+    | WaveBegun
+    | ChangeSent
+    | ChangeEnded
+    | Waits
+    | StepEnded
+    | StepBlocked
+    | Turned
+    | Consented
+    | Holding
+    | Countdown
+    | Alarm
+    | Noted
+    | RunEnded
+)
+Emit: TypeAlias = Callable[[Event], None]
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as a JSON object; changes and findings as in the journal, file content left out."""
+    body: dict[str, Any] = {"event": type(event).__name__}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if field.name == "change":
+            encoded = encode_change(value)
+            encoded.pop("content", None)
+            value = {**encoded, "text": value.describe()}
+        elif field.name == "findings":
+            value = [encode_finding(f) for f in value]
+        elif field.name == "finding":
+            value = encode_finding(value)
+        elif isinstance(value, Way | Hazard):
+            value = value.value
+        body[field.name] = value
+    return body

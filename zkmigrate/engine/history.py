@@ -1,0 +1,261 @@
+"""What the journal means: position, direction, records, consents, changes not yet undone.
+
+:class:`History` is a fold over journal entries and nothing else, so a run that goes on and a run that is
+resumed by another process see the same. :meth:`History.next` is the whole position logic of a playbook.
+
+Bodies by kind:
+
+- ``begin`` {run, playbook, inventory, plan}; the last two are digests
+- ``stage`` {stage, event: begin|done}
+- ``step`` {stage, step, way, event: begin|done|blocked, mono, seconds?, findings?}
+- ``record`` {stage, step, record}
+- ``intent`` {stage, step, target, way, leg, operation, change, mono}
+- ``outcome`` {operation, status: done|failed|unknown|skipped, rc, output, mono}
+- ``consent`` {stage, question, answer, by}
+- ``turn`` {way, to, then: next|again|end, why, code, reset: stage ids that are not done any more}
+- ``finding`` {stage, step, finding} · ``note`` {text, leg?, lost?} · ``end`` {code, message}
+
+``mono`` is seconds on the monotonic clock of the process that wrote the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from zkmigrate.engine.codec import decode_change
+from zkmigrate.model.change import Applied, Restore
+from zkmigrate.model.entry import Entry
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.step import AnyStep, Way
+
+Then: TypeAlias = Literal["next", "again", "end"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The way back in force: to the start of ``to`` (stage, stage.step, empty for everything).
+
+    then: what follows the arrival: ``next`` stage (a rehearsal is complete), the stage ``again``, or ``end``.
+    code: exit code on arrival.
+    """
+
+    to: str
+    then: Then
+    why: str
+    code: int
+
+
+@dataclass(frozen=True)
+class Next:
+    """The step to walk now."""
+
+    stage: Stage
+    step: AnyStep
+    way: Way
+
+    @property
+    def id(self) -> str:
+        return f"{self.stage.id}.{self.step.id}"
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """All steps of a rehearsal stage are done: it is time to walk back to its start."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Nothing is left in the present direction; ``turn`` is None at the forward end."""
+
+    turn: Turn | None
+
+
+Position: TypeAlias = Next | Rehearsed | Arrived
+
+
+@dataclass
+class History:
+    """The fold. Steps and stages are named by their ids (``stage.step``, ``stage``).
+
+    first_sent: step → (line, seconds since the epoch, monotonic seconds) of its first intent that is not
+    undone. seconds: step → way → how long its last completed walk took.
+    """
+
+    run: str = ""
+    playbook: str = ""
+    inventory: str = ""
+    plan: str = ""
+    way: Way = Way.FORWARD
+    turn: Turn | None = None
+    leg: int = 0
+    entries: int = 0
+    lost: bool = False
+    ended: tuple[int, str] | None = None
+    begun: set[str] = field(default_factory=set)
+    first_sent: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    undone: set[str] = field(default_factory=set)
+    stages_begun: set[str] = field(default_factory=set)
+    stages_done: set[str] = field(default_factory=set)
+    consents: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+    _records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _applied: dict[str, tuple[str, str, Applied]] = field(default_factory=dict)
+    _undoes: dict[str, str] = field(default_factory=dict)
+
+    # --- questions -------------------------------------------------------------------------------------
+
+    def applied(self, step: str, target: str) -> tuple[Applied, ...]:
+        """Changes of a step (``stage.step``) for a target that are not undone, oldest first."""
+        return tuple(a for s, t, a in self._applied.values() if s == step and t == target)
+
+    def touched(self, step: str) -> tuple[str, ...]:
+        """Targets for which a step has changes that are not undone, in order of their first change."""
+        return tuple(dict.fromkeys(t for s, t, _ in self._applied.values() if s == step))
+
+    def unconfirmed(self) -> tuple[Applied, ...]:
+        """Changes of which only the intent is known."""
+        return tuple(a for _, _, a in self._applied.values() if not a.confirmed)
+
+    def records(self) -> Mapping[str, Mapping[str, Any]]:
+        """Records of the last ``Done`` by step id and by ``stage.step``; measured seconds by stage id.
+
+        A stage's own entry is ``{"seconds": {step id: {"forward": s, "back": s}}}``, the figures of the last
+        completed walk of each step.
+        """
+        stages: dict[str, dict[str, Any]] = {}
+        for key, value in self.seconds.items():
+            stage, _, step = key.partition(".")
+            stages.setdefault(stage, {"seconds": {}})["seconds"][step] = dict(value)
+        return {**stages, **self._records}
+
+    def next(self, playbook: Playbook) -> Position:
+        """Where the run goes on, from what is done and the direction in force."""
+        if self.way is Way.BACK:
+            return self._next_back(playbook)
+        for stage in playbook.stages:
+            if stage.id in self.stages_done:
+                continue
+            for step in stage.steps:
+                if f"{stage.id}.{step.id}" not in self.done:
+                    return Next(stage, step, Way.FORWARD)
+            if stage.rehearsal:
+                return Rehearsed(stage)
+        return Arrived(None)
+
+    def to_undo(self, playbook: Playbook, to: str) -> tuple[Next, ...]:
+        """The steps that a way back to the start of ``to`` walks, in walking order.
+
+        With a lost journal every step may have been begun; the facts say which has something to undo.
+        """
+        steps = [Next(stage, step, Way.BACK) for stage in playbook.stages for step in stage.steps]
+        if to:
+            first = next((i for i, s in enumerate(steps) if to in (s.stage.id, s.id)), len(steps))
+            steps = steps[first:]
+        return tuple(
+            s for s in reversed(steps) if s.id in self.begun or (self.lost and s.id not in self.undone)
+        )
+
+    def _next_back(self, playbook: Playbook) -> Position:
+        turn = self.turn or Turn("", "end", "", 0)
+        left = self.to_undo(playbook, turn.to)
+        if turn.then != "end":  # a rehearsal: nothing after it has been begun, whatever a lost journal knew
+            left = tuple(at for at in left if at.stage.id == turn.to)
+        return left[0] if left else Arrived(turn)
+
+    # --- the fold --------------------------------------------------------------------------------------
+
+    def fold(self, entry: Entry) -> None:
+        """Take one more entry in."""
+        self.entries = entry.seq
+        if entry.kind != "end":
+            self.ended = None
+        handler = getattr(self, f"_on_{entry.kind}", None)
+        if handler is not None:
+            handler(entry.body, entry)
+
+    def _on_begin(self, body: Mapping[str, Any], _: Entry) -> None:
+        self.run, self.playbook = body["run"], body["playbook"]
+        self.inventory, self.plan = body["inventory"], body["plan"]
+
+    def _on_stage(self, body: Mapping[str, Any], _: Entry) -> None:
+        if body["event"] == "begin":
+            self.stages_begun.add(body["stage"])
+        else:
+            self.stages_done.add(body["stage"])
+
+    def _on_step(self, body: Mapping[str, Any], _: Entry) -> None:
+        step = f"{body['stage']}.{body['step']}"
+        way, event = Way(body["way"]), body["event"]
+        if event == "begin" and way is Way.FORWARD:
+            self.begun.add(step)
+            self.undone.discard(step)
+        elif event == "begin":
+            self.done.discard(step)
+        elif event == "done":
+            if way is Way.FORWARD:
+                self.done.add(step)
+            else:
+                self._clear(step)
+            if "seconds" in body:
+                self.seconds.setdefault(step, {})[way.value] = body["seconds"]
+
+    def _clear(self, step: str) -> None:
+        """A step has been walked back to its start."""
+        self.begun.discard(step)
+        self.first_sent.pop(step, None)
+        self.done.discard(step)
+        self.undone.add(step)
+        self._applied = {op: row for op, row in self._applied.items() if row[0] != step}
+
+    def _on_record(self, body: Mapping[str, Any], _: Entry) -> None:
+        self._records[body["step"]] = body["record"]
+        self._records[f"{body['stage']}.{body['step']}"] = body["record"]
+
+    def _on_intent(self, body: Mapping[str, Any], entry: Entry) -> None:
+        self.leg = max(self.leg, body["leg"])
+        change = decode_change(body["change"])
+        operation = body["operation"]
+        if Way(body["way"]) is Way.FORWARD:
+            step = f"{body['stage']}.{body['step']}"
+            self._applied[operation] = (step, body["target"], Applied(change, operation, confirmed=False))
+            self.first_sent.setdefault(step, (entry.seq, entry.at, body["mono"]))
+        elif isinstance(change, Restore):
+            self._undoes[operation] = change.operation
+
+    def _on_outcome(self, body: Mapping[str, Any], _: Entry) -> None:
+        operation, status = body["operation"], body["status"]
+        original = self._undoes.pop(operation, None)
+        if original is not None and status == "done":
+            self._applied.pop(original, None)
+        if operation in self._applied:
+            step, target, applied = self._applied[operation]
+            if status == "skipped":
+                del self._applied[operation]
+            elif status == "done":
+                self._applied[operation] = (step, target, Applied(applied.change, operation, confirmed=True))
+
+    def _on_consent(self, body: Mapping[str, Any], _: Entry) -> None:
+        self.consents[body["stage"]] = body["answer"]
+
+    def _on_turn(self, body: Mapping[str, Any], _: Entry) -> None:
+        self.way = Way(body["way"])
+        if self.way is Way.BACK:
+            self.turn = Turn(body["to"], body["then"], body["why"], body["code"])
+            self.stages_done -= set(body["reset"])
+        else:
+            self.turn = None
+            begun = {step.partition(".")[0] for step in self.begun}
+            self.stages_begun &= begun
+            self.consents = {s: a for s, a in self.consents.items() if s in begun}
+
+    def _on_note(self, body: Mapping[str, Any], _: Entry) -> None:
+        self.leg = max(self.leg, body.get("leg", 0))
+        self.lost = self.lost or bool(body.get("lost"))
+
+    def _on_end(self, body: Mapping[str, Any], _: Entry) -> None:
+        self.ended = (body["code"], body["message"])

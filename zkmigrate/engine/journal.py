@@ -1,0 +1,256 @@
+"""The journal on disk: append, fsync, read back.
+
+``runs/<run>/journal.jsonl``, 0600 in a 0700 directory, never reached through a symbolic link. The rule that
+everything rests on: :meth:`Journal.append` with ``sync`` (or :meth:`Journal.sync`) returns only when the
+lines are durable; after a failed write or fsync the journal takes nothing more in this process, so no effect
+can follow an intent that may not be on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from zkmigrate.engine import chain
+from zkmigrate.engine.history import History
+from zkmigrate.errors import JournalError
+from zkmigrate.model.entry import Entry, Kind
+
+NAME = "journal.jsonl"
+
+
+class Disk(Protocol):
+    """The two calls that make a line durable; tests put faults here."""
+
+    def write(self, fd: int, data: bytes) -> int: ...
+    def fsync(self, fd: int, /) -> None: ...
+
+
+class RealDisk:
+    """The operating system's own calls."""
+
+    def write(self, fd: int, data: bytes) -> int:
+        return os.write(fd, data)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+
+class Journal:
+    """An open journal with the history folded from its lines. Safe to append to from several threads."""
+
+    def __init__(
+        self, fd: int, path: Path, parsed: chain.Parsed, wall: Callable[[], float], disk: Disk
+    ) -> None:
+        self._fd = fd
+        self._path = path
+        self._wall = wall
+        self._disk = disk
+        self._guard = threading.RLock()
+        self._length = parsed.length
+        self._last = parsed.last
+        self._seq = len(parsed.entries)
+        self._failed = ""
+        self.history = History()
+        for entry in parsed.entries:
+            self.history.fold(entry)
+
+    @classmethod
+    def create(cls, run_dir: Path, wall: Callable[[], float], disk: Disk | None = None) -> Journal:
+        """A new, empty journal in a new or empty run directory."""
+        _own_directory(run_dir, create=True)
+        path = run_dir / NAME
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        except FileExistsError:
+            raise JournalError(
+                f"{path} exists: this run has begun; use resume, rollback or another --run-id"
+            ) from None
+        except OSError as error:
+            raise JournalError(f"cannot create {path}: {error.strerror}; nothing was changed") from None
+        _sync_directory(run_dir)
+        return cls(fd, path, chain.Parsed((), 0, ""), wall, disk or RealDisk())
+
+    @classmethod
+    def open(cls, run_dir: Path, wall: Callable[[], float], disk: Disk | None = None) -> Journal:
+        """The journal of a run that has begun; a torn last line is cut off and noted.
+
+        JournalError when it is damaged (naming the line), missing, or not a private file of ours.
+        """
+        _own_directory(run_dir, create=False)
+        fd = _open_private(run_dir / NAME)
+        try:
+            parsed = chain.parse(_read_all(fd)).intact()
+            journal = cls(fd, run_dir / NAME, parsed, wall, disk or RealDisk())
+            if parsed.unended:
+                journal._write(b"\n")
+            if parsed.torn:
+                os.ftruncate(fd, parsed.length)
+                journal.append("note", {"text": f"cut off {len(parsed.torn)} bytes of a torn last line"})
+        except BaseException:
+            os.close(fd)
+            raise
+        return journal
+
+    @classmethod
+    def recover(cls, run_dir: Path, wall: Callable[[], float], disk: Disk | None = None) -> Journal:
+        """Go on after damage or loss: keep the intact lines, set the old file aside.
+
+        Legs start from the clock's seconds, so that no operation id of the lost lines comes up again. The
+        caller then journals ``begin`` where no line was left, and the direction that the operator gave.
+        """
+        _own_directory(run_dir, create=True)
+        path = run_dir / NAME
+        entries: tuple[Entry, ...] = ()
+        if path.exists():
+            fd = _open_private(path)
+            try:
+                entries = chain.parse(_read_all(fd)).entries
+            finally:
+                os.close(fd)
+            path.rename(_free_name(run_dir))
+        journal = cls.create(run_dir, wall, disk)
+        for entry in entries:
+            journal._append(entry.kind, entry.body, entry.at)
+        text = f"recovered {len(entries)} lines of a lost or damaged journal"
+        journal.append("note", {"text": text, "leg": int(wall()), "lost": True})
+        return journal
+
+    def append(self, kind: Kind, body: Mapping[str, Any], *, sync: bool = True) -> Entry:
+        """Add one line; durable on return when ``sync``. JournalError when it could not be made so."""
+        with self._guard:
+            entry = self._append(kind, body, self._wall())
+            if sync:
+                self.sync()
+            return entry
+
+    def sync(self) -> None:
+        """Make every line appended so far durable."""
+        with self._guard:
+            self._refuse_after_failure()
+            try:
+                self._disk.fsync(self._fd)
+            except OSError as error:
+                self._fail(error)
+
+    def content(self) -> bytes:
+        """All bytes so far, for the copies on the dest hosts."""
+        with self._guard:
+            return _read_all(self._fd)
+
+    def close(self) -> None:
+        """Give the file up; the journal takes nothing more."""
+        with self._guard:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+                self._failed = "the journal is closed"
+
+    def _append(self, kind: Kind, body: Mapping[str, Any], at: float) -> Entry:
+        self._refuse_after_failure()
+        entry = Entry(self._seq + 1, at, kind, body, self._last)
+        line = chain.render(entry)
+        self._write(line + b"\n")
+        self._seq, self._last = entry.seq, chain.digest(line)
+        self.history.fold(entry)
+        return entry
+
+    def _write(self, data: bytes) -> None:
+        rest = data
+        try:
+            while rest:
+                rest = rest[self._disk.write(self._fd, rest) :]
+        except OSError as error:
+            self._fail(error)
+        except BaseException:  # a second Ctrl-C in the middle of a line: nothing may follow it
+            self._failed = f"{self._path}: the last line was not finished. Possible now: resume or rollback"
+            raise
+        self._length += len(data)
+
+    def _fail(self, error: OSError) -> None:
+        """Take the half-written line back if possible, and refuse everything from now on."""
+        self._failed = (
+            f"cannot write {self._path}: {error.strerror}. No change is sent without its durable intent. "
+            "Possible now: make room, then resume or rollback"
+        )
+        with contextlib.suppress(OSError):  # else the torn line is cut off when the journal is next read
+            os.ftruncate(self._fd, self._length)
+        raise JournalError(self._failed) from None
+
+    def _refuse_after_failure(self) -> None:
+        if self._failed:
+            raise JournalError(self._failed)
+
+
+def read(run_dir: Path) -> History:
+    """The history of a run, read-only: a torn line stays. JournalError as :meth:`Journal.open`."""
+    _own_directory(run_dir, create=False)
+    fd = _open_private(run_dir / NAME)
+    try:
+        parsed = chain.parse(_read_all(fd)).intact()
+    finally:
+        os.close(fd)
+    history = History()
+    for entry in parsed.entries:
+        history.fold(entry)
+    return history
+
+
+def _own_directory(path: Path, *, create: bool) -> None:
+    if create:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        status = os.lstat(path)
+    except OSError as error:
+        raise JournalError(f"no run directory {path}: {error.strerror}") from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise JournalError(f"{path} is not a directory (a link is refused); needed: a directory of our own")
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise JournalError(
+            f"{path} has mode {stat.S_IMODE(status.st_mode):04o} and owner {status.st_uid}; "
+            f"needed: mode 0700, owner {os.geteuid()}"
+        )
+
+
+def _open_private(path: Path) -> int:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
+    except OSError as error:
+        raise JournalError(
+            f"cannot open {path}: {error.strerror}. Possible now: put a copy there (the dest hosts keep "
+            "one), or resume --journal-lost forward|back"
+        ) from None
+    status = os.fstat(fd)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077 or not stat.S_ISREG(status.st_mode):
+        os.close(fd)
+        raise JournalError(f"{path} is not a private file (needed: mode 0600, owner {os.geteuid()})")
+    return fd
+
+
+def _read_all(fd: int) -> bytes:
+    parts: list[bytes] = []
+    offset = 0
+    while part := os.pread(fd, 1 << 20, offset):
+        parts.append(part)
+        offset += len(part)
+    return b"".join(parts)
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _free_name(run_dir: Path) -> Path:
+    number = 1
+    while (name := run_dir / f"journal.damaged-{number}.jsonl").exists():
+        number += 1
+    return name

@@ -1,0 +1,125 @@
+"""What the engine needs from outside, as protocols; the command line injects the real ones.
+
+Look and Step are in :mod:`zkmigrate.model`; Apply and Call in :mod:`zkmigrate.engine.apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from zkmigrate.engine.history import History
+from zkmigrate.inventory import Policy
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.playbook import Stage
+from zkmigrate.model.step import AnyStep, Context, Way
+
+Decision: TypeAlias = Literal["go", "back", "ask"]
+Word: TypeAlias = Literal["go", "stop", "back"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the operator wants: go on, stop as it is (resumable), or walk back to the start of ``to``."""
+
+    word: Word
+    to: str = ""
+
+
+class Decide(Protocol):
+    """``rules.window.decide``: total and pure.
+
+    ``phase`` is the id of the stage's last step that is done or has sent a change, empty before the first.
+    """
+
+    def __call__(self, phase: str, finding: Finding, policy: Policy) -> Decision: ...
+
+
+@dataclass(frozen=True)
+class WindowRules:
+    """The pure rules that a window stage is walked by.
+
+    deadline_s: how many seconds after the first FENCE the way back must have started; it may read the
+    rehearsal's times from the context. begins / permanent / ends: ids of the steps that start the lease,
+    make it permanent, and open the door.
+    """
+
+    decide: Decide
+    deadline_s: Callable[[Context], float]
+    begins: str = "fence"
+    permanent: str = "seal"
+    ends: str = "open"
+
+
+class Lock(Protocol):
+    """The lock of the run. Raises LockedError when another operator holds or took it."""
+
+    def fencing(self, stage: str, way: Way) -> int:
+        """This operator's fencing number for a step of ``stage``; takes or gives up the hosts' lock."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class WatchPort(Protocol):
+    """The watch beside the steps of a window stage."""
+
+    def follow(self, stage: Stage, history: History, context: Context, /) -> None:
+        """Start, go on or stop renewing and probing, as the journal's history says."""
+        ...
+
+    def finding(self) -> Finding | None:
+        """The first finding that nobody has answered yet."""
+        ...
+
+    def answered(self, finding: Finding, /) -> None:
+        """The walk goes on in spite of this finding: do not report it again while it stays the same."""
+        ...
+
+    def left_s(self) -> float | None:
+        """Seconds until the way back must start; None outside the lease."""
+        ...
+
+    def close(self) -> None:
+        """Stop all threads. The lease is not renewed any more."""
+        ...
+
+
+class Confirm(Protocol):
+    """Who is asked before the run goes on."""
+
+    def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
+        """Before a step that changes something, outside the window."""
+        ...
+
+    def consent(self, stage: Stage) -> tuple[Answer, str]:
+        """A stage's own question; the answer and who gave it."""
+        ...
+
+    def decide(self, phase: str, finding: Finding, sealed: bool) -> Literal["go", "back"]:
+        """``rules`` said Ask."""
+        ...
+
+    def hold(self, phase: str, left_s: float | None) -> Answer | None:
+        """Polled while the walk holds after ``phase``; None = still holding."""
+        ...
+
+
+class NoWatch:
+    """For stages without a lease."""
+
+    def follow(self, _stage: Stage, _history: History, _context: Context) -> None:
+        return None
+
+    def finding(self) -> Finding | None:
+        return None
+
+    def answered(self, _finding: Finding) -> None:
+        return None
+
+    def left_s(self) -> float | None:
+        return None
+
+    def close(self) -> None:
+        return None

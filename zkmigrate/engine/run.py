@@ -1,0 +1,459 @@
+"""The run: one loop for a step, one walk for a playbook.
+
+:meth:`Walk._visit` is the step loop. :meth:`Walk._go` is the playbook: ask the journal's history which step
+is next in the direction in force, visit it, journal the verdict, again. All positions come from
+:class:`~zkmigrate.engine.history.History`, so going on and resuming are the same code.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from zkmigrate.engine import events
+from zkmigrate.engine.apply import Apply, Wave
+from zkmigrate.engine.clock import Clock, Interrupt
+from zkmigrate.engine.codec import encode_finding
+from zkmigrate.engine.history import Arrived, Next, Rehearsed, Then, Turn
+from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.patience import TRIES, Patience
+from zkmigrate.engine.ports import Answer, Confirm, Lock, NoWatch, WatchPort, WindowRules
+from zkmigrate.engine.watch import LEASE_LAPSED
+from zkmigrate.errors import HostError, UsageError, ZkmigrateError
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import Changes
+from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.look import Look
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+
+_RETRY_S = 0.3
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Why the walk stopped: exit code (docs/reference/exit-codes.md), a sentence, the findings behind it."""
+
+    code: int
+    message: str
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything outside that the walk needs; the command line injects the real ones."""
+
+    look: Look
+    apply: Apply
+    clock: Clock
+    confirm: Confirm
+    lock: Lock
+    interrupt: Interrupt
+    emit: events.Emit
+    rules: WindowRules
+    watch: WatchPort = field(default_factory=NoWatch)
+    copies: Callable[[bytes], None] | None = None
+
+
+class _Leave(Exception):
+    def __init__(self, ended: Ended) -> None:
+        self.ended = ended
+
+
+class _TurnBack(Exception):
+    def __init__(self, to: str, why: str, code: int, findings: tuple[Finding, ...] = ()) -> None:
+        self.to, self.why, self.code, self.findings = to, why, code, findings
+
+
+class Walk:
+    """One process's walk over one run."""
+
+    def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, world: World) -> None:
+        self.playbook = playbook
+        self.inventory = inventory
+        self.journal = journal
+        self.history = journal.history
+        self.world = world
+        self._wave = Wave(journal, inventory, world.apply, world.emit, world.clock.now)
+        self._until = ""
+        self._hold_at = ""
+        self._findings: tuple[Finding, ...] = ()
+        self._cause: tuple[Finding, ...] = ()
+        self._entered = ""
+        self._refused_since: dict[str, float] = {}
+
+    # --- the three ways to start -----------------------------------------------------------------------
+
+    def forward(self, until: str = "", hold_at: str = "") -> Ended:
+        """Walk forward to the end, or through ``until`` (a stage or ``stage.step``).
+
+        After a finished way back this turns the run forward again. ``hold_at``: id of a window step after
+        which the walk holds until the operator answers.
+        """
+        self._known(until)
+        self._until, self._hold_at = until, hold_at
+        if self.history.way is Way.BACK:
+            if isinstance(self.history.next(self.playbook), Next):
+                raise UsageError(f"run {self.history.run} is on its way back: resume finishes that first")
+            self._turn_forward("asked by the operator")
+        return self._guarded(self._after_interruption)
+
+    def resume(self, until: str = "", hold_at: str = "") -> Ended:
+        """Go on in the journal's direction. A rehearsal that was cut short walks back and starts again."""
+        self._known(until)
+        self._until, self._hold_at = until, hold_at
+        return self._guarded(self._after_interruption)
+
+    def back(self, to: str = "") -> Ended:
+        """Walk back to the start of ``to`` (a stage, ``stage.step``, or empty for everything).
+
+        A step on the way that has no way back any more refuses before anything is undone (code 6).
+        """
+        self._known(to)
+        return self._guarded(lambda: self._begin_back(to))
+
+    def _known(self, name: str) -> None:
+        names = ("", *(s.id for s in self.playbook.stages), *self.playbook.step_ids())
+        if name not in names:
+            possible = ", ".join(names[1:])
+            raise UsageError(f"no stage or step {name!r} in {self.playbook.id}; possible: {possible}")
+
+    def _after_interruption(self) -> None:
+        at = self.history.next(self.playbook)
+        if isinstance(at, Next) and at.way is Way.FORWARD and at.stage.rehearsal:
+            begun = {step.partition(".")[0] for step in self.history.begun}
+            if at.stage.id in begun:
+                self._turn_back(at.stage.id, "again", "the rehearsal was interrupted", 0)
+
+    def _begin_back(self, to: str) -> None:
+        for at in self.history.to_undo(self.playbook, to):
+            if at.step.hazard is Hazard.FINAL:
+                context = self._context(at)
+                verdict = at.step.check(context, at.step.observe(context, self.world.look), Way.BACK)
+                if isinstance(verdict, Blocked):
+                    self.world.emit(events.StepBlocked(at.stage.id, at.step.id, Way.BACK, verdict.findings))
+                    raise _Leave(Ended(6, f"{at.id} has no way back; nothing was changed", verdict.findings))
+        self._turn_back(to, "end", "asked by the operator", 0)
+
+    # --- the playbook ----------------------------------------------------------------------------------
+
+    def _go(self) -> Ended:
+        while True:
+            try:
+                match self.history.next(self.playbook):
+                    case Arrived(None):
+                        return Ended(0, f"{self.playbook.id} is complete")
+                    case Arrived(Turn() as turn):
+                        if ended := self._arrived(turn):
+                            return ended
+                    case Rehearsed(stage):
+                        self._turn_back(stage.id, "next", "the rehearsal is complete", 0)
+                    case Next() as at:
+                        if self._reached(self._until):
+                            return Ended(0, f"stopped after {self._until} as asked; resume goes on")
+                        self._enter(at)
+                        started = self.world.clock.now()
+                        self._leave(at, self._visit(at), started)
+            except _TurnBack as turn:
+                self._cause = turn.findings
+                self._turn_back(turn.to, "end", turn.why, turn.code)
+
+    def _visit(self, at: Next) -> Done | Blocked:
+        """The step loop: observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
+        patience = Patience(self.world.clock.now)
+        while True:
+            self._stop_if_asked()
+            context = self._context(at)
+            verdict, facts = self._look(at, context)
+            match verdict:
+                case Done() | Blocked():
+                    return verdict
+                case Waiting():
+                    if (left := patience.left(verdict)) <= 0:
+                        return patience.overdue(verdict)
+                    self._wait(at, verdict, left)
+                case Ready(targets):
+                    plans = {t: self._changes(at, context, facts, t) for t in targets}
+                    if (again := patience.count(plans)) >= TRIES:
+                        return patience.exhausted(plans)
+                    self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets))
+                    failures = self._wave.run(at, plans, context.fencing)
+                    patience.note(failures)
+                    self._follow(at)
+                    if failures or again:
+                        self.world.clock.pause(_RETRY_S)
+                case _:
+                    assert_never(verdict)
+
+    def _look(self, at: Next, context: Context) -> tuple[Verdict, object]:
+        """Observe and check. In a window an unforeseen error is a refusal, so that the run turns back."""
+        if at.way is Way.BACK and at.step.hazard is Hazard.READ_ONLY:
+            return Done(), None
+        try:
+            facts = at.step.observe(context, self.world.look)
+            return at.step.check(context, facts, at.way), facts
+        except HostError as error:
+            limit = self.inventory.policy.step_deadline_s
+            return Waiting(f"an answer for {at.id}", str(error), limit, poll_s=1.0), None
+        except Exception as error:
+            if isinstance(error, ZkmigrateError) or not at.stage.window or at.way is Way.BACK:
+                raise
+            self.journal.append("note", {"text": traceback.format_exc()})
+            seen = f"{type(error).__name__}: {error}"
+            finding = Finding("engine.step-error", "the step comes to a verdict", Held.NO, seen=seen)
+            return Blocked((finding,)), None
+
+    def _changes(self, at: Next, context: Context, facts: object, target: str) -> Changes:
+        if at.way is Way.FORWARD:
+            return at.step.plan(context, facts, target)
+        return at.step.undo(context, facts, target, self.history.applied(at.id, target))
+
+    def _wait(self, at: Next, waiting: Waiting, left: float) -> None:
+        self.world.emit(events.Waits(at.stage.id, at.step.id, waiting.what, waiting.progress, left))
+        self._ask_watch(at)
+        self.world.clock.pause(min(waiting.poll_s, left))
+
+    # --- entering and leaving a step -------------------------------------------------------------------
+
+    def _enter(self, at: Next) -> None:
+        self._stop_if_asked()
+        if self._entered != f"{at.stage.id} {at.way.value}":
+            self._enter_stage(at)
+        self.world.lock.fencing(at.stage.id, at.way)
+        self._follow(at)
+        self._ask_watch(at)
+        if at.way is Way.FORWARD and not at.stage.window and at.step.hazard is not Hazard.READ_ONLY:
+            self._obey(self.world.confirm.step(at.stage, at.step, self._findings), at.stage)
+        self._journal_step(at, "begin")
+        self.world.emit(events.StepBegun(at.stage.id, at.step.id, at.step.title, at.step.hazard, at.way))
+
+    def _enter_stage(self, at: Next) -> None:
+        stage = at.stage
+        if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
+            answer, by = self.world.confirm.consent(stage)
+            self._obey(answer, stage)
+            body = {"stage": stage.id, "question": stage.consent, "answer": answer.word, "by": by}
+            self.journal.append("consent", body)
+            self.world.emit(events.Consented(stage.id, stage.consent, answer.word, by))
+        if at.way is Way.FORWARD and stage.id not in self.history.stages_begun:
+            self.journal.append("stage", {"stage": stage.id, "event": "begin"})
+        self._entered = f"{stage.id} {at.way.value}"
+        self.world.emit(events.StageBegun(stage.id, stage.title, at.way, stage.window, stage.rehearsal))
+
+    def _leave(self, at: Next, verdict: Done | Blocked, started: float) -> None:
+        if isinstance(verdict, Blocked):
+            self._blocked(at, verdict.findings)
+            return
+        seconds = self.world.clock.now() - started
+        self._findings = verdict.findings
+        if at.way is Way.FORWARD and verdict.record:
+            body = {"stage": at.stage.id, "step": at.step.id, "record": dict(verdict.record)}
+            self.journal.append("record", body, sync=False)
+        self._journal_step(at, "done", seconds=seconds, findings=verdict.findings)
+        self.world.emit(events.StepEnded(at.stage.id, at.step.id, at.way, seconds, verdict.findings))
+        whole = all(f"{at.stage.id}.{s.id}" in self.history.done for s in at.stage.steps)
+        if at.way is Way.FORWARD and whole and not at.stage.rehearsal:
+            self.journal.append("stage", {"stage": at.stage.id, "event": "done"})
+        self._follow(at)
+        if not at.stage.window:
+            self._copy()
+        holds = at.stage.window and not at.stage.rehearsal and at.step.id == self._hold_at
+        if at.way is Way.FORWARD and holds:
+            self._hold(at)
+
+    def _blocked(self, at: Next, findings: tuple[Finding, ...]) -> None:
+        """A step refused: stop, or in a window let the rules decide whether to turn back."""
+        self._journal_step(at, "blocked", findings=findings)
+        self.world.emit(events.StepBlocked(at.stage.id, at.step.id, at.way, findings))
+        if at.way is Way.BACK:
+            message = f"the way back stopped at {at.id}: an operator is needed, then resume"
+            raise _Leave(Ended(8, message, findings))
+        if not at.stage.window:
+            message = f"{at.id} is blocked; mend that, then resume"
+            raise _Leave(Ended(_gate_code(at, findings), message, findings))
+        for finding in [f for f in findings if f.blocks] or findings:
+            self._judge(at, finding, findings)
+        since = self._refused_since.setdefault(at.id, self.world.clock.now())
+        if self.world.clock.now() - since > self.inventory.policy.step_deadline_s:
+            raise _Leave(Ended(8, f"{at.id} stays blocked past the point where it could turn back", findings))
+        self.world.clock.pause(1.0)
+
+    # --- the window ------------------------------------------------------------------------------------
+
+    def _follow(self, at: Next) -> None:
+        if at.stage.window:
+            self.world.watch.follow(at.stage, self.history, self._context(at))
+
+    def _ask_watch(self, at: Next) -> None:
+        """Only between steps and while waiting: what did the watch see, and does it turn the direction?"""
+        if not at.stage.window:
+            return
+        if (left := self.world.watch.left_s()) is not None:
+            self.world.emit(events.Countdown(left))
+        while at.way is Way.FORWARD and (finding := self.world.watch.finding()) is not None:
+            self._judge(at, finding, (finding,))
+            self.world.watch.answered(finding)
+
+    def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
+        """Go on, or turn back to the start of the stage."""
+        phase = self._phase(at.stage)
+        decision = self.world.rules.decide(phase, finding, self.inventory.policy)
+        body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
+        self.journal.append("finding", {**body, "phase": phase, "decision": decision})
+        self.world.emit(events.Alarm(phase, finding, decision))
+        sealed = f"{at.stage.id}.{self.world.rules.permanent}" in self.history.done
+        if decision == "ask":
+            decision = self.world.confirm.decide(phase, finding, sealed)
+        if decision == "back":
+            code = 9 if finding.id == LEASE_LAPSED else 7
+            raise _TurnBack(at.stage.id, f"{finding.id}: {finding.seen or finding.claim}", code, findings)
+
+    def _phase(self, stage: Stage) -> str:
+        """Id of the last step of the stage that is done or has sent a change; empty before the first."""
+        reached = [
+            step.id
+            for step in stage.steps
+            if (name := f"{stage.id}.{step.id}") in self.history.done or self.history.touched(name)
+        ]
+        return reached[-1] if reached else ""
+
+    def _hold(self, at: Next) -> None:
+        """Hold after a window step, under the countdown, until the operator answers."""
+        while True:
+            self._stop_if_asked()
+            self._ask_watch(at)
+            left = self.world.watch.left_s()
+            self.world.emit(events.Holding(at.step.id, left))
+            answer = self.world.confirm.hold(at.step.id, left)
+            if answer is not None:
+                self._obey(answer, at.stage)
+                return
+            self.world.clock.pause(0.1)
+
+    # --- turning, arriving, stopping -------------------------------------------------------------------
+
+    def _turn_back(self, to: str, then: Then, why: str, code: int) -> None:
+        ids = [stage.id for stage in self.playbook.stages]
+        reset = ids[ids.index(to.partition(".")[0]) :] if to else ids
+        body = {"way": Way.BACK.value, "to": to, "then": then, "why": why, "code": code, "reset": reset}
+        self.journal.append("turn", body)
+        self.world.emit(events.Turned(Way.BACK, to, why))
+
+    def _turn_forward(self, why: str) -> None:
+        self.journal.append("turn", {"way": Way.FORWARD.value, "why": why})
+        self.world.emit(events.Turned(Way.FORWARD, "", why))
+
+    def _arrived(self, turn: Turn) -> Ended | None:
+        """The way back is walked: end there, or go forward again after a rehearsal."""
+        where = f"the start of {turn.to}" if turn.to else "the beginning"
+        if turn.then == "end":
+            return Ended(turn.code, f"back at {where}: {turn.why}", self._cause)
+        if turn.then == "next":
+            self.journal.append("stage", {"stage": turn.to, "event": "done"}, sync=False)
+        self._turn_forward(turn.why)
+        return None
+
+    def _obey(self, answer: Answer, stage: Stage) -> None:
+        if answer.word == "stop":
+            raise _Leave(Ended(130, f"stopped by the operator before {stage.id} went on; resume goes on"))
+        if answer.word == "back":
+            to = answer.to or stage.id
+            self._known(to)
+            raise _TurnBack(to, "asked by the operator", 0)
+
+    def _stop_if_asked(self) -> None:
+        if self.world.interrupt.wanted.is_set():
+            raise _Leave(Ended(130, f"interrupted; {self.state()}; resume goes on"))
+
+    def _reached(self, until: str) -> bool:
+        forward = self.history.way is Way.FORWARD
+        return bool(until) and forward and until in (self.history.done | self.history.stages_done)
+
+    def _guarded(self, begin: Callable[[], None]) -> Ended:
+        """Run ``begin`` and the walk; whatever happens, nothing goes on beside it afterwards."""
+        resumed = bool(self.history.stages_begun or self.history.begun)
+        stages = tuple((s.id, s.title) for s in self.playbook.stages)
+        hosts = (*self.inventory.dest_names, *self.inventory.broker_names)
+        way = self.history.way
+        self.world.emit(events.RunBegun(self.history.run, self.playbook.id, way, resumed, hosts, stages))
+        try:
+            begin()
+            ended = self._go()
+        except _Leave as leave:
+            ended = leave.ended
+        except _TurnBack as turn:
+            ended = Ended(8, turn.why, turn.findings)
+        except ZkmigrateError as error:
+            ended = Ended(error.exit_code, f"{error}; {self.state()}")
+            self._close(ended, journal=False)
+            return ended
+        except BaseException:
+            self.world.watch.close()
+            raise
+        self._close(ended, journal=True)
+        return ended
+
+    def _close(self, ended: Ended, *, journal: bool) -> None:
+        self.world.watch.close()
+        if journal:
+            self.journal.append("end", {"code": ended.code, "message": ended.message})
+            at = self.history.next(self.playbook)
+            if not (isinstance(at, Next) and at.stage.window):
+                self._copy()
+        self.world.emit(events.RunEnded(ended.code, ended.message, ended.findings))
+
+    # --- small things ----------------------------------------------------------------------------------
+
+    def state(self) -> str:
+        """Where the run stands, in one clause, for messages."""
+        at = self.history.next(self.playbook)
+        where = f"at {at.id}, {at.way.value}" if isinstance(at, Next) else "between stages"
+        open_ = [a.operation for a in self.history.unconfirmed()]
+        text = f"run {self.history.run} stands {where}"
+        if isinstance(at, Next) and at.stage.window and self._phase(at.stage):
+            text += f" (window, phase {self._phase(at.stage)}: a lease that is not sealed ends by itself)"
+        return text + (f"; not confirmed: {', '.join(open_)}" if open_ else "")
+
+    def _context(self, at: Next) -> Context:
+        return Context(
+            run=self.history.run,
+            inventory=self.inventory,
+            fencing=self.world.lock.fencing(at.stage.id, at.way),
+            rehearsal=at.stage.rehearsal,
+            records=self.history.records(),
+        )
+
+    def _journal_step(
+        self, at: Next, event: str, *, seconds: float | None = None, findings: tuple[Finding, ...] = ()
+    ) -> None:
+        body: dict[str, object] = {
+            "stage": at.stage.id,
+            "step": at.step.id,
+            "way": at.way.value,
+            "event": event,
+            "mono": self.world.clock.now(),
+        }
+        if seconds is not None:
+            body["seconds"] = seconds
+        if findings:
+            body["findings"] = [encode_finding(f) for f in findings]
+        self.journal.append("step", body, sync=event != "begin")
+
+    def _copy(self) -> None:
+        """Copies for the dest hosts; a host that takes none is worth a remark, not a stop."""
+        if self.world.copies is None:
+            return
+        try:
+            self.world.copies(self.journal.content())
+        except HostError as error:
+            self.world.emit(events.Noted(f"no copy of the journal on the dest hosts: {error}"))
+
+
+def _gate_code(at: Next, findings: tuple[Finding, ...]) -> int:
+    """Exit code of a closed gate outside the window."""
+    if at.stage.id == "preflight":
+        return 3
+    stuck = any(f.id == "engine.no-progress" for f in findings)
+    return 8 if stuck else 6

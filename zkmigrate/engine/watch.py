@@ -1,0 +1,244 @@
+"""The watch: renews the lease and probes, beside the steps of a window stage.
+
+From the first FENCE until OPEN (or until the way back has reopened) one thread per dest host sends
+``renew FENCE_TTL CUT_TTL`` over a channel of its own, each TTL no longer than what is left until the
+deadline, so that nothing keeps a host shut past it. A sealed host answers ``permanent``; after the SEAL step
+nothing is renewed. Probe
+threads ask their question at their own pace. The watch never acts on the steps: it holds findings, and the
+walk asks for them between steps and while it waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.history import History
+from zkmigrate.engine.ports import WindowRules
+from zkmigrate.errors import HostError
+from zkmigrate.inventory import Lease
+from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.playbook import Stage
+from zkmigrate.model.step import Context
+
+LEASE_LAPSED = "watch.lease-lapsed"
+HOST_UNREACHABLE = "watch.host-unreachable"
+DEADLINE = "watch.deadline"
+LOOK_UNKNOWN = "watch.look-unknown"
+_REFUSED = 3
+
+Renew = Callable[[str, int, int], Outcome]
+"""``renew(host, fence_ttl_ms, cut_ttl_ms)`` over the host's second channel; HostError when not delivered.
+
+It must give up by itself well within the cut's TTL.
+"""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A question asked again and again: ``ask`` gives findings (held ones too, they clear earlier ones)."""
+
+    name: str
+    every_s: float
+    ask: Callable[[], Iterable[Finding]]
+
+
+class Watch:
+    """See the module's text. ``now`` and ``wall`` are the engine's clocks."""
+
+    def __init__(
+        self,
+        hosts: tuple[str, ...],
+        lease: Lease,
+        rules: WindowRules,
+        renew: Renew,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        probes: Callable[[Stage], tuple[Probe, ...]] = lambda _stage: (),
+    ) -> None:
+        self._hosts = hosts
+        self._lease = lease
+        self._rules = rules
+        self._renew = renew
+        self._now = now
+        self._wall = wall
+        self._probes = probes
+        self._guard = threading.Lock()
+        self._found: dict[tuple[str, str], Finding] = {}
+        self._answered: dict[tuple[str, str], Finding] = {}
+        self._session: _Session | None = None
+        self._first_line: int | None = None
+
+    def follow(self, stage: Stage, history: History, context: Context, /) -> None:
+        """Bring the threads in line with the journal: renewing, only probing, or stopped."""
+        if self._first_line is None:
+            self._first_line = history.entries
+        begins, permanent, ends = (
+            f"{stage.id}.{name}" for name in (self._rules.begins, self._rules.permanent, self._rules.ends)
+        )
+        fenced = history.first_sent.get(begins)
+        if fenced is None or ends in history.done:
+            self._stop()
+            return
+        renewing = permanent not in history.done
+        if self._session is None:
+            self._found.clear()
+            self._answered.clear()
+            line, at_wall, at_mono = fenced
+            here = line > self._first_line
+            since = at_mono if here else self._now() - max(0.0, self._wall() - at_wall)
+            self._session = _Session(since + self._rules.deadline_s(context))
+            self._session.renewing = renewing
+            for host in self._hosts:
+                self._round(self._session, host, self._now())
+            self._start(self._session, stage)
+        self._session.renewing = renewing
+
+    def finding(self) -> Finding | None:
+        """The first blocking finding that nobody has answered, the end of the lease before all others."""
+        session = self._session
+        with self._guard:
+            if session is not None and session.renewing and self._now() >= session.deadline:
+                self._found.setdefault(("", DEADLINE), _past_deadline())
+            open_ = [
+                f
+                for key, f in self._found.items()
+                if f.blocks and not (key in self._answered and self._answered[key].held is f.held)
+            ]
+        return min(open_, key=lambda f: f.id != LEASE_LAPSED, default=None)
+
+    def answered(self, finding: Finding, /) -> None:
+        """Do not report this finding again while it stays as it is."""
+        with self._guard:
+            self._answered[(finding.target, finding.id)] = finding
+
+    def left_s(self) -> float | None:
+        """Seconds until the way back must start; None without a lease that is being renewed."""
+        session = self._session
+        return session.deadline - self._now() if session is not None and session.renewing else None
+
+    def close(self) -> None:
+        """Stop and wait for all threads; a lease that is not sealed now ends by itself."""
+        self._stop()
+
+    # --- threads ---------------------------------------------------------------------------------------
+
+    def _start(self, session: _Session, stage: Stage) -> None:
+        for host in self._hosts:
+            session.run(f"renew-{host}", partial(self._renewer, session, host))
+        for probe in self._probes(stage):
+            session.run(f"probe-{probe.name}", partial(self._prober, session, probe))
+
+    def _stop(self) -> None:
+        if self._session is not None:
+            self._session.end()
+            self._session = None
+
+    def _renewer(self, session: _Session, host: str) -> None:
+        delivered = self._now()
+        while not session.over.wait(self._lease.renew_every_ms / 1000):
+            delivered = self._round(session, host, delivered) if session.renewing else self._now()
+
+    def _round(self, session: _Session, host: str, delivered: float) -> float:
+        """Renew once on one host; returns when a renewal last reached it."""
+        left_ms = (session.deadline - self._now()) * 1000
+        if left_ms < 1:
+            return delivered
+        fence_ms, cut_ms = (
+            int(min(ttl, left_ms)) for ttl in (self._lease.fence_ttl_ms, self._lease.cut_ttl_ms)
+        )
+        try:
+            outcome = self._renew(host, fence_ms, cut_ms)
+        except HostError as error:
+            silent = self._now() - delivered
+            if silent * 1000 > self._lease.cut_ttl_ms:
+                self._store(_undelivered(host, silent, str(error)))
+            return delivered
+        if outcome.rc == _REFUSED and "lapsed" in outcome.output:
+            self._store(_lapsed(host, outcome.output.strip()))
+        elif outcome.rc:
+            self._store(_undelivered(host, self._now() - delivered, outcome.output.strip()))
+        else:
+            self._clear(host, HOST_UNREACHABLE)
+        return self._now()
+
+    def _prober(self, session: _Session, probe: Probe) -> None:
+        while not session.over.wait(probe.every_s):
+            try:
+                findings = tuple(probe.ask())
+            except Exception as error:  # a probe that fails is itself something the walk must hear of
+                seen = f"{type(error).__name__}: {error}"
+                findings = (
+                    Finding(
+                        f"watch.{probe.name}", f"the probe {probe.name} answers", Held.UNKNOWN, seen=seen
+                    ),
+                )
+            for finding in findings:
+                self._store(finding)
+
+    def _store(self, finding: Finding) -> None:
+        with self._guard:
+            self._found[(finding.target, finding.id)] = finding
+
+    def _clear(self, target: str, id: str) -> None:
+        with self._guard:
+            if (found := self._found.get((target, id))) is not None:
+                self._found[(target, id)] = replace(found, held=Held.YES)
+
+
+class _Session:
+    """The threads of one window, from FENCE to OPEN or to the reopened door."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.renewing = True
+        self.over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def run(self, name: str, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def end(self) -> None:
+        self.over.set()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
+
+
+def _lapsed(host: str, seen: str) -> Finding:
+    return Finding(
+        id=LEASE_LAPSED,
+        claim="the block on the host held without a gap",
+        held=Held.NO,
+        seen=seen,
+        needed="every renewal finds its entries still there",
+        moves=("let the run walk back, then run again",),
+        target=host,
+    )
+
+
+def _undelivered(host: str, silent: float, seen: str) -> Finding:
+    return Finding(
+        id=HOST_UNREACHABLE,
+        claim="the lease is renewed on the host",
+        held=Held.UNKNOWN,
+        seen=f"nothing delivered for {silent:.1f} s: {seen}",
+        needed="a renewal within the lease's time",
+        moves=("let the run walk back, then mend the connection",),
+        target=host,
+    )
+
+
+def _past_deadline() -> Finding:
+    return Finding(
+        id=DEADLINE,
+        claim="there is still time to turn back without losing a session",
+        held=Held.NO,
+        seen="the deadline for the way back has passed",
+        needed="SEAL before the deadline",
+        moves=("let the run walk back",),
+    )
