@@ -1,0 +1,33 @@
+"""Preflight: what could go wrong and can be seen beforehand, one function per check.
+
+The table of all checks is docs/reference/preflight.md. Pure but for ``evidence.gather``, which looks once for
+all checks of a gate. Unknown never passes.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Context
+from zkmigrate.preflight import dest, host, kafka, source
+from zkmigrate.preflight.check import Check, Gate, Scope
+from zkmigrate.preflight.evidence import Evidence, gather
+
+__all__ = ["CHECKS", "Check", "Evidence", "Gate", "Scope", "judge", "run_preflight"]
+
+CHECKS: tuple[Check, ...] = (*source.CHECKS, *dest.CHECKS, *host.CHECKS, *kafka.CHECKS)
+"""Every check, in the order in which they are shown."""
+
+
+def run_preflight(c: Context, look: Look, gate: str) -> tuple[Finding, ...]:
+    """Look once, then judge: the findings of a gate, ``preflight``, ``roll`` or ``cutover``.
+
+    A finding blocks when its check counts at this gate and its claim is false or unknown; a check that comes
+    later is listed without weight. Raises ValueError for another gate.
+    """
+    return judge(c, gather(c, look, Gate(gate)), Gate(gate))
+
+
+def judge(c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
+    """The findings of a gate over evidence that was looked at for it."""
+    return tuple(finding for check in CHECKS for finding in check.findings(c, e, gate))

@@ -1,0 +1,126 @@
+"""What a check is: one claim, when it counts, and a pure function from evidence to verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from zkmigrate.model.fact import Absent, Reading, Unknown
+from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.step import Context
+from zkmigrate.preflight.evidence import Evidence
+
+
+class Gate(StrEnum):
+    """The points at which the run stops unless its checks hold, in this order."""
+
+    PREFLIGHT = "preflight"
+    ROLL = "roll"
+    CUTOVER = "cutover"
+
+
+class Scope(StrEnum):
+    """Whether a check makes one claim about the whole, or one about each host of a role."""
+
+    CLUSTER = "cluster"
+    SOURCE = "each source host"
+    DEST = "each dest host"
+    BROKERS = "each broker"
+    OWN = "each dest host and broker"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Whether the claim held for one target; None is unknown. seen, needed and moves as in a Finding."""
+
+    held: bool | None
+    seen: str
+    needed: str = ""
+    target: str = ""
+    moves: tuple[str, ...] = ()
+
+
+Decide: TypeAlias = Callable[[Context, Evidence], Iterable[Judged]]
+
+AT_FIRST = (Gate.PREFLIGHT,)
+ALWAYS = (Gate.PREFLIGHT, Gate.ROLL, Gate.CUTOVER)
+JOINED = (Gate.ROLL, Gate.CUTOVER)
+AGAIN = "put it right, then run zkmigrate preflight again"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    gates: where it runs and counts, in order; before the first of them it is *later*. early: it runs before
+    its first gate all the same, as a warning. about: why it is looked at, in a sentence or two.
+    """
+
+    id: str
+    claim: str
+    scope: Scope
+    gates: tuple[Gate, ...]
+    severity: Severity
+    early: bool
+    about: str
+    decide: Decide
+
+    def findings(self, c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
+        """The findings at a gate; none where the check is over, one of no weight where it comes later."""
+        if gate not in self.gates:
+            order = list(Gate)
+            if order.index(gate) > order.index(self.gates[0]):
+                return ()
+            if not self.early:
+                text = f"later: checked at the gate {self.gates[0]}"
+                return (claim(self.id, self.claim, None, seen=text, severity=Severity.INFO),)
+        severity = self.severity if gate in self.gates else Severity.WARN
+        return tuple(
+            claim(
+                self.id,
+                self.claim,
+                j.held,
+                seen=j.seen,
+                needed=j.needed,
+                moves=() if j.held else (*j.moves, AGAIN),
+                target=j.target,
+                severity=severity,
+            )
+            for j in self.decide(c, e)
+        )
+
+
+def check(
+    id: str,
+    claim: str,
+    scope: Scope,
+    gates: tuple[Gate, ...] = AT_FIRST,
+    severity: Severity = Severity.BLOCK,
+    early: bool = False,
+) -> Callable[[Decide], Check]:
+    """Make a Check of a function; its docstring becomes ``about``."""
+
+    def made(decide: Decide) -> Check:
+        return Check(
+            id, claim, scope, gates, severity, early, " ".join((decide.__doc__ or "").split()), decide
+        )
+
+    return made
+
+
+def unseen(
+    reading: Reading[object], needed: str = "", target: str = "", moves: tuple[str, ...] = ()
+) -> Judged:
+    """The verdict over evidence that could not be had: unknown, so it does not pass."""
+    return Judged(None, why(reading), needed, target, moves)
+
+
+def why(reading: Reading[object]) -> str:
+    """A reading that is not what was hoped for, as text."""
+    if isinstance(reading, Unknown):
+        return str(reading)
+    if isinstance(reading, Absent):
+        return f"absent: {reading.what}" if reading.what else "absent"
+    return str(reading.value)

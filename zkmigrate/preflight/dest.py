@@ -1,0 +1,216 @@
+"""Checks of dest: empty before it joins, able to hold what source holds, and the same tree once joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from zkmigrate.facts.config import ZooConfig
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.step import Context
+from zkmigrate.preflight.check import JOINED, Judged, Scope, check, unseen, why
+from zkmigrate.preflight.evidence import Evidence, buffer_of
+from zkmigrate.preflight.security import security_of
+
+ROOM_FACTOR = 3
+"""Room asked for, in multiples of source's snapshot and logs: data, image, and what is written meanwhile."""
+
+LISTED = 5
+
+
+def _settings(c: Context) -> ZooConfig:
+    return ZooConfig(c.inventory.dest.settings, {})
+
+
+@check("dest.empty", "the dest host's data directories are empty", Scope.DEST)
+def empty(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P13. Foreign data makes an observer refuse source for ever, or diverge from it in silence; an epoch
+    file alone is enough."""
+    directories = " and ".join(dict.fromkeys((c.inventory.dest.data_dir, c.inventory.dest.txn_dir)))
+    for host, reading in e.dest_data.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, f"{directories}, readable through sudo", host)
+            continue
+        names = (*reading.value.epochs, *reading.value.data)
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        yield Judged(
+            not names,
+            (", ".join(names[:LISTED]) + more) or "no data, no epoch files",
+            "no data and no acceptedEpoch or currentEpoch",
+            host,
+            (
+                f"if this host was never part of anything: empty version-2 in {directories}",
+                "correct dest.data_dir in migration.yml",
+            ),
+        )
+
+
+@check("dest.leftovers", "no dynamic config files are left on the dest host", Scope.DEST)
+def leftovers(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P13. ZooKeeper reads a leftover zoo.cfg.dynamic or zoo.cfg.dynamic.next at its next start, whatever
+    zoo.cfg says."""
+    for host, reading in e.dest_data.items():
+        if isinstance(reading, Seen):
+            found = reading.value.dynamic
+            yield Judged(not found, ", ".join(found) or "none", "none", host, ("remove these files",))
+        else:
+            yield unseen(reading, "the config directory, readable through sudo", host)
+
+
+@check("dest.myid", "the dest host's myid is its own, above every myid of source", Scope.DEST)
+def myid(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P14. A reused myid is accepted in silence and breaks the election connections of the server it belongs
+    to. Source's ids are taken from its own configs, not from the inventory alone."""
+    configs = [r.value for r in e.source_config.values() if isinstance(r, Seen)]
+    taken = {number for config in configs for number in config.servers}
+    taken |= {int(r.value) for r in e.source_myid.values() if isinstance(r, Seen) and r.value.isdecimal()}
+    unread = [(name, r) for name, r in e.source_config.items() if not isinstance(r, Seen)]
+    for host in c.inventory.dest.hosts:
+        highest = max(taken, default=0)
+        needed = f"above {highest} and at most 254"
+        moves = ("choose another myid in migration.yml", "if the host is not in use: remove its myid file")
+        state = e.dest_data[host.name]
+        if host.myid in taken or not highest < host.myid <= 254:
+            yield Judged(False, f"{host.myid}; source uses {sorted(taken)}", needed, host.name, moves)
+        elif unread:
+            yield unseen(unread[0][1], f"{unread[0][0]}'s config, for its server ids", host.name)
+        elif not isinstance(state, Seen):
+            yield unseen(state, "the myid file, readable through sudo", host.name)
+        else:
+            there = state.value.myid
+            seen = f"{host.myid}; myid file: {there or 'none'}"
+            needed = f"{needed}; no myid file, or the same number in it"
+            yield Judged(there in (None, str(host.myid)), seen, needed, host.name, moves)
+
+
+@check("dest.jute-maxbuffer", "the dest host takes the largest znode that source holds or allows", Scope.DEST)
+def jute_maxbuffer(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P12. One znode above dest's jute.maxbuffer, of any tenant, and the observer loops hundreds of times a
+    second. So dest's value must reach source's own limit, and the largest znode that is there already."""
+    limits = {host: _buffer(reading) for host, reading in e.source_flags.items()}
+    unread = [f"{host}: {limit}" for host, limit in limits.items() if not isinstance(limit, int)]
+    needed_bytes = max((limit for limit in limits.values() if isinstance(limit, int)), default=0)
+    largest = e.largest
+    if isinstance(largest, Seen):
+        needed_bytes = max(needed_bytes, largest.value.size)
+    for host, reading in e.dest_flags.items():
+        limit = _buffer(reading)
+        known = (
+            f"largest znode {largest.value.size} bytes ({largest.value.where})"
+            if isinstance(largest, Seen)
+            else why(largest)
+        )
+        seen = f"{limit} bytes; source allows {needed_bytes}; {known}"
+        moves = (f"set -Djute.maxbuffer={needed_bytes} in dest's JVM flags",)
+        if isinstance(limit, int) and limit < needed_bytes:
+            yield Judged(False, seen, f"at least {needed_bytes}", host, moves)
+        elif not isinstance(limit, int) or unread or not isinstance(largest, Seen):
+            yield Judged(None, "; ".join((seen, *unread)), "limits and largest znode, all known", host)
+        else:
+            yield Judged(True, seen, f"at least {needed_bytes}", host)
+
+
+def _buffer(reading: Reading[Mapping[str, str]]) -> int | str:
+    """jute.maxbuffer in bytes, or why it is not known."""
+    if not isinstance(reading, Seen):
+        return why(reading)
+    limit = buffer_of(reading.value)
+    return f"jute.maxbuffer={reading.value['jute.maxbuffer']} is no number" if limit is None else limit
+
+
+@check("dest.sync-enabled", "the dest host writes a log while it observes", Scope.DEST)
+def sync_enabled(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P16. With syncEnabled=false an observer's newest zxid is not on its disk."""
+    key = "syncEnabled"
+    setting = c.inventory.dest.settings.get(key, "true").strip()
+    for host, reading in e.dest_flags.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "the JVM's flags, readable", host)
+            continue
+        flag = reading.value.get("zookeeper.observer.syncEnabled", "true").strip()
+        held = setting.lower() == flag.lower() == "true"
+        yield Judged(held, f"setting {setting}, JVM flag {flag}", "true", host, ("remove syncEnabled=false",))
+
+
+@check("dest.security", "neither SASL nor TLS is configured for dest", Scope.DEST)
+def security(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P04. The move has not been drilled with either: refused by name."""
+    for host, reading in e.dest_flags.items():
+        yield security_of(host, Seen(_settings(c)), reading)
+
+
+@check("dest.session-bounds", "dest grants every session timeout that source grants", Scope.CLUSTER)
+def session_bounds(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P11. Where the bounds are narrower, a client's timeout changes when it reconnects to dest."""
+    dest = _settings(c).session_bounds_ms
+    moves = ("give dest source's tickTime, minSessionTimeout and maxSessionTimeout in dest.settings",)
+    for host, reading in e.source_config.items():
+        source = reading.value.session_bounds_ms if isinstance(reading, Seen) else None
+        if source is None or dest is None:
+            told = "dest.settings: not numbers" if dest is None else f"{host}: {_bounds_unknown(reading)}"
+            yield Judged(None, told, "bounds of source and dest", moves=moves)
+            return
+        seen = f"dest {dest[0]} to {dest[1]} ms, {host} {source[0]} to {source[1]} ms"
+        if dest[0] > source[0] or dest[1] < source[1]:
+            yield Judged(False, seen, f"{source[0]} to {source[1]} ms or wider", moves=moves)
+            return
+    yield Judged(True, f"dest {dest[0]} to {dest[1]} ms" if dest else "", "as wide as source's")
+
+
+def _bounds_unknown(reading: Reading[ZooConfig]) -> str:
+    return "tickTime or a bound is no number" if isinstance(reading, Seen) else why(reading)
+
+
+@check(
+    "dest.disk", "the dest host has room for the data, its image and what is written meanwhile", Scope.DEST
+)
+def disk(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P18. A full disk in the window would leave a host that can neither go on nor back."""
+    size = e.source_bytes
+    for host in c.inventory.dest_names:
+        facts = e.facts[host]
+        if not isinstance(facts, Seen) or not isinstance(size, Seen):
+            yield unseen(size if isinstance(facts, Seen) else facts, "free space and source's size", host)
+            continue
+        needed = ROOM_FACTOR * size.value
+        free = {
+            path: facts.value.disk_free.get(path)
+            for path in (c.inventory.dest.data_dir, c.inventory.dest.txn_dir)
+        }
+        missing = [path for path, amount in free.items() if amount is None]
+        seen = ", ".join(
+            f"{path} {'absent' if n is None else f'{n >> 20} MiB free'}" for path, n in free.items()
+        )
+        enough = all(amount is not None and amount >= needed for amount in free.values())
+        moves = ("make the directory, owned by dest.user",) if missing else ("make room",)
+        yield Judged(enough, seen, f"{needed >> 20} MiB free ({ROOM_FACTOR} × source's data)", host, moves)
+
+
+@check("dest.observing", "the dest host observes source and serves", Scope.DEST, JOINED)
+def observing(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P15. Brokers are sent to dest, and the cut-over begins, only while every dest host follows source."""
+    for host, mode in e.dest.modes().items():
+        unknown = isinstance(e.dest.servers[host], Unknown)
+        yield Judged(None if unknown else mode == "observer", mode, "observer", host, ("look at its log",))
+
+
+@check(
+    "dest.cluster-id", "seen through the dest host, the chroot holds this Kafka cluster", Scope.DEST, JOINED
+)
+def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P31. Under a wrong or empty chroot a broker makes a new cluster instead of joining its own. Costs one
+    client session of the operator on each dest host."""
+    kafka = c.inventory.kafka
+    for host, reading in e.cluster_ids.items():
+        moves = ("correct kafka.chroot or kafka.cluster_id in migration.yml", "wait until dest has caught up")
+        if isinstance(reading, Unknown):
+            yield unseen(reading, kafka.cluster_id, host)
+        elif isinstance(reading, Absent):
+            yield Judged(False, f"no {kafka.chroot}/cluster/id", kafka.cluster_id, host, moves)
+        else:
+            yield Judged(reading.value == kafka.cluster_id, reading.value, kafka.cluster_id, host, moves)
+
+
+CHECKS = (
+    empty, leftovers, myid, jute_maxbuffer, sync_enabled, security, session_bounds, disk,
+    observing, cluster_id,
+)  # fmt: skip

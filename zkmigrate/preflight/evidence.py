@@ -1,0 +1,168 @@
+"""Everything the checks judge by, looked at once and at the same time where hosts are many.
+
+Reads only. ``cluster_ids`` costs one client session of the operator per dest host and is had only from the
+roll on; the rest comes from four-letter words, files, sockets, zkm-host's reading verbs and the brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from zkmigrate.errors import HostError
+from zkmigrate.facts.clients import SourceClients, source_clients
+from zkmigrate.facts.config import ZooConfig, zoo_config
+from zkmigrate.facts.dest import DataState, data_state
+from zkmigrate.facts.disk import directories
+from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, source_view
+from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status
+from zkmigrate.facts.kafka import cluster_id
+from zkmigrate.facts.largest import Largest, largest_znode
+from zkmigrate.facts.properties import properties, system_properties
+from zkmigrate.facts.runs import other_runs
+from zkmigrate.facts.sessions import Sessions, owning_sessions
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import KafkaView, Look
+from zkmigrate.model.step import Context
+from zkmigrate.zkdata.words import Mntr
+
+NOT_ASKED = Unknown("failed", "not looked at for this gate")
+NO_ENSEMBLE = EnsembleView({}, None)
+DEFAULT_JUTE_MAXBUFFER = 0xFFFFF
+"""Bytes; org.apache.jute.BinaryInputArchive's default for ``jute.maxbuffer``."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One look at the world for one gate; what the gate does not need stays empty or unknown.
+
+    Keyed by host name. leader: ``mntr`` of source's leader. ports: (dest host, source host, port) → what a
+    connect got. source_bytes: size of a source host's newest snapshot and logs. sessions: those that own
+    ephemerals under the chroot. flags: ``-D`` settings of the JVM. wall: the operator's clock. runs: other
+    runs that a host knows, with their phase.
+    """
+
+    source: EnsembleView
+    leader: Reading[Mntr]
+    statuses: Mapping[str, Reading[HostStatus]]
+    kafka: Reading[KafkaView]
+    broker_properties: Mapping[str, Reading[Mapping[str, str]]]
+    sessions: Reading[Sessions]
+    wall: float
+    source_config: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
+    source_myid: Mapping[str, Reading[str]] = field(default_factory=dict)
+    source_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    source_bytes: Reading[int] = NOT_ASKED
+    largest: Reading[Largest] = NOT_ASKED
+    ports: Mapping[tuple[str, str, int], Reading[str]] = field(default_factory=dict)
+    dest_data: Mapping[str, Reading[DataState]] = field(default_factory=dict)
+    dest_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    facts: Mapping[str, Reading[HostFacts]] = field(default_factory=dict)
+    dest: EnsembleView = NO_ENSEMBLE
+    cluster_ids: Mapping[str, Reading[str]] = field(default_factory=dict)
+    clients: SourceClients | None = None
+    runs: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+
+
+def gather(c: Context, look: Look, gate: str) -> Evidence:
+    """Look at all that the checks of this gate need: ``preflight``, ``roll`` or ``cutover``."""
+    inventory = c.inventory
+    view = source_view(inventory, look)
+    joined = inventory.dest_names if gate != "preflight" else ()
+    common = Evidence(
+        source=view,
+        leader=Absent("no one leader") if view.leader is None else leader_mntr(look, view.leader),
+        statuses=look.each((*inventory.dest_names, *inventory.broker_names), lambda h: host_status(look, h)),
+        kafka=look.kafka(),
+        broker_properties=look.each(
+            inventory.broker_names, lambda host: properties(look, host, inventory.kafka.config)
+        ),
+        sessions=owning_sessions(look, (*inventory.source_names, *joined), inventory.kafka.chroot),
+        wall=look.wall(),
+    )
+    if gate == "preflight":
+        return _before_anything(c, look, common)
+    return replace(
+        common,
+        dest=dest_view(inventory, look),
+        cluster_ids=look.each(joined, lambda host: cluster_id(look, host, inventory.kafka.chroot)),
+        clients=source_clients(inventory, look) if gate == "cutover" else None,
+    )
+
+
+def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
+    """What has to be right before the first change: configs, empty dest, reachable ports, room, tools."""
+    source, dest, kafka = c.inventory.source, c.inventory.dest, c.inventory.kafka
+    sources, dests = c.inventory.source_names, c.inventory.dest_names
+    pairs = tuple(
+        (name, host, port)
+        for name in dests
+        for host in sources
+        for port in (source.ports.quorum, source.ports.election)
+    )
+    dest_flags = look.each(dests, lambda host: system_properties(look, host, dest.java_env))
+    asked = common.source.leader or next(iter(common.source.zxids()), sources[0])
+    directories = tuple(dict.fromkeys((dest.data_dir, dest.txn_dir)))
+    return replace(
+        common,
+        source_config=look.each(sources, lambda host: zoo_config(look, host, source.config)),
+        source_myid=look.each(sources, lambda host: _myid(look, host, source.data_dir)),
+        source_flags=look.each(sources, lambda host: system_properties(look, host, source.java_env)),
+        source_bytes=_newest_bytes(look, asked, source.data_dir, source.txn_dir),
+        largest=largest_znode(look, asked, source.data_dir, source.txn_dir, smallest_buffer(dest_flags)),
+        ports=_connects(c, look, pairs),
+        dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
+        dest_flags=dest_flags,
+        runs=look.each((*dests, *c.inventory.broker_names), lambda host: other_runs(look, host, c.run)),
+        facts={
+            **look.each(dests, lambda host: host_facts(look, host, dest.service.unit, *directories)),
+            **look.each(c.inventory.broker_names, lambda host: host_facts(look, host, kafka.service.unit)),
+        },
+    )
+
+
+def _connects(
+    c: Context, look: Look, pairs: tuple[tuple[str, str, int], ...]
+) -> Mapping[tuple[str, str, int], Reading[str]]:
+    """One connect per pair; the pool is asked for all pairs at once, each named by its place in the list."""
+    numbered = {str(at): pair for at, pair in enumerate(pairs)}
+
+    def connect(at: str) -> Reading[str]:
+        dest, source, port = numbered[at]
+        return look.connects(dest, c.inventory.address(source), port)
+
+    return {numbered[at]: reading for at, reading in look.each(numbered, connect).items()}
+
+
+def smallest_buffer(flags: Mapping[str, Reading[Mapping[str, str]]]) -> int:
+    """The smallest jute.maxbuffer of these hosts in bytes; hosts that could not be read count as default."""
+    return min((buffer_of(r.value) or 0 for r in flags.values() if isinstance(r, Seen)), default=0)
+
+
+def buffer_of(flags: Mapping[str, str]) -> int | None:
+    """jute.maxbuffer in bytes, the default where it is not set; None when it is not a number."""
+    text = flags.get("jute.maxbuffer")
+    if text is None:
+        return DEFAULT_JUTE_MAXBUFFER
+    # Java's Integer.getInteger: decimal, or hexadecimal with 0x.
+    try:
+        return int(text, 0) if text.lower().startswith("0x") else int(text)
+    except ValueError:
+        return None
+
+
+def _myid(look: Look, host: str, data_dir: str) -> Reading[str]:
+    reading = look.file(host, f"{data_dir}/myid")
+    return Seen(reading.value.decode("ascii", "replace").strip()) if isinstance(reading, Seen) else reading
+
+
+def _newest_bytes(look: Look, host: str, data_dir: str, txn_dir: str) -> Reading[int]:
+    """Size of what a dest host will receive and write: the largest snapshot, and the logs beside it."""
+    try:
+        data, logs = directories(look, host, data_dir, txn_dir)
+        sizes = data.names_with_sizes()
+        snapshots = [size for name, size in sizes.items() if name.startswith("snapshot.")]
+        log_sizes = [size for name, size in logs.names_with_sizes().items() if name.startswith("log.")]
+    except HostError as error:
+        return Unknown("failed", str(error))
+    return Seen(max(snapshots, default=0) + max(log_sizes, default=0))

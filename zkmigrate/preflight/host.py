@@ -1,0 +1,135 @@
+"""Checks of the hosts that are going to be changed, dest hosts and brokers, and of other runs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkmigrate.facts.host import HostStatus
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import Severity
+from zkmigrate.model.step import Context
+from zkmigrate.preflight.check import ALWAYS, AT_FIRST, Judged, Scope, check, unseen
+from zkmigrate.preflight.evidence import Evidence
+
+CLOCK_LIMIT_S = 1.0
+FOUR_LETTER_TOOLS = ("nc", "bash")
+"""Either of them will do."""
+
+OPTIONAL_TOOLS = ("systemd-run", "systemctl", "java")
+"""zkm-host goes on without systemd where the inventory gives commands; java may lie outside root's path."""
+
+BROKER_SPARES = ("ipset", "iptables", "ip6tables", "ss")
+"""Tools that only the window needs, on dest hosts."""
+
+
+@check(
+    "host.access",
+    "the host answers by ssh, with its pinned host key, as root through sudo",
+    Scope.OWN,
+    ALWAYS,
+)
+def access(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. The reading verbs of zkm-host run as root over the very connection that will change the host; an
+    unknown or changed host key is refused by the transport and told here."""
+    moves = (
+        "check ssh.user, ssh.key and the host's key in ssh.known_hosts",
+        "give the account sudo for the install, or install zkm-host by hand",
+    )
+    for host, status in e.statuses.items():
+        facts = e.facts.get(host)
+        if not isinstance(status, Seen):
+            yield unseen(status, "an answer of zkm-host as root", host, moves)
+        elif facts is None:
+            yield Judged(True, f"zkm-host {status.value.version}", "an answer of zkm-host as root", host)
+        elif isinstance(facts, Seen):
+            seen = "as root" if facts.value.root else "not as root"
+            yield Judged(facts.value.root, seen, "as root", host, moves)
+        else:
+            yield unseen(facts, "an answer of zkm-host as root", host, moves)
+
+
+@check("host.tools", "the host has the tools that zkm-host uses there", Scope.OWN)
+def tools(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. A missing tool is found now, not in the window."""
+    for host, facts in e.facts.items():
+        if not isinstance(facts, Seen):
+            yield unseen(facts, "every tool", host)
+            continue
+        spared = (*OPTIONAL_TOOLS, *(BROKER_SPARES if host in c.inventory.broker_names else ()))
+        missing = [tool for tool in facts.value.missing if tool not in (*spared, *FOUR_LETTER_TOOLS)]
+        if all(tool in facts.value.missing for tool in FOUR_LETTER_TOOLS):
+            missing.append("nc (netcat-openbsd) or bash")
+        moves = ("install them: iptables, ipset, iproute2, util-linux, netcat-openbsd",)
+        yield Judged(
+            not missing, ", ".join(missing) + " missing" if missing else "all there", "all", host, moves
+        )
+
+
+@check("host.socket-kill", "the host's kernel ends established connections on demand", Scope.DEST)
+def socket_kill(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. Without `ss -K` (INET_DIAG_DESTROY) open connections outlive the fence for ten seconds and more.
+    Tried on a connection of its own over loopback."""
+    for host in c.inventory.dest_names:
+        facts = e.facts[host]
+        if not isinstance(facts, Seen):
+            yield unseen(facts, "ss -K works", host)
+            continue
+        works = facts.value.socket_kill
+        seen = {True: "ss -K works", False: "ss -K ends nothing", None: "could not be tried (no nc)"}[works]
+        moves = (
+            "use a kernel with CONFIG_INET_DIAG_DESTROY",
+            "install netcat-openbsd, so that it can be tried",
+        )
+        yield Judged(works, seen, "ss -K works", host, moves)
+
+
+@check("host.rules", "no rule stands above ours, and none of ours is left over", Scope.DEST, ALWAYS)
+def rules(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. Our chain goes to the top of INPUT and OUTPUT: an accept of ESTABLISHED above it would let the
+    fenced through. Before ARM there is no chain of ours; once there is, it has to be the first rule."""
+    for host in c.inventory.dest_names:
+        status = e.statuses[host]
+        if not isinstance(status, Seen):
+            yield unseen(status, "the state of iptables and ip6tables", host)
+            continue
+        states = [status.value.in4, status.value.out4, status.value.in6, status.value.out6]
+        seen = f"INPUT {states[0]}, OUTPUT {states[1]}; IPv6 {states[2]}, {states[3]}"
+        held = None if "unknown" in states else _absent(status.value) or status.value.rules_on_top
+        yield Judged(
+            held,
+            seen,
+            "no chain of ours, or ours on top",
+            host,
+            ("find what puts rules above ours, and stop it",),
+        )
+
+
+def _absent(status: HostStatus) -> bool:
+    return {status.in4, status.out4, status.in6, status.out6} <= {"absent", "noipv6"}
+
+
+@check("host.clock", "the host's clock agrees with the operator's", Scope.OWN, severity=Severity.WARN)
+def clock(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P25. Nothing is decided by comparing clocks, but logs and journal are hard to read when they differ."""
+    needed = f"within {CLOCK_LIMIT_S:.0f} s"
+    for host, facts in e.facts.items():
+        if isinstance(facts, Seen):
+            apart = facts.value.clock - e.wall
+            yield Judged(abs(apart) <= CLOCK_LIMIT_S, f"{apart:+.1f} s", needed, host, ("run NTP",))
+        else:
+            yield unseen(facts, needed, host)
+
+
+@check("run.alone", "no other run is under way on this host", Scope.OWN, AT_FIRST)
+def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P36. Two runs would undo each other's rules and files."""
+    for host, runs in e.runs.items():
+        if not isinstance(runs, Seen):
+            yield unseen(runs, "zkm-host's state directory, readable through sudo", host)
+            continue
+        busy = [f"run {run} in phase {phase}" for run, phase in runs.value.items() if phase != "idle"]
+        moves = ("finish or roll back that run first: zkmigrate status",)
+        yield Judged(not busy, ", ".join(busy) or "none", "none", host, moves)
+
+
+CHECKS = (access, tools, socket_kill, rules, clock, alone)

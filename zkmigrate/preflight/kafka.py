@@ -1,0 +1,244 @@
+"""Checks of Kafka: fit to be rolled, the cluster it is taken for, and gone from source at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from zkmigrate.inventory import Broker
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import Severity
+from zkmigrate.model.look import KafkaView, PartitionState
+from zkmigrate.model.step import Context
+from zkmigrate.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen
+from zkmigrate.preflight.evidence import Evidence
+from zkmigrate.preflight.security import in_kafka
+from zkmigrate.rules.window import deadlines
+
+LISTED = 5
+BROKERS_ANSWER = "an answer of the brokers"
+
+
+@check("kafka.brokers", "exactly the brokers of the inventory are registered", Scope.CLUSTER, ALWAYS)
+def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P27. A broker that the inventory does not know would stay behind on source: a split brain."""
+    wanted = {broker.id for broker in c.inventory.kafka.brokers}
+    needed = f"brokers {_numbers(wanted)}"
+    if not isinstance(e.kafka, Seen):
+        yield unseen(e.kafka, needed)
+        return
+    there = set(e.kafka.value.brokers)
+    yield Judged(
+        there == wanted,
+        f"brokers {_numbers(there)}",
+        needed,
+        moves=("start the brokers that are missing", "list the others in migration.yml"),
+    )
+
+
+@check("kafka.controller", "one broker is the controller", Scope.CLUSTER, ALWAYS)
+def controller(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P28. Without a controller nothing is elected; the roll restarts it last."""
+    if isinstance(e.kafka, Seen):
+        id = e.kafka.value.controller
+        yield Judged(
+            id in e.kafka.value.brokers, f"broker {id}" if id >= 0 else "none", "a registered broker"
+        )
+    else:
+        yield unseen(e.kafka, BROKERS_ANSWER)
+
+
+@check("kafka.cluster-id", "the brokers belong to the cluster of the inventory", Scope.CLUSTER, ALWAYS)
+def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P30. The inventory names its cluster, so that no other one is ever moved by mistake."""
+    needed = c.inventory.kafka.cluster_id
+    if isinstance(e.kafka, Seen):
+        seen = e.kafka.value.cluster_id
+        yield Judged(seen == needed, seen or "none", needed, moves=("correct kafka in migration.yml",))
+    else:
+        yield unseen(e.kafka, needed)
+
+
+def _partitions(
+    e: Evidence, wrong: Iterable[PartitionState], needed: str, moves: tuple[str, ...] = ()
+) -> Iterator[Judged]:
+    """The verdict over a list of partitions that are not as they should be."""
+    if not isinstance(e.kafka, Seen):
+        yield unseen(e.kafka, BROKERS_ANSWER)
+        return
+    if not e.kafka.value.partitions:
+        yield Judged(None, "the brokers list no partition at all", needed)
+        return
+    names = [f"{p.topic}-{p.partition}" for p in wrong]
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    seen = f"{len(names)}: {', '.join(names[:LISTED])}{more}" if names else "none"
+    yield Judged(not names, seen, needed, moves=moves)
+
+
+def _all(reading: Reading[KafkaView]) -> tuple[PartitionState, ...]:
+    return reading.value.partitions if isinstance(reading, Seen) else ()
+
+
+@check("kafka.offline", "no partition is offline", Scope.CLUSTER, ALWAYS)
+def offline(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P28. An offline partition may need the very broker that is restarted next."""
+    yield from _partitions(e, [p for p in _all(e.kafka) if p.leader < 0], "none offline")
+
+
+@check("kafka.under-replicated", "every partition is fully in sync", Scope.CLUSTER, ALWAYS)
+def under_replicated(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P28. Restarting a broker while another one is behind takes partitions below their minimum."""
+    behind = [p for p in _all(e.kafka) if set(p.isr) != set(p.replicas)]
+    yield from _partitions(e, behind, "none under-replicated", ("wait until the replicas have caught up",))
+
+
+@check("kafka.replication", "every partition has a second replica", Scope.CLUSTER)
+def replication(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P29. A partition with one replica is down while its broker restarts."""
+    single = [p for p in _all(e.kafka) if len(p.replicas) < 2]
+    yield from _partitions(e, single, "no partition with replication factor 1", ("add replicas",))
+
+
+@check("kafka.min-isr", "every partition can lose one broker and still be written", Scope.CLUSTER)
+def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P29. With min.insync.replicas equal to the replication factor acks=all fails during each restart."""
+    if isinstance(e.kafka, Seen):
+        told = e.kafka.value.min_isr
+        unknown = sorted({p.topic for p in e.kafka.value.partitions} - set(told))
+        if unknown:
+            yield Judged(
+                None, f"min.insync.replicas of {', '.join(unknown[:LISTED])} not told", "known for all"
+            )
+            return
+        tight = [
+            p for p in e.kafka.value.partitions if len(p.replicas) > 1 and told[p.topic] >= len(p.replicas)
+        ]
+        moves = ("lower min.insync.replicas or add replicas",)
+        yield from _partitions(e, tight, "min.insync.replicas below the replication factor", moves)
+    else:
+        yield unseen(e.kafka, BROKERS_ANSWER)
+
+
+@check("kafka.reassignment", "no reassignment is in flight", Scope.CLUSTER, ALWAYS)
+def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P28. A reassignment goes on through the controller that the roll moves and the window cuts off."""
+    if isinstance(e.kafka, Seen):
+        names = [f"{topic}-{partition}" for topic, partition in e.kafka.value.reassigning]
+        seen = f"{len(names)}: {', '.join(names[:LISTED])}" if names else "none"
+        yield Judged(not names, seen, "none", moves=("wait until it has ended, or cancel it",))
+    else:
+        yield unseen(e.kafka, BROKERS_ANSWER)
+
+
+@check("kafka.config", "server.properties is the broker it is taken for, and names the chroot", Scope.BROKERS)
+def config(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P32. The roll edits this file's zookeeper.connect: it has to be the broker's own and the only place."""
+    inventory = c.inventory
+    source = {a for h in inventory.source.hosts for a in (h.address, *h.also)}
+    for host, reading in e.broker_properties.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, f"{inventory.kafka.config}, readable through sudo", host)
+            continue
+        connect = reading.value.get("zookeeper.connect", "")
+        servers, slash, path = connect.partition("/")
+        names = {item.strip().rpartition(":")[0].strip("[]") or item.strip() for item in servers.split(",")}
+        wrong = []
+        if (id := reading.value.get("broker.id", "").strip()) != str(inventory.broker(host).id):
+            wrong.append(f"broker.id={id or '(none)'}, in the inventory {inventory.broker(host).id}")
+        if slash + path.strip() != inventory.kafka.chroot:
+            wrong.append(f"chroot {slash + path or '(none)'}, in the inventory {inventory.kafka.chroot}")
+        if strange := sorted(names - source):
+            wrong.append(f"zookeeper.connect names {', '.join(strange)}, no source host")
+        yield Judged(
+            not wrong,
+            "; ".join(wrong) or f"broker {id}, zookeeper.connect={connect}",
+            f"broker.id {inventory.broker(host).id}, source hosts, chroot {inventory.kafka.chroot}",
+            host,
+            ("correct kafka in migration.yml", "correct the broker's file"),
+        )
+
+
+@check("kafka.security", "neither SASL nor TLS is configured on the broker", Scope.BROKERS)
+def security(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P04. The move has not been drilled with either: refused by name."""
+    for host, reading in e.broker_properties.items():
+        if isinstance(reading, Seen):
+            found = in_kafka(reading.value)
+            moves = ("do not move this cluster with zkmigrate yet",)
+            yield Judged(not found, ", ".join(found) or "none", "none of these keys", host, moves)
+        else:
+            yield unseen(reading, "server.properties, readable through sudo", host)
+
+
+@check("kafka.left-source", "the broker is no client of source any more", Scope.BROKERS, (Gate.CUTOVER,))
+def left_source(c: Context, e: Evidence) -> Iterator[Judged]:
+    """One broker left on source means two controllers and two leaders per partition within a minute. Seen in
+    source's cons, else in the socket lists of source and brokers; neither is unknown, and stops."""
+    for broker in c.inventory.kafka.brokers:
+        yield _left(broker, e)
+
+
+def _left(broker: Broker, e: Evidence) -> Judged:
+    needed, moves = "seen nowhere on source", ("restart this broker with zookeeper.connect naming dest",)
+    if e.clients is None:
+        return Judged(None, "not looked at", needed, broker.name, moves)
+    where = e.clients.brokers[broker.name]
+    if where:
+        return Judged(False, ", ".join(where), needed, broker.name, moves)
+    if e.clients.unknown:
+        allow = ("allow cons in source's 4lw.commands.whitelist, or let the ssh account run ss",)
+        return Judged(None, "; ".join(e.clients.unknown), needed, broker.name, allow)
+    return Judged(True, "nowhere", needed, broker.name)
+
+
+@check(
+    "kafka.session-timeout", "the session timeouts leave time for the way back", Scope.CLUSTER,
+    (Gate.CUTOVER,), early=True,
+)  # fmt: skip
+def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P33. T is the smallest timeout of the sessions that own ephemerals under the chroot: source may expire
+    one T - T/3 after FENCE, so the way back must start that long less its own length less 3 s for clients to
+    find the door. Sessions of 6 s leave nothing. The way forward is not bounded by this."""
+    way_back = c.inventory.policy.way_back_s
+    needed = f"more than 0 s after FENCE to start the way back (T - T/3 - {way_back} - 3)"
+    moves = ("raise zookeeper.session.timeout.ms on the brokers to 18000 and roll them",)
+    if not isinstance(e.sessions, Seen):
+        yield unseen(e.sessions, needed, moves=("allow dump and cons on source",))
+        return
+    smallest = e.sessions.value.smallest_timeout_ms
+    if smallest is None:
+        seen = (
+            "no session owns anything under the chroot" if not e.sessions.value.owners
+            else "an owner's timeout is not told by any server"
+        )  # fmt: skip
+        yield Judged(None, seen, needed, moves=("allow dump and cons on source",))
+        return
+    left = deadlines(smallest / 1000, way_back).start_back
+    yield Judged(left > 0, f"T = {smallest / 1000:g} s leaves {left:.1f} s", needed, moves=moves)
+
+
+@check(
+    "kafka.addresses", "brokers' registered addresses are those of the inventory", Scope.BROKERS,
+    severity=Severity.WARN,
+)  # fmt: skip
+def addresses(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P27. What a broker advertises may differ from where it is reached by ssh; where it does not, ids that
+    were swapped in the inventory show here."""
+    for broker in c.inventory.kafka.brokers:
+        needed = f"{broker.address}:{broker.port}"
+        there = e.kafka.value.brokers.get(broker.id) if isinstance(e.kafka, Seen) else None
+        if there is None:
+            told = "not registered" if isinstance(e.kafka, Seen) else str(e.kafka)
+            yield Judged(None, told, needed, broker.name)
+        else:
+            same = there[0] in (broker.address, *broker.also, broker.name) and there[1] == broker.port
+            yield Judged(same, f"{there[0]}:{there[1]}", needed, broker.name)
+
+
+def _numbers(values: Iterable[int]) -> str:
+    return ", ".join(str(value) for value in sorted(values)) or "none"
+
+
+CHECKS = (
+    brokers, controller, cluster_id, offline, under_replicated, replication, min_isr, reassignment, config,
+    security, addresses, left_source, session_timeout,
+)  # fmt: skip

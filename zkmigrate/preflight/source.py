@@ -1,0 +1,195 @@
+"""Checks of source: never start on a sick ensemble, and know it as it is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkmigrate.facts.config import ZooConfig
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.model.finding import Severity
+from zkmigrate.model.step import Context
+from zkmigrate.preflight.check import ALWAYS, Judged, Scope, check, unseen, why
+from zkmigrate.preflight.evidence import Evidence
+from zkmigrate.preflight.security import security_of
+from zkmigrate.zkdata.zxid import counter, format_zxid
+
+TRIED_VERSIONS = ((3, 4, 14), (3, 5, 8), (3, 5, 10), (3, 6, 4), (3, 8, 4), (3, 9, 3))
+"""Source versions that have been moved in the lab."""
+
+COUNTER_LIMIT = 0xF0000000
+"""A zxid counter above this may run over during the move, which forces an election on source."""
+
+
+@check("source.quorum", "source is whole: one leader, all others follow in sync", Scope.CLUSTER, ALWAYS)
+def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P01. A sick ensemble is repaired first: the move leans on its quorum until the reform."""
+    modes = e.source.modes()
+    needed = f"1 leader, {len(modes) - 1} followers, all in sync"
+    seen = ", ".join(f"{host} {mode}" for host, mode in modes.items())
+    moves = ("repair source before anything else",)
+    if sorted(modes.values()) != sorted(["leader", *["follower"] * (len(modes) - 1)]):
+        unasked = any(isinstance(reading, Unknown) for reading in e.source.servers.values())
+        yield Judged(None if unasked else False, seen, needed, moves=moves)
+        return
+    # zk_synced_followers counts voting followers only, no observers.
+    synced = e.leader.value.synced_followers if isinstance(e.leader, Seen) else None
+    if synced is None:
+        told = why(e.leader) if not isinstance(e.leader, Seen) else "not told by the leader"
+        yield Judged(None, f"{seen}; synced followers: {told}", needed, moves=("allow mntr on source",))
+        return
+    yield Judged(synced == len(modes) - 1, f"{seen}; {synced} in sync", needed, moves=moves)
+
+
+@check("source.ports", "every dest host reaches this server's quorum and election ports", Scope.SOURCE)
+def ports(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P02. A server whose election listener has died looks healthy, but no observer can join through it. Only
+    a leader listens on its quorum port: on the others a refusal is as it should be, a timeout is not."""
+    for host in c.inventory.source_names:
+        wrong, unknown, asked = [], [], 0
+        for (dest, _, port), reading in ((k, r) for k, r in e.ports.items() if k[1] == host):
+            asked += 1
+            idle = port == c.inventory.source.ports.quorum and host != e.source.leader
+            if not isinstance(reading, Seen):
+                unknown.append(f"{port} from {dest}: {why(reading)}")
+            elif reading.value != "open" and not (idle and reading.value == "refused"):
+                wrong.append(f"{port} from {dest}: {reading.value}")
+        yield Judged(
+            False if wrong else None if unknown or not asked else True,
+            "; ".join((*wrong, *unknown)) or f"{asked} connects as they should be",
+            "open",
+            host,
+            (
+                "open the ports between dest and source",
+                "if only the election port refuses, its listener has died: restart that server",
+            ),
+        )
+
+
+@check("source.config", "the server's own config says what the inventory says of source", Scope.SOURCE)
+def config(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P05. Dest takes these server lines over and the proof reads logs in these directories: a difference is
+    found here, not in the window."""
+    for host, reading in e.source_config.items():
+        if not isinstance(reading, Seen):
+            yield unseen(
+                reading,
+                f"{c.inventory.source.config}, readable by the ssh account",
+                host,
+                ("let the ssh account read it", "correct source.config in migration.yml"),
+            )
+            continue
+        wrong = [*_server_mistakes(c.inventory, reading.value), *_path_mistakes(c.inventory, reading.value)]
+        yield Judged(
+            not wrong,
+            "; ".join(wrong) or f"{len(reading.value.servers)} servers, ports and directories equal",
+            "the same servers, addresses, ports and directories",
+            host,
+            ("correct the source part of migration.yml", "correct this server's config"),
+        )
+
+
+def _server_mistakes(inventory: Inventory, config: ZooConfig) -> Iterator[str]:
+    known = {host.myid: host for host in inventory.source.hosts}
+    ports = (inventory.source.ports.quorum, inventory.source.ports.election)
+    for odd in config.odd:
+        yield f"a server line that is not understood: {odd}"
+    for myid, server in config.servers.items():
+        if myid not in known:
+            yield f"server.{myid}={server.host} is not in the inventory"
+        elif server.host not in (known[myid].address, *known[myid].also):
+            yield f"server.{myid} is {server.host}, in the inventory {known[myid].address}"
+        elif (server.quorum, server.election) != ports:
+            yield f"server.{myid} uses ports {server.quorum}:{server.election}, not {ports[0]}:{ports[1]}"
+    for myid in sorted(set(known) - set(config.servers)):
+        yield f"no line for server.{myid} ({known[myid].name})"
+
+
+def _path_mistakes(inventory: Inventory, config: ZooConfig) -> Iterator[str]:
+    source = inventory.source
+    data_dir = config.values.get("dataDir", "")
+    if data_dir.rstrip("/") != source.data_dir.rstrip("/"):
+        yield f"dataDir={data_dir or '(none)'}, in the inventory {source.data_dir}"
+    log_dir = config.values.get("dataLogDir", data_dir)
+    if log_dir.rstrip("/") != source.txn_dir.rstrip("/"):
+        yield f"dataLogDir={log_dir or '(none)'}, in the inventory {source.txn_dir}"
+    client = {str(server.client) for server in config.servers.values() if server.client is not None}
+    client |= {config.values["clientPort"]} if "clientPort" in config.values else set()
+    if client != {str(source.ports.client)}:
+        yield f"client ports {', '.join(sorted(client)) or 'none'}, in the inventory {source.ports.client}"
+
+
+@check("source.myid", "the server's myid file is what the inventory says", Scope.SOURCE)
+def myid(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P14. Two servers swapped in the inventory would be looked at under each other's name."""
+    for host, reading in e.source_myid.items():
+        needed = str(c.inventory.source_host(host).myid)
+        moves = ("correct myid or address of this host in migration.yml",)
+        if isinstance(reading, Seen):
+            yield Judged(reading.value == needed, reading.value, needed, host, moves)
+        else:
+            yield unseen(reading, needed, host)
+
+
+@check("source.security", "neither SASL nor TLS is configured on source", Scope.SOURCE)
+def security(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P04. The move has not been drilled with either: refused by name."""
+    for host, reading in e.source_config.items():
+        yield security_of(host, reading, e.source_flags[host])
+
+
+@check("source.sync-enabled", "source's config does not switch observers' logs off", Scope.SOURCE)
+def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P16. With syncEnabled=false an observer keeps no log: its newest zxid is not on its disk, and there is
+    nothing to prove or to reform from. Dest settings are often copied from source."""
+    for host, reading in e.source_config.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "a readable config", host)
+            continue
+        value = reading.value.values.get("syncEnabled", "true").strip()
+        yield Judged(
+            value.lower() == "true", f"syncEnabled={value}", "true", host, ("remove syncEnabled=false",)
+        )
+
+
+@check(
+    "source.version", "the server's version is one whose move has been tried", Scope.SOURCE,
+    severity=Severity.WARN,
+)  # fmt: skip
+def version(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P03, P12. Another version may well work: then the rehearsal is its first trial."""
+    needed = ", ".join(".".join(map(str, numbers)) for numbers in TRIED_VERSIONS)
+    for host, reading in e.source.servers.items():
+        if isinstance(reading, Seen):
+            numbers = reading.value.version.numbers
+            seen = ".".join(map(str, numbers))
+            yield Judged(numbers in TRIED_VERSIONS, seen, needed, host, ("rehearse with particular care",))
+        else:
+            yield unseen(reading, needed, host)
+
+
+@check("source.zxid-counter", "source's zxid counter is far from its end", Scope.CLUSTER, ALWAYS)
+def zxid_counter(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P07. When the counter runs over, source holds an election in the middle of the move."""
+    newest = max(e.source.zxids().values(), default=None)
+    needed = f"a counter below {COUNTER_LIMIT:#x}"
+    if newest is None:
+        yield Judged(None, "no source server answers", needed)
+        return
+    moves = ("restart source's leader: a new epoch starts the counter again",)
+    yield Judged(counter(newest) < COUNTER_LIMIT, format_zxid(newest), needed, moves=moves)
+
+
+@check("source.purge", "source does not purge logs by itself", Scope.SOURCE, severity=Severity.WARN)
+def purge(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P08. The proof reads source's logs from the last snapshot on; a purge that keeps few may take them."""
+    for host, reading in e.source_config.items():
+        if isinstance(reading, Seen):
+            interval = reading.value.values.get("autopurge.purgeInterval", "0").strip()
+            seen = f"autopurge.purgeInterval={interval}"
+            yield Judged(interval == "0", seen, "0, or logs kept for longer than the move", host)
+        else:
+            yield unseen(reading, "a readable config", host)
+
+
+CHECKS = (quorum, ports, config, myid, security, sync_enabled, version, zxid_counter, purge)
