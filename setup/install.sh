@@ -77,6 +77,7 @@ need iptables command -v iptables-restore
 need ipset command -v ipset
 need iproute2 command -v ip
 need openssh-client command -v ssh-keygen
+need openssh-server command -v sshd
 need e2fsprogs command -v mkfs.ext4
 need procps command -v sysctl
 need openjdk-17-jre-headless command -v java
@@ -90,6 +91,12 @@ if [ -n "$missing" ]; then
     # shellcheck disable=SC2086 # one word per package
     step "installing Debian packages:$missing" "$advice" \
         env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install --yes --no-install-recommends $missing
+    # The tests start an sshd of their own; the machine's is none of our business.
+    case $missing in *openssh-server*)
+        [ ! -d /run/systemd/system ] ||
+            step "turning off the ssh service that came with openssh-server" "$advice" systemctl disable --now ssh
+        ;;
+    esac
 fi
 
 version='import sys; sys.exit(sys.version_info < (3, 11))'
