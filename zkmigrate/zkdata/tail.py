@@ -10,9 +10,9 @@ fails (a torn last write, zeros in a payload that fooled the bisection, a possib
 is walked forward, from its start or from a cursor already proved: only such a walk tells a record from a
 copy of one.
 
-One case this cannot see, which is why the tail is the fast answer and never the whole proof: with a hole of
-zeros in the middle of a log and data behind it, it may name the later record, which ZooKeeper would not
-recover. A scan with `full=True` refuses such a log.
+What this cannot see, which is why the tail is the fast answer and never the whole proof: a hole of zeros,
+or damage, in the middle of the log with whole records behind it. Then it may name a later record than
+ZooKeeper would recover. A scan with `full=True` refuses such a log.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from zkmigrate.zkdata.txnlog import (
     END_MARK,
     FILE_HEADER_SIZE,
     FRAME_SIZE,
+    FRAME_START,
     MAX_RECORD,
     Cursor,
     EndKind,
@@ -44,7 +45,6 @@ _STOP_WIDTH = 32 << 10  # bisection ends here: one read of this size is cheaper 
 _FIRST_SEARCH = 64 << 10
 
 _END_MARK = bytes([END_MARK])
-_FRAME_START = _END_MARK + b"\0\0\0\0"  # an end mark, then the high half of the next checksum
 _TXN_HEADER = struct.Struct(">qiqqi")
 
 
@@ -192,12 +192,12 @@ def _may_be_enclosed(reader: RandomReader, last: _Last, reach: int, max_record: 
     data = reader.read(base, last.offset + 12 - base)
     if base == FILE_HEADER_SIZE - 1:
         data = _END_MARK + data[1:]  # the first record follows the header as the others follow an end mark
-    hit = data.find(_FRAME_START)
+    hit = data.find(FRAME_START)
     while 0 <= hit < last.offset - base - 1:
         length = int.from_bytes(data[hit + 9 : hit + 13], "big", signed=True)
         if length <= max_record and base + hit + 1 + length + FRAME_SIZE >= last.end:
             return True
-        hit = data.find(_FRAME_START, hit + 1)
+        hit = data.find(FRAME_START, hit + 1)
     return False
 
 

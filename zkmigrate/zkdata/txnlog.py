@@ -37,7 +37,7 @@ BLOCK = 256 << 10
 _BAD_CHECKSUM = "the record's checksum does not match"
 _FILE_HEADER = struct.Struct(">4siq")
 _FRAME = struct.Struct(">qi")
-_ZXID_AT = 12  # of the zxid in a payload
+FRAME_START = b"B\0\0\0\0"  # an end mark, then the high half of the next checksum
 _TXN_HEADER = struct.Struct(">qiqqi")
 
 
@@ -115,16 +115,17 @@ class Record(NamedTuple):
             raise
 
 
-def _is_record(data: bytes) -> bool:
-    """Whether `data` starts with a whole record."""
-    if len(data) < FRAME_SIZE:
+def _is_record(data: bytes, at: int) -> bool:
+    """Whether a whole record stands at `at`."""
+    if len(data) - at < FRAME_SIZE:
         return False
     crc: int
     length: int
-    crc, length = _FRAME.unpack_from(data)
-    if length < HEADER_SIZE or length + FRAME_SIZE > len(data) or data[length + 12] != END_MARK:
+    crc, length = _FRAME.unpack_from(data, at)
+    end = at + 12 + length
+    if length < HEADER_SIZE or end >= len(data) or data[end] != END_MARK:
         return False
-    return zlib.adler32(data[12 : length + 12]) == crc
+    return zlib.adler32(data[at + 12 : end]) == crc
 
 
 def log_zxid(name: str) -> int | None:
@@ -260,24 +261,23 @@ class LogScan(Iterator[Record]):
         self.end = LogEnd(EndKind.TORN, start, detail, bad_checksum=detail is _BAD_CHECKSUM)
 
     def _refuse_if_continued(self, start: int, body: bytes) -> None:
-        """A length that points behind the end of the file is a torn write, unless the next transaction stands
-        inside that stretch: then the length is damaged and everything behind it would be lost in silence."""
-        if len(body) < HEADER_SIZE:
-            return
-        wanted = _TXN_HEADER.unpack_from(body)[2] + 1
-        if self.last_zxid is not None and not follows(self.last_zxid, wanted - 1):
-            return
-        needle = wanted.to_bytes(8, "big", signed=True)
-        hit = body.find(needle, _ZXID_AT)
+        """A length that points behind the end of the file is a torn write, unless later transactions stand
+        inside that stretch: then the length is damaged, and everything behind it would be lost in
+        silence."""
+        least = self.last_zxid if self.last_zxid is not None else (self._first or 0) - 1
+        most = least + 1 + len(body) // (HEADER_SIZE + FRAME_SIZE)
+        hit = body.find(FRAME_START)
         while hit >= 0:
-            at = hit - _ZXID_AT - 12
-            if at >= 0 and _is_record(body[at:]):
-                raise self._corrupt(
-                    f"the record's length points behind the end of the file, but {format_zxid(wanted)} "
-                    f"stands at {start + 12 + at}",
-                    start,
-                )
-            hit = body.find(needle, hit + 1)
+            at = hit + 1
+            if _is_record(body, at):
+                zxid = _TXN_HEADER.unpack_from(body, at + 12)[2]
+                if least < zxid <= most or (zxid > most and follows(least, zxid)):
+                    raise self._corrupt(
+                        f"the record's length points behind the end of the file, but {format_zxid(zxid)} "
+                        f"stands at {start + 12 + at}",
+                        start,
+                    )
+            hit = body.find(FRAME_START, at)
 
     def _corrupt(self, reason: str, offset: int) -> CorruptError:
         return CorruptError(reason, self._name, offset)

@@ -1,0 +1,166 @@
+"""zoo.cfg: text stays text; values as ZooKeeper sees them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkmigrate.zkdata.zoocfg import ServerLine, ZooCfgError, parse_server_line, parse_zoocfg, settings
+
+SAMPLE = (
+    "# made by hand\r\n"
+    "tickTime=2000\r\n"
+    "\r\n"
+    "  initLimit = 10\r\n"
+    "syncLimit : 5\r\n"
+    "dataDir=/var/lib/zookeeper\r\n"
+    "clientPort 2181\r\n"
+    "! also a comment \\\r\n"
+    "server.1=10.0.0.1:2888:3888\r\n"
+    "server.11=[fd00::11]:2888:3888:observer\r\n"
+    "server.12=dest-2:2888:3888:observer;2181\r\n"
+    "server.13=dest-3:2888:3888:participant;[::]:2182\r\n"
+    "longer=one,\\\r\n   two\r\n"
+    "tickTime=500"
+)
+
+
+def test_parsing_and_rendering_changes_nothing() -> None:
+    assert parse_zoocfg(SAMPLE).render() == SAMPLE
+
+
+_LINE = st.one_of(
+    st.just(""),
+    st.text(st.characters(exclude_characters="\r\n\\", max_codepoint=255), max_size=20).map(
+        lambda t: "#" + t
+    ),
+    st.builds(
+        lambda indent, key, gap, value: indent + key + gap + value,
+        st.sampled_from(["", " ", "\t"]),
+        st.from_regex(r"[a-zA-Z][a-zA-Z0-9.]{0,10}", fullmatch=True),
+        st.sampled_from(["=", " = ", ":", " ", "\t"]),
+        st.text(st.characters(exclude_characters="\r\n", max_codepoint=255), min_size=1, max_size=20),
+    ),
+)
+
+
+@given(st.lists(_LINE), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
+def test_any_file_renders_as_it_was(lines: list[str], end: str, ended: bool) -> None:
+    text = end.join(lines) + (end if ended else "")
+    assert parse_zoocfg(text).render() == text
+
+
+@given(
+    st.lists(_LINE),
+    st.sampled_from(["\n", "\r\n"]),
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20),
+)
+def test_a_set_value_is_read_back_and_nothing_else_moves(lines: list[str], end: str, value: str) -> None:
+    cfg = parse_zoocfg(end.join(lines))
+    edited = parse_zoocfg(cfg.with_value("peerType", value).render())
+    assert edited.get("peerType") == value
+    others = {key: v for key, v in cfg.values().items() if key != "peerType"}
+    assert {key: v for key, v in edited.values().items() if key != "peerType"} == others
+    assert edited.without("peerType").get("peerType") is None
+
+
+def test_edits_keep_everything_else() -> None:
+    cfg = parse_zoocfg(SAMPLE)
+    edited = cfg.with_value("initLimit", "20").with_value("peerType", "observer")
+    assert (
+        edited.render()
+        == SAMPLE.replace("  initLimit = 10", "  initLimit = 20") + "\r\npeerType=observer\r\n"
+    )
+    assert edited.with_value("initLimit", "10").without("peerType").render() == SAMPLE + "\r\n"
+    assert cfg.with_value("initLimit", "10") is cfg
+    assert cfg.with_value("tickTime", "600").render() == SAMPLE.removesuffix("500") + "600"
+    assert "tickTime" not in cfg.without("tickTime").render()
+
+
+def test_the_typed_view() -> None:
+    seen = settings(parse_zoocfg(SAMPLE))
+    assert seen.tick_time_ms == 500  # the last one counts
+    assert (seen.init_limit, seen.sync_limit, seen.client_port) == (10, 5, 2181)
+    assert (seen.data_dir, seen.data_log_dir) == ("/var/lib/zookeeper", "/var/lib/zookeeper")
+    assert (seen.min_session_timeout_ms, seen.max_session_timeout_ms) == (1000, 10000)
+    assert seen.servers == {
+        1: ServerLine(1, "10.0.0.1", 2888, 3888),
+        11: ServerLine(11, "fd00::11", 2888, 3888, "observer", role_given=True),
+        12: ServerLine(12, "dest-2", 2888, 3888, "observer", 2181, role_given=True),
+        13: ServerLine(13, "dest-3", 2888, 3888, "participant", 2182, "::", True),
+    }
+    assert (seen.peer_type, seen.dynamic_config_file) == ("participant", None)
+    assert (seen.sync_enabled, seen.reconfig_enabled, seen.standalone_enabled) == (True, False, True)
+    assert seen.security == {}
+    assert parse_zoocfg(SAMPLE).get("longer") == "one,two"
+    assert parse_zoocfg(SAMPLE).duplicates() == ("tickTime",)
+
+
+def test_the_typed_view_of_what_must_be_refused_elsewhere() -> None:
+    text = (
+        "dataDir=/d\ndataLogDir=/l\ntickTime=2000\npeerType=Observer\nsyncEnabled=false\nreconfigEnabled=TRUE\n"
+        "standaloneEnabled=false\ndynamicConfigFile=/d/zoo.cfg.dynamic.1\nminSessionTimeout=6000\n"
+        "maxSessionTimeout=60000\ngroup.1=1:2\nquorum.auth.enableSasl=true\nsslQuorum=true\nauthProvider.1=x.Y\n"
+        "ssl.keyStore.location=/k\nsecureClientPort=2281\nrequireClientAuthScheme=sasl\nautopurge.purgeInterval=1\n"
+    )
+    seen = settings(parse_zoocfg(text))
+    assert (seen.data_log_dir, seen.peer_type, seen.sync_enabled, seen.reconfig_enabled) == (
+        "/l",
+        "observer",
+        False,
+        True,
+    )
+    assert (seen.standalone_enabled, seen.hierarchical) == (False, True)
+    assert seen.dynamic_config_file == "/d/zoo.cfg.dynamic.1"
+    assert (seen.min_session_timeout_ms, seen.max_session_timeout_ms) == (6000, 60000)
+    assert sorted(seen.security) == [
+        "authProvider.1",
+        "quorum.auth.enableSasl",
+        "requireClientAuthScheme",
+        "secureClientPort",
+        "ssl.keyStore.location",
+        "sslQuorum",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dataDir=/d\nnonsense\n", r"^a.cfg:2: 'nonsense' is not key=value"),
+        ("dataDir=/d\ntickTime=two\n", r"^a.cfg:2: tickTime='two', needed is a whole number"),
+        ("dataDir=/d\n\npeerType=boss\n", r"^a.cfg:3: peerType='boss', needed is participant or observer"),
+        ("dataDir=/d\nsyncEnabled=yes\n", r"^a.cfg:2: .*true or false"),
+        ("dataDir=/d\nserver.1=host:1:2:boss\n", r"^a.cfg:2: server.1: role 'boss'"),
+        (
+            "dataDir=/d\nserver.1=host:2888\n",
+            r"^a.cfg:2: server.1='host:2888' is not server.N=host:port:port",
+        ),
+        ("dataDir=/d\nserver.1=host:2888:99999\n", r"not in 1..65535"),
+        ("dataDir=/d\nserver.1=host:2888:2888\n", r"must differ"),
+        ("dataDir=/d\nserver.1=a:1:2|b:1:2\n", r"several addresses"),
+        ("dataDir=/d\nserver.1=fd00::1:2888:3888\n", r"IPv6 in brackets"),
+        ("dataDir=/d\nserver.x=a:1:2\n", r"^a.cfg:2: server.x"),
+        ("dataDir=/d\nserver.1=a:1:2\nserver.01=b:1:2\n", r"^a.cfg:3: .*one line for server 1"),
+        ("tickTime=2000\n", r"^a.cfg: dataDir is not set"),
+        ("dataDir=/d\ntickTime=0\n", r"tickTime is 0"),
+    ],
+)
+def test_a_bad_line_is_named_with_file_and_line(text: str, message: str) -> None:
+    with pytest.raises(ZooCfgError, match=message):
+        settings(parse_zoocfg(text, "a.cfg"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a:1:2",
+        "a:1:2:participant",
+        "[::1]:1:2:observer",
+        "a:1:2;3",
+        "a:1:2:observer;0.0.0.0:3",
+        "a:1:2;[::]:3",
+    ],
+)
+def test_server_lines_render_as_they_were(value: str) -> None:
+    assert parse_server_line("server.7", value).render() == value
