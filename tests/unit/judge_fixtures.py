@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.lab.judge import Verdict, judge, load_history
+from zkmigrate.model.finding import Held
 
 SECOND = 1_000_000_000
 HOSTS = ("d1", "d2", "d3")
@@ -146,3 +147,7 @@ def verdict_of(directory: Path, edit: Edit = lambda _files: None) -> Verdict:
     files = Files()
     edit(files)
     return judge(load_history(files.write(directory)))
+
+
+def not_held(verdict: Verdict) -> dict[str, Held]:
+    return {claim.id: claim.held for claim in verdict.claims if claim.held is not Held.YES}

@@ -44,13 +44,15 @@ def _place(event: Event) -> tuple[str, int, int]:
 
 
 def _lost(acks: list[Event], reads: list[Event], unsent: str, unread: str) -> Claim:
-    """Lost: an acknowledged record that was not read at the offset it was acknowledged at.
+    """Lost: an acknowledged record that was not read, and it alone, at the offset it was acknowledged at.
 
-    An id at another offset does not count: after an unclean election a resent record may stand elsewhere
-    while its acknowledged offset holds something else, and that is the loss to see.
+    An id at another offset does not count, nor an offset that was read with two ids: after an unclean
+    election an acknowledged offset may hold something else, and that is the loss to see.
     """
-    read = {_place(event): event["id"] for event in reads}
-    missing = [event for event in acks if read.get(_place(event)) != event["id"]]
+    read: dict[tuple[str, int, int], set[str]] = defaultdict(set)
+    for event in reads:
+        read[_place(event)].add(event["id"])
+    missing = [event for event in acks if read.get(_place(event)) != {event["id"]}]
     known = bool(acks or reads)
     shown = [f"{e['id']} at {e['topic']}/{e['partition']}@{e['offset']}" for e in missing[:_SHOWN]]
     held = truth(known and not missing, [unsent and f"producer: {unsent}", unread and f"consumer: {unread}"])

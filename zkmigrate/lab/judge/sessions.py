@@ -39,8 +39,10 @@ def session_claims(history: RunHistory) -> Iterator[Claim]:
         if session not in baseline.sessions
     ]
     kept = None if before.problem else len(_in_all(before, list(later.values())))
-    held = truth(bool(before.sessions), problems, bad_is_certain=bool(gone))
-    yield Claim("sessions_preserved", kept, held, "all", _SOURCE, explain(*gone[:_SHOWN], *problems))
+    nothing = [] if before.sessions or before.problem else ["no session to preserve"]
+    held = truth(True, [*problems, *nothing], bad_is_certain=bool(gone))
+    detail = explain(*gone[:_SHOWN], *problems, *nothing)
+    yield Claim("sessions_preserved", kept, held, "all", _SOURCE, detail)
     yield log
     yield _ephemerals(before, later, problems)
     yield _controller_epoch(before, later, problems)
@@ -63,7 +65,9 @@ def _ephemerals(before: Baseline, later: dict[str, Baseline], problems: list[str
         for path, node in before.ephemerals.items()
         if baseline.ephemerals.get(path) != node
     ]
-    held = truth(bool(before.ephemerals), problems, bad_is_certain=bool(changed))
+    if not before.ephemerals and not before.problem:
+        problems = [*problems, "no ephemeral to compare"]
+    held = truth(True, problems, bad_is_certain=bool(changed))
     value = None if problems and not changed else not changed
     needed = "every ephemeral with the same owner and czxid"
     detail = explain(*changed[:_SHOWN], *problems, f"{len(before.ephemerals)} ephemerals")
