@@ -23,7 +23,7 @@ from zkmigrate.engine.ports import Answer, Confirm, Lock, NoWatch, WatchPort, Wi
 from zkmigrate.engine.watch import LEASE_LAPSED
 from zkmigrate.errors import HostError, UsageError, ZkmigrateError
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import Changes
+from zkmigrate.model.change import Changes, inverses
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
@@ -303,12 +303,15 @@ class Walk:
         body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
         self.journal.append("finding", {**body, "phase": phase, "decision": decision})
         self.world.emit(events.Alarm(phase, finding, decision))
-        sealed = f"{at.stage.id}.{self.world.rules.permanent}" in self.history.done
         if decision == "ask":
-            decision = self.world.confirm.decide(phase, finding, sealed)
+            left, sealed = self.world.watch.left_s(), self._sealed(at.stage)
+            decision = self.world.confirm.decide(phase, finding, sealed, left)
         if decision == "back":
             code = 9 if finding.id == LEASE_LAPSED else 7
             raise _TurnBack(at.stage.id, f"{finding.id}: {finding.seen or finding.claim}", code, findings)
+
+    def _sealed(self, stage: Stage) -> bool:
+        return f"{stage.id}.{self.world.rules.permanent}" in self.history.done
 
     def _phase(self, stage: Stage) -> str:
         """Id of the last step of the stage that is done or has sent a change; empty before the first."""
@@ -326,7 +329,7 @@ class Walk:
             self._ask_watch(at)
             left = self.world.watch.left_s()
             self.world.emit(events.Holding(at.step.id, left))
-            answer = self.world.confirm.hold(at.step.id, left)
+            answer = self.world.confirm.hold(at.step.id, self._sealed(at.stage), left)
             if answer is not None:
                 self._obey(answer, at.stage)
                 return
@@ -423,6 +426,11 @@ class Walk:
             fencing=self.world.lock.fencing(at.stage.id, at.way),
             rehearsal=at.stage.rehearsal,
             records=self.history.records(),
+            unrestored=frozenset(
+                target
+                for target in self.history.touched(at.id)
+                if inverses(self.history.applied(at.id, target))
+            ),
         )
 
     def _journal_step(

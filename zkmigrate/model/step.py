@@ -80,7 +80,8 @@ class Context:
 
     run: id of the run, ``[a-z0-9-]{1,24}``. rehearsal: the cut-over steps act as rehearsal.
     records: step id → the record its last ``Done`` journaled (baseline, zxids, times).
-    fencing: this operator's fencing number.
+    fencing: this operator's fencing number. unrestored: targets of this step on which the journal knows files
+    that were written or moved aside and not put back.
     """
 
     run: str
@@ -88,6 +89,7 @@ class Context:
     fencing: int = 0
     rehearsal: bool = False
     records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    unrestored: frozenset[str] = frozenset()
 
 
 class Step(Protocol[F]):

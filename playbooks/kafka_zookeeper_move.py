@@ -1,0 +1,70 @@
+"""Move a Kafka cluster from one ZooKeeper ensemble to a new, empty one: the table of contents.
+
+Each step is one file in ``zkmigrate/steps``, its undo beside it. The protocol is explained in docs/design.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.step import AnyStep
+from zkmigrate.steps.arm import ArmStep
+from zkmigrate.steps.check import CheckStep
+from zkmigrate.steps.cut import CutStep
+from zkmigrate.steps.drain import DrainStep
+from zkmigrate.steps.fence import FenceStep
+from zkmigrate.steps.finalize import FinalizeStep
+from zkmigrate.steps.go import GoStep
+from zkmigrate.steps.install import InstallStep
+from zkmigrate.steps.join import JoinStep
+from zkmigrate.steps.open_door import OpenStep
+from zkmigrate.steps.preflight import PreflightStep
+from zkmigrate.steps.prove import ProveStep
+from zkmigrate.steps.roll import RollStep
+from zkmigrate.steps.seal import SealStep
+from zkmigrate.steps.serve import ServeStep
+from zkmigrate.steps.stop import StopStep
+from zkmigrate.steps.verify import VerifyStep
+
+ARM_TO_CHECK: tuple[AnyStep, ...] = (
+    ArmStep(),
+    FenceStep(),
+    DrainStep(),
+    CutStep(),
+    StopStep(),
+    ProveStep(),
+    SealStep(),
+    GoStep(),
+    ServeStep(),
+    CheckStep(),
+)
+
+PLAYBOOK = Playbook(
+    id="kafka_zookeeper_move",
+    title="Move Kafka to a ZooKeeper ensemble of its own",
+    stages=(
+        Stage("preflight", "Look first", (PreflightStep(),)),
+        Stage("install", "Install the host program", (InstallStep(),)),
+        Stage("join", "Join dest as observers of source", (JoinStep(),)),
+        Stage("rehearse", "Rehearse the cut-over, then restore", ARM_TO_CHECK, rehearsal=True, window=True),
+        Stage(
+            "roll",
+            "Roll the brokers to dest",
+            (PreflightStep(gate="roll"), RollStep()),
+            consent="Restart the brokers one wave at a time?",
+        ),
+        Stage(
+            "cutover",
+            "Cut over",
+            (PreflightStep(gate="cutover"), *ARM_TO_CHECK, OpenStep()),
+            consent="Cut over now? Everything up to OPEN has a way back.",
+            window=True,
+        ),
+        Stage("verify", "Verify", (VerifyStep(),)),
+        Stage(
+            "finalize",
+            "Finalize",
+            (FinalizeStep(),),
+            consent="Remove the images and zkm-host? There is no way back after this.",
+        ),
+    ),
+)

@@ -1,0 +1,170 @@
+"""An operator of the model world: the real engine, journal and playbook over ``simulate``.
+
+``kill_before`` / ``kill_after`` end the operator as ``kill -9`` would, around the n-th change that reaches a
+host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from playbooks.kafka_zookeeper_move import PLAYBOOK
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.clock import Interrupt
+from zkmigrate.engine.events import Event
+from zkmigrate.engine.journal import Journal, RealDisk
+from zkmigrate.engine.ports import Answer, WindowRules
+from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.run import World as Outside
+from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Source, Ssh, ZooKeeperHost
+from zkmigrate.model.change import Change
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.step import AnyStep, Way
+from zkmigrate.rules.window import decide_finding
+from zkmigrate.simulate.look import WorldLook
+from zkmigrate.simulate.world import SLICE_S, World, new_world
+
+SOURCE_CONFIG = b"tickTime=2000\ndataDir=/var/lib/zookeeper\nclientPort=2181\n" + b"".join(
+    b"server.%d=10.0.0.%d:2888:3888\n" % (n, n) for n in (1, 2, 3)
+)
+PROPERTIES = (
+    b"broker.rack=r1\n"
+    b"zookeeper.connect=10.0.0.1:2181,10.0.0.2:2181,10.0.0.3:2181/kafka\n"
+    b"log.dirs=/var/lib/kafka\n"
+)
+
+
+def inventory(dest_hosts: int = 3) -> Inventory:
+    """Three source hosts, dest hosts 11…, three brokers, as the lab has them."""
+    return Inventory(
+        version=1,
+        name="world",
+        operator=("10.0.0.9",),
+        ssh=Ssh(user="ops", key="key", known_hosts="known_hosts"),
+        source=Source(
+            hosts=tuple(ZooKeeperHost(name=f"source{n}", address=f"10.0.0.{n}", myid=n) for n in (1, 2, 3))
+        ),
+        dest=Dest(
+            hosts=tuple(
+                ZooKeeperHost(name=f"dest{n}", address=f"10.0.0.1{n}", myid=10 + n)
+                for n in range(1, dest_hosts + 1)
+            ),
+            settings={"tickTime": "2000", "initLimit": "10", "syncLimit": "5", "4lw.commands.whitelist": "*"},
+        ),
+        kafka=Kafka(
+            cluster_id="abcdefghijklmnopqrstuv",
+            chroot="/kafka",
+            brokers=tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in (1, 2, 3)),
+        ),
+    )
+
+
+def quiet_world(dest_hosts: int = 3) -> World:
+    """A world in which nothing has been done yet."""
+    return new_world(inventory(dest_hosts), PROPERTIES, SOURCE_CONFIG)
+
+
+class NoSync(RealDisk):
+    """These operators die, their machines do not: what was written is there for the next one."""
+
+    def fsync(self, fd: int) -> None:
+        return None
+
+
+class Killed(BaseException):
+    """The operator's process is gone."""
+
+
+@dataclass
+class Operator:
+    """One operator machine with its run directory; each call is one process."""
+
+    world: World
+    run_dir: Path
+    playbook: Playbook = PLAYBOOK
+    kill_before: int = 0
+    kill_after: int = 0
+    unreachable: frozenset[str] = frozenset()
+    events: list[Event] = field(default_factory=list)
+    calls: int = 0
+
+    def forward(self, until: str = "") -> Ended:
+        return self._walk().forward(until)
+
+    def resume(self, until: str = "") -> Ended:
+        return self._walk().resume(until)
+
+    def back(self, to: str = "") -> Ended:
+        return self._walk().back(to)
+
+    def _walk(self) -> Walk:
+        if (self.run_dir / "journal.jsonl").exists():
+            journal = Journal.open(self.run_dir, lambda: self.world.wall, NoSync())
+        else:
+            journal = Journal.create(self.run_dir, lambda: self.world.wall, NoSync())
+            journal.append("begin", {"run": "run", "playbook": self.playbook.id, "inventory": "", "plan": ""})
+        outside = Outside(
+            look=WorldLook(self.world, self.unreachable),
+            apply=self._apply,
+            clock=self,
+            confirm=self,
+            lock=self,
+            interrupt=Interrupt(),
+            emit=self.events.append,
+            rules=WindowRules(decide_finding, lambda c: 6.5),
+        )
+        return Walk(self.playbook, self.world.inventory, journal, outside)
+
+    def _apply(self, change: Change, operation: str, fencing: int) -> Outcome:
+        with self.world.lock:
+            self.calls += 1
+            if self.kill_before and self.calls >= self.kill_before:
+                raise Killed
+            outcome = Outcome(*self.world.apply(change, operation, fencing))
+            if self.kill_after and self.calls >= self.kill_after:
+                raise Killed
+            return outcome
+
+    # --- clock: time passes only here, and the lease is renewed as the watch does it -------------------
+
+    def now(self) -> float:
+        return self.world.now
+
+    def wall(self) -> float:
+        return self.world.wall
+
+    def pause(self, seconds: float) -> None:
+        lease = self.world.inventory.policy.lease
+        end = self.world.now + seconds
+        while self.world.now < end:
+            for name in self.world.inventory.dest_names:
+                if self.world.hosts[name].phase in ("fenced", "cut", "stopped"):
+                    self.world.renew(name, lease.fence_ttl_ms, lease.cut_ttl_ms)
+            self.world.advance(min(SLICE_S, end - self.world.now))
+
+    # --- lock -------------------------------------------------------------------------------------------
+
+    def fencing(self, stage: str, way: Way) -> int:
+        return 1
+
+    def close(self) -> None:
+        return None
+
+    # --- confirm, as --yes ------------------------------------------------------------------------------
+
+    def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
+        return Answer("go")
+
+    def consent(self, stage: Stage) -> tuple[Answer, str]:
+        return Answer("go"), "--yes"
+
+    def decide(
+        self, phase: str, finding: Finding, sealed: bool, left_s: float | None
+    ) -> Literal["go", "back"]:
+        return "go" if sealed else "back"
+
+    def hold(self, phase: str, sealed: bool, left_s: float | None) -> Answer | None:
+        return Answer("go")

@@ -1,0 +1,142 @@
+"""The whole move over the model world: stopped after each change, resumed, walked back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.world.operator import Killed, Operator, quiet_world
+from zkmigrate.simulate.world import World
+
+WAYS_ON = (7, 9)
+
+
+def footprint(world: World) -> dict[str, object]:
+    """Everything on the hosts that a rollback must leave as it found it."""
+    return {
+        name: (
+            {path: (f.content, f.mode, f.owner) for path, f in host.files.items()},
+            host.running,
+            host.installed,
+            host.phase,
+            host.disk is None,
+            host.fence.filled,
+            host.cut.filled,
+            host.armed,
+        )
+        for name, host in world.hosts.items()
+    }
+
+
+def owners(world: World) -> dict[str, tuple[int, int]]:
+    """Ephemerals that Kafka sees, wherever it is now: path → owner, czxid."""
+    ensemble = world.dest if world.dest is not None else world.source
+    return {path: (z.owner, z.czxid) for path, z in ensemble.tree().znodes.items() if z.owner}
+
+
+def finish(operator: Operator) -> int:
+    """Resume; a run that has turned back is started forward once more."""
+    ended = operator.resume()
+    return operator.forward().code if ended.code in WAYS_ON else ended.code
+
+
+@pytest.fixture(scope="module")
+def changes(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """How many changes the undisturbed move sends."""
+    world = quiet_world()
+    operator = Operator(world, tmp_path_factory.mktemp("whole") / "run")
+    assert operator.forward().code == 0
+    return operator.calls
+
+
+def test_the_move_completes_and_keeps_every_session(tmp_path: Path) -> None:
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="roll").code == 0
+    before = owners(world)
+    assert set(before) == {"/kafka/controller", *(f"/kafka/brokers/ids/{n}" for n in (1, 2, 3))}
+
+    assert operator.resume().code == 0
+
+    assert world.dest is not None
+    assert owners(world) == before
+    assert {world.mode(h) for h in world.inventory.dest_names} == {"leader", "follower"}
+    assert all(p.connected.startswith("dest") for p in world.brokers.values())
+    assert not any(h.installed or h.armed or h.cut.filled for h in world.hosts.values())
+
+
+def test_source_is_never_changed(tmp_path: Path) -> None:
+    world = quiet_world()
+    Operator(world, tmp_path / "run").forward()
+    assert {change.host for change, _ in world.applied}.isdisjoint(world.inventory.source_names)
+
+
+def test_rollback_before_open_leaves_the_first_world(tmp_path: Path) -> None:
+    for stage in ("install", "join", "rehearse", "roll", "cutover.check"):
+        world = quiet_world()
+        first = footprint(world)
+        operator = Operator(world, tmp_path / stage / "run")
+        assert operator.forward(until=stage).code == 0
+        assert operator.back().code == 0, stage
+        assert footprint(world) == first, stage
+        assert all(p.connected.startswith("source") for p in world.brokers.values()), stage
+
+
+def test_rollback_after_open_is_refused_by_name(tmp_path: Path) -> None:
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="cutover").code == 0
+    ended = operator.back()
+    assert ended.code == 6
+    assert [f.id for f in ended.findings] == ["open.no-way-back"]
+    assert any("consent" in move for move in ended.findings[0].moves)
+    assert world.dest is not None
+
+
+def stops(total: int) -> range:
+    return range(1, total + 1)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_at_each_change_the_run_resumes_to_the_same_end(
+    tmp_path: Path, changes: int, when: str
+) -> None:
+    for n in stops(changes):
+        world = quiet_world()
+        operator = Operator(world, tmp_path / f"{n}" / "run")
+        setattr(operator, f"kill_{when}", n)
+        with pytest.raises(Killed):
+            operator.forward()
+        again = Operator(world, operator.run_dir)
+        assert finish(again) == 0, n
+        assert {world.mode(h) for h in world.inventory.dest_names} == {"leader", "follower"}, n
+        assert not any(h.installed or h.armed for h in world.hosts.values()), n
+
+
+def test_killed_at_each_change_and_left_alone_the_run_resumes(tmp_path: Path, changes: int) -> None:
+    """The operator's machine stays away for a minute: leases end, finishers act, sessions may go."""
+    for n in stops(changes):
+        world = quiet_world()
+        operator = Operator(world, tmp_path / f"{n}" / "run", kill_after=n)
+        with pytest.raises(Killed):
+            operator.forward()
+        world.advance(60.0)
+        again = Operator(world, operator.run_dir)
+        assert finish(again) == 0, n
+        assert {world.mode(h) for h in world.inventory.dest_names} == {"leader", "follower"}, n
+
+
+def test_killed_at_each_change_the_run_walks_back_to_the_first_world(tmp_path: Path, changes: int) -> None:
+    for n in stops(changes):
+        world = quiet_world()
+        first = footprint(world)
+        operator = Operator(world, tmp_path / f"{n}" / "run", kill_after=n)
+        with pytest.raises(Killed):
+            operator.forward()
+        ended = Operator(world, operator.run_dir).back()
+        if any(host.phase == "open" for host in world.hosts.values()) or world.dest is not None:
+            assert ended.code == 6, n
+            continue
+        assert ended.code == 0, (n, ended)
+        assert footprint(world) == first, n

@@ -1,0 +1,1 @@
+"""What the moves need to know about each system that depends on ZooKeeper, one file each."""

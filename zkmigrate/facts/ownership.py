@@ -1,0 +1,128 @@
+"""Who owns what under the chroot: the small state that the window keeps current without reading the tree.
+
+Taken from the whole tree at ARM (O(tree), outside the window), rolled forward by log records inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zkmigrate.zkdata.txn import (
+    CloseSessionTxn,
+    CreateSessionTxn,
+    CreateTxn,
+    DeleteTxn,
+    MultiTxn,
+    Txn,
+    is_under,
+    path_changes,
+    touches,
+)
+from zkmigrate.zkdata.txnlog import Record
+
+
+@dataclass(frozen=True)
+class Ephemeral:
+    """One ephemeral znode: the session that owns it and its czxid."""
+
+    owner: int
+    czxid: int
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """State under ``chroot`` as of ``upto``.
+
+    newest: largest zxid of a transaction that touches the chroot or a session that owns part of it.
+    ephemerals: path → owner and czxid. timeouts: session → timeout in milliseconds, every open session.
+    """
+
+    chroot: str
+    upto: int
+    newest: int
+    ephemerals: Mapping[str, Ephemeral] = field(default_factory=dict)
+    timeouts: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def owners(self) -> dict[int, tuple[str, ...]]:
+        """Session → the paths it owns under the chroot."""
+        result: dict[int, list[str]] = {}
+        for path, ephemeral in self.ephemerals.items():
+            result.setdefault(ephemeral.owner, []).append(path)
+        return {owner: tuple(sorted(paths)) for owner, paths in result.items()}
+
+    @property
+    def smallest_timeout_ms(self) -> int | None:
+        """T: the smallest timeout of the sessions that own ephemerals under the chroot; None without any."""
+        known = [self.timeouts[owner] for owner in self.owners if owner in self.timeouts]
+        return min(known) if known else None
+
+
+def rolled_forward(state: Ownership, records: Iterable[Record], upto: int | None = None) -> Ownership:
+    """The state after these records, those above ``upto`` left out; records at or below the state are
+    ignored."""
+    ephemerals = dict(state.ephemerals)
+    timeouts = dict(state.timeouts)
+    newest, last = state.newest, state.upto
+    for record in records:
+        if record.zxid <= last or (upto is not None and record.zxid > upto):
+            continue
+        last = record.zxid
+        txn = record.txn()
+        if _touches(txn, state.chroot, ephemerals):
+            newest = record.zxid
+        _apply(txn, state.chroot, ephemerals, timeouts)
+    return Ownership(state.chroot, last, newest, ephemerals, timeouts)
+
+
+def _touches(txn: Txn, chroot: str, ephemerals: Mapping[str, Ephemeral]) -> bool:
+    if any(touches(change, chroot) for change in path_changes(txn)):
+        return True
+    return isinstance(txn.body, CloseSessionTxn) and any(
+        e.owner == txn.header.session for e in ephemerals.values()
+    )
+
+
+def _apply(txn: Txn, chroot: str, ephemerals: dict[str, Ephemeral], timeouts: dict[int, int]) -> None:
+    session, zxid = txn.header.session, txn.header.zxid
+    if isinstance(txn.body, CreateSessionTxn):
+        timeouts[session] = txn.body.timeout_ms
+    elif isinstance(txn.body, CloseSessionTxn):
+        timeouts.pop(session, None)
+        for path in [p for p, e in ephemerals.items() if e.owner == session]:
+            del ephemerals[path]
+    bodies = [txn.body]
+    if isinstance(txn.body, MultiTxn):
+        bodies = [] if txn.body.failed else [sub.body for sub in txn.body.txns]
+    for body in bodies:
+        if isinstance(body, CreateTxn) and body.ephemeral and is_under(body.path, chroot):
+            ephemerals[body.path] = Ephemeral(session, zxid)
+        elif isinstance(body, DeleteTxn):
+            ephemerals.pop(body.path, None)
+
+
+def to_json(state: Ownership) -> dict[str, Any]:
+    """As a journal record; integers that may pass 2^53 are hexadecimal text."""
+    return {
+        "chroot": state.chroot,
+        "upto": hex(state.upto),
+        "newest": hex(state.newest),
+        "ephemerals": {
+            path: {"owner": hex(e.owner), "czxid": hex(e.czxid)}
+            for path, e in sorted(state.ephemerals.items())
+        },
+        "timeouts": {hex(session): timeout for session, timeout in sorted(state.timeouts.items())},
+    }
+
+
+def from_json(body: Mapping[str, Any]) -> Ownership:
+    """Inverse of :func:`to_json`."""
+    return Ownership(
+        body["chroot"],
+        int(body["upto"], 16),
+        int(body["newest"], 16),
+        {p: Ephemeral(int(e["owner"], 16), int(e["czxid"], 16)) for p, e in body["ephemerals"].items()},
+        {int(session, 16): timeout for session, timeout in body["timeouts"].items()},
+    )

@@ -1,0 +1,83 @@
+"""Which brokers may be restarted next: one safe wave at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.model.look import KafkaView, PartitionState
+
+
+@dataclass(frozen=True)
+class BrokerPosition:
+    """One broker on its way: ``moved`` = config and process follow the wanted ensemble; ``healthy`` =
+    registered.
+
+    touched: its config already names the wanted ensemble, or it is down: our own half-done target.
+    """
+
+    name: str
+    id: int
+    moved: bool
+    touched: bool
+
+
+def out_of_sync(view: KafkaView, expected: frozenset[int]) -> tuple[PartitionState, ...]:
+    """Partitions that are offline or under-replicated for another reason than the brokers in ``expected``."""
+    return tuple(p for p in view.partitions if p.leader < 0 or (set(p.replicas) - set(p.isr) - expected))
+
+
+def unsafe_to_stop(view: KafkaView, broker: int) -> tuple[PartitionState, ...]:
+    """Partitions that would fall below min ISR, or offline, if ``broker`` stopped now."""
+    hurt = []
+    for p in view.partitions:
+        if broker not in p.replicas:
+            continue
+        left = [r for r in p.isr if r != broker]
+        if not left or len(left) < view.min_isr.get(p.topic, 1):
+            hurt.append(p)
+    return tuple(hurt)
+
+
+def next_wave(
+    brokers: tuple[BrokerPosition, ...], view: KafkaView, width: int
+) -> tuple[tuple[str, ...], str]:
+    """The brokers to restart now, and why nobody can be when there are none.
+
+    A half-done target comes first and explains its own sickness; the controller comes last; no two brokers
+    that share a partition restart in one wave. Returns ``(names, reason)``; reason is empty when names are
+    given or all have moved.
+    """
+    waiting = [b for b in brokers if not b.moved]
+    if not waiting:
+        return (), ""
+    half_done = [b for b in waiting if b.touched]
+    if half_done:
+        return (half_done[0].name,), ""
+    sick = out_of_sync(view, frozenset())
+    if sick:
+        p = sick[0]
+        return (), (
+            f"{len(sick)} partitions are not fully in sync, first {p.topic}-{p.partition} "
+            f"(leader {p.leader}, ISR {list(p.isr)} of {list(p.replicas)})"
+        )
+    ordered = sorted(waiting, key=lambda b: (b.id == view.controller, b.id))
+    wave: list[BrokerPosition] = []
+    for candidate in ordered:
+        if len(wave) >= width or (wave and candidate.id == view.controller):
+            break
+        shares = any(
+            candidate.id in p.replicas and any(w.id in p.replicas for w in wave) for p in view.partitions
+        )
+        if shares:
+            continue
+        hurt = unsafe_to_stop(view, candidate.id)
+        if hurt:
+            p = hurt[0]
+            if not wave:
+                return (), (
+                    f"stopping {candidate.name} would leave {p.topic}-{p.partition} below min ISR "
+                    f"(ISR {list(p.isr)}, min {view.min_isr.get(p.topic, 1)})"
+                )
+            continue
+        wave.append(candidate)
+    return tuple(b.name for b in wave), ""

@@ -1,0 +1,168 @@
+"""What to do about trouble inside the window, as one total function, and the window's two deadlines.
+
+The watch reports trouble between phases; :func:`decide` says whether the run goes on, goes back or asks.
+The table that docs/reference/window.md prints is :func:`table`; tests walk its whole domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+from zkmigrate.inventory import Policy
+from zkmigrate.model.finding import Finding
+
+BrokerPolicy: TypeAlias = Literal["back", "forward", "ask"]
+
+
+class Phase(StrEnum):
+    """Where the window is: the last phase that every dest host has confirmed."""
+
+    ARMED = "armed"
+    FENCED = "fenced"
+    CUT = "cut"
+    STOPPED = "stopped"
+    SEALED = "sealed"
+    GO = "go"
+    STARTED = "started"
+    CHECKED = "checked"
+    OPEN = "open"
+
+    @property
+    def before_seal(self) -> bool:
+        """True while the hosts go back by themselves when the lease ends."""
+        return self in (Phase.ARMED, Phase.FENCED, Phase.CUT, Phase.STOPPED)
+
+
+class Trouble(StrEnum):
+    """What can go wrong in the window; the values are the ids of the watch's findings."""
+
+    LEASE_LAPSED = "watch.lease-lapsed"
+    HOST_UNREACHABLE = "watch.host-unreachable"
+    BLOCK_LEAKS = "watch.block-leaks"
+    DEADLINE = "watch.deadline"
+    BROKER_LOST = "watch.broker-lost"
+    CANARY_FAILS = "watch.canary-fails"
+    SOURCE_SICK = "watch.source-sick"
+    STEP_BLOCKED = "watch.step-blocked"
+    LOOK_UNKNOWN = "watch.look-unknown"
+
+
+class Decision(StrEnum):
+    """``ASK`` asks the operator; without one it means ``BACK`` before SEAL and ``GO`` after (design §5)."""
+
+    GO = "go"
+    BACK = "back"
+    ASK = "ask"
+
+
+_BEFORE_SEAL: dict[Trouble, Decision] = {
+    Trouble.LEASE_LAPSED: Decision.BACK,
+    Trouble.HOST_UNREACHABLE: Decision.BACK,
+    Trouble.BLOCK_LEAKS: Decision.BACK,
+    Trouble.DEADLINE: Decision.BACK,
+    Trouble.CANARY_FAILS: Decision.ASK,
+    Trouble.SOURCE_SICK: Decision.BACK,
+    Trouble.STEP_BLOCKED: Decision.BACK,
+    Trouble.LOOK_UNKNOWN: Decision.BACK,
+}
+
+# Between SEAL and OPEN nothing ends by itself: a host that cannot be reached stays shut or finishes alone,
+# and turning back while it may be starting is the one way to make two ensembles. Only what the operator can
+# still see from all hosts (a failed check, a missed deadline, a leak) is worth a question or a turn.
+_SEALED: dict[Trouble, Decision] = {
+    Trouble.LEASE_LAPSED: Decision.GO,
+    Trouble.HOST_UNREACHABLE: Decision.GO,
+    Trouble.BLOCK_LEAKS: Decision.ASK,
+    Trouble.DEADLINE: Decision.GO,
+    Trouble.CANARY_FAILS: Decision.GO,
+    Trouble.SOURCE_SICK: Decision.GO,
+    Trouble.STEP_BLOCKED: Decision.BACK,
+    Trouble.LOOK_UNKNOWN: Decision.GO,
+}
+
+
+def decide(phase: Phase, trouble: Trouble, broker_lost: BrokerPolicy = "ask") -> Decision:
+    """The decision for one trouble in one phase; ``broker_lost`` is ``policy.broker_lost_in_window``.
+
+    After OPEN the answer is always ``GO``: there is no plain way back any more.
+    """
+    if phase is Phase.OPEN:
+        return Decision.GO
+    if trouble is Trouble.BROKER_LOST:
+        wanted = {"back": Decision.BACK, "forward": Decision.GO, "ask": Decision.ASK}[broker_lost]
+        # Once GO is out the quickest help for a lost broker is dest's own quorum.
+        return wanted if phase.before_seal else Decision.GO
+    return (_BEFORE_SEAL if phase.before_seal else _SEALED)[trouble]
+
+
+def without_operator(decision: Decision, phase: Phase) -> Decision:
+    """What ``ASK`` means when nobody can be asked (``--yes``)."""
+    if decision is not Decision.ASK:
+        return decision
+    return Decision.BACK if phase.before_seal else Decision.GO
+
+
+def table() -> Iterator[tuple[Phase, Trouble, BrokerPolicy, Decision]]:
+    """Every row of :func:`decide`, for the docs and the tests."""
+    policies: tuple[BrokerPolicy, ...] = ("back", "forward", "ask")
+    for phase in Phase:
+        for trouble in Trouble:
+            for policy in policies:
+                yield phase, trouble, policy, decide(phase, trouble, policy)
+
+
+# Brokers need this long, after the door is open again, to find it: 0.3-2.9 s seen (protocol-facts, FENCE).
+FIND_DOOR_S = 3.0
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """The window's deadlines, in seconds after the first FENCE.
+
+    start_back: the way back must start by then to lose no session. clients_back: clients must be connected
+    again by then. forward: with dest's quorum formed, the door must open within this time after it leads.
+    """
+
+    start_back: float
+    clients_back: float
+    forward: float
+
+
+def deadlines(smallest_timeout_s: float, way_back_s: float) -> Deadlines:
+    """Deadlines from T, the smallest timeout of the sessions that own ephemerals under the chroot.
+
+    An idle client's last ping may be T/3 old at FENCE, so source may expire it T - T/3 later (design §5).
+    ``way_back_s`` is the measured time from the start of the way back to an open, observing dest.
+    """
+    clients_back = smallest_timeout_s - smallest_timeout_s / 3
+    return Deadlines(clients_back - way_back_s - FIND_DOOR_S, clients_back, smallest_timeout_s)
+
+
+_AFTER_STEP: dict[str, Phase] = {
+    "arm": Phase.ARMED,
+    "fence": Phase.FENCED,
+    "drain": Phase.FENCED,
+    "cut": Phase.CUT,
+    "stop": Phase.STOPPED,
+    "prove": Phase.STOPPED,
+    "seal": Phase.SEALED,
+    "go": Phase.GO,
+    "serve": Phase.STARTED,
+    "check": Phase.CHECKED,
+    "open": Phase.OPEN,
+}
+
+
+def decide_finding(phase: str, finding: Finding, policy: Policy) -> Literal["go", "back", "ask"]:
+    """:func:`decide` for a finding of the watch or of a step.
+
+    phase: id of the last step with an effect, "" before the first. A finding that is not the watch's own is a
+    step that cannot go on.
+    """
+    reached = _AFTER_STEP.get(phase, Phase.ARMED)
+    known = {t.value for t in Trouble}
+    trouble = Trouble(finding.id) if finding.id in known else Trouble.STEP_BLOCKED
+    return decide(reached, trouble, policy.broker_lost_in_window).value

@@ -1,0 +1,140 @@
+"""What a model ZooKeeper server has on disk, as the bytes a real one would write (formats: ``zkdata``)."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from zkmigrate.zkdata.txn import TxnType
+
+Kind: TypeAlias = Literal["create", "delete", "set", "open-session", "close-session"]
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One committed transaction of the model; ``timeout_ms`` only for open-session."""
+
+    zxid: int
+    session: int
+    kind: Kind
+    path: str = ""
+    data: bytes = b""
+    ephemeral: bool = False
+    timeout_ms: int = 0
+    time_ms: int = 0
+
+    def payload(self) -> bytes:
+        """Header and body as jute."""
+        kinds = {
+            "create": TxnType.create,
+            "delete": TxnType.delete,
+            "set": TxnType.setData,
+            "open-session": TxnType.createSession,
+            "close-session": TxnType.closeSession,
+        }
+        header = struct.pack(">qiqqi", self.session, 1, self.zxid, self.time_ms, kinds[self.kind])
+        return header + self._body()
+
+    def _body(self) -> bytes:
+        if self.kind == "create":
+            acl = struct.pack(">ii", 1, 31) + _string("world") + _string("anyone")
+            return _string(self.path) + _buffer(self.data) + acl + struct.pack(">?i", self.ephemeral, 1)
+        if self.kind == "set":
+            return _string(self.path) + _buffer(self.data) + struct.pack(">i", 1)
+        if self.kind == "delete":
+            return _string(self.path)
+        return struct.pack(">i", self.timeout_ms) if self.kind == "open-session" else b""
+
+
+def _buffer(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def _string(text: str) -> bytes:
+    return _buffer(text.encode())
+
+
+def log_bytes(transactions: Iterable[Transaction]) -> bytes:
+    """A whole log file: header, records, a little zero padding."""
+    parts = [struct.pack(">4siq", b"ZKLG", 2, 0)]
+    for txn in transactions:
+        payload = txn.payload()
+        parts.append(struct.pack(">qi", zlib.adler32(payload), len(payload)) + payload + b"B")
+    return b"".join(parts) + bytes(64)
+
+
+def empty_snapshot() -> bytes:
+    """``snapshot.0`` of a new server: the root, /zookeeper and its children, sealed."""
+    nodes = b"".join(
+        _string(path) + _buffer(b"") + struct.pack(">q", -1) + bytes(60) for path in ("", "/zookeeper")
+    )
+    body = struct.pack(">4siqii", b"ZKSN", 2, -1, 0, 0) + nodes + _string("/")
+    return body + struct.pack(">q", zlib.adler32(body)) + _string("/")
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Transactions in order, the two epoch files; ``sealed_logs`` counts how often the server was started."""
+
+    log: tuple[Transaction, ...] = ()
+    accepted: int = 0
+    current: int = 0
+
+    @property
+    def newest(self) -> int:
+        return self.log[-1].zxid if self.log else 0
+
+    def with_log(self, log: tuple[Transaction, ...]) -> Disk:
+        return replace(self, log=log)
+
+    def files(self) -> dict[str, bytes]:
+        """The content of version-2."""
+        result = {
+            "snapshot.0": empty_snapshot(),
+            "acceptedEpoch": b"%d" % self.accepted,
+            "currentEpoch": b"%d" % self.current,
+        }
+        if self.log:
+            result[f"log.{self.log[0].zxid:x}"] = log_bytes(self.log)
+        return result
+
+
+@dataclass(frozen=True)
+class Znode:
+    """A znode of the model tree."""
+
+    data: bytes
+    czxid: int
+    mzxid: int
+    owner: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The state that a log leads to: znodes by path, open sessions with timeouts in milliseconds."""
+
+    znodes: dict[str, Znode] = field(default_factory=dict)
+    sessions: dict[int, int] = field(default_factory=dict)
+
+
+def replay(log: Iterable[Transaction]) -> Tree:
+    """The tree after these transactions."""
+    znodes: dict[str, Znode] = {}
+    sessions: dict[int, int] = {}
+    for txn in log:
+        if txn.kind == "create":
+            znodes[txn.path] = Znode(txn.data, txn.zxid, txn.zxid, txn.session if txn.ephemeral else 0)
+        elif txn.kind == "set":
+            znodes[txn.path] = replace(znodes[txn.path], data=txn.data, mzxid=txn.zxid)
+        elif txn.kind == "delete":
+            del znodes[txn.path]
+        elif txn.kind == "open-session":
+            sessions[txn.session] = txn.timeout_ms
+        else:
+            sessions.pop(txn.session, None)
+            for path in [p for p, z in znodes.items() if z.owner == txn.session]:
+                del znodes[path]
+    return Tree(znodes, sessions)

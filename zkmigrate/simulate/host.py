@@ -1,0 +1,86 @@
+"""A model host: files, one unit, and zkm-host's own record. What each verb does is in
+``simulate/program.py``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zkmigrate.simulate.disk import Disk
+
+JVM_START_S = 1.0
+
+
+@dataclass
+class File:
+    """A file: content, mode as octal text, ``user:group``, time of last change in seconds since the epoch."""
+
+    content: bytes
+    mode: str
+    owner: str
+    changed: float = 0.0
+
+
+@dataclass
+class KernelSet:
+    """An ipset whose entries end by themselves: ``until`` seconds of world time, None = permanent."""
+
+    filled: bool = False
+    until: float | None = None
+
+    def entries(self, now: float, count: int) -> int:
+        return count if self.holds(now) else 0
+
+    def holds(self, now: float) -> bool:
+        return self.filled and (self.until is None or now < self.until)
+
+    def fill(self, until: float | None) -> None:
+        self.filled, self.until = True, until
+
+    def empty(self) -> None:
+        self.filled, self.until = False, None
+
+
+@dataclass
+class Host:
+    """One host. ``before`` holds before-images by operation id, ``ops`` outcomes by operation id."""
+
+    name: str
+    address: str
+    files: dict[str, File] = field(default_factory=dict)
+    running: bool = False
+    started: float = 0.0
+    installed: bytes = b""
+    fencing: int = 0
+    ops: dict[str, tuple[str, int, str]] = field(default_factory=dict)
+    before: dict[str, tuple[str, File | Disk | None]] = field(default_factory=dict)
+    boot: str = ""
+    phase: str = "idle"
+    phase_since: float = 0.0
+    lapsed: bool = False
+    armed: bool = False
+    rules_on_top: bool = True
+    spec: dict[str, str] = field(default_factory=dict)
+    fence: KernelSet = field(default_factory=KernelSet)
+    cut: KernelSet = field(default_factory=KernelSet)
+    cut_since: float = 0.0
+    disk: Disk | None = None
+    image: Disk | None = None
+    image_state: str = "none"
+    go: tuple[str, tuple[str, ...], int, float] | None = None
+    served_since: float | None = None
+    finisher: str = "none"
+    lock: tuple[str, str, int] | None = None
+
+    def set_phase(self, phase: str, now: float) -> None:
+        self.phase, self.phase_since = phase, now
+
+    def start(self, now: float) -> None:
+        self.running, self.started = True, now
+
+    def stop(self) -> None:
+        self.running = False
+        self.served_since = None
+
+    def ready(self, now: float) -> bool:
+        """Whether the process has had time to come up."""
+        return self.running and now >= self.started + JVM_START_S

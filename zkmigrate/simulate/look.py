@@ -1,0 +1,200 @@
+"""Looks at the model world, answered with the text that real hosts send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from zkmigrate.errors import HostError
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import DirEntry, KafkaView, PartitionState, RandomReader, Znode
+from zkmigrate.simulate import ensemble as words
+from zkmigrate.simulate import program
+from zkmigrate.simulate.disk import Disk
+from zkmigrate.simulate.ensemble import Ensemble
+from zkmigrate.simulate.world import SESSION_TIMEOUT_MS, BrokerProcess, World
+from zkmigrate.zkdata.reader import BytesReader
+
+T = TypeVar("T")
+
+VERSION = "3.5.8"
+PROGRAM = "/usr/local/sbin/zkm-host"
+
+
+@dataclass(frozen=True)
+class WorldLook:
+    """Implements :class:`zkmigrate.model.look.Look`. ``unreachable`` names hosts that do not answer."""
+
+    world: World
+    unreachable: frozenset[str] = frozenset()
+
+    def now(self) -> float:
+        return self.world.now
+
+    def wall(self) -> float:
+        return self.world.wall
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        return {host: ask(host) for host in hosts}
+
+    # --- four-letter words --------------------------------------------------------------------------
+
+    def word(self, host: str, word: str) -> Reading[str]:
+        world = self.world
+        if host in self.unreachable:
+            return Unknown("unreachable", f"{host} does not answer")
+        if host in world.inventory.source_names:
+            mode = "leader" if host == world.source_leader else "follower"
+            return Seen(self._answer(host, word, mode, world.source))
+        if not world.hosts[host].running:
+            return Unknown("refused", f"{host}: connection refused")
+        state = world.serving_log(host)
+        if state is None:
+            return Seen(words.UNSERVING)
+        return Seen(self._answer(host, word, world.mode(host), state))
+
+    def _answer(self, host: str, word: str, mode: str, state: Ensemble) -> str:
+        world = self.world
+        if word == "srvr":
+            return words.srvr(VERSION, mode, state.zxid, len(state.tree().znodes))
+        if word == "mntr":
+            source = state is world.source
+            names = world.inventory.source_names if source else world.inventory.dest_names
+            voting = [n for n in names if source or world.mode(n)]
+            observing = [n for n in world.inventory.dest_names if source and world.mode(n) == "observer"]
+            return words.mntr(VERSION, mode, len(voting) - 1 + len(observing), len(voting) - 1)
+        if word == "cons":
+            return words.cons(
+                [
+                    (p.broker.address, 40000 + p.broker.id, p.session, SESSION_TIMEOUT_MS)
+                    for p in self._connected(host)
+                ]
+            )
+        if word == "dump":
+            return words.dump(state.tree())
+        return f"{word} is not executed because it is not in the whitelist.\n"
+
+    def _connected(self, host: str) -> list[BrokerProcess]:
+        return [p for p in self.world.brokers.values() if p.connected == host]
+
+    # --- hosts --------------------------------------------------------------------------------------
+
+    def zkm(self, host: str, *args: str) -> Reading[str]:
+        if host in self.unreachable:
+            return Unknown("unreachable", f"{host} does not answer")
+        world, h = self.world, self.world.hosts[host]
+        if args[0] == "status":
+            cut_off = world.mode(host) != "observer" if host in world.inventory.dest_names else True
+            unit = args[1] if len(args) > 1 else ""
+            clients = len(self._connected(host))
+            return Seen(program.status(h, world.now, world.wall, unit, clients, 0 if cut_off else 1))
+        if args[0] == "drain":
+            state = world.serving_log(host)
+            if state is None:
+                return Seen("unserving\n")
+            return Seen(f"outstanding=0 zxid=0x{state.zxid:x} mode={world.mode(host)}\n")
+        if args[0] == "probe":
+            how = "refused" if h.cut.holds(world.now) else "open"
+            return Seen(
+                "".join(
+                    f"probe {address} {port} {how}\n"
+                    for address in h.spec["source"].split(",")
+                    for port in (2181, 2888, 3888)
+                )
+            )
+        if args[0] == "stamp":
+            return Seen(f"boot_id={h.boot}\nstamp={program.stamp(h)}\n")
+        if args[0] == "facts":
+            return Seen(program.facts(h, world.wall, args[2:]))
+        raise HostError(f"the model has no zkm-host verb {args[0]}")
+
+    def file(self, host: str, path: str) -> Reading[bytes]:
+        content = self._contents(host).get(path)
+        return Absent(path) if content is None else Seen(content)
+
+    def _contents(self, host: str) -> dict[str, bytes]:
+        """Every file of a host by path, data directories as their real bytes."""
+        world = self.world
+        if host in world.inventory.source_names:
+            disk = Disk(tuple(world.source.log), world.source.epoch, world.source.epoch)
+            return {**world.source_files[host], **_version_2(world.inventory.source.data_dir, disk)}
+        h = world.hosts[host]
+        files = {path: f.content for path, f in h.files.items()}
+        if h.installed:
+            files[PROGRAM] = h.installed
+        return files if h.disk is None else {**files, **_version_2(world.inventory.dest.data_dir, h.disk)}
+
+    def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
+        contents = self._contents(host)
+        below = {p[len(path) + 1 :]: c for p, c in contents.items() if p.startswith(path + "/")}
+        entries: dict[str, DirEntry] = {}
+        for name, content in below.items():
+            head, slash, _ = name.partition("/")
+            if slash:
+                entries[head] = DirEntry(head, "d", 0, 0)
+            else:
+                entries[head] = self._entry(host, f"{path}/{head}", content)
+        return Seen(tuple(entries.values()))
+
+    def _entry(self, host: str, path: str, content: bytes) -> DirEntry:
+        file = self.world.hosts[host].files.get(path) if host in self.world.hosts else None
+        if file is None:
+            return DirEntry(path.rsplit("/", 1)[1], "f", len(content), 0, "0644", "zookeeper", "zookeeper")
+        user, group = file.owner.split(":")
+        mtime = round(file.changed * 1e9)
+        return DirEntry(path.rsplit("/", 1)[1], "f", len(content), mtime, file.mode, user, group)
+
+    def reader(self, host: str, path: str) -> RandomReader:
+        content = self._contents(host).get(path)
+        if content is None:
+            raise HostError(f"{host}: {path} is not there")
+        return BytesReader(content)
+
+    def sockets(self, host: str) -> Reading[str]:
+        process = self.world.brokers.get(host)
+        if process is None or not process.connected:
+            return Seen("")
+        address = self.world.inventory.address(process.connected)
+        return Seen(f"0 0 {process.broker.address}:40000 {address}:2181\n")
+
+    def connects(self, host: str, address: str, port: int) -> Reading[str]:
+        return Seen("open")
+
+    # --- clients ------------------------------------------------------------------------------------
+
+    def znode(self, host: str, path: str) -> Reading[Znode]:
+        world = self.world
+        state = world.source if host in world.inventory.source_names else world.serving_log(host)
+        if state is None:
+            return Unknown("refused", f"{host} does not serve")
+        znodes = state.tree().znodes
+        if path not in znodes:
+            return Absent(path)
+        z = znodes[path]
+        children = tuple(
+            p[len(path) + 1 :] for p in znodes if p.startswith(path + "/") and "/" not in p[len(path) + 1 :]
+        )
+        return Seen(Znode(z.data, z.czxid, z.mzxid, z.mzxid, z.owner, 0, children))
+
+    def kafka(self) -> Reading[KafkaView]:
+        world = self.world
+        alive = [p for p in world.brokers.values() if world.hosts[p.broker.name].running]
+        if not alive:
+            return Unknown("refused", "no broker answers")
+        registered = {
+            p.broker.id: (p.broker.address, p.broker.port, f"r{p.broker.id}") for p in alive if p.registered
+        }
+        ids = tuple(sorted(p.broker.id for p in world.brokers.values()))
+        isr = tuple(sorted(p.broker.id for p in world.brokers.values() if world.in_sync(p)))
+        partitions = tuple(
+            PartitionState("load", n, isr[n % len(isr)] if isr else -1, ids, isr) for n in range(3)
+        )
+        controller = min(registered, default=-1)
+        return Seen(
+            KafkaView(world.inventory.kafka.cluster_id, controller, registered, partitions, {"load": 2})
+        )
+
+
+def _version_2(data_dir: str, disk: Disk) -> dict[str, bytes]:
+    return {f"{data_dir}/version-2/{name}": content for name, content in disk.files().items()}

@@ -1,0 +1,387 @@
+"""The model world of a Kafka move: source, dest hosts, brokers, and time.
+
+``World.apply`` takes a Change, ``World.advance`` lets time pass, ``WorldLook`` (simulate/look.py) answers.
+The
+world refuses to be misused: an un-restored dest host that follows source again, or an acknowledged
+transaction
+that a reformed ensemble lacks, raises :class:`Disaster`, whatever the steps under test believe.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from zkmigrate.dependents.kafka import current_connect
+from zkmigrate.inventory import Broker, Inventory
+from zkmigrate.model.change import Change
+from zkmigrate.simulate import program
+from zkmigrate.simulate.disk import Disk, Kind, Transaction
+from zkmigrate.simulate.ensemble import Ensemble
+from zkmigrate.simulate.host import File, Host
+
+SLICE_S = 0.1
+BROKER_START_S = 1.5
+IN_SYNC_AFTER_S = 2.5
+SESSION_TIMEOUT_MS = 18000
+LEASE_RESTART_AFTER_S = 2.0
+CLUSTER_EPOCH = 1
+WRITER = 0x100000000000001
+
+
+class Disaster(AssertionError):
+    """Something that must never happen has happened in the model."""
+
+
+@dataclass
+class BrokerProcess:
+    """A broker's client of ZooKeeper: its session and the host it is connected to."""
+
+    broker: Broker
+    session: int = 0
+    ensemble: str = ""
+    connected: str = ""
+    process: float = -1.0
+    registered: bool = False
+
+
+@dataclass
+class World:
+    """Build with :func:`new_world`. ``faults`` are called before each apply with (change, operation)."""
+
+    inventory: Inventory
+    hosts: dict[str, Host]
+    brokers: dict[str, BrokerProcess]
+    source: Ensemble
+    dest: Ensemble | None = None
+    dest_leader: str = ""
+    now: float = 1000.0
+    source_files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    source_leader: str = ""
+    sessions_made: int = 0
+    acknowledged: list[Transaction] = field(default_factory=list)
+    faults: list[Callable[[Change, str], None]] = field(default_factory=list)
+    applied: list[tuple[Change, str]] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def wall(self) -> float:
+        return 1_800_000_000.0 + self.now
+
+    def apply(self, change: Change, operation: str, fencing: int) -> tuple[int, str]:
+        """Carry one change out on its host; zkm-host's exit code and output."""
+        with self.lock:
+            for fault in self.faults:
+                fault(change, operation)
+            answer = program.run(self.hosts[change.host], change, operation, fencing, self.now, self.wall)
+            if answer[0] == 0:
+                self.applied.append((change, operation))
+            self._settle()
+            return answer
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, in slices, with everything that happens by itself."""
+        with self.lock:
+            end = self.now + seconds
+            while self.now < end:
+                self.now = min(end, self.now + SLICE_S)
+                self._settle()
+
+    def renew(self, host: str, fence_ms: int, cut_ms: int) -> tuple[int, str]:
+        """``zkm-host renew``: entries that lapsed are not put back."""
+        with self.lock:
+            h = self.hosts[host]
+            if h.phase in ("sealed", "go", "started", "checked", "open"):
+                return 0, "permanent"
+            wanted = [h.fence] + ([h.cut] if h.phase != "fenced" else [])
+            if (
+                h.phase not in ("fenced", "cut", "stopped")
+                or h.lapsed
+                or not all(s.holds(self.now) for s in wanted)
+            ):
+                return 3, "lapsed"
+            for kernel_set, ttl in zip(wanted, (fence_ms, cut_ms), strict=False):
+                kernel_set.fill(self.now + ttl / 1000)
+            return 0, "renewed"
+
+    # --- who serves -------------------------------------------------------------------------------
+
+    def mode(self, name: str) -> str:
+        """``observer``, ``leader``, ``follower``; empty when a dest host does not serve."""
+        host = self.hosts[name]
+        if not host.ready(self.now):
+            return ""
+        if self._observes(host):
+            return "" if host.cut.holds(self.now) else "observer"
+        if self.dest is None or not self.dest_leader:
+            return ""
+        return "leader" if name == self.dest_leader else "follower"
+
+    def serving_log(self, name: str) -> Ensemble | None:
+        """The ensemble whose state this dest host shows to clients."""
+        mode = self.mode(name)
+        if mode == "observer":
+            return self.source
+        return self.dest if mode else None
+
+    def _observes(self, host: Host) -> bool:
+        config = host.files.get(self.inventory.dest.config)
+        return config is None or b"peerType=observer" in config.content
+
+    def _dest_hosts(self) -> list[Host]:
+        return [self.hosts[name] for name in self.inventory.dest_names]
+
+    # --- what happens by itself --------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        for host in self._dest_hosts():
+            self._guard_lease(host)
+            self._finish(host)
+        self._elect()
+        for host in self._dest_hosts():
+            self._replicate(host)
+        for process in self.brokers.values():
+            self._keep_connected(process)
+        self._expire()
+        self._sync_disks()
+
+    def _guard_lease(self, host: Host) -> None:
+        if host.phase == "fenced" and not host.fence.holds(self.now):
+            host.lapsed = True
+            host.set_phase("armed", self.now)
+        if host.phase not in ("cut", "stopped") or host.cut.holds(self.now):
+            return
+        host.lapsed = True
+        late = self.now - host.cut_since > LEASE_RESTART_AFTER_S
+        if not host.running or (late and host.started < host.cut_since):
+            host.start(self.now)
+        if self.mode(host.name) == "observer":
+            host.fence.empty()
+            host.set_phase("armed", self.now)
+
+    def _finish(self, host: Host) -> None:
+        if host.phase == "go" and host.go is not None and not host.running and self._has_its_place(host):
+            host.image, host.image_state = host.disk, "complete"
+            reform = next(f for p, f in host.files.items() if p.endswith("/staged/reform.cfg"))
+            config = host.files[self.inventory.dest.config]
+            host.files[self.inventory.dest.config] = replace(config, content=reform.content)
+            host.start(self.now)
+        if host.phase == "go" and host.running and self.mode(host.name) in ("leader", "follower"):
+            host.set_phase("started", self.now)
+            host.served_since = self.now
+        served = host.served_since
+        if host.phase in ("started", "checked") and host.go is not None and served is not None:
+            alone = self.now - served > host.go[3]
+            if alone:
+                self._act_alone(host)
+
+    def _act_alone(self, host: Host) -> None:
+        """The finisher's own limit: open the door, or in a rehearsal go back."""
+        host.finisher = "done"
+        if host.spec.get("rehearsal") != "yes":
+            host.fence.empty()
+            host.set_phase("open", self.now)
+            return
+        host.stop()
+        host.disk, host.image_state = host.image, "begun"
+        observer = next(f for p, f in host.files.items() if p.endswith("/staged/observer.cfg"))
+        config = host.files[self.inventory.dest.config]
+        host.files[self.inventory.dest.config] = replace(config, content=observer.content)
+        host.cut.empty()
+        host.fence.empty()
+        host.start(self.now)
+        host.set_phase("armed", self.now)
+        host.lapsed = True
+
+    def _has_its_place(self, host: Host) -> bool:
+        assert host.go is not None
+        place, first, majority, _ = host.go
+        names = [h for h in self._dest_hosts() if f"{h.address}:{self.inventory.dest.ports.client}" in first]
+        if place == "first":
+            return True
+        if place == "quorum":
+            return all(h.ready(self.now) for h in names)
+        return self.dest_leader in [h.name for h in names] and len(self._participants()) >= majority
+
+    def _participants(self) -> list[Host]:
+        return [
+            h
+            for h in self._dest_hosts()
+            if h.ready(self.now)
+            and not self._observes(h)
+            and h.phase in ("go", "started", "checked", "open", "idle")
+        ]
+
+    def _elect(self) -> None:
+        members = self._participants()
+        majority = self.inventory.dest.majority
+        if self.dest is not None:
+            if self.dest_leader not in [h.name for h in members] or len(members) < majority:
+                self.dest_leader = ""
+                if not any(h.running and not self._observes(h) for h in self._dest_hosts()):
+                    self.dest = None
+            if self.dest_leader:
+                return
+        if len(members) < majority:
+            return
+        best = max(
+            members, key=lambda h: (h.disk.current if h.disk else 0, h.disk.newest if h.disk else 0, h.name)
+        )
+        assert best.disk is not None
+        epoch = max(h.disk.accepted for h in members if h.disk is not None) + 1
+        self.dest = Ensemble(epoch, list(best.disk.log))
+        self.dest.seen = dict.fromkeys(self.dest.tree().sessions, self.now)
+        self.dest_leader = best.name
+        self._nothing_lost()
+
+    def _nothing_lost(self) -> None:
+        """Every acknowledged transaction under the chroot that dest had before the cut is in the new log."""
+        assert self.dest is not None
+        kept = {txn.zxid for txn in self.dest.log}
+        lost = [hex(txn.zxid) for txn in self.acknowledged if txn.zxid not in kept]
+        if lost:
+            raise Disaster(f"{self.dest_leader} leads without acknowledged transactions {lost}")
+
+    def _replicate(self, host: Host) -> None:
+        mode = self.mode(host.name)
+        if not mode:
+            return
+        disk = host.disk if host.disk is not None else Disk()
+        if mode == "observer":
+            ours = tuple(self.source.log[: len(disk.log)])
+            if disk.accepted > self.source.epoch or disk.log != ours:
+                raise Disaster(f"{host.name} follows source with another history on its disk")
+            host.disk = Disk(tuple(self.source.log), self.source.epoch, self.source.epoch)
+        else:
+            assert self.dest is not None
+            host.disk = Disk(tuple(self.dest.log), self.dest.epoch, self.dest.epoch)
+
+    def _sync_disks(self) -> None:
+        for host in self._dest_hosts():
+            self._replicate(host)
+
+    # --- brokers -----------------------------------------------------------------------------------
+
+    def door(self, address: str) -> tuple[str, Ensemble] | None:
+        """Who answers a broker at this address: name and ensemble, None when nobody does."""
+        if address in {h.address for h in self.inventory.source.hosts}:
+            return next(h.name for h in self.inventory.source.hosts if h.address == address), self.source
+        for host in self._dest_hosts():
+            if host.address == address and not host.fence.holds(self.now):
+                ensemble = self.serving_log(host.name)
+                return (host.name, ensemble) if ensemble is not None else None
+        return None
+
+    def _keep_connected(self, process: BrokerProcess) -> None:
+        host = self.hosts[process.broker.name]
+        if not host.running or process.process != host.started:
+            self._disconnect_for_good(process)
+            process.process = host.started
+        if not host.running or self.now < host.started + BROKER_START_S:
+            return
+        connect = current_connect(host.files[self.inventory.kafka.config].content).split("/", 1)[0]
+        addresses = [part.rsplit(":", 1)[0] for part in connect.split(",")]
+        turn = process.broker.id % len(addresses)
+        for address in addresses[turn:] + addresses[:turn]:
+            answer = self.door(address)
+            if answer is not None:
+                process.connected = answer[0]
+                self._use(process, answer[1])
+                return
+        process.connected = ""
+
+    def _disconnect_for_good(self, process: BrokerProcess) -> None:
+        """The process ended gracefully: its session is closed where it was connected."""
+        if process.connected and process.session:
+            ensemble = (
+                self.source
+                if process.connected in self.inventory.source_names
+                else self.serving_log(process.connected)
+            )
+            if ensemble is not None and process.session in ensemble.tree().sessions:
+                ensemble.commit("close-session", process.session)
+        process.session, process.connected, process.registered = 0, "", False
+
+    def _use(self, process: BrokerProcess, ensemble: Ensemble) -> None:
+        tree = ensemble.tree()
+        if process.session not in tree.sessions:
+            self.sessions_made += 1
+            sid = self._myid(process.connected)
+            process.session = (sid << 56) | self.sessions_made
+            ensemble.commit("open-session", process.session, timeout_ms=SESSION_TIMEOUT_MS)
+            path = f"{self.inventory.kafka.chroot}/brokers/ids/{process.broker.id}"
+            if path in tree.znodes:
+                ensemble.commit("delete", process.session, path)
+            ensemble.commit("create", process.session, path, b"{}", ephemeral=1)
+        ensemble.seen[process.session] = self.now
+        process.registered = True
+        controller = f"{self.inventory.kafka.chroot}/controller"
+        if controller not in ensemble.tree().znodes:
+            data = b'{"brokerid":%d}' % process.broker.id
+            ensemble.commit("create", process.session, controller, data, ephemeral=1)
+
+    def _myid(self, name: str) -> int:
+        hosts = (*self.inventory.source.hosts, *self.inventory.dest.hosts)
+        return next(h.myid for h in hosts if h.name == name)
+
+    def _expire(self) -> None:
+        self.source.seen[WRITER] = self.now
+        self.source.expire(self.now)
+        if self.dest is not None and self.dest_leader:
+            self.dest.expire(self.now)
+
+    def write(self, path: str, data: bytes = b"x") -> Transaction:
+        """A client of source that is alive writes one znode and gets its acknowledgement."""
+        kind: Kind = "set" if path in self.source.tree().znodes else "create"
+        txn = self.source.commit(kind, WRITER, path, data)
+        if path.startswith(self.inventory.kafka.chroot + "/"):
+            self.acknowledged.append(txn)
+        self._settle()
+        return txn
+
+    def in_sync(self, process: BrokerProcess) -> bool:
+        """Whether this broker is in every ISR it belongs to."""
+        host = self.hosts[process.broker.name]
+        return host.running and process.registered and self.now >= host.started + IN_SYNC_AFTER_S
+
+
+def new_world(inventory: Inventory, properties: bytes, source_config: bytes) -> World:
+    """A quiet world: source serves, dest hosts are empty, every broker runs on source.
+
+    properties: what all brokers have in ``server.properties`` beside their ``broker.id``.
+    """
+    hosts = {h.name: Host(h.name, h.address, boot=f"boot-{h.name}") for h in inventory.dest.hosts}
+    for broker in inventory.kafka.brokers:
+        host = Host(broker.name, broker.address, boot=f"boot-{broker.name}")
+        host.files[inventory.kafka.config] = File(
+            b"broker.id=%d\n" % broker.id + properties,
+            "0640",
+            f"{inventory.kafka.user}:{inventory.kafka.group}",
+        )
+        host.start(900.0)
+        hosts[broker.name] = host
+    source = Ensemble(CLUSTER_EPOCH)
+    world = World(
+        inventory,
+        hosts,
+        {b.name: BrokerProcess(b, process=900.0) for b in inventory.kafka.brokers},
+        source,
+        source_files={
+            h.name: {
+                inventory.source.config: source_config,
+                f"{inventory.source.data_dir}/myid": b"%d\n" % h.myid,
+            }
+            for h in inventory.source.hosts
+        },
+        source_leader=inventory.source_names[-1],
+    )
+    chroot = inventory.kafka.chroot
+    source.commit("open-session", WRITER, timeout_ms=30000)
+    for path in (chroot, f"{chroot}/cluster", f"{chroot}/brokers", f"{chroot}/brokers/ids", "/other"):
+        source.commit("create", WRITER, path)
+    cluster = b'{"version":"1","id":"%s"}' % inventory.kafka.cluster_id.encode()
+    source.commit("create", WRITER, f"{chroot}/cluster/id", cluster)
+    source.commit("create", WRITER, f"{chroot}/controller_epoch", b"1")
+    world.advance(1.0)
+    return world

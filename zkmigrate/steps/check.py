@@ -1,0 +1,180 @@
+"""What: compare the reformed ensemble with the baseline, behind the closed door.
+
+Why now: this is the last moment at which everything can still be put back.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: stop all dest hosts, put the images back, start the observers, unblock, reopen.
+
+Proof: a quorum with one leader and every follower synced, in a new epoch; every ephemeral under the chroot
+has
+the owner and czxid of the baseline; nothing more and nothing less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, synced_followers
+from zkmigrate.facts.ownership import Ownership, from_json
+from zkmigrate.facts.sessions import Sessions, owning_sessions
+from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.model.change import Applied, Changes, HostVerb
+from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import Look, Znode
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.zkdata.zxid import epoch, format_zxid
+
+SYNCED_DEADLINE_S = 10.0
+UNSIGNED = 0xFFFFFFFFFFFFFFFF
+MOVES = ("roll back: zkmigrate rollback",)
+
+
+@dataclass(frozen=True)
+class CheckFacts:
+    """Dest as it serves: state of each server, the leader's monitor values, owners by ``dump``, the
+    znodes."""
+
+    hosts: Statuses
+    servers: EnsembleView
+    synced: int
+    owners: Reading[Sessions]
+    znodes: dict[str, Reading[Znode]]
+
+
+class CheckStep:
+    """See the module."""
+
+    id = "check"
+    title = "Check dest behind the closed door"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> CheckFacts:
+        hosts = statuses(c, look)
+        servers = dest_view(c.inventory, look)
+        leader = servers.leader
+        if leader is None:
+            return CheckFacts(hosts, servers, 0, Absent("leader"), {})
+        mntr = leader_mntr(look, leader)
+        synced = (synced_followers(mntr.value) or 0) if isinstance(mntr, Seen) else 0
+        paths = tuple(baseline(c).ephemerals)
+        znodes = look.each(paths, lambda path: look.znode(leader, path))
+        return CheckFacts(
+            hosts, servers, synced, owning_sessions(look, (leader,), c.inventory.kafka.chroot), znodes
+        )
+
+    def check(self, c: Context, f: CheckFacts, way: Way) -> Verdict:
+        if way is Way.BACK:
+            return Done()
+        if f.hosts.unknown:
+            return Blocked(f.hosts.unknown)
+        if wrong := f.hosts.outside("check", "started", "checked", "open"):
+            return Blocked(wrong)
+        followers = len(c.inventory.dest.hosts) - 1
+        if f.synced < followers:
+            return Waiting("every follower is synced", f"{f.synced} of {followers}", SYNCED_DEADLINE_S, 0.05)
+        findings = (*quorum(c, f.servers), *same_ownership(baseline(c), f.owners, f.znodes, exact=True))
+        if any(x.blocks for x in findings):
+            return Blocked(findings)
+        if todo := f.hosts.in_phase("started"):
+            return Ready(todo, findings)
+        return Done(findings, {"leader": f.servers.leader})
+
+    def plan(self, c: Context, f: CheckFacts, target: str) -> Changes:
+        return (HostVerb(target, "checked"),)
+
+    def undo(self, c: Context, f: CheckFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+
+def baseline(c: Context) -> Ownership:
+    """The state under the chroot that PROVE recorded."""
+    return from_json(c.records["prove"]["baseline"])
+
+
+def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
+    """One leader, the others follow, all in one epoch above source's."""
+    modes = servers.modes()
+    epochs = {epoch(zxid) for zxid in servers.zxids().values()}
+    old = epoch(int(c.records["drain"]["z"], 16))
+    return (
+        claim(
+            "check.quorum",
+            "dest has one leader and all others follow",
+            sorted(modes.values()) == sorted(["leader", *["follower"] * (len(modes) - 1)]),
+            seen=str(modes),
+            moves=MOVES,
+        ),
+        claim(
+            "check.epoch",
+            "dest serves in one new epoch",
+            len(epochs) == 1 and min(epochs) > old,
+            seen=f"{sorted(epochs)}",
+            needed=f"one, above {old}",
+            moves=MOVES,
+        ),
+    )
+
+
+def same_ownership(
+    wanted: Ownership,
+    owners: Reading[Sessions],
+    znodes: dict[str, Reading[Znode]],
+    exact: bool,
+) -> tuple[Finding, ...]:
+    """Every session that owned part of the chroot owns the same, with the same czxid.
+
+    exact: nothing may have been added either, as long as the door is closed.
+    """
+    if not isinstance(owners, Seen):
+        return (
+            claim("check.owners", "dest's leader lists its sessions", None, seen=str(owners), moves=MOVES),
+        )
+    expected = {owner & UNSIGNED: paths for owner, paths in wanted.owners.items()}
+    under = wanted.chroot + "/"
+    seen = {
+        owner: tuple(sorted(p for p in paths if p.startswith(under) and (exact or p in wanted.ephemerals)))
+        for owner, paths in owners.value.owners.items()
+    }
+    seen = {owner: paths for owner, paths in seen.items() if paths}
+    wrong = {
+        o: (expected.get(o, ()), seen.get(o, ()))
+        for o in {*expected, *seen}
+        if expected.get(o) != seen.get(o)
+    }
+    moved = [
+        f"{path}: czxid {_czxid(znodes.get(path))}, was {format_zxid(e.czxid)}"
+        for path, e in wanted.ephemerals.items()
+        if not _same(znodes.get(path), e.czxid, e.owner)
+    ]
+    return (
+        claim(
+            "check.owners",
+            "every session under the chroot owns the same ephemerals",
+            not wrong,
+            seen="; ".join(f"{o:#x}: had {a}, has {b}" for o, (a, b) in sorted(wrong.items())[:5])
+            or f"{len(seen)} sessions, {sum(len(p) for p in seen.values())} ephemerals",
+            needed=f"{len(expected)} sessions, {len(wanted.ephemerals)} ephemerals",
+            moves=MOVES,
+        ),
+        claim(
+            "check.czxid",
+            "every ephemeral under the chroot is the same znode as before",
+            not moved,
+            seen="; ".join(moved[:5]) or f"{len(wanted.ephemerals)} the same",
+            moves=MOVES,
+        ),
+    )
+
+
+def _same(reading: Reading[Znode] | None, czxid: int, owner: int) -> bool:
+    return (
+        isinstance(reading, Seen)
+        and reading.value.czxid == czxid
+        and reading.value.ephemeral_owner & UNSIGNED == owner & UNSIGNED
+    )
+
+
+def _czxid(reading: Reading[Znode] | None) -> str:
+    return format_zxid(reading.value.czxid) if isinstance(reading, Seen) else str(reading)

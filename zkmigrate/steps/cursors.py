@@ -1,0 +1,21 @@
+"""Log cursors that ARM recorded: from there on a disk is read inside the window, not from its start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zkmigrate.model.step import Context
+from zkmigrate.zkdata.txnlog import Cursor
+
+
+def to_json(cursor: Cursor | None) -> dict[str, Any] | None:
+    """A cursor as a journal record."""
+    return (
+        None if cursor is None else {"file": cursor.file, "offset": cursor.offset, "zxid": hex(cursor.zxid)}
+    )
+
+
+def cursor_of(c: Context, host: str) -> Cursor | None:
+    """The cursor ARM recorded for a host; None when it had no log record yet."""
+    body = c.records["arm"]["cursors"].get(host)
+    return None if body is None else Cursor(body["file"], body["offset"], int(body["zxid"], 16))

@@ -1,0 +1,151 @@
+"""What: block everything between dest and source, both ways, IPv4 and IPv6, and end the open connections.
+
+Why now: the fence holds and dest is drained; from here on source must not tell dest that sessions expired.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: unblock; the observers follow source again by a DIFF. If the cut lasted more than two seconds the
+observer is restarted, because its election back-off would cost longer than a start (29 s seen). The kernel
+unblocks by itself when the lease is not renewed.
+
+Proof: own rules on top, no socket to source left, an outgoing probe is refused on every port, and source's
+leader has lost these learners.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
+from zkmigrate.facts.host import Drain, HostStatus, drain, probe
+from zkmigrate.facts.window import Statuses, statuses, unknown
+from zkmigrate.model.change import Applied, Changes, Cut, HostVerb, SetService
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+
+# The observer's election back-off starts to cost more than a JVM start after a cut of about this long.
+RESTART_AFTER_S = 2.0
+LEARNERS_DEADLINE_S = 3.0
+OBSERVING_DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True)
+class CutFacts:
+    """``learners``: how many learners source's leader still counts; ``following``: dest as it serves now."""
+
+    hosts: Statuses
+    probes: dict[str, Reading[dict[str, str]]]
+    learners: int | None
+    following: dict[str, Reading[Drain]]
+
+
+class CutStep:
+    """See the module."""
+
+    id = "cut"
+    title = "Cut dest off from source"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> CutFacts:
+        hosts = statuses(c, look)
+        cut = hosts.in_phase("cut")
+        probes = look.each(cut, lambda host: probe(look, host))
+        count: int | None = None
+        if cut:
+            view = source_view(c.inventory, look)
+            mntr = leader_mntr(look, view.leader) if view.leader is not None else None
+            count = learners(mntr.value) if isinstance(mntr, Seen) else None
+        following = {} if cut else look.each(c.inventory.dest_names, lambda host: drain(look, host))
+        return CutFacts(hosts, probes, count, following)
+
+    def check(self, c: Context, f: CutFacts, way: Way) -> Verdict:
+        if f.hosts.unknown:
+            return Blocked(f.hosts.unknown)
+        if way is Way.BACK:
+            return self._check_back(f)
+        if wrong := f.hosts.outside("cut", "fenced", "cut"):
+            return Blocked(wrong)
+        if todo := f.hosts.in_phase("fenced"):
+            return Ready(todo)
+        findings = _severed(f)
+        if any(x.blocks for x in findings):
+            return Blocked(findings)
+        before = int(c.records["arm"]["learners"])
+        left = before - len(c.inventory.dest.hosts)
+        if f.learners is None or f.learners > left:
+            return Waiting(
+                "source's leader has dropped the dest learners",
+                f"learners {f.learners}, wanted at most {left}",
+                LEARNERS_DEADLINE_S,
+                0.02,
+            )
+        dropped = claim(
+            "cut.dropped", "source's leader counts no dest learner", True, seen=f"{f.learners} learners"
+        )
+        return Done((*findings, dropped))
+
+    def _check_back(self, f: CutFacts) -> Verdict:
+        if todo := f.hosts.in_phase("cut"):
+            return Ready(todo)
+        if asleep := f.hosts.where(lambda s: s.unit_state != "active"):
+            return Ready(asleep)
+        modes = {h: r.value.mode if isinstance(r, Seen) else "unknown" for h, r in f.following.items()}
+        if any(mode != "observer" for mode in modes.values()):
+            return Waiting(
+                "every dest host observes source again", f"modes: {modes}", OBSERVING_DEADLINE_S, 0.1
+            )
+        return Done(
+            tuple(
+                claim("cut.following", "the dest host observes source again", True, target=host, seen=mode)
+                for host, mode in modes.items()
+            )
+        )
+
+    def plan(self, c: Context, f: CutFacts, target: str) -> Changes:
+        return (Cut(target, c.inventory.policy.lease.cut_ttl_ms),)
+
+    def undo(self, c: Context, f: CutFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        status = f.hosts.at[target]
+        unblock = (HostVerb(target, "uncut"),) if status.phase == "cut" else ()
+        if status.unit_state != "active" or _backed_off(status):
+            service = c.inventory.dest.service
+            return (*unblock, SetService(target, service.unit, "restart"))
+        return unblock
+
+
+def _backed_off(status: HostStatus) -> bool:
+    """Whether the running observer has been cut off for so long that a restart is quicker."""
+    held = status.uptime_s - status.phase_since
+    return status.unit_since < status.phase_since and held > RESTART_AFTER_S
+
+
+def _severed(f: CutFacts) -> tuple[Finding, ...]:
+    findings: list[Finding] = list(
+        f.hosts.every(
+            "cut.severed",
+            "nothing passes between this dest host and source",
+            lambda s: s.rules_on_top and s.cut_entries > 0 and s.source_sockets == 0,
+            lambda s: (
+                f"rules {s.in4}/{s.out4}/{s.in6}/{s.out6}, {s.cut_entries} set entries, "
+                f"{s.source_sockets} sockets to source"
+            ),
+        )
+    )
+    for host, reading in f.probes.items():
+        if not isinstance(reading, Seen):
+            findings.append(unknown("cut.probe", host, reading))
+            continue
+        leaks = {where: how for where, how in reading.value.items() if how != "refused"}
+        findings.append(
+            claim(
+                "cut.probe",
+                "an outgoing probe to source is refused on every port",
+                bool(reading.value) and not leaks,
+                target=host,
+                seen=f"not refused: {leaks}" if leaks else f"{len(reading.value)} probes, all refused",
+                needed="all refused",
+            )
+        )
+    return tuple(findings)

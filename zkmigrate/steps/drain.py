@@ -1,0 +1,105 @@
+"""What: wait until nothing is outstanding on any dest host, then read source's zxid Z, then wait until every
+dest host has it.
+
+Why now: with the door shut nothing new is sent; what was sent must be on dest before the cut. The order is
+the
+point: a Z read before outstanding = 0 was followed by up to 39 further transactions.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: nothing was changed.
+
+Proof: outstanding 0 on every dest host, then every dest zxid at least Z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.facts.ensemble import source_view
+from zkmigrate.facts.host import Drain, drain
+from zkmigrate.facts.window import unknown
+from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+from zkmigrate.zkdata.zxid import format_zxid
+
+DRAIN_DEADLINE_S = 3.0
+
+
+@dataclass(frozen=True)
+class DrainFacts:
+    """before: outstanding per host; ``z`` is source's zxid read after those, None if something was
+    outstanding;
+    after: dest's zxids read after Z."""
+
+    before: dict[str, Reading[Drain]]
+    leader: str | None
+    z: int | None
+    after: dict[str, Reading[Drain]]
+
+
+class DrainStep:
+    """See the module."""
+
+    id = "drain"
+    title = "Drain what was sent"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> DrainFacts:
+        hosts = c.inventory.dest_names
+        before = look.each(hosts, lambda host: drain(look, host))
+        if not all(isinstance(r, Seen) and r.value.outstanding == 0 for r in before.values()):
+            return DrainFacts(before, None, None, {})
+        view = source_view(c.inventory, look)
+        stat = view.servers[view.leader] if view.leader is not None else None
+        z = stat.value.zxid if isinstance(stat, Seen) else None
+        return DrainFacts(before, view.leader, z, look.each(hosts, lambda host: drain(look, host)))
+
+    def check(self, c: Context, f: DrainFacts, way: Way) -> Verdict:
+        if way is Way.BACK:
+            return Done()
+        for readings in (f.before, f.after):
+            lost = [unknown("drain.answer", h, r) for h, r in readings.items() if not isinstance(r, Seen)]
+            if lost:
+                return Blocked(tuple(lost))
+        busy = {
+            h: r.value.outstanding for h, r in f.before.items() if isinstance(r, Seen) and r.value.outstanding
+        }
+        if busy:
+            return Waiting(
+                "nothing outstanding on any dest host", f"outstanding: {busy}", DRAIN_DEADLINE_S, 0.02
+            )
+        if f.z is None:
+            return Waiting("source's leader answers", f"leader: {f.leader or 'none'}", DRAIN_DEADLINE_S, 0.05)
+        zxids = {h: r.value.zxid for h, r in f.after.items() if isinstance(r, Seen)}
+        behind = {h: format_zxid(z) for h, z in zxids.items() if z < f.z}
+        if behind:
+            return Waiting(
+                "every dest host has source's zxid",
+                f"Z {format_zxid(f.z)}, behind: {behind}",
+                DRAIN_DEADLINE_S,
+                0.02,
+            )
+        findings = tuple(
+            claim(
+                "drain.applied",
+                "the dest host has applied everything up to Z",
+                True,
+                target=host,
+                seen=format_zxid(zxid),
+                needed=f"at least {format_zxid(f.z)}",
+            )
+            for host, zxid in zxids.items()
+        )
+        return Done(
+            findings, {"z": hex(f.z), "leader": f.leader, "zxids": {h: hex(z) for h, z in zxids.items()}}
+        )
+
+    def plan(self, c: Context, f: DrainFacts, target: str) -> Changes:
+        return ()
+
+    def undo(self, c: Context, f: DrainFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()

@@ -1,0 +1,75 @@
+"""What: refuse clients at the client port of every dest host and end their connections.
+
+Why now: nothing may reach dest between the last proof and the reform; what is not sent cannot be lost.
+
+Clients may notice: brokers lose ZooKeeper and keep retrying; producers and consumers go on. What a client had
+sent but not acknowledged is unknown to it, as in any disconnect.
+
+Way back: reopen; no session is lost while the way back starts before the deadline. The kernel reopens by
+itself when the lease is not renewed.
+
+Proof: own rules on top, the set filled, no client socket left, on every dest host.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.facts.host import HostStatus
+from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+
+
+class FenceStep:
+    """See the module."""
+
+    id = "fence"
+    title = "Fence clients off"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> Statuses:
+        return statuses(c, look)
+
+    def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
+        if f.unknown:
+            return Blocked(f.unknown)
+        if way is Way.BACK:
+            shut = f.where(lambda s: s.phase == "fenced" or (s.phase == "armed" and s.fence_entries > 0))
+            return Ready(shut) if shut else _reopened(f)
+        if wrong := f.outside("fence", "armed", "fenced"):
+            return Blocked(wrong)
+        if todo := f.in_phase("armed"):
+            return Ready(todo)
+        findings = closed(f)
+        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+
+    def plan(self, c: Context, f: Statuses, target: str) -> Changes:
+        return (Fence(target, c.inventory.policy.lease.fence_ttl_ms),)
+
+    def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (HostVerb(target, "reopen"),)
+
+
+def _closed(s: HostStatus) -> bool:
+    return s.rules_on_top and s.fence_entries >= 2 and s.client_sockets == 0
+
+
+def closed(f: Statuses) -> tuple[Finding, ...]:
+    """The door is shut on every host, as observed, not as ordered."""
+    return f.every(
+        "fence.closed",
+        "no client reaches this dest host",
+        _closed,
+        lambda s: f"rules {s.in4}/{s.in6}, {s.fence_entries} set entries, {s.client_sockets} client sockets",
+    )
+
+
+def _reopened(f: Statuses) -> Verdict:
+    findings = f.every(
+        "fence.reopened",
+        "clients reach this dest host again",
+        lambda s: s.fence_entries == 0,
+        lambda s: f"{s.fence_entries} set entries",
+    )
+    return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)

@@ -1,0 +1,64 @@
+"""What: remove what the move left on the hosts: the cut's rules, the guard, the images, zkm-host itself.
+
+Why now: dest has been verified; nothing here is needed to run it.
+
+Clients may notice: nothing.
+
+Way back: none; the images are gone after it. Dest stays as it is.
+
+Proof: no rule, set, guard or state of this run is left, and zkm-host is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.facts.window import unknown
+from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
+from zkmigrate.model.fact import Absent, Reading, Unknown
+from zkmigrate.model.finding import claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.steps.install import PROGRAM
+
+
+@dataclass(frozen=True)
+class FinalizeFacts:
+    """The installed program per host; Absent where it is gone."""
+
+    programs: dict[str, Reading[bytes]]
+
+
+class FinalizeStep:
+    """See the module."""
+
+    id = "finalize"
+    title = "Remove what the move left"
+    hazard = Hazard.FINAL
+
+    def observe(self, c: Context, look: Look) -> FinalizeFacts:
+        hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
+        return FinalizeFacts(look.each(hosts, lambda host: look.file(host, PROGRAM)))
+
+    def check(self, c: Context, f: FinalizeFacts, way: Way) -> Verdict:
+        if way is Way.BACK:
+            return Done()
+        lost = tuple(
+            unknown("finalize.answer", h, r) for h, r in f.programs.items() if isinstance(r, Unknown)
+        )
+        if lost:
+            return Blocked(lost)
+        todo = tuple(h for h, r in f.programs.items() if not isinstance(r, Absent))
+        if todo:
+            return Ready(todo)
+        return Done(
+            tuple(claim("finalize.gone", "nothing of ours is left", True, target=h) for h in f.programs)
+        )
+
+    def plan(self, c: Context, f: FinalizeFacts, target: str) -> Changes:
+        if target in c.inventory.dest_names:
+            return (HostVerb(target, "finalize"), UninstallProgram(target))
+        return (UninstallProgram(target),)
+
+    def undo(self, c: Context, f: FinalizeFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()

@@ -1,0 +1,76 @@
+"""What: send GO to every dest host with its place in the start order; each then finishes by itself.
+
+Why now: every host is sealed. The decision is durable here first, so that a resumed run knows it was taken.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: only with every host reached: stop all of them, then put the images back (the step before).
+
+Proof: every host has recorded GO. Those that hold the newest transaction start first; laggards never reach a
+majority by themselves.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.model.change import Applied, Changes, Go, HostVerb
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.rules.start_order import places
+
+GONE = ("go", "started", "checked")
+
+
+class GoStep:
+    """See the module."""
+
+    id = "go"
+    title = "Let dest reform"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> Statuses:
+        return statuses(c, look)
+
+    def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
+        if f.unknown:
+            return Blocked(f.unknown)
+        if way is Way.BACK:
+            if opened := f.in_phase("open"):
+                return Blocked((past_the_door(opened),))
+            running = f.in_phase(*GONE)
+            return Ready(running) if running else Done()
+        if wrong := f.outside("go", "sealed", *GONE, "open"):
+            return Blocked(wrong)
+        if todo := f.in_phase("sealed"):
+            return Ready(todo)
+        return Done(
+            f.every("go.sent", "the host has its GO", lambda s: s.phase != "sealed", lambda s: s.phase)
+        )
+
+    def plan(self, c: Context, f: Statuses, target: str) -> Changes:
+        inventory = c.inventory
+        first = tuple(c.records["prove"]["first"])
+        addresses = tuple(f"{inventory.address(host)}:{inventory.dest.ports.client}" for host in first)
+        limit_ms = round(inventory.policy.open_limit_s * 1000)
+        place = places(inventory.dest_names, first)[target]
+        return (Go(target, place, addresses, inventory.dest.majority, limit_ms),)
+
+    def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (HostVerb(target, "halt"),)
+
+
+def past_the_door(hosts: tuple[str, ...]) -> Finding:
+    """The refusal to walk back past OPEN, with its cost."""
+    return claim(
+        "open.no-way-back",
+        "the client door has not been opened",
+        False,
+        seen=f"open on {', '.join(hosts)}: brokers have seen dest's transactions",
+        needed="a door that was never opened",
+        moves=(
+            "repair forward: zkmigrate resume",
+            "a rollback now would lose or replay dest's transactions; it needs every broker down at "
+            "once, dest wiped and the source owner's consent, and zkmigrate does not do it yet",
+        ),
+    )

@@ -1,0 +1,74 @@
+"""What: install zkm-host, the one program that acts on a host, on dest hosts and brokers.
+
+Why now: every later change goes through it, with an operation id, a before-image and a stored outcome.
+
+Clients may notice: nothing.
+
+Way back: remove it, its sudoers file and the run's state.
+
+Proof: the installed file has the digest of the one in this package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from zkmigrate import hostside
+from zkmigrate.facts.window import unknown
+from zkmigrate.model.change import Applied, Changes, InstallProgram, UninstallProgram
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+
+PROGRAM = "/usr/local/sbin/zkm-host"
+
+
+@dataclass(frozen=True)
+class InstallFacts:
+    """The installed program per host; Absent where it is not installed."""
+
+    programs: dict[str, Reading[bytes]]
+
+
+class InstallStep:
+    """See the module."""
+
+    id = "install"
+    title = "Install zkm-host"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> InstallFacts:
+        hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
+        return InstallFacts(look.each(hosts, lambda host: look.file(host, PROGRAM)))
+
+    def check(self, c: Context, f: InstallFacts, way: Way) -> Verdict:
+        lost = tuple(unknown("install.answer", h, r) for h, r in f.programs.items() if isinstance(r, Unknown))
+        if lost:
+            return Blocked(lost)
+        if way is Way.BACK:
+            there = tuple(h for h, r in f.programs.items() if not isinstance(r, Absent))
+            return Ready(there) if there else Done()
+        wanted = hostside.program()
+        todo = tuple(h for h, r in f.programs.items() if not (isinstance(r, Seen) and r.value == wanted))
+        if todo:
+            return Ready(todo)
+        return Done(
+            tuple(
+                claim(
+                    "install.same",
+                    "zkm-host is this package's",
+                    True,
+                    target=h,
+                    seen=f"sha256 {hashlib.sha256(wanted).hexdigest()[:12]}",
+                )
+                for h in f.programs
+            )
+        )
+
+    def plan(self, c: Context, f: InstallFacts, target: str) -> Changes:
+        return (InstallProgram(target),)
+
+    def undo(self, c: Context, f: InstallFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (UninstallProgram(target),)

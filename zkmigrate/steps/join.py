@@ -1,0 +1,197 @@
+"""What: start each dest host as an observer of source, one at a time.
+
+Why now: dest is empty and proven to be; observers do not vote, so source's quorum is not affected.
+
+Clients may notice: a snapshot sync of a large tree costs source some latency; that is why it is one at a
+time.
+
+Way back: stop the observers and put every file back; what they wrote is moved aside. Source forgets them.
+
+Proof: every dest host says observer and has reached the zxid source's leader had when it was asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.facts.ensemble import EnsembleView, dest_view, source_view
+from zkmigrate.facts.host import HostStatus, unit_status
+from zkmigrate.facts.window import unknown
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import Applied, Change, Changes, MoveAside, PutFile, SetService, inverses
+from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.finding import claim
+from zkmigrate.model.look import DirEntry, Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.rules.reform import observer_config
+from zkmigrate.zkdata.words import Srvr
+from zkmigrate.zkdata.zxid import format_zxid
+
+OBSERVING_DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True)
+class JoinHost:
+    """One dest host: its two files, its directories, its service and how it serves."""
+
+    myid: Reading[bytes]
+    config: Reading[bytes]
+    config_dir: Reading[tuple[DirEntry, ...]]
+    data: Reading[tuple[DirEntry, ...]]
+    txn: Reading[tuple[DirEntry, ...]]
+    status: Reading[HostStatus]
+    stat: Reading[Srvr]
+
+
+@dataclass(frozen=True)
+class JoinFacts:
+    """source is read before dest, so a dest zxid at or above source's is caught up."""
+
+    source: EnsembleView
+    source_lines: Reading[tuple[str, ...]]
+    hosts: dict[str, JoinHost]
+
+
+class JoinStep:
+    """See the module."""
+
+    id = "join"
+    title = "Join dest as observers"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> JoinFacts:
+        dest = c.inventory.dest
+        view = source_view(c.inventory, look)
+        lines = source_server_lines(c.inventory, look)
+        servers = dest_view(c.inventory, look).servers
+
+        def one(host: str) -> JoinHost:
+            return JoinHost(
+                look.file(host, f"{dest.data_dir}/myid"),
+                look.file(host, dest.config),
+                look.listing(host, dest.config.rsplit("/", 1)[0]),
+                look.listing(host, dest.data_dir),
+                look.listing(host, dest.txn_dir),
+                unit_status(look, host, dest.service.unit),
+                servers[host],
+            )
+
+        return JoinFacts(view, lines, look.each(c.inventory.dest_names, one))
+
+    def check(self, c: Context, f: JoinFacts, way: Way) -> Verdict:
+        lost = tuple(
+            unknown("join.answer", h, s.status) for h, s in f.hosts.items() if not isinstance(s.status, Seen)
+        )
+        if lost:
+            return Blocked(lost)
+        if way is Way.BACK:
+            hosts = reversed(c.inventory.dest_names)
+            left = [h for h in hosts if h in c.unrestored or _left_over(c.inventory, f.hosts[h])]
+            return Ready((left[0],)) if left else Done()
+        if not isinstance(f.source_lines, Seen):
+            return Blocked((unknown("join.source-config", "source", f.source_lines),))
+        leader = f.source.servers[f.source.leader] if f.source.leader is not None else None
+        if not isinstance(leader, Seen):
+            return Blocked(
+                (claim("join.source", "source has a leader", False, moves=("repair source first",)),)
+            )
+        for host in c.inventory.dest_names:
+            state = f.hosts[host]
+            if not self._placed(c, f, host):
+                return Ready((host,))
+            stat = state.stat
+            if (
+                not isinstance(stat, Seen)
+                or stat.value.mode != "observer"
+                or stat.value.zxid < leader.value.zxid
+            ):
+                seen = (
+                    f"{stat.value.mode} {format_zxid(stat.value.zxid)}"
+                    if isinstance(stat, Seen)
+                    else str(stat)
+                )
+                return Waiting(
+                    f"{host} observes source and has caught up",
+                    f"{seen}, source {format_zxid(leader.value.zxid)}",
+                    OBSERVING_DEADLINE_S,
+                )
+        return Done(
+            tuple(
+                claim("join.observing", "the dest host observes source", True, target=h, seen=_zxid(s.stat))
+                for h, s in f.hosts.items()
+            )
+        )
+
+    def _placed(self, c: Context, f: JoinFacts, host: str) -> bool:
+        state = f.hosts[host]
+        files = {p.path: p.content for p in _files(c.inventory, f, host)}
+        dest = c.inventory.dest
+        return (
+            isinstance(state.myid, Seen)
+            and state.myid.value == files[f"{dest.data_dir}/myid"]
+            and isinstance(state.config, Seen)
+            and state.config.value == files[dest.config]
+            and isinstance(state.status, Seen)
+            and state.status.value.unit_state in ("active", "activating")
+        )
+
+    def plan(self, c: Context, f: JoinFacts, target: str) -> Changes:
+        service = c.inventory.dest.service
+        state = f.hosts[target].status
+        running = isinstance(state, Seen) and state.value.unit_state == "active"
+        action = SetService(target, service.unit, "restart" if running else "start", service.start or "")
+        return (*_files(c.inventory, f, target), action)
+
+    def undo(self, c: Context, f: JoinFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        dest, state = c.inventory.dest, f.hosts[target]
+        changes: list[Change] = [SetService(target, dest.service.unit, "stop", dest.service.stop or "")]
+        changes += [MoveAside(target, path) for path in _written(c.inventory, state)]
+        return (*changes, *inverses(applied))
+
+
+def source_server_lines(inventory: Inventory, look: Look) -> Reading[tuple[str, ...]]:
+    """The ``server.N=`` lines of source's own config, byte for byte, from its first host that answers."""
+    last: Reading[tuple[str, ...]] = Absent("source config")
+    for host in inventory.source_names:
+        reading = look.file(host, inventory.source.config)
+        if isinstance(reading, Seen):
+            text = reading.value.decode("utf-8", "replace").splitlines()
+            return Seen(tuple(line.strip() for line in text if line.strip().startswith("server.")))
+        last = reading
+    return last
+
+
+def _files(inventory: Inventory, f: JoinFacts, host: str) -> tuple[PutFile, ...]:
+    dest = inventory.dest
+    owner = f"{dest.user}:{dest.group}"
+    lines = f.source_lines.value if isinstance(f.source_lines, Seen) else ()
+    return (
+        PutFile(host, f"{dest.data_dir}/myid", f"{inventory.dest_host(host).myid}\n".encode(), owner),
+        PutFile(host, dest.config, observer_config(inventory, lines), owner),
+    )
+
+
+def _written(inventory: Inventory, state: JoinHost) -> tuple[str, ...]:
+    """Paths that the observer itself wrote: its data, its logs, 3.5's dynamic leftovers beside the config."""
+    dest = inventory.dest
+    paths = []
+    for directory, reading in ((dest.data_dir, state.data), (dest.txn_dir, state.txn)):
+        if isinstance(reading, Seen) and any(e.name == "version-2" for e in reading.value):
+            paths.append(f"{directory}/version-2")
+    config_dir, name = dest.config.rsplit("/", 1)
+    if isinstance(state.config_dir, Seen):
+        paths += [
+            f"{config_dir}/{e.name}"
+            for e in state.config_dir.value
+            if e.name.startswith((f"{name}.dynamic", f"{name}.bak")) and ".zkm-" not in e.name
+        ]
+    return tuple(dict.fromkeys(paths))
+
+
+def _left_over(inventory: Inventory, state: JoinHost) -> bool:
+    running = isinstance(state.status, Seen) and state.status.value.unit_state not in ("inactive", "failed")
+    return running or bool(_written(inventory, state))
+
+
+def _zxid(reading: Reading[Srvr]) -> str:
+    return format_zxid(reading.value.zxid) if isinstance(reading, Seen) else str(reading)

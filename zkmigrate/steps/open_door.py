@@ -1,0 +1,54 @@
+"""What: open the client door of dest: the point of no return.
+
+Why now: dest has been checked behind the closed door.
+
+Clients may notice: brokers reconnect within about three seconds, with their old sessions.
+
+Way back: none that costs nothing. From now on brokers have seen dest's transactions; repair forward.
+
+Proof: the fence is empty on every host and the phase file says open.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.model.change import Applied, Changes, HostVerb
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.steps.go import past_the_door
+
+
+class OpenStep:
+    """See the module."""
+
+    id = "open"
+    title = "Open the door"
+    hazard = Hazard.FINAL
+
+    def observe(self, c: Context, look: Look) -> Statuses:
+        return statuses(c, look)
+
+    def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
+        if f.unknown:
+            return Blocked(f.unknown)
+        opened = f.in_phase("open")
+        if way is Way.BACK:
+            return Blocked((past_the_door(opened),)) if opened else Done()
+        if wrong := f.outside("open", "started", "checked", "open"):
+            return Blocked(wrong)
+        if todo := f.in_phase("started", "checked"):
+            return Ready(todo)
+        findings = f.every(
+            "open.door",
+            "clients reach this dest host",
+            lambda s: s.fence_entries == 0,
+            lambda s: f"{s.fence_entries} set entries, {s.client_sockets} client sockets",
+        )
+        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+
+    def plan(self, c: Context, f: Statuses, target: str) -> Changes:
+        # A finisher may have reached its own limit between CHECK and here: open is right from both phases.
+        return (HostVerb(target, "open"),)
+
+    def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()

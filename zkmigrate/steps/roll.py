@@ -1,0 +1,256 @@
+"""What: restart the brokers, one safe wave at a time, so that zookeeper.connect names dest only.
+
+Why now: dest follows source, so a broker sees the same tree through dest; its sessions live on dest hosts
+then.
+
+Clients may notice: what any rolling restart costs: leaders move, a producer may wait up to a few seconds.
+
+Way back: the same waves with the old file put back, one by one; never all brokers at once.
+
+Proof: every broker's file names dest, its process is younger than the file, it is connected to dest and not
+to
+source, every partition is fully in sync, and source's own client lists hold no broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.dependents.kafka import connect_string, current_connect, names_any, with_connect
+from zkmigrate.errors import UsageError
+from zkmigrate.facts.clients import connections
+from zkmigrate.facts.host import HostStatus, unit_status
+from zkmigrate.facts.kafka import cluster_id
+from zkmigrate.facts.sockets import sockets
+from zkmigrate.facts.window import unknown
+from zkmigrate.inventory import Broker, Inventory
+from zkmigrate.model.change import Applied, Changes, PutFile, SetService, inverses
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import DirEntry, KafkaView, Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.rules.next_wave import BrokerPosition, next_wave, out_of_sync
+from zkmigrate.zkdata.words import Connection
+
+WAVE_DEADLINE_S = 600.0
+
+
+@dataclass(frozen=True)
+class BrokerFacts:
+    """One broker: its file and who may write it, its service, and the ZooKeeper hosts it is connected to."""
+
+    properties: Reading[bytes]
+    entry: DirEntry | None
+    status: Reading[HostStatus]
+    zookeepers: Reading[frozenset[str]]
+
+
+@dataclass(frozen=True)
+class RollFacts:
+    """Brokers, the cluster as it answers, its id as seen through each dest host, source's client lists."""
+
+    brokers: dict[str, BrokerFacts]
+    view: Reading[KafkaView]
+    cluster_ids: dict[str, Reading[str]]
+    source_clients: dict[str, Reading[tuple[Connection, ...]]]
+    wall: float
+
+
+class RollStep:
+    """See the module."""
+
+    id = "roll"
+    title = "Roll the brokers to dest"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> RollFacts:
+        inventory = c.inventory
+        directory, name = inventory.kafka.config.rsplit("/", 1)
+        ports = {inventory.source.ports.client, inventory.dest.ports.client}
+
+        def one(host: str) -> BrokerFacts:
+            listing = look.listing(host, directory)
+            entries = [e for e in listing.value if e.name == name] if isinstance(listing, Seen) else []
+            return BrokerFacts(
+                look.file(host, inventory.kafka.config),
+                entries[0] if entries else None,
+                unit_status(look, host, inventory.kafka.service.unit),
+                _peers(look, host, ports),
+            )
+
+        return RollFacts(
+            look.each(inventory.broker_names, one),
+            look.kafka(),
+            look.each(inventory.dest_names, lambda h: cluster_id(look, h, inventory.kafka.chroot)),
+            look.each(inventory.source_names, lambda h: connections(look, h)),
+            look.wall(),
+        )
+
+    def check(self, c: Context, f: RollFacts, way: Way) -> Verdict:
+        inventory = c.inventory
+        lost = [
+            unknown("roll.answer", h, b.properties)
+            for h, b in f.brokers.items()
+            if not isinstance(b.properties, Seen)
+        ]
+        if lost:
+            return Blocked(tuple(lost))
+        if way is Way.FORWARD and (wrong := _wrong_cluster(inventory, f)):
+            return Blocked(wrong)
+        if not isinstance(f.view, Seen):
+            return Waiting("the brokers answer", str(f.view), WAVE_DEADLINE_S)
+        positions = tuple(_position(inventory, b, f, way) for b in inventory.kafka.brokers)
+        wave, reason = next_wave(positions, f.view.value, inventory.policy.roll_wave)
+        if wave and _restarting(f, wave[0], way, inventory):
+            return Waiting(
+                f"{wave[0]} is back and in sync", _progress(inventory, f, wave[0]), WAVE_DEADLINE_S
+            )
+        if wave:
+            return Ready(wave)
+        if reason:
+            return Waiting("every partition is fully in sync", reason, WAVE_DEADLINE_S)
+        sick = out_of_sync(f.view.value, frozenset())
+        if sick:
+            return Waiting("every partition is fully in sync", f"{len(sick)} are not", WAVE_DEADLINE_S)
+        if way is Way.BACK:
+            return Done()
+        findings = _left_source(inventory, f)
+        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+
+    def plan(self, c: Context, f: RollFacts, target: str) -> Changes:
+        kafka, broker = c.inventory.kafka, f.brokers[target]
+        if not isinstance(broker.properties, Seen) or broker.entry is None:
+            raise UsageError(f"{target}: {kafka.config} could not be read; needed: the file to edit")
+        entry = broker.entry
+        content = with_connect(broker.properties.value, connect_string(c.inventory))
+        return (
+            PutFile(target, kafka.config, content, f"{entry.owner}:{entry.group}", entry.mode),
+            SetService(target, kafka.service.unit, "restart", kafka.service.start or ""),
+        )
+
+    def undo(self, c: Context, f: RollFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        kafka = c.inventory.kafka
+        return (
+            *inverses(applied),
+            SetService(target, kafka.service.unit, "restart", kafka.service.start or ""),
+        )
+
+
+def _peers(look: Look, host: str, ports: set[int]) -> Reading[frozenset[str]]:
+    """Addresses at one of these ports that the host has an established connection to."""
+    reading = sockets(look, host)
+    if not isinstance(reading, Seen):
+        return reading
+    return Seen(frozenset(s.peer for s in reading.value if s.peer_port in ports))
+
+
+def _names_dest(inventory: Inventory, broker: BrokerFacts) -> bool:
+    if not isinstance(broker.properties, Seen):
+        return False
+    return names_any(current_connect(broker.properties.value), tuple(h.address for h in inventory.dest.hosts))
+
+
+def _running_since(f: RollFacts, broker: BrokerFacts) -> float | None:
+    """Wall-clock start of the broker's process, None when it is not running or not known."""
+    if not isinstance(broker.status, Seen) or broker.status.value.unit_state != "active":
+        return None
+    status = broker.status.value
+    return f.wall - (status.uptime_s - status.unit_since)
+
+
+def _position(inventory: Inventory, broker: Broker, f: RollFacts, way: Way) -> BrokerPosition:
+    state = f.brokers[broker.name]
+    file_done = _names_dest(inventory, state) is (way is Way.FORWARD)
+    moved = file_done and _connected(inventory, state, way) and _in_sync(f, broker)
+    running = isinstance(state.status, Seen) and state.status.value.unit_state == "active"
+    touched = not moved and (file_done or not running)
+    return BrokerPosition(broker.name, broker.id, moved, touched)
+
+
+def _connected(inventory: Inventory, state: BrokerFacts, way: Way) -> bool:
+    """Connected to the wanted ensemble and not to the other."""
+    if not isinstance(state.zookeepers, Seen):
+        return False
+    source = {a for h in inventory.source.hosts for a in (h.address, *h.also)}
+    dest = {a for h in inventory.dest.hosts for a in (h.address, *h.also)}
+    wanted, other = (dest, source) if way is Way.FORWARD else (source, dest)
+    return bool(state.zookeepers.value & wanted) and not state.zookeepers.value & other
+
+
+def _in_sync(f: RollFacts, broker: Broker) -> bool:
+    if not isinstance(f.view, Seen) or broker.id not in f.view.value.brokers:
+        return False
+    return all(broker.id in p.isr for p in f.view.value.partitions if broker.id in p.replicas)
+
+
+def _restarting(f: RollFacts, name: str, way: Way, inventory: Inventory) -> bool:
+    """The file is right and the process is younger than it: nothing to change, only to wait for."""
+    state = f.brokers[name]
+    if _names_dest(inventory, state) is not (way is Way.FORWARD) or state.entry is None:
+        return False
+    since = _running_since(f, state)
+    return (
+        since is not None
+        and since + 1.0 >= state.entry.mtime_ns / 1e9
+        and not _on_other(inventory, state, way)
+    )
+
+
+def _on_other(inventory: Inventory, state: BrokerFacts, way: Way) -> bool:
+    if not isinstance(state.zookeepers, Seen):
+        return False
+    hosts = inventory.source.hosts if way is Way.FORWARD else inventory.dest.hosts
+    return bool(state.zookeepers.value & {a for h in hosts for a in (h.address, *h.also)})
+
+
+def _progress(inventory: Inventory, f: RollFacts, name: str) -> str:
+    broker = inventory.broker(name)
+    if not isinstance(f.view, Seen):
+        return str(f.view)
+    behind = [p for p in f.view.value.partitions if broker.id in p.replicas and broker.id not in p.isr]
+    registered = broker.id in f.view.value.brokers
+    peers = f.brokers[name].zookeepers
+    where = ",".join(sorted(peers.value)) if isinstance(peers, Seen) else str(peers)
+    return (
+        f"registered: {'yes' if registered else 'no'}, partitions behind: {len(behind)}, "
+        f"connected to: {where or 'nothing'}"
+    )
+
+
+def _wrong_cluster(inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:
+    findings = tuple(
+        claim(
+            "roll.cluster-id",
+            "the chroot seen through dest belongs to this cluster",
+            reading.value == inventory.kafka.cluster_id if isinstance(reading, Seen) else None,
+            target=host,
+            seen=reading.value if isinstance(reading, Seen) else str(reading),
+            needed=inventory.kafka.cluster_id,
+            moves=("correct kafka.chroot or kafka.cluster_id in migration.yml", "wait for dest to catch up"),
+        )
+        for host, reading in f.cluster_ids.items()
+    )
+    return tuple(x for x in findings if x.blocks)
+
+
+def _left_source(inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:
+    brokers = {b.address: b.name for b in inventory.kafka.brokers}
+    findings = []
+    for host, reading in f.source_clients.items():
+        left = (
+            sorted({brokers[x.address] for x in reading.value if x.address in brokers})
+            if isinstance(reading, Seen)
+            else []
+        )
+        findings.append(
+            claim(
+                "roll.left-source",
+                "no broker is a client of source any more",
+                not left if isinstance(reading, Seen) else None,
+                target=host,
+                seen=", ".join(left) if isinstance(reading, Seen) else str(reading),
+                needed="no broker",
+                moves=("restart the broker named here", "resume: zkmigrate looks again"),
+            )
+        )
+    return tuple(findings)

@@ -1,0 +1,57 @@
+"""What: make the block permanent on every dest host, if nothing has changed since the proof.
+
+Why now: the proof holds and the lease still runs; from here no timer may undo the block while dest reforms.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: put the image back, unseal all, then start the observers,
+unblock, reopen. A sealed host that cannot be reached stays shut, which is safe.
+
+Proof: every host compared boot id, lease, rules and data stamp under its own lock and answered sealed.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.model.change import Applied, Changes, RestoreImage, Seal, Unseal
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+
+
+class SealStep:
+    """See the module."""
+
+    id = "seal"
+    title = "Seal the block"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> Statuses:
+        return statuses(c, look)
+
+    def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
+        if f.unknown:
+            return Blocked(f.unknown)
+        if way is Way.BACK:
+            sealed = f.in_phase("sealed")
+            return Ready(sealed) if sealed else Done()
+        if wrong := f.outside("seal", "stopped", "sealed"):
+            return Blocked(wrong)
+        if todo := f.in_phase("stopped"):
+            return Ready(todo)
+        findings = f.every(
+            "seal.permanent",
+            "the block no longer ends by itself",
+            lambda s: s.fence_permanent and s.cut_permanent and not s.lapsed,
+            lambda s: f"fence {s.fence_entries} and cut {s.cut_entries} entries, lapsed {s.lapsed}",
+        )
+        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+
+    def plan(self, c: Context, f: Statuses, target: str) -> Changes:
+        stopped = c.records["stop"]
+        return (Seal(target, stopped["boots"][target], stopped["stamps"][target]),)
+
+    def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
+        lease = c.inventory.policy.lease
+        unseal = Unseal(target, lease.fence_ttl_ms, lease.cut_ttl_ms)
+        # Restoring is right in every case: where the host had not started yet, its data is left untouched.
+        return (RestoreImage(target), unseal)

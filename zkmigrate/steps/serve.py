@@ -1,0 +1,73 @@
+"""What: wait until every dest host serves as a participant of the reformed ensemble.
+
+Why now: the hosts have their GO and start in the safe order, with or without their operator.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: as for GO: stop all, put the images back.
+
+Proof: every host says leader or follower, exactly one leads.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.finding import claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+
+SERVING_DEADLINE_S = 30.0
+
+
+class ServeStep:
+    """See the module."""
+
+    id = "serve"
+    title = "Wait for dest's own quorum"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> Statuses:
+        return statuses(c, look)
+
+    def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
+        if way is Way.BACK:
+            return Done()
+        if f.unknown:
+            return Blocked(f.unknown)
+        failed = f.where(lambda s: s.phase == "go" and s.finisher == "failed")
+        if failed:
+            return Blocked(
+                tuple(
+                    claim(
+                        "serve.finisher",
+                        "the host starts by itself after GO",
+                        False,
+                        target=host,
+                        seen=f.at[host].finisher_note,
+                        moves=(
+                            "roll back: zkmigrate rollback",
+                            "read the host's journal, repair, zkmigrate resume",
+                        ),
+                    )
+                    for host in failed
+                )
+            )
+        waiting = f.in_phase("go")
+        if waiting:
+            notes = {h: f.at[h].finisher_note or f.at[h].finisher for h in waiting}
+            return Waiting("every dest host serves as participant", f"{notes}", SERVING_DEADLINE_S, 0.05)
+        return Done(
+            f.every(
+                "serve.serving",
+                "the host serves in the reformed ensemble",
+                lambda s: s.phase in ("started", "checked", "open"),
+                lambda s: s.phase,
+            )
+        )
+
+    def plan(self, c: Context, f: Statuses, target: str) -> Changes:
+        return ()
+
+    def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()

@@ -1,0 +1,131 @@
+"""What: kill ZooKeeper on every dest host and read the newest durable zxid from its disk.
+
+Why now: after the cut a server answers "not serving" and memory cannot be asked; the disk of a dead process
+is
+the one thing that cannot change under the proof.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: start the observers again, unblock, reopen.
+
+Proof: the unit is down, the disk holds at least Z and every zxid seen while draining.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.errors import HostError
+from zkmigrate.facts.disk import durable_tail
+from zkmigrate.facts.host import stamp
+from zkmigrate.facts.window import Statuses, statuses, unknown
+from zkmigrate.model.change import Applied, Changes, HostVerb, SetService
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.steps.cursors import cursor_of
+from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zkdata.tail import Tail
+from zkmigrate.zkdata.zxid import format_zxid
+
+
+@dataclass(frozen=True)
+class StopFacts:
+    """tails and stamps are read only from hosts whose ZooKeeper is down."""
+
+    hosts: Statuses
+    tails: dict[str, Reading[Tail]]
+    stamps: dict[str, Reading[str]]
+
+
+class StopStep:
+    """See the module."""
+
+    id = "stop"
+    title = "Stop dest and read its disks"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> StopFacts:
+        hosts = statuses(c, look)
+        down = hosts.where(lambda s: s.phase == "stopped" and s.unit_state in ("inactive", "failed"))
+
+        def tail(host: str) -> Reading[Tail]:
+            dest = c.inventory.dest
+            try:
+                return Seen(
+                    durable_tail(look, host, dest.data_dir, dest.txn_dir, cursor_of(c, host), check=False)
+                )
+            except (HostError, ZkDataError) as error:
+                return Unknown("failed", str(error))
+
+        tails = look.each(down, tail)
+        return StopFacts(hosts, tails, look.each(down, lambda host: stamp(look, host)))
+
+    def check(self, c: Context, f: StopFacts, way: Way) -> Verdict:
+        if f.hosts.unknown:
+            return Blocked(f.hosts.unknown)
+        if way is Way.BACK:
+            down = f.hosts.where(
+                lambda s: (
+                    s.phase == "stopped" or (s.phase == "cut" and s.unit_state in ("inactive", "failed"))
+                )
+            )
+            return Ready(down) if down else Done()
+        if wrong := f.hosts.outside("stop", "cut", "stopped"):
+            return Blocked(wrong)
+        if todo := f.hosts.in_phase("cut"):
+            return Ready(todo)
+        findings = tuple(finding for host in c.inventory.dest_names for finding in _durable(c, f, host))
+        if any(x.blocks for x in findings):
+            return Blocked(findings)
+        return Done(
+            findings,
+            {
+                "tails": {h: hex(r.value.zxid) for h, r in f.tails.items() if isinstance(r, Seen)},
+                "stamps": {h: r.value for h, r in f.stamps.items() if isinstance(r, Seen)},
+                "boots": {h: s.boot_id for h, s in f.hosts.at.items()},
+            },
+        )
+
+    def plan(self, c: Context, f: StopFacts, target: str) -> Changes:
+        service = c.inventory.dest.service
+        return (
+            SetService(target, service.unit, "kill", service.kill or ""),
+            HostVerb(target, "stopped"),
+        )
+
+    def undo(self, c: Context, f: StopFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (HostVerb(target, "started-observer"),)
+
+
+def _durable(c: Context, f: StopFacts, host: str) -> tuple[Finding, ...]:
+    tail, data_stamp = f.tails.get(host), f.stamps.get(host)
+    if tail is None:
+        return (
+            claim("stop.down", "ZooKeeper is down", False, target=host, seen=f.hosts.at[host].unit_state),
+        )
+    if not isinstance(tail, Seen):
+        return (unknown("stop.tail", host, tail),)
+    if not isinstance(data_stamp, Seen):
+        return (unknown("stop.stamp", host, data_stamp or Unknown("failed", "not read")),)
+    drained = c.records["drain"]
+    needed = max(int(drained["z"], 16), int(drained["zxids"][host], 16))
+    return (
+        claim(
+            "stop.tail",
+            "the disk holds everything the host had applied",
+            _holds(tail.value, needed),
+            target=host,
+            seen=f"{format_zxid(tail.value.zxid)} in {tail.value.file}"
+            + (" (torn end)" if tail.value.torn else ""),
+            needed=f"at least {format_zxid(needed)}",
+            moves=("roll back: zkmigrate rollback", "look at the disk: zkmigrate status"),
+        ),
+    )
+
+
+def _holds(tail: Tail, needed: int) -> bool:
+    # A server that has just joined an epoch shows epoch << 32 although no such transaction exists anywhere.
+    no_transaction = needed & 0xFFFFFFFF == 0
+    return tail.zxid >= needed or (no_transaction and tail.zxid >> 32 == (needed >> 32) - 1)
