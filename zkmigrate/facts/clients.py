@@ -43,13 +43,16 @@ def addresses(host: ZooKeeperHost | Broker) -> frozenset[str]:
     return frozenset(found)
 
 
-def source_clients(inventory: Inventory, look: Look) -> SourceClients:
+def source_clients(
+    inventory: Inventory, look: Look, cons: Mapping[str, Reading[tuple[Connection, ...]]]
+) -> SourceClients:
     """Who is connected to source, seen from source, and from the brokers where they can be asked.
 
-    A source host is known by its ``cons``, else by its own sockets. When a source host can be asked neither
-    way, the sockets of every broker stand in for it; a broker that cannot be asked either leaves it unknown.
+    cons: ``connections`` of every source host. Where a host does not give it, its own sockets tell; if it can
+    be asked neither way, the sockets of every broker stand in for it; a broker that cannot be asked either
+    leaves it unknown.
     """
-    seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host))
+    seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host, cons[host]))
     from_brokers = look.each(inventory.broker_names, lambda name: _to_source(inventory, look, name))
     blind = {host: reading for host, reading in seen.items() if not isinstance(reading, Seen)}
     at = {host: reading.value for host, reading in seen.items() if isinstance(reading, Seen)}
@@ -69,9 +72,10 @@ def source_clients(inventory: Inventory, look: Look) -> SourceClients:
     return SourceClients(at, brokers, tuple(unknown))
 
 
-def _known_by(inventory: Inventory, look: Look, host: str) -> Reading[tuple[str, ...]]:
+def _known_by(
+    inventory: Inventory, look: Look, host: str, cons: Reading[tuple[Connection, ...]]
+) -> Reading[tuple[str, ...]]:
     operator = {plain(address) for address in inventory.operator}
-    cons = connections(look, host)
     if isinstance(cons, Seen):
         # Without a session it is a four-letter word or a client in the act of connecting: both count.
         return Seen(_without((plain(c.address) for c in cons.value), operator))

@@ -1,9 +1,4 @@
-"""zoo.cfg of a host, as typed: its settings and server lines, those of its dynamic file included.
-
-zoo.cfg is read by ZooKeeper as java.util.Properties. Server lines: ``server.N=HOST:QUORUM:ELECTION[:ROLE]``
-with, since 3.5, ``;[ADDRESS:]CLIENTPORT`` behind (``QuorumPeer.QuorumServer``); an IPv6 host stands in
-brackets.
-"""
+"""zoo.cfg of a host, as typed: its settings and server lines, those of its dynamic file included."""
 
 from __future__ import annotations
 
@@ -11,34 +6,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zkmigrate.facts.properties import parse_properties
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
+from zkmigrate.zkdata.zoocfg import ServerLine, ZooCfgError, parse_server_line, parse_zoocfg
 
 DEFAULT_TICK_MS = 3000
-_SERVER = re.compile(
-    r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]|;]+):(?P<quorum>\d{1,5}):(?P<election>\d{1,5})"
-    r"(?::(?P<role>participant|observer))?(?:;(?:(?P<address>[^;]*):)?(?P<client>\d{1,5}))?"
-)
-
-
-@dataclass(frozen=True)
-class ServerLine:
-    """One server of an ensemble as a config names it; ``client`` is the port behind ``;``, None without."""
-
-    myid: int
-    host: str
-    quorum: int
-    election: int
-    observer: bool = False
-    client: int | None = None
 
 
 @dataclass(frozen=True)
 class ZooConfig:
-    """A config. values: every key that is no server line, the last of each. servers: by myid.
+    """A config. values: every key that is no server line, with the value that counts. servers: by myid.
 
-    odd: server lines that are not understood here (several addresses, names of groups), as typed.
+    odd: lines that are not supported here, as typed: several addresses for one server, groups and weights.
     """
 
     values: Mapping[str, str]
@@ -46,74 +25,59 @@ class ZooConfig:
     odd: tuple[str, ...] = field(default=())
 
     @property
-    def tick_ms(self) -> int | None:
-        """tickTime in milliseconds; None when it is not a number."""
-        return self._number("tickTime", DEFAULT_TICK_MS)
-
-    @property
     def session_bounds_ms(self) -> tuple[int, int] | None:
-        """Least and largest session timeout this server grants: 2 and 20 ticks unless set."""
-        tick = self.tick_ms
-        if tick is None:
-            return None
-        low = self._number("minSessionTimeout", 2 * tick)
-        high = self._number("maxSessionTimeout", 20 * tick)
-        if low is None or high is None:
+        """Least and largest session timeout this server grants: 2 and 20 ticks unless set; None when a value
+        is not a number."""
+        tick = self._number("tickTime", DEFAULT_TICK_MS)
+        low, high = self._number("minSessionTimeout", -1), self._number("maxSessionTimeout", -1)
+        if tick is None or low is None or high is None:
             return None
         return (2 * tick if low < 0 else low, 20 * tick if high < 0 else high)
 
     def _number(self, key: str, default: int) -> int | None:
-        text = self.values.get(key)
-        if text is None:
-            return default
-        return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text.strip()) else None
+        text = self.values.get(key, str(default)).strip()
+        return int(text) if re.fullmatch(r"[-+]?[0-9]{1,9}", text) else None
 
 
 def zoo_config(look: Look, host: str, path: str) -> Reading[ZooConfig]:
     """The config of a host; its dynamicConfigFile is read too where the config names one."""
-    static = _text(look, host, path)
-    if not isinstance(static, Seen):
+    static = _config(look, host, path)
+    if not isinstance(static, Seen) or "dynamicConfigFile" not in static.value.values:
         return static
-    parsed = parse(static.value)
-    dynamic = parsed.values.get("dynamicConfigFile")
-    if dynamic is None:
-        return Seen(parsed)
-    more = _text(look, host, dynamic)
+    name = static.value.values["dynamicConfigFile"]
+    more = _config(look, host, name)
     if not isinstance(more, Seen):
-        return Unknown("failed", f"dynamicConfigFile {dynamic}: {more}")
-    extra = parse(more.value)
-    return Seen(ZooConfig(parsed.values, {**parsed.servers, **extra.servers}, parsed.odd + extra.odd))
+        return Unknown("failed", f"dynamicConfigFile {name}: {more}")
+    servers = {**static.value.servers, **more.value.servers}
+    return Seen(ZooConfig(static.value.values, servers, static.value.odd + more.value.odd))
 
 
-def parse(text: str) -> ZooConfig:
-    """Parse the text of a zoo.cfg or of a dynamic config file."""
-    values: dict[str, str] = {}
-    servers: dict[int, ServerLine] = {}
-    odd: list[str] = []
-    for key, value in parse_properties(text).items():
-        if not key.startswith("server."):
-            values[key] = value.strip()
-            continue
-        number, match = key.removeprefix("server."), _SERVER.fullmatch(value.strip())
-        if match is None or not number.isdecimal():
-            odd.append(f"{key}={value}")
-            continue
-        servers[int(number)] = ServerLine(
-            int(number),
-            match["host"].strip("[]"),
-            int(match["quorum"]),
-            int(match["election"]),
-            match["role"] == "observer",
-            int(match["client"]) if match["client"] else None,
-        )
-    return ZooConfig(values, servers, tuple(odd))
-
-
-def _text(look: Look, host: str, path: str) -> Reading[str]:
+def _config(look: Look, host: str, path: str) -> Reading[ZooConfig]:
     reading = look.file(host, path)
     if not isinstance(reading, Seen):
         return reading
     try:
-        return Seen(reading.value.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        return Unknown("garbled", f"{path} is not UTF-8 at byte {error.start}")
+        # Java reads properties as ISO-8859-1.
+        return Seen(parse(reading.value.decode("iso-8859-1"), path))
+    except ZooCfgError as error:
+        return Unknown("garbled", str(error))
+
+
+def parse(text: str, file: str = "zoo.cfg") -> ZooConfig:
+    """Parse the text of a zoo.cfg or of a dynamic config file. Raises ZooCfgError."""
+    values: dict[str, str] = {}
+    servers: dict[int, ServerLine] = {}
+    odd: list[str] = []
+    for key, value in parse_zoocfg(text, file).values().items():
+        if key.startswith(("group.", "weight.")):
+            odd.append(f"{key}={value}")
+        elif key.startswith("server."):
+            try:
+                server = parse_server_line(key, value, file)
+            except ZooCfgError:
+                odd.append(f"{key}={value}")
+            else:
+                servers[server.sid] = server
+        else:
+            values[key] = value
+    return ZooConfig(values, servers, tuple(odd))

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
 from zkmigrate.facts.disk import directories
-from zkmigrate.facts.words import answer
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.tree import load_tree
-from zkmigrate.zkdata.words import Mntr, parse_mntr
+from zkmigrate.zkdata.words import Mntr
 
 
 @dataclass(frozen=True)
@@ -22,14 +21,15 @@ class Largest:
     where: str
 
 
-def largest_znode(look: Look, host: str, data_dir: str, txn_dir: str, enough: int) -> Reading[Largest]:
+def largest_znode(
+    look: Look, host: str, data_dir: str, txn_dir: str, whole: Reading[Mntr], enough: int
+) -> Reading[Largest]:
     """A bound for the data of the largest znode.
 
-    enough: a bound up to this many bytes is good enough. ``mntr`` gives the size of all data and paths
-    together (zk_approximate_data_size), which no znode exceeds; only where that is above ``enough`` are the
-    newest snapshot and the logs after it read from disk, which costs O(tree) outside any window.
+    whole: ``mntr`` of the host; it gives the size of all data and paths together (zk_approximate_data_size),
+    which no znode exceeds. Only where that is above ``enough`` bytes, or not known, are the newest snapshot
+    and the logs after it read from disk, which costs O(tree) outside any window.
     """
-    whole = answer(look, host, "mntr", parse_mntr)
     if isinstance(whole, Seen):
         total = _total(whole.value)
         if total is not None and total <= enough:

@@ -6,14 +6,13 @@ the timeout of each connected session. One server alone may not know all, so all
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkmigrate.facts.clients import connections
 from zkmigrate.facts.words import answer
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
-from zkmigrate.zkdata.words import parse_dump
+from zkmigrate.zkdata.words import Connection, Dump, parse_dump
 
 
 @dataclass(frozen=True)
@@ -30,22 +29,27 @@ class Sessions:
         return min((t for t in known if t is not None), default=None) if None not in known else None
 
 
-def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Sessions]:
-    """Ask every host for ``dump`` and ``cons``; Unknown when no host gives a dump."""
-    hosts = tuple(hosts)
-    dumps = look.each(hosts, lambda host: answer(look, host, "dump", parse_dump))
+def dump(look: Look, host: str) -> Reading[Dump]:
+    """``dump`` of a ZooKeeper host."""
+    return answer(look, host, "dump", parse_dump)
+
+
+def owning_sessions(
+    dumps: Mapping[str, Reading[Dump]], cons: Mapping[str, Reading[tuple[Connection, ...]]], chroot: str
+) -> Reading[Sessions]:
+    """Put together what the hosts said in ``dump`` and ``cons``; Unknown when no host gave a dump."""
     owners: dict[int, tuple[str, ...]] = {}
     timeouts: dict[int, int] = {}
     seen = [reading.value for reading in dumps.values() if isinstance(reading, Seen)]
     if not seen:
         return Unknown("denied", "; ".join(f"{host}: {reading}" for host, reading in dumps.items()))
-    for dump in seen:
-        for session, paths in dump.ephemerals.items():
+    for listed in seen:
+        for session, paths in listed.ephemerals.items():
             under = tuple(p for p in paths if p == chroot or p.startswith(f"{chroot}/"))
             if under:
                 owners[session] = under
-        timeouts |= {s: t for s, t in (dump.sessions or {}).items() if t is not None}
-    for reading in look.each(hosts, lambda host: connections(look, host)).values():
+        timeouts |= {s: t for s, t in (listed.sessions or {}).items() if t is not None}
+    for reading in cons.values():
         if isinstance(reading, Seen):
             timeouts |= {c.session: c.timeout_ms for c in reading.value if c.session and c.timeout_ms}
     return Seen(Sessions(owners, timeouts))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from zkmigrate.errors import HostError
-from zkmigrate.facts.clients import SourceClients, source_clients
+from zkmigrate.facts.clients import SourceClients, connections, source_clients
 from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.dest import DataState, data_state
 from zkmigrate.facts.disk import directories
@@ -20,7 +20,7 @@ from zkmigrate.facts.kafka import cluster_id
 from zkmigrate.facts.largest import Largest, largest_znode
 from zkmigrate.facts.properties import properties, system_properties
 from zkmigrate.facts.runs import other_runs
-from zkmigrate.facts.sessions import Sessions, owning_sessions
+from zkmigrate.facts.sessions import Sessions, dump, owning_sessions
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
@@ -69,6 +69,8 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
     inventory = c.inventory
     view = source_view(inventory, look)
     joined = inventory.dest_names if gate != "preflight" else ()
+    serving = (*inventory.source_names, *joined)
+    cons = look.each(serving, lambda host: connections(look, host))
     common = Evidence(
         source=view,
         leader=Absent("no one leader") if view.leader is None else leader_mntr(look, view.leader),
@@ -77,7 +79,9 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
         broker_properties=look.each(
             inventory.broker_names, lambda host: properties(look, host, inventory.kafka.config)
         ),
-        sessions=owning_sessions(look, (*inventory.source_names, *joined), inventory.kafka.chroot),
+        sessions=owning_sessions(
+            look.each(serving, lambda host: dump(look, host)), cons, inventory.kafka.chroot
+        ),
         wall=look.wall(),
     )
     if gate == "preflight":
@@ -86,7 +90,7 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
         common,
         dest=dest_view(inventory, look),
         cluster_ids=look.each(joined, lambda host: cluster_id(look, host, inventory.kafka.chroot)),
-        clients=source_clients(inventory, look) if gate == "cutover" else None,
+        clients=source_clients(inventory, look, cons) if gate == "cutover" else None,
     )
 
 
@@ -101,7 +105,8 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
         for port in (source.ports.quorum, source.ports.election)
     )
     dest_flags = look.each(dests, lambda host: system_properties(look, host, dest.java_env))
-    asked = common.source.leader or next(iter(common.source.zxids()), sources[0])
+    # Without a leader the check of the quorum blocks; the first host's disk then stands for the others.
+    asked = common.source.leader or sources[0]
     directories = tuple(dict.fromkeys((dest.data_dir, dest.txn_dir)))
     return replace(
         common,
@@ -109,7 +114,9 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
         source_myid=look.each(sources, lambda host: _myid(look, host, source.data_dir)),
         source_flags=look.each(sources, lambda host: system_properties(look, host, source.java_env)),
         source_bytes=_newest_bytes(look, asked, source.data_dir, source.txn_dir),
-        largest=largest_znode(look, asked, source.data_dir, source.txn_dir, smallest_buffer(dest_flags)),
+        largest=largest_znode(
+            look, asked, source.data_dir, source.txn_dir, common.leader, smallest_buffer(dest_flags)
+        ),
         ports=_connects(c, look, pairs),
         dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
         dest_flags=dest_flags,
@@ -160,9 +167,10 @@ def _newest_bytes(look: Look, host: str, data_dir: str, txn_dir: str) -> Reading
     """Size of what a dest host will receive and write: the largest snapshot, and the logs beside it."""
     try:
         data, logs = directories(look, host, data_dir, txn_dir)
-        sizes = data.names_with_sizes()
-        snapshots = [size for name, size in sizes.items() if name.startswith("snapshot.")]
-        log_sizes = [size for name, size in logs.names_with_sizes().items() if name.startswith("log.")]
+        in_data = data.names_with_sizes()
+        in_logs = in_data if data == logs else logs.names_with_sizes()
+        snapshots = [size for name, size in in_data.items() if name.startswith("snapshot.")]
+        log_sizes = [size for name, size in in_logs.items() if name.startswith("log.")]
     except HostError as error:
         return Unknown("failed", str(error))
     return Seen(max(snapshots, default=0) + max(log_sizes, default=0))

@@ -99,8 +99,9 @@ def _server_mistakes(inventory: Inventory, config: ZooConfig) -> Iterator[str]:
             yield f"server.{myid}={server.host} is not in the inventory"
         elif server.host not in (known[myid].address, *known[myid].also):
             yield f"server.{myid} is {server.host}, in the inventory {known[myid].address}"
-        elif (server.quorum, server.election) != ports:
-            yield f"server.{myid} uses ports {server.quorum}:{server.election}, not {ports[0]}:{ports[1]}"
+        elif (server.quorum_port, server.election_port) != ports:
+            used = f"{server.quorum_port}:{server.election_port}"
+            yield f"server.{myid} uses ports {used}, not {ports[0]}:{ports[1]}"
     for myid in sorted(set(known) - set(config.servers)):
         yield f"no line for server.{myid} ({known[myid].name})"
 
@@ -113,7 +114,7 @@ def _path_mistakes(inventory: Inventory, config: ZooConfig) -> Iterator[str]:
     log_dir = config.values.get("dataLogDir", data_dir)
     if log_dir.rstrip("/") != source.txn_dir.rstrip("/"):
         yield f"dataLogDir={log_dir or '(none)'}, in the inventory {source.txn_dir}"
-    client = {str(server.client) for server in config.servers.values() if server.client is not None}
+    client = {str(server.client_port) for server in config.servers.values() if server.client_port is not None}
     client |= {config.values["clientPort"]} if "clientPort" in config.values else set()
     if client != {str(source.ports.client)}:
         yield f"client ports {', '.join(sorted(client)) or 'none'}, in the inventory {source.ports.client}"

@@ -1,0 +1,275 @@
+"""A healthy world as a fake Look: wire text by host, in dictionaries that a test changes to break a thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from zkmigrate.errors import HostError
+from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Source, Ssh, ZooKeeperHost
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import DirEntry, KafkaView, PartitionState, RandomReader, Znode
+from zkmigrate.model.step import Context
+from zkmigrate.zkdata.reader import BytesReader
+
+T = TypeVar("T")
+
+WORDS = Path(__file__).parent.parent / "recorded" / "zk" / "3.5.8" / "words"
+"""What real 3.5.8 servers answered; the ephemerals are /kafka/controller and /kafka/brokers/ids/1."""
+
+CLUSTER_ID = "Q9fEx3xTRZmWq0oUGfGc9A"
+RUN = "r1"
+TIMEOUT = Unknown("timeout", "no answer in 3 s")
+WHITELIST = " is not executed because it is not in the whitelist.\n"
+
+
+def recorded(name: str) -> str:
+    """One recorded answer, ``ROLE.WORD``."""
+    return (WORDS / name).read_text()
+
+
+def inventory() -> Inventory:
+    """Three of each, as in the lab."""
+    return Inventory(
+        version=1,
+        name="test",
+        operator=("10.71.0.2",),
+        ssh=Ssh(user="ops", key="/id", known_hosts="/known_hosts"),
+        source=Source(
+            hosts=tuple(ZooKeeperHost(name=f"source{n}", address=f"10.71.0.1{n}", myid=n) for n in (1, 2, 3))
+        ),
+        dest=Dest(
+            hosts=tuple(
+                ZooKeeperHost(name=f"dest{n}", address=f"10.71.0.2{n}", myid=10 + n) for n in (1, 2, 3)
+            ),
+            settings={"tickTime": "2000", "initLimit": "10", "syncLimit": "5"},
+        ),
+        kafka=Kafka(
+            cluster_id=CLUSTER_ID,
+            chroot="/kafka",
+            brokers=tuple(Broker(name=f"broker{n}", address=f"10.71.0.3{n}", id=n) for n in (1, 2, 3)),
+        ),
+    )
+
+
+SOURCE_CFG = """\
+tickTime=2000
+initLimit=10
+syncLimit=5
+dataDir=/var/lib/zookeeper
+clientPort=2181
+autopurge.purgeInterval=0
+4lw.commands.whitelist=*
+server.1=10.71.0.11:2888:3888
+server.2=10.71.0.12:2888:3888
+server.3=10.71.0.13:2888:3888
+"""
+
+STATUS = """\
+version=1
+boot_id=5a4e6b0c-0000-4000-8000-000000000001
+uptime_s=100.000
+time=1000.000
+run=r1
+phase=idle
+phase_since=0
+fencing=0
+lapsed=no
+tag=
+in4=absent
+out4=absent
+in6=absent
+out6=absent
+fence_entries=0
+fence_timeout_s=-
+cut_entries=0
+cut_timeout_s=-
+client_sockets=-
+source_sockets=-
+unit_state=unknown
+unit_pid=0
+unit_since=-
+lease=none
+finisher=none 
+image=none
+tools_missing=
+"""  # noqa: W291
+
+FACTS = """\
+tool.sh=present
+tool.ipset=ipset v7.17, protocol version: 7
+tool.iptables=iptables v1.8.9 (nf_tables)
+tool.ip6tables=ip6tables v1.8.9 (nf_tables)
+tool.ss=ss utility, iproute2-6.1.0
+tool.flock=flock from util-linux 2.38.1
+tool.timeout=timeout (GNU coreutils) 9.1
+tool.nc=present
+tool.bash=present
+tool.systemctl=systemd 252 (252.39-1~deb12u2)
+tool.systemd-run=present
+tool.java=openjdk version "17.0.15" 2025-04-15
+ss_kill=yes
+uid=0
+time=1000.25
+address=lo 127.0.0.1/8
+address=host0 10.71.0.21/24
+disk_free_kib=1048576 /var/lib/zookeeper
+unit.LoadState=loaded
+unit.ActiveState=inactive
+"""
+
+
+def server_properties(broker: int, hosts: str = "10.71.0.11:2181,10.71.0.12:2181,10.71.0.13:2181") -> str:
+    """A broker's file as it is before the roll."""
+    return (
+        f"broker.id={broker}\n"
+        f"listeners=PLAINTEXT://10.71.0.3{broker}:9092\n"
+        f"zookeeper.connect={hosts}/kafka\n"
+        "zookeeper.session.timeout.ms=20000\n"
+    )
+
+
+def cons(*clients: str) -> str:
+    """``cons`` with the asking connection and one session for each client address."""
+    lines = [" /10.71.0.2:40000[0](queued=0,recved=1,sent=0)"]
+    lines += [
+        f" /{address}:4000{n}[1](queued=0,recved=2,sent=2,sid=0x100000000000{n},lop=PING,est=1,to=20000,"
+        f"lcxid=0x1,lzxid=0x1,lresp=1,llat=1,minlat=0,avglat=1,maxlat=1)"
+        for n, address in enumerate(clients, 1)
+    ]
+    return "\n".join(lines) + "\n\n"
+
+
+def file_entry(name: str, size: int = 1) -> DirEntry:
+    """A plain file of a listing."""
+    return DirEntry(name, "f", size, 0)
+
+
+def view() -> KafkaView:
+    """Three brokers, one topic with three partitions, all in sync."""
+    ids = (1, 2, 3)
+    return KafkaView(
+        CLUSTER_ID,
+        2,
+        {n: (f"10.71.0.3{n}", 9092, f"r{n}") for n in ids},
+        tuple(PartitionState("orders", n, ids[n], ids, ids) for n in range(3)),
+        {"orders": 2},
+    )
+
+
+def partition(**changes: object) -> KafkaView:
+    """The healthy view with the first partition changed."""
+    healthy = view()
+    first = replace(healthy.partitions[0], **changes)  # type: ignore[arg-type]
+    return replace(healthy, partitions=(first, *healthy.partitions[1:]))
+
+
+@dataclass
+class PreflightWorld:
+    """Answers by host and question. A file or directory that is not listed is Absent; with ``silent`` nothing
+    answers at all."""
+
+    words: dict[tuple[str, str], Reading[str]] = field(default_factory=dict)
+    programs: dict[tuple[str, str], Reading[str]] = field(default_factory=dict)
+    files: dict[tuple[str, str], Reading[bytes]] = field(default_factory=dict)
+    listings: dict[tuple[str, str], Reading[tuple[DirEntry, ...]]] = field(default_factory=dict)
+    contents: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    socket_lists: dict[str, Reading[str]] = field(default_factory=dict)
+    connections: dict[tuple[str, str, int], Reading[str]] = field(default_factory=dict)
+    znodes: dict[tuple[str, str], Reading[Znode]] = field(default_factory=dict)
+    view: Reading[KafkaView] = field(default_factory=lambda: Seen(view()))
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+    silent: bool = False
+
+    def now(self) -> float:
+        return 0.0
+
+    def wall(self) -> float:
+        return 1000.0
+
+    def _told(self, *what: str) -> None:
+        self.asked.append(what)
+
+    def word(self, host: str, word: str) -> Reading[str]:
+        self._told("word", host, word)
+        return self.words.get((host, word), Unknown("refused", f"{host}: connection refused"))
+
+    def zkm(self, host: str, *words: str) -> Reading[str]:
+        self._told("zkm", host, *words)
+        return self.programs.get((host, words[0]), Unknown("failed", f"no answer to {words}"))
+
+    def file(self, host: str, path: str) -> Reading[bytes]:
+        self._told("file", host, path)
+        return TIMEOUT if self.silent else self.files.get((host, path), Absent(path))
+
+    def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
+        self._told("listing", host, path)
+        return TIMEOUT if self.silent else self.listings.get((host, path), Absent(path))
+
+    def reader(self, host: str, path: str) -> RandomReader:
+        if (host, path) not in self.contents:
+            raise HostError(f"{host}: {path} cannot be read")
+        return BytesReader(self.contents[host, path])
+
+    def sockets(self, host: str) -> Reading[str]:
+        self._told("sockets", host)
+        return self.socket_lists.get(host, TIMEOUT)
+
+    def connects(self, host: str, address: str, port: int) -> Reading[str]:
+        self._told("connects", host, address, str(port))
+        return self.connections.get((host, address, port), Unknown("failed", "no such pair"))
+
+    def znode(self, host: str, path: str) -> Reading[Znode]:
+        self._told("znode", host, path)
+        return TIMEOUT if self.silent else self.znodes.get((host, path), Absent(path))
+
+    def kafka(self) -> Reading[KafkaView]:
+        self._told("kafka")
+        return self.view
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        return {host: ask(host) for host in hosts}
+
+
+def healthy() -> PreflightWorld:
+    """Everything as it should be at the first gate, and joined as it should be at the later ones."""
+    world = PreflightWorld()
+    for n, role in ((1, "follower"), (2, "leader"), (3, "follower")):
+        host = f"source{n}"
+        for word in ("srvr", "mntr", "dump"):
+            world.words[host, word] = Seen(recorded(f"{role}.{word}"))
+        world.words[host, "cons"] = Seen(cons())
+        world.files[host, "/etc/zookeeper/conf/zoo.cfg"] = Seen(SOURCE_CFG.encode())
+        world.files[host, "/etc/zookeeper/conf/java.env"] = Seen(b'JVMFLAGS="-Xmx256m"\n')
+        world.files[host, "/var/lib/zookeeper/myid"] = Seen(f"{n}\n".encode())
+        world.listings[host, "/var/lib/zookeeper/version-2"] = Seen(
+            (file_entry("snapshot.100000000", 1000), file_entry("log.100000001", 1 << 20))
+        )
+    for n in (1, 2, 3):
+        dest = f"dest{n}"
+        world.programs[dest, "status"] = Seen(STATUS)
+        world.programs[dest, "facts"] = Seen(FACTS)
+        world.listings[dest, "/etc/zookeeper/conf"] = Seen((file_entry("java.env"),))
+        world.listings[dest, "/var/lib/zookeeper"] = Seen(())
+        for address in ("10.71.0.11", "10.71.0.12", "10.71.0.13"):
+            leads = address == "10.71.0.12"
+            world.connections[dest, address, 2888] = Seen("open" if leads else "refused")
+            world.connections[dest, address, 3888] = Seen("open")
+        for word in ("srvr", "dump"):
+            world.words[dest, word] = Seen(recorded(f"observer.{word}"))
+        world.words[dest, "cons"] = Seen(cons(f"10.71.0.3{n}"))
+        id_json = b'{"version":"1","id":"%s"}' % CLUSTER_ID.encode()
+        world.znodes[dest, "/kafka/cluster/id"] = Seen(Znode(id_json, 1, 1, 1, 0, 0, ()))
+        broker = f"broker{n}"
+        world.programs[broker, "status"] = Seen(STATUS)
+        world.programs[broker, "facts"] = Seen(FACTS)
+        world.files[broker, "/etc/kafka/server.properties"] = Seen(server_properties(n).encode())
+        world.socket_lists[broker] = Seen(f"0      0      10.71.0.3{n}:50000 10.71.0.2{n}:2181 \n")
+    return world
+
+
+def context() -> Context:
+    """A context of run r1."""
+    return Context(RUN, inventory())

@@ -1,0 +1,533 @@
+"""Every check of the preflight: once where it holds, once where it fails, once where nothing can be known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.preflight_world import (
+    FACTS,
+    SOURCE_CFG,
+    STATUS,
+    TIMEOUT,
+    WHITELIST,
+    PreflightWorld,
+    cons,
+    context,
+    file_entry,
+    healthy,
+    partition,
+    recorded,
+    server_properties,
+    view,
+)
+from zkmigrate.model.fact import Absent, Seen, Unknown
+from zkmigrate.model.finding import Finding, Held, Severity, blocking
+from zkmigrate.model.look import Znode
+from zkmigrate.preflight import CHECKS, Gate, run_preflight
+
+Break = Callable[[PreflightWorld], None]
+
+ZOO_CFG, JAVA_ENV = "/etc/zookeeper/conf/zoo.cfg", "/etc/zookeeper/conf/java.env"
+PROPERTIES, DATA = "/etc/kafka/server.properties", "/var/lib/zookeeper"
+
+
+def _found(world: PreflightWorld, id: str, gate: str = "preflight", target: str = "") -> Finding:
+    found = [
+        f for f in run_preflight(context(), world, gate) if f.id == id and (not target or f.target == target)
+    ]
+    wrong = [f for f in found if f.held is not Held.YES]
+    assert found, id
+    return (wrong or found)[0]
+
+
+def word(host: str, word: str, text: str) -> Break:
+    return lambda w: w.words.update({(host, word): Seen(text)})
+
+
+def no_word(word: str, *hosts: str) -> Break:
+    return lambda w: w.words.update({(host, word): TIMEOUT for host in hosts})
+
+
+def config(old: str, new: str, host: str = "source2") -> Break:
+    assert old in SOURCE_CFG
+    return lambda w: w.files.update({(host, ZOO_CFG): Seen(SOURCE_CFG.replace(old, new).encode())})
+
+
+def file(host: str, path: str, content: bytes) -> Break:
+    return lambda w: w.files.update({(host, path): Seen(content)})
+
+
+def no_file(host: str, path: str) -> Break:
+    return lambda w: w.files.update({(host, path): Unknown("denied", f"{path}: permission denied")})
+
+
+def entries(host: str, path: str, *names: str) -> Break:
+    return lambda w: w.listings.update({(host, path): Seen(tuple(file_entry(name) for name in names))})
+
+
+def no_entries(host: str, path: str) -> Break:
+    return lambda w: w.listings.update({(host, path): Unknown("denied", "sudo: a password is required")})
+
+
+def port(dest: str, address: str, number: int, seen: str) -> Break:
+    return lambda w: w.connections.update({(dest, address, number): Seen(seen)})
+
+
+def no_port(dest: str, address: str, number: int) -> Break:
+    return lambda w: w.connections.update({(dest, address, number): TIMEOUT})
+
+
+def program(host: str, verb: str, old: str, new: str) -> Break:
+    text = {"status": STATUS, "facts": FACTS}[verb]
+    assert old in text
+    return lambda w: w.programs.update({(host, verb): Seen(text.replace(old, new))})
+
+
+def no_program(host: str, verb: str, why: Unknown = TIMEOUT) -> Break:
+    return lambda w: w.programs.update({(host, verb): why})
+
+
+def kafka(changed: object) -> Break:
+    return lambda w: setattr(w, "view", Seen(changed))
+
+
+def no_kafka(w: PreflightWorld) -> None:
+    w.view = TIMEOUT
+
+
+def both(*breaks: Break) -> Break:
+    def apply(w: PreflightWorld) -> None:
+        for one in breaks:
+            one(w)
+
+    return apply
+
+
+def big_tree(w: PreflightWorld) -> None:
+    """More data than a znode may have, so that the disk would have to be read; and it cannot."""
+    text = recorded("leader.mntr").replace(
+        "zk_approximate_data_size\t261", "zk_approximate_data_size\t5000000"
+    )
+    assert "5000000" in text
+    w.words["source2", "mntr"] = Seen(text)
+    w.listings["source2", f"{DATA}/version-2"] = Unknown("denied", "permission denied")
+
+
+def six_seconds(w: PreflightWorld) -> None:
+    """Sessions of 6 s, as old Kafka versions have them."""
+    for host in ("source1", "source3", "dest1", "dest2", "dest3"):
+        reading = w.words[host, "dump"]
+        assert isinstance(reading, Seen)
+        w.words[host, "dump"] = Seen(reading.value.replace("\t20000ms", "\t6000ms"))
+
+
+DUMPS = ("source1", "source2", "source3", "dest1", "dest2", "dest3")
+CONS_AND_SOCKETS = both(
+    *(word(f"source{n}", "cons", "cons" + WHITELIST) for n in (1, 2, 3)),
+    lambda w: w.socket_lists.update({f"source{n}": Unknown("denied", "ss: not allowed") for n in (1, 2, 3)}),
+    lambda w: w.socket_lists.update(
+        {f"broker{n}": Unknown("missing-tool", "ss: not found") for n in (1, 2, 3)}
+    ),
+)
+
+# check, gate, target, what breaks it, what of it must be told; what makes it unknown.
+# fmt: off
+CASES: list[tuple[str, str, str, Break, str, Break]] = [
+    (
+        "source.quorum", "preflight", "",
+        word("source3", "srvr", recorded("unserving.srvr")), "source3 not serving",
+        no_word("srvr", "source3"),
+    ),
+    (
+        "source.quorum", "cutover", "",
+        word("source2", "mntr", recorded("leader.mntr").replace("zk_synced_followers\t2",
+        "zk_synced_followers\t1")),
+        "1 in sync", word("source2", "mntr", "mntr" + WHITELIST),
+    ),
+    (
+        "source.ports", "preflight", "source1",
+        port("dest2", "10.71.0.11", 3888, "refused"), "3888 from dest2: refused", no_port("dest2",
+        "10.71.0.11", 3888),
+    ),
+    (
+        "source.ports", "preflight", "source1",
+        port("dest3", "10.71.0.11", 2888, "timeout"), "2888 from dest3: timeout", no_port("dest3",
+        "10.71.0.11", 2888),
+    ),
+    (
+        "source.ports", "preflight", "source2",
+        port("dest1", "10.71.0.12", 2888, "refused"), "2888 from dest1: refused", no_port("dest1",
+        "10.71.0.12", 2888),
+    ),
+    (
+        "source.config", "preflight", "source2",
+        config("server.3=10.71.0.13", "server.3=10.71.0.99"), "server.3 is 10.71.0.99", no_file("source2",
+        ZOO_CFG),
+    ),
+    (
+        "source.config", "preflight", "source2",
+        config("server.3=", "server.4="), "server.4=10.71.0.13 is not in the inventory", no_file("source2",
+        ZOO_CFG),
+    ),
+    (
+        "source.config", "preflight", "source2",
+        config("10.71.0.11:2888:3888", "10.71.0.11:2889:3888"), "uses ports 2889:3888",
+        config("10.71.0.11:2888:3888\n", "10.71.0.11:2888:3888\nnonsense\n"),
+    ),
+    (
+        "source.config", "preflight", "source2",
+        config("dataDir=/var/lib/zookeeper", "dataDir=/data"), "dataDir=/data",
+        config("tickTime=2000", "tickTime=2000\ndynamicConfigFile=/etc/gone.dynamic"),
+    ),
+    (
+        "source.myid", "preflight", "source1", file("source1", f"{DATA}/myid", b"2\n"), "2",
+        no_file("source1", f"{DATA}/myid"),
+    ),
+    (
+        "source.security", "preflight", "source2",
+        config("tickTime=2000", "tickTime=2000\nquorum.auth.enableSasl=true"), "quorum.auth.enableSasl",
+        no_file("source2", ZOO_CFG),
+    ),
+    (
+        "source.security", "preflight", "source2",
+        file("source2", JAVA_ENV, b'JVMFLAGS="-Djava.security.auth.login.config=/etc/jaas.conf"'),
+        "java.security.auth.login.config", no_file("source2", JAVA_ENV),
+    ),
+    (
+        "source.security", "preflight", "source2",
+        config("tickTime=2000", "tickTime=2000\nsecureClientPort=2281"), "secureClientPort",
+        no_file("source2", JAVA_ENV),
+    ),
+    (
+        "source.sync-enabled", "preflight", "source2",
+        config("tickTime=2000", "tickTime=2000\nsyncEnabled=false"), "syncEnabled=false",
+        no_file("source2", ZOO_CFG),
+    ),
+    (
+        "source.version", "preflight", "source1",
+        word("source1", "srvr", recorded("follower.srvr").replace("3.5.8", "3.7.1")), "3.7.1",
+        no_word("srvr", "source1"),
+    ),
+    (
+        "source.zxid-counter", "preflight", "",
+        word("source2", "srvr", recorded("leader.srvr").replace("0x100000008", "0x1fffffff0")), "0x1fffffff0",
+        no_word("srvr", "source1", "source2", "source3"),
+    ),
+    (
+        "source.purge", "preflight", "source2",
+        config("autopurge.purgeInterval=0", "autopurge.purgeInterval=1"), "autopurge.purgeInterval=1",
+        no_file("source2", ZOO_CFG),
+    ),
+    (
+        "dest.empty", "preflight", "dest2",
+        entries("dest2", f"{DATA}/version-2", "snapshot.500000000", "acceptedEpoch"), "acceptedEpoch",
+        no_entries("dest2", f"{DATA}/version-2"),
+    ),
+    (
+        "dest.empty", "preflight", "dest1",
+        entries("dest1", f"{DATA}/version-2", "currentEpoch"), "currentEpoch", no_entries("dest1",
+        f"{DATA}/version-2"),
+    ),
+    (
+        "dest.leftovers", "preflight", "dest3",
+        entries("dest3", "/etc/zookeeper/conf", "java.env", "zoo.cfg.dynamic.next"), "zoo.cfg.dynamic.next",
+        no_entries("dest3", "/etc/zookeeper/conf"),
+    ),
+    (
+        "dest.myid", "preflight", "dest1",
+        config("server.3=10.71.0.13", "server.11=10.71.0.13"), "source uses [1, 2, 3, 11]",
+        no_file("source2", ZOO_CFG),
+    ),
+    (
+        "dest.myid", "preflight", "dest1",
+        file("dest1", f"{DATA}/myid", b"12\n"), "myid file: 12", no_file("dest1", f"{DATA}/myid"),
+    ),
+    (
+        "dest.jute-maxbuffer", "preflight", "dest1",
+        file("source3", JAVA_ENV, b'JVMFLAGS="-Djute.maxbuffer=4194304"'),
+        "1048575 bytes; source allows 4194304",
+        file("dest1", JAVA_ENV, b'JVMFLAGS="-Djute.maxbuffer=lots"'),
+    ),
+    (
+        "dest.jute-maxbuffer", "preflight", "dest1",
+        file("dest1", JAVA_ENV, b'JVMFLAGS="-Djute.maxbuffer=0x8000"'), "32768 bytes", big_tree,
+    ),
+    (
+        "dest.sync-enabled", "preflight", "dest1",
+        file("dest1", JAVA_ENV, b'JVMFLAGS="-Dzookeeper.observer.syncEnabled=false"'), "JVM flag false",
+        no_file("dest1", JAVA_ENV),
+    ),
+    (
+        "dest.security", "preflight", "dest1",
+        file("dest1", JAVA_ENV, b'JVMFLAGS="-Dzookeeper.ssl.keyStore.location=/k"'),
+        "zookeeper.ssl.keyStore.location",
+        no_file("dest1", JAVA_ENV),
+    ),
+    (
+        "dest.session-bounds", "preflight", "",
+        config("tickTime=2000", "tickTime=2000\nmaxSessionTimeout=90000"), "4000 to 90000",
+        config("tickTime=2000", "tickTime=two"),
+    ),
+    (
+        "dest.disk", "preflight", "dest1",
+        program("dest1", "facts", "disk_free_kib=1048576", "disk_free_kib=1024"), "1 MiB free",
+        no_program("dest1", "facts"),
+    ),
+    (
+        "dest.disk", "preflight", "dest1",
+        program("dest1", "facts", "disk_free_kib=1048576", "disk_free_kib=-"), "absent",
+        no_entries("source2", f"{DATA}/version-2"),
+    ),
+    (
+        "dest.observing", "roll", "dest1",
+        word("dest1", "srvr", recorded("unserving.srvr")), "not serving", no_word("srvr", "dest1"),
+    ),
+    (
+        "dest.cluster-id", "roll", "dest1",
+        lambda w: w.znodes.update({("dest1", "/kafka/cluster/id"): Absent("/kafka/cluster/id")}),
+        "no /kafka/cluster/id",
+        lambda w: w.znodes.update({("dest1", "/kafka/cluster/id"): TIMEOUT}),
+    ),
+    (
+        "dest.cluster-id", "cutover", "dest1",
+        lambda w: w.znodes.update(
+            {("dest1", "/kafka/cluster/id"): Seen(Znode(b'{"version":"1","id":"other"}', 1, 1, 1, 0, 0, ()))}
+        ),
+        "other",
+        lambda w: w.znodes.update({("dest1", "/kafka/cluster/id"): Seen(Znode(b"{", 1, 1, 1, 0, 0, ()))}),
+    ),
+    (
+        "host.access", "preflight", "broker2", program("broker2", "facts", "uid=0", "uid=1000"),
+        "not as root",
+        no_program("broker2", "status", Unknown("denied", "the host key of broker2 is not the pinned one")),
+    ),
+    (
+        "host.tools", "preflight", "dest1",
+        program("dest1", "facts", "tool.ipset=ipset v7.17, protocol version: 7", "tool.ipset=missing"),
+        "ipset missing",
+        no_program("dest1", "facts"),
+    ),
+    (
+        "host.tools", "preflight", "broker1",
+        program("broker1", "facts", "tool.nc=present\ntool.bash=present",
+        "tool.nc=missing\ntool.bash=missing"),
+        "nc (netcat-openbsd) or bash missing", no_program("broker1", "facts"),
+    ),
+    (
+        "host.socket-kill", "preflight", "dest1", program("dest1", "facts", "ss_kill=yes", "ss_kill=no"),
+        "ends nothing",
+        program("dest1", "facts", "ss_kill=yes", "ss_kill=unknown"),
+    ),
+    (
+        "host.rules", "cutover", "dest1", program("dest1", "status", "in4=absent", "in4=present"),
+        "INPUT present",
+        program("dest1", "status", "in4=absent", "in4=unknown"),
+    ),
+    (
+        "host.clock", "preflight", "dest1", program("dest1", "facts", "time=1000.25", "time=1002.5"),
+        "+2.5 s",
+        no_program("dest1", "facts"),
+    ),
+    (
+        "run.alone", "preflight", "dest1",
+        both(
+            lambda w: w.listings.update({
+                ("dest1", "/var/lib/zkmigrate"): Seen((replace(file_entry("other"), kind="d"),))
+            }),
+            file("dest1", "/var/lib/zkmigrate/other/phase", b"armed 1000 3\n"),
+        ),
+        "run other in phase armed", no_entries("dest1", "/var/lib/zkmigrate"),
+    ),
+    (
+        "kafka.brokers", "preflight", "", kafka(replace(view(), brokers={1: ("10.71.0.31", 9092, "r1")})),
+        "brokers 1",
+        no_kafka,
+    ),
+    (
+        "kafka.brokers", "cutover", "", kafka(replace(view(), brokers={**view().brokers, 4: ("10.71.0.34",
+        9092, "")})),
+        "brokers 1, 2, 3, 4", no_kafka,
+    ),
+    ("kafka.controller", "roll", "", kafka(replace(view(), controller=-1)), "none", no_kafka),
+    ("kafka.cluster-id", "preflight", "", kafka(replace(view(), cluster_id="x" * 22)), "x" * 22, no_kafka),
+    ("kafka.offline", "roll", "", kafka(partition(leader=-1)), "1: orders-0", no_kafka),
+    ("kafka.under-replicated", "cutover", "", kafka(partition(isr=(1, 2))), "1: orders-0", no_kafka),
+    (
+        "kafka.replication", "preflight", "", kafka(partition(replicas=(1,), isr=(1,))), "1: orders-0",
+        kafka(replace(view(), partitions=())),
+    ),
+    (
+        "kafka.min-isr", "preflight", "", kafka(replace(view(), min_isr={"orders": 3})), "3: orders-0",
+        kafka(replace(view(), min_isr={})),
+    ),
+    ("kafka.reassignment", "roll", "", kafka(replace(view(), reassigning=(("orders", 2),))), "orders-2",
+    no_kafka),
+    (
+        "kafka.config", "preflight", "broker1",
+        file("broker1", PROPERTIES, server_properties(2).encode()), "broker.id=2", no_file("broker1",
+        PROPERTIES),
+    ),
+    (
+        "kafka.config", "preflight", "broker1",
+        file("broker1", PROPERTIES, server_properties(1).replace("/kafka", "/other").encode()),
+        "chroot /other",
+        no_file("broker1", PROPERTIES),
+    ),
+    (
+        "kafka.config", "preflight", "broker1",
+        file("broker1", PROPERTIES, server_properties(1, "zk.example:2181").encode()), "names zk.example",
+        file("broker1", PROPERTIES, b"\xff"),
+    ),
+    (
+        "kafka.security", "preflight", "broker1",
+        file("broker1", PROPERTIES, b"listeners=SASL_SSL://10.71.0.31:9092\n"), "listeners",
+        no_file("broker1", PROPERTIES),
+    ),
+    (
+        "kafka.security", "preflight", "broker1",
+        file("broker1", PROPERTIES, b"zookeeper.ssl.client.enable=true\n"), "zookeeper.ssl.client.enable",
+        no_file("broker1", PROPERTIES),
+    ),
+    (
+        "kafka.left-source", "cutover", "broker2",
+        word("source1", "cons", cons("10.71.0.32")), "client of source1", CONS_AND_SOCKETS,
+    ),
+    (
+        "kafka.left-source", "cutover", "broker2",
+        lambda w: w.socket_lists.update({"broker2": Seen("0 0 10.71.0.32:50000 [::ffff:10.71.0.13]:2181\n")}),
+        "own socket to 10.71.0.13:2181", CONS_AND_SOCKETS,
+    ),
+    (
+        "kafka.session-timeout", "cutover", "", six_seconds, "T = 6 s leaves -1.5 s", no_word("dump", *DUMPS),
+    ),
+    (
+        "kafka.addresses", "preflight", "broker1",
+        kafka(replace(view(), brokers={**view().brokers, 1: ("10.71.0.32", 9092, "r1")})),
+        "10.71.0.32:9092", no_kafka,
+    ),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("id", "gate", "target", "broken", "told", "hidden"), CASES)
+def test_check(id: str, gate: str, target: str, broken: Break, told: str, hidden: Break) -> None:
+    assert _found(healthy(), id, gate, target).held is Held.YES
+    world = healthy()
+    broken(world)
+    failed = _found(world, id, gate, target)
+    assert failed.held is Held.NO
+    assert told in failed.seen
+    assert failed.moves
+    world = healthy()
+    hidden(world)
+    unknown = _found(world, id, gate, target)
+    assert unknown.held is Held.UNKNOWN, unknown
+    assert failed.blocks == unknown.blocks == (failed.severity is Severity.BLOCK)
+
+
+def test_every_check_has_its_cases() -> None:
+    assert {case[0] for case in CASES} == {check.id for check in CHECKS}
+
+
+def test_ids_are_unique_and_explained() -> None:
+    assert len({check.id for check in CHECKS}) == len(CHECKS)
+    assert all(check.about and check.claim for check in CHECKS)
+
+
+@pytest.mark.parametrize("gate", list(Gate))
+def test_a_healthy_world_passes(gate: Gate) -> None:
+    findings = run_preflight(context(), healthy(), gate)
+    assert blocking(findings) == ()
+    assert {f.id for f in findings if f.held is not Held.YES and f.severity is not Severity.INFO} == set()
+
+
+def test_an_unknown_gate_is_refused() -> None:
+    with pytest.raises(ValueError, match="later"):
+        run_preflight(context(), healthy(), "later")
+
+
+def test_what_comes_later_does_not_block_now() -> None:
+    world = healthy()
+    world.words["source1", "cons"] = Seen(cons("10.71.0.32"))
+    now = [f for f in run_preflight(context(), world, "preflight") if f.id == "kafka.left-source"]
+    assert [(f.severity, f.blocks) for f in now] == [(Severity.INFO, False)]
+    assert "later: checked at the gate cutover" in now[0].seen
+
+
+def test_short_sessions_are_a_warning_early_and_a_stop_at_the_cutover() -> None:
+    world = healthy()
+    six_seconds(world)
+    early, due = (_found(world, "kafka.session-timeout", gate) for gate in ("preflight", "cutover"))
+    assert (early.held, early.severity, early.blocks) == (Held.NO, Severity.WARN, False)
+    assert due.blocks
+
+
+def test_checks_of_the_first_gate_are_over_later() -> None:
+    world = healthy()
+    for n in (1, 2, 3):
+        entries(f"dest{n}", f"{DATA}/version-2", "snapshot.100000000", "acceptedEpoch")(world)
+    for gate in ("roll", "cutover"):
+        findings = run_preflight(context(), world, gate)
+        assert "dest.empty" not in {f.id for f in findings}
+        assert blocking(findings) == ()
+
+
+def test_sockets_stand_in_where_cons_is_not_allowed() -> None:
+    world = healthy()
+    for n in (1, 2, 3):
+        world.words[f"source{n}", "cons"] = Seen("cons" + WHITELIST)
+    assert _found(world, "kafka.left-source", "cutover").held is Held.YES
+    world.socket_lists["source3"] = Seen("0 0 10.71.0.13:2181 10.71.0.33:50000\n")
+    assert _found(world, "kafka.left-source", "cutover", "broker3").seen == "client of source3"
+
+
+def test_brokers_stand_in_where_source_tells_nothing() -> None:
+    world = healthy()
+    CONS_AND_SOCKETS(world)
+    for n in (1, 2, 3):
+        world.socket_lists[f"broker{n}"] = Seen("")
+    assert _found(world, "kafka.left-source", "cutover").held is Held.YES
+
+
+def test_the_operators_own_connection_is_no_client() -> None:
+    world = healthy()
+    world.words["source1", "cons"] = Seen(cons("10.71.0.2", "10.71.0.99"))
+    assert blocking(run_preflight(context(), world, "cutover")) == ()
+
+
+def test_a_znode_above_dests_buffer_is_found_on_disk() -> None:
+    """mntr tells of more data than dest takes in one znode, so the largest one is looked up on disk."""
+    world = healthy()
+    big_tree(world)
+    world.listings["source2", f"{DATA}/version-2"] = Seen(())
+    finding = _found(world, "dest.jute-maxbuffer")
+    assert finding.held is Held.UNKNOWN
+    assert "snapshot" in finding.seen
+
+
+@pytest.mark.parametrize("gate", list(Gate))
+def test_every_look_is_made_once(gate: Gate) -> None:
+    world = healthy()
+    run_preflight(context(), world, gate)
+    twice = sorted({str(look) for look in world.asked if world.asked.count(look) > 1})
+    assert twice == []
+
+
+def test_a_client_session_is_had_only_once_dest_has_joined() -> None:
+    for gate, sessions in (("preflight", 0), ("roll", 3), ("cutover", 3)):
+        world = healthy()
+        run_preflight(context(), world, gate)
+        assert sum(look[0] == "znode" for look in world.asked) == sessions
+
+
+def test_nothing_answers() -> None:
+    """When no host and no broker answers, every check is unknown: nothing passes,
+    and nothing is said to fail."""
+    world = PreflightWorld(view=TIMEOUT, silent=True)
+    for gate in Gate:
+        findings = run_preflight(context(), world, gate)
+        assert [f for f in findings if f.held is not Held.UNKNOWN] == []
+        assert len({f.id for f in findings if f.blocks}) > 5
