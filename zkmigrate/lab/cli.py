@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -15,7 +16,9 @@ from zkmigrate.lab import lab as labs
 from zkmigrate.lab import state
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fault_cli import fault
+from zkmigrate.lab.load.cli import load
 from zkmigrate.lab.provision import ProvisionError
+from zkmigrate.lab.record import record
 from zkmigrate.lab.spec import LabSpec, Role
 
 
@@ -175,6 +178,15 @@ def exec_(named: str | None, host: str | None, command: tuple[str, ...]) -> None
     _become(found.exec_command(host, command) if host else found.operator_command(command))
 
 
+@lab.command("record")
+@lab_option
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--journals", is_flag=True, help="Every host's whole journal too.")
+def record_(named: str | None, directory: Path, journals: bool) -> None:
+    """Capture raw answers, configs and small data files of every host into DIRECTORY, as test data."""
+    record(labs.find(named), directory, _progress, journals=journals)
+
+
 @lab.command()
 @lab_option
 @click.argument("host")
@@ -193,3 +205,4 @@ def logs(named: str | None, host: str, unit: str | None, lines: int, follow: boo
 
 
 lab.add_command(fault)
+lab.add_command(load)

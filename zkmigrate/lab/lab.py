@@ -16,14 +16,14 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from zkmigrate.lab import host as lab_host
-from zkmigrate.lab import keys, network, provision, readiness, render, state, teardown
+from zkmigrate.lab import machines, network, readiness, render, state, teardown
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.processes import ProcessId
-from zkmigrate.lab.spec import CLIENT_PORT, JAVA_11_KAFKA, HostPlan, LabSpec, Role, hosts_of
+from zkmigrate.lab.spec import CLIENT_PORT, HostPlan, LabSpec, Role, hosts_of
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.waiting import Progress, silent, wait_until
 
-BOOT_S, SSH_S, QUORUM_S, BROKERS_S = 60, 60, 60, 120
+SSH_S, QUORUM_S, BROKERS_S = 60, 60, 120
 """Deadlines of the waits of `Lab.up`, seconds; several times what a loaded two-core machine needs."""
 
 
@@ -64,25 +64,12 @@ class Lab:
         if os.geteuid() != 0:
             again = " ".join(["sudo", sys.executable, *sys.orig_argv[1:]])
             raise LabError(f"the lab needs root (namespaces, mounts, systemd-nspawn); run: {again}")
-        rootfs = provision.ensure_rootfs(progress)
-        jars = {
-            version: provision.zookeeper_classpath(version, progress)[0].parent
-            for version in (spec.source_version, spec.dest_version)
-        }
-        kafka = {render.KAFKA_JARS: provision.kafka_classpath(spec.kafka_version, progress)[0].parent}
-        if spec.kafka_version in JAVA_11_KAFKA:
-            kafka[render.JAVA_11] = provision.java11_home()
+        software = machines.fetch(spec, progress)
         sweep(progress)
         lab = cls(state.create(spec, kept=kept))
         progress(f"lab {lab.id}: {lab.directory}")
-        bound = {
-            Role.SOURCE: {render.ZOOKEEPER_JARS: jars[spec.source_version]},
-            Role.DEST: {render.ZOOKEEPER_JARS: jars[spec.dest_version]},
-            Role.BROKER: kafka,
-            Role.CLIENT: {},
-        }
         try:
-            lab._build(rootfs, bound, progress)
+            lab._build(software, progress)
         except BaseException:
             progress(f"lab {lab.id}: taking down what was built")
             lab.down()
@@ -132,7 +119,7 @@ class Lab:
                 pid=self._pid(record.hosts.get(name, HostRecord())),
                 myid=plan.myid,
                 rack=plan.rack,
-                root=self._host_directory(name) / "root",
+                root=machines.host_directory(self.directory, name) / "root",
             )
             for name, plan in self.plans.items()
         }
@@ -158,12 +145,12 @@ class Lab:
     @property
     def private_key(self) -> Path:
         """The operator's ssh key."""
-        return self.directory / "keys" / "operator"
+        return machines.operator_key(self.directory)
 
     @property
     def known_hosts(self) -> Path:
         """Host keys of all hosts, by name and by address."""
-        return self.directory / "keys" / "known_hosts"
+        return machines.known_hosts_file(self.directory)
 
     @property
     def operator_netns(self) -> str:
@@ -262,20 +249,16 @@ class Lab:
             raise LabError(f"{host} of lab {self.id} is down")
         return leader
 
-    def _host_directory(self, host: str) -> Path:
-        return self.directory / "hosts" / host
-
     # -- building
 
-    def _build(self, rootfs: Path, bound: dict[Role, dict[str, Path]], progress: Progress) -> None:
+    def _build(self, software: machines.Software, progress: Progress) -> None:
         plans = tuple(self.plans.values())
         network.create(self.id, self.spec)
         progress(f"network: {len(plans)} hosts, operator and bridge in namespaces of their own")
-        self._prepare(rootfs, progress)
-        for plan in plans:
-            self._write_binds(plan.name, bound[plan.role])
+        machines.prepare(self.directory, self.spec, software)
+        progress("disks: an overlay for each host, keys and configs written")
         with ThreadPoolExecutor(4) as pool:
-            for done in [pool.submit(self._boot, plan.name) for plan in plans]:
+            for done in [pool.submit(machines.boot, self.directory, plan.name) for plan in plans]:
                 done.result()
         progress("boot: systemd runs on all hosts")
         with self.operator():
@@ -288,55 +271,7 @@ class Lab:
         self.start_brokers()
         self.wait_for_brokers()
         progress(f"Kafka {self.spec.kafka_version}: all brokers registered, every ISR full")
-        self._change(replace(self.record, ready=True))
-
-    def _prepare(self, rootfs: Path, progress: Progress) -> None:
-        operator = keys.KeyPair.generate()
-        self.private_key.parent.mkdir(mode=0o700)
-        self.private_key.touch(0o600)
-        self.private_key.write_text(operator.private)
-        known = []
-        for plan in self.plans.values():
-            key = keys.KeyPair.generate()
-            known.append((plan.name, plan.address, key.public))
-            directory = self._host_directory(plan.name)
-            files = render.host_files(self.spec, plan, key.private, operator.public)
-            root = lab_host.mount_root(directory, rootfs)
-            if self.spec.data_disk_mb and plan.myid is not None:
-                lab_host.attach_disk(
-                    directory, root / render.ZOOKEEPER_DATA.lstrip("/"), self.spec.data_disk_mb
-                )
-            lab_host.write_files(root, files, render.account_lines(plan))
-        self.known_hosts.write_text(keys.known_hosts(known))
-        progress("disks: an overlay for each host, keys and configs written")
-
-    def _binds_file(self, host: str) -> Path:
-        return self._host_directory(host) / "binds"
-
-    def _write_binds(self, host: str, bound: dict[str, Path]) -> None:
-        self._binds_file(host).write_text(
-            "".join(f"{inside}\t{source}\n" for inside, source in bound.items())
-        )
-
-    def _boot(self, host: str) -> None:
-        """Boots a host that is off and records its processes."""
-        directory = self._host_directory(host)
-        pairs = [line.split("\t") for line in self._binds_file(host).read_text().splitlines()]
-        read_only = {inside: Path(source) for inside, source in pairs}
-        supervisor = lab_host.start(self.id, host, directory, read_only)
-        self._change_host(host, HostRecord(supervisor))
-        leader = lab_host.wait_for_leader(host, directory, supervisor, BOOT_S)
-        self._change_host(host, HostRecord(supervisor, leader))
-
-    def _change_host(self, host: str, processes: HostRecord) -> None:
-        with state.locked(self.directory / "lock"):
-            self._record = state.read(self.directory).with_host(host, processes)
-            state.write(self.directory, self._record)
-
-    def _change(self, record: state.LabRecord) -> None:
-        with state.locked(self.directory / "lock"):
-            self._record = record
-            state.write(self.directory, record)
+        self._record = state.update(self.directory, lambda record: replace(record, ready=True))
 
     def _plant_tree(self, progress: Progress) -> None:
         """Creates the chroot, and `tree_size` filler znodes of 100 bytes that belong to nobody."""
@@ -400,7 +335,7 @@ class Lab:
         plan = self._plan(host)
         if self.hosts[host].pid:
             raise LabError(f"{host} of lab {self.id} is already running")
-        self._boot(host)
+        machines.boot(self.directory, host)
         with self.operator():
             wait_until(f"ssh of {host}", readiness.ssh_answers([plan]), SSH_S)
 

@@ -94,6 +94,11 @@ class LabSpec:
             raise LabError(
                 f"chroot {self.chroot!r} must be an absolute znode path such as /kafka, or / for none"
             )
+        if not {"*", "srvr"} & {word.strip() for word in self.four_letter_words.split(",")}:
+            raise LabError(
+                f"four_letter_words {self.four_letter_words!r} leaves out srvr, by which the lab sees that a "
+                "quorum serves; add srvr, or use *"
+            )
         low, high = 2 * self.tick_time_ms, 20 * self.tick_time_ms
         if not low <= self.session_timeout_ms <= high:
             raise LabError(

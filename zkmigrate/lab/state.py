@@ -6,7 +6,6 @@ Layout below the base directory (ZKMIGRATE_LAB_DIR, else /var/lib/zkmigrate-lab)
     zkm-lab-ID/lab.json      this record; removed last
     zkm-lab-ID/lock          held while the record is changed and during the whole of a teardown
     zkm-lab-ID/keys/         operator (private key), known_hosts
-    zkm-lab-ID/jars/         what the hosts see as /opt/zookeeper/lib and /opt/kafka/lib
     zkm-lab-ID/hosts/NAME/   upper, work, root (overlay), console.log, data.img
 
 Every name of a resource (namespaces, cgroups, mounts) follows from the lab's id, so a record that says no
@@ -139,6 +138,14 @@ def read(directory: Path) -> LabRecord:
         return LabRecord.from_json(json.loads((directory / "lab.json").read_text()))
     except FileNotFoundError:
         raise LabError(f"there is no lab in {directory}") from None
+
+
+def update(directory: Path, change: Callable[[LabRecord], LabRecord]) -> LabRecord:
+    """Replaces lab.json by what `change` makes of it, one change at a time; returns the new record."""
+    with locked(directory / "lock"):
+        record = change(read(directory))
+        write(directory, record)
+        return record
 
 
 def create(spec: LabSpec, *, kept: bool) -> Path:

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import io
+
+import paramiko
+import pytest
+
+from zkmigrate.lab import keys, render
+from zkmigrate.lab.network import link_address
+from zkmigrate.lab.render import HostFile
+from zkmigrate.lab.spec import HostPlan, LabSpec, Role, hosts_of
+
+
+def host(name: str, spec: LabSpec | None = None) -> HostPlan:
+    return next(plan for plan in hosts_of(spec or LabSpec()) if plan.name == name)
+
+
+def files(name: str, spec: LabSpec | None = None) -> dict[str, HostFile]:
+    chosen = spec or LabSpec()
+    return {
+        file.path: file for file in render.host_files(chosen, host(name, chosen), "HOSTKEY", "ssh-ed25519 X")
+    }
+
+
+def test_source_config_is_the_one_measured_to_work() -> None:
+    assert render.source_zoo_cfg(LabSpec()) == (
+        "tickTime=2000\n"
+        "initLimit=10\n"
+        "syncLimit=5\n"
+        "dataDir=/var/lib/zookeeper\n"
+        "clientPort=2181\n"
+        "maxClientCnxns=0\n"
+        "autopurge.purgeInterval=0\n"
+        "4lw.commands.whitelist=*\n"
+        "admin.enableServer=false\n"
+        "server.1=10.71.0.11:2888:3888\n"
+        "server.2=10.71.0.12:2888:3888\n"
+        "server.3=10.71.0.13:2888:3888\n"
+    )
+
+
+def test_source_config_takes_the_options() -> None:
+    text = render.source_zoo_cfg(
+        LabSpec(reconfig_enabled=True, sync_enabled=False, source_options={"sslQuorum": "true"})
+    )
+    assert {"reconfigEnabled=true", "syncEnabled=false", "sslQuorum=true"} <= set(text.splitlines())
+
+
+def test_source_runs_zookeeper_at_boot_and_dest_is_empty() -> None:
+    wanted = "/etc/systemd/system/multi-user.target.wants/zookeeper.service"
+    source, dest = files("source2"), files("dest2")
+    assert source[render.ZOO_CFG].content == render.source_zoo_cfg(LabSpec())
+    assert source["/var/lib/zookeeper/myid"].content == "2\n"
+    assert source[wanted].link == "/etc/systemd/system/zookeeper.service"
+    assert "/etc/systemd/system/zookeeper.service" in dest
+    assert not {render.ZOO_CFG, "/var/lib/zookeeper/myid", wanted} & set(dest)
+
+
+def test_the_operator_may_read_on_source_and_has_sudo_only_elsewhere() -> None:
+    assert "/etc/sudoers.d/ops" not in files("source1")
+    for name in ("dest1", "broker1"):
+        assert files(name)["/etc/sudoers.d/ops"].content == "ops ALL=(ALL) NOPASSWD: ALL\n"
+    assert "zookeeper:x:880:ops\n" in render.account_lines(host("source1"))["/etc/group"]
+    assert "zookeeper:x:880:\n" in render.account_lines(host("dest1"))["/etc/group"]
+    source = files("source1")
+    assert source[render.ZOOKEEPER_DATA].mode == source["/etc/zookeeper/conf"].mode == 0o750
+    assert source[render.ZOO_CFG].mode == 0o640
+    assert "UMask=0027\n" in render.zookeeper_unit()
+
+
+@pytest.mark.parametrize("name", ["source1", "dest1", "broker1", "client1"])
+def test_directories_come_before_what_is_in_them(name: str) -> None:
+    listed = list(files(name).values())
+    seen: list[str] = []
+    for file in listed:
+        if file.content is None and file.link is None:
+            assert not any(path.startswith(file.path + "/") for path in seen), file.path
+        seen.append(file.path)
+    assert len(seen) == len(set(seen))
+
+
+def test_private_keys_are_private() -> None:
+    made = files("dest1")
+    assert made["/etc/ssh/ssh_host_ed25519_key"].mode == 0o600
+    assert made["/home/ops/.ssh"].mode == 0o700
+    assert made["/home/ops/.ssh/authorized_keys"].content == "ssh-ed25519 X"
+
+
+def test_broker_config_names_source_and_the_chroot() -> None:
+    spec = LabSpec(chroot="/tenants/kafka", session_timeout_ms=6000)
+    text = files("broker3", spec)[render.SERVER_PROPERTIES].content
+    assert text is not None
+    seen = dict(line.split("=", 1) for line in text.splitlines())
+    assert seen["broker.id"] == "3"
+    assert seen["broker.rack"] == "r3"
+    assert seen["zookeeper.connect"] == "10.71.0.11:2181,10.71.0.12:2181,10.71.0.13:2181/tenants/kafka"
+    assert seen["zookeeper.session.timeout.ms"] == "6000"
+    for topic in ("offsets.topic", "transaction.state.log"):
+        assert seen[f"{topic}.replication.factor"] == "3"
+    assert seen["min.insync.replicas"] == seen["transaction.state.log.min.isr"] == "2"
+
+
+def test_no_chroot_adds_nothing_to_the_connect_string() -> None:
+    assert render.connect_string(["a", "b"], "/") == "a:2181,b:2181"
+
+
+@pytest.mark.parametrize(
+    ("version", "java"),
+    [("2.3.1", "/opt/java-11/bin/java"), ("2.8.2", "/usr/bin/java"), ("3.9.1", "/usr/bin/java")],
+)
+def test_old_kafka_runs_on_java_11(version: str, java: str) -> None:
+    assert f"ExecStart={java} $KAFKA_JVM" in render.kafka_unit(version)
+
+
+def test_jute_maxbuffer_reaches_both_sides() -> None:
+    spec = LabSpec(jute_maxbuffer=4194304)
+    for name in ("source1", "dest1"):
+        content = files(name, spec)[render.JAVA_ENV].content
+        assert content is not None
+        assert "-Djute.maxbuffer=4194304" in content
+    assert "jute" not in render.java_env(LabSpec())
+
+
+def test_keys_are_ones_that_ssh_reads() -> None:
+    pair = keys.KeyPair.generate()
+    read = paramiko.Ed25519Key.from_private_key(io.StringIO(pair.private))
+    assert pair.public == f"ssh-ed25519 {read.get_base64()}"
+
+
+def test_known_hosts_knows_a_host_by_name_and_by_address() -> None:
+    first, second = keys.KeyPair.generate(), keys.KeyPair.generate()
+    text = keys.known_hosts([("dest1", "10.71.0.21", first.public), ("dest2", "10.71.0.22", second.public)])
+    known = paramiko.HostKeys()
+    for number, line in enumerate(text.splitlines()):
+        entry = paramiko.hostkeys.HostKeyEntry.from_line(line, number)
+        assert entry is not None
+        assert entry.key is not None
+        for name in entry.hostnames:
+            known.add(name, entry.key.get_name(), entry.key)
+    key = paramiko.Ed25519Key.from_private_key(io.StringIO(first.private))
+    assert known.check("dest1", key)
+    assert known.check("10.71.0.21", key)
+    assert not known.check("10.71.0.22", key)
+
+
+def test_link_address_follows_from_the_address() -> None:
+    assert link_address("10.71.0.31") == "02:00:0a:47:00:1f"
+    addresses = [link_address(plan.address) for plan in hosts_of(LabSpec(dest_count=5))]
+    assert len(set(addresses)) == len(addresses)
+
+
+def test_hosts_file_names_every_host() -> None:
+    lines = render.etc_hosts(LabSpec()).splitlines()
+    assert "10.71.0.2 operator" in lines
+    assert [line.split()[1] for line in lines[2:]] == [plan.name for plan in hosts_of(LabSpec())]
+    assert {plan.role for plan in hosts_of(LabSpec())} == set(Role)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.spec import LabSpec, Role, hosts_of
+
+
+def test_default_lab_is_three_of_each_and_one_client() -> None:
+    hosts = hosts_of(LabSpec())
+    assert [host.name for host in hosts] == [
+        *("source1", "source2", "source3", "dest1", "dest2", "dest3"),
+        *("broker1", "broker2", "broker3", "client1"),
+    ]
+    assert [host.myid for host in hosts] == [1, 2, 3, 11, 12, 13, None, None, None, None]
+    assert [host.rack for host in hosts if host.role is Role.BROKER] == ["r1", "r2", "r3"]
+
+
+def test_addresses_are_unique_with_five_dest_hosts() -> None:
+    hosts = hosts_of(LabSpec(dest_count=5))
+    assert len({host.address for host in hosts}) == len(hosts) == 12
+    assert [host.myid for host in hosts if host.role is Role.DEST] == [11, 12, 13, 14, 15]
+
+
+def test_spec_survives_json() -> None:
+    spec = LabSpec(
+        source_version="3.8.4",
+        source_options={"snapCount": "1000"},
+        bandwidth_kbit={"dest2": 5000},
+        jute_maxbuffer=4194304,
+        dest_count=5,
+    )
+    assert LabSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"dest_count": 4}, "possible: 3 or 5"),
+        ({"chroot": "kafka"}, "absolute znode path"),
+        ({"chroot": "/kafka/"}, "absolute znode path"),
+        ({"chroot": "/a/../b"}, "absolute znode path"),
+        ({"session_timeout_ms": 41_000}, "grants 4000 to 40000"),
+        ({"session_timeout_ms": 3_999}, "grants 4000 to 40000"),
+        ({"tree_size": -1}, "negative"),
+        ({"data_disk_mb": 64}, "128 or more"),
+        ({"bandwidth_kbit": {"dest4": 100}}, "no such host: dest4"),
+        ({"four_letter_words": "ruok, mntr"}, "leaves out srvr"),
+    ],
+)
+def test_impossible_specs_are_refused_with_what_is_possible(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(LabError, match=said):
+        LabSpec(**wrong)
+
+
+def test_a_key_the_spec_does_not_have_is_refused_by_name() -> None:
+    with pytest.raises(LabError, match="no key brokers"):
+        LabSpec.from_json({"brokers": 3})
+
+
+@pytest.mark.parametrize("words", ["*", "srvr", "mntr, srvr"])
+def test_whitelists_with_srvr_are_possible(words: str) -> None:
+    assert LabSpec(four_letter_words=words).four_letter_words == words
+
+
+def test_root_is_a_chroot() -> None:
+    assert LabSpec(chroot="/").chroot == "/"

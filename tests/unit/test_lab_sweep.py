@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zkmigrate.lab import control_groups, state, teardown
+from zkmigrate.lab.failure import LabError, NotReady
+from zkmigrate.lab.processes import ProcessId
+from zkmigrate.lab.spec import LabSpec
+from zkmigrate.lab.state import HostRecord, LabRecord
+from zkmigrate.lab.waiting import wait_until
+
+OWNER = ProcessId(4711, 99)
+
+
+def record(*, kept: bool = False, ready: bool = False) -> LabRecord:
+    return LabRecord("a1b2c3", OWNER, kept, LabSpec(), ready=ready)
+
+
+@pytest.mark.parametrize(
+    ("alive", "kept", "ready", "expected"),
+    [
+        (True, False, False, False),
+        (True, False, True, False),
+        (True, True, False, False),
+        (True, True, True, False),
+        (False, False, False, True),
+        (False, False, True, True),
+        (False, True, False, True),  # was to be kept, but its builder died half-way
+        (False, True, True, False),
+    ],
+)
+def test_only_labs_without_a_living_owner_are_swept(
+    alive: bool, kept: bool, ready: bool, expected: bool
+) -> None:
+    asked: list[ProcessId] = []
+
+    def is_alive(process: ProcessId) -> bool:
+        asked.append(process)
+        return alive
+
+    assert state.sweepable(record(kept=kept, ready=ready), is_alive) is expected
+    assert asked == [OWNER]
+
+
+def test_record_survives_json() -> None:
+    seen = replace(
+        record(kept=True),
+        hosts={"dest1": HostRecord(ProcessId(5, 6), ProcessId(7, 8)), "dest2": HostRecord(ProcessId(9, 1))},
+    )
+    assert LabRecord.from_json(json.loads(json.dumps(seen.to_json()))) == seen
+
+
+def test_a_record_of_another_format_is_refused() -> None:
+    with pytest.raises(LabError, match="format 99; this program reads format 1"):
+        LabRecord.from_json({**record().to_json(), "format": 99})
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ZKMIGRATE_LAB_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_created_labs_have_ids_of_their_own_and_belong_to_this_process(base: Path) -> None:
+    made = [state.create(LabSpec(), kept=False) for _ in range(5)]
+    assert sorted(made) == sorted(state.directories())
+    assert len({path.name for path in made}) == 5
+    assert all(path.parent == base for path in made)
+    assert {state.read(path).owner.pid for path in made} == {os.getpid()}
+
+
+def test_sweep_spares_the_living_and_takes_the_dead_and_the_half_made(base: Path) -> None:
+    living, dead, kept = (state.create(LabSpec(), kept=False) for _ in range(3))
+    gone = subprocess.Popen(["sleep", "60"])
+    owner = ProcessId.of(gone.pid)
+    assert owner is not None
+    gone.kill()
+    gone.wait()
+    state.update(dead, lambda seen: replace(seen, owner=owner))
+    state.update(kept, lambda seen: replace(seen, owner=owner, kept=True, ready=True))
+    half_made = base / f"{state.PREFIX}ffffff"
+    half_made.mkdir()
+    swept = teardown.sweep()
+    assert sorted(swept) == sorted([dead.name.removeprefix(state.PREFIX), "ffffff"])
+    assert sorted(state.directories()) == sorted([living, kept])
+
+
+def test_sweep_leaves_a_lab_that_another_is_taking_down(base: Path) -> None:
+    dead = state.create(LabSpec(), kept=False)
+    assert dead.parent == base
+    state.update(dead, lambda seen: replace(seen, owner=ProcessId(1, 1)))
+    with state.locked(dead / "lock") as mine:
+        assert mine
+        assert teardown.sweep() == []
+    assert teardown.sweep() == [dead.name.removeprefix(state.PREFIX)]
+
+
+def test_a_reused_pid_is_another_process() -> None:
+    me = ProcessId.mine()
+    assert me.alive()
+    assert not replace(me, start=me.start + 1).alive()
+    assert not replace(me, start=me.start + 1).send(signal.SIGKILL)
+
+
+def test_a_zombie_is_not_alive() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    process = ProcessId.of(child.pid)
+    assert process is not None
+    assert process.alive()
+    assert process.send(signal.SIGKILL)
+    wait_until("child ended", lambda: "child" if process.alive() else None, 10, poll_s=0.01)
+    assert Path(f"/proc/{child.pid}").exists()
+    child.wait()
+
+
+def test_mounts_are_undone_last_mounted_first() -> None:
+    text = (
+        "31 23 0:28 / / rw - ext4 /dev/vda rw\n"
+        "40 31 0:40 / /labs/one/hosts/dest1/root rw - overlay overlay rw\n"
+        "41 40 7:0 / /labs/one/hosts/dest1/root/var/lib/zookeeper rw - ext4 /dev/loop0 rw\n"
+        "42 31 0:42 / /labs/one-more/hosts/dest1/root rw - overlay overlay rw\n"
+    )
+    assert teardown.mounts_below(text, Path("/labs/one")) == [
+        "/labs/one/hosts/dest1/root/var/lib/zookeeper",
+        "/labs/one/hosts/dest1/root",
+    ]
+
+
+def test_cgroup_hierarchies_without_cpuset() -> None:
+    text = (
+        "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
+        "34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"
+        "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
+        "40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime shared:9 - cgroup cgroup rw,name=systemd\n"
+        "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n"
+    )
+    assert control_groups.hierarchies(text) == (
+        Path("/sys/fs/cgroup/memory"),
+        Path("/sys/fs/cgroup/systemd"),
+        Path("/sys/fs/cgroup/unified"),
+    )
+
+
+def test_a_wait_that_ends_late_says_what_was_missing() -> None:
+    with pytest.raises(NotReady, match=r"brokers ready: not within 0\.05 s; still missing: broker2"):
+        wait_until("brokers ready", lambda: "broker2", 0.05, poll_s=0.01)

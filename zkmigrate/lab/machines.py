@@ -1,0 +1,89 @@
+"""The hosts of one lab: the software they run on, their disks, keys and files, their boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkmigrate.lab import host as lab_host
+from zkmigrate.lab import keys, provision, render, state
+from zkmigrate.lab.spec import JAVA_11_KAFKA, LabSpec, Role, hosts_of
+from zkmigrate.lab.state import HostRecord
+from zkmigrate.lab.waiting import Progress
+
+BOOT_S = 60
+"""How long systemd-nspawn may take to start a container, seconds."""
+
+
+@dataclass(frozen=True)
+class Software:
+    """What hosts are made of: the clean root file system, and by role the directories bound into a host."""
+
+    rootfs: Path
+    bound: Mapping[Role, Mapping[str, Path]]
+
+
+def fetch(spec: LabSpec, progress: Progress) -> Software:
+    """Everything the hosts of this spec need, fetched when missing. Raises provision.ProvisionError."""
+    rootfs = provision.ensure_rootfs(progress)
+    kafka = {render.KAFKA_JARS: provision.kafka_classpath(spec.kafka_version, progress)[0].parent}
+    if spec.kafka_version in JAVA_11_KAFKA:
+        kafka[render.JAVA_11] = provision.java11_home()
+    zookeeper = {
+        role: {render.ZOOKEEPER_JARS: provision.zookeeper_classpath(version, progress)[0].parent}
+        for role, version in ((Role.SOURCE, spec.source_version), (Role.DEST, spec.dest_version))
+    }
+    return Software(rootfs, {**zookeeper, Role.BROKER: kafka, Role.CLIENT: {}})
+
+
+def host_directory(directory: Path, host: str) -> Path:
+    """Where a lab keeps what belongs to one host."""
+    return directory / "hosts" / host
+
+
+def operator_key(directory: Path) -> Path:
+    """The operator's private ssh key."""
+    return directory / "keys" / "operator"
+
+
+def known_hosts_file(directory: Path) -> Path:
+    """The host keys of all hosts."""
+    return directory / "keys" / "known_hosts"
+
+
+def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
+    """Mounts the disk of every host, makes the keys and writes all files."""
+    operator = keys.KeyPair.generate()
+    operator_key(directory).parent.mkdir(mode=0o700)
+    operator_key(directory).touch(0o600)
+    operator_key(directory).write_text(operator.private)
+    known = []
+    for plan in hosts_of(spec):
+        key = keys.KeyPair.generate()
+        known.append((plan.name, plan.address, key.public))
+        own = host_directory(directory, plan.name)
+        root = lab_host.mount_root(own, software.rootfs)
+        if spec.data_disk_mb and plan.myid is not None:
+            lab_host.attach_disk(own, root / render.ZOOKEEPER_DATA.lstrip("/"), spec.data_disk_mb)
+        files = render.host_files(spec, plan, key.private, operator.public)
+        lab_host.write_files(root, files, render.account_lines(plan))
+        binds = "".join(f"{inside}\t{path}\n" for inside, path in software.bound[plan.role].items())
+        _binds_file(directory, plan.name).write_text(binds)
+    known_hosts_file(directory).write_text(keys.known_hosts(known))
+
+
+def _binds_file(directory: Path, host: str) -> Path:
+    """What is bound into the host at every boot: lines of `path inside TAB path here`."""
+    return host_directory(directory, host) / "binds"
+
+
+def boot(directory: Path, host: str) -> None:
+    """Boots a host that is off and records its processes as they appear."""
+    own = host_directory(directory, host)
+    pairs = [line.split("\t") for line in _binds_file(directory, host).read_text().splitlines()]
+    read_only = {inside: Path(path) for inside, path in pairs}
+    supervisor = lab_host.start(state.read(directory).id, host, own, read_only)
+    state.update(directory, lambda record: record.with_host(host, HostRecord(supervisor)))
+    leader = lab_host.wait_for_leader(host, own, supervisor, BOOT_S)
+    state.update(directory, lambda record: record.with_host(host, HostRecord(supervisor, leader)))
