@@ -288,7 +288,7 @@ def _locked(path: Path, what: str, progress: Progress) -> Iterator[None]:
 def _remove(path: Path) -> None:
     # A killed mmdebstrap may have left file systems mounted below it: never delete across those.
     if path.exists():
-        subprocess.run(["rm", "-rf", "--one-file-system", "--", str(path)], check=True, timeout=120)
+        _output(["rm", "-rf", "--one-file-system", "--", str(path)])
 
 
 def _run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, advice: str) -> None:
@@ -363,6 +363,9 @@ def main() -> int:
     except ProvisionError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("stopped; what is complete is kept, the rest is fetched anew next time", file=sys.stderr)
+        return 130
     return 0
 
 
