@@ -11,7 +11,7 @@ import pytest
 
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.judge import judge, load_history
-from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.config import LoadConfig, load_config
 from zkmigrate.lab.load.record import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.waiting import wait_until
@@ -59,7 +59,9 @@ def test_two_runners_over_one_directory_see_the_same_processes(runner: LoadRunne
 def test_a_recording_is_not_overwritten(runner: LoadRunner) -> None:
     runner.start(["raw"])
     with pytest.raises(LabError, match="already holds a recording of raw"):
-        runner.start(["raw"])
+        LoadRunner(runner.directory, LoadConfig()).start(["tenant", "raw"])
+    assert [item.kind for item in runner.status()] == ["raw"]
+    assert load_config(runner.directory / "load.json") == CONFIG
 
 
 def test_a_load_that_does_not_end_is_killed_and_stays_unknown(runner: LoadRunner) -> None:

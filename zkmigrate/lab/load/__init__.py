@@ -8,6 +8,9 @@ and writes ``DIR/KIND.jsonl``: one JSON object per line, appended with one write
 SIGTERM ends every kind in order: flush what is in flight, verify what can be verified, write the closing
 line.  ``zkmigrate.lab.judge`` reads these files and decides; nothing here judges.
 
+From a program: ``runner_for(lab, directory)`` (``load.target``) or ``LoadRunner(directory, config)``
+(``load.runner``), then ``start``, ``wait_flowing``, ``finish``; on the command line ``zkmigrate lab load``.
+
 Every line
     ``event`` (word), ``mono_ns`` (CLOCK_MONOTONIC, nanoseconds: comparable between all processes of one
     machine, network namespaces included) and ``epoch_ms`` (wall clock, milliseconds).
@@ -54,7 +57,8 @@ tenant (another chroot, on source)
                  ``sent_mono_ns``, and ``value`` for sets
     ``unknown``  ``op``, ``count``; ``error``  ``op``, ``path``, ``error``
     session events
-    ``verified`` ``complete``, ``ephemerals_lost``, ``counters_wrong``, ``creates_missing``, ``error``
+    ``verified`` ``complete``, ``ephemerals``, ``counters``, ``creates`` (how many of each were promised),
+                 ``ephemerals_lost``, ``counters_wrong``, ``creates_missing`` (lists), ``error``
     ``closed``   ``acked``, ``unknown``, ``errors``
 
 Session events (raw with ``host``; tenant with the server's address in ``host``)

@@ -55,13 +55,16 @@ class LoadRunner:
     def start(self, kinds: Iterable[str] = KINDS) -> None:
         """Start these kinds and wait until each has opened its file.
 
-        Raises LabError when a directory already holds a recording of a kind, or when a process ends at once.
+        Raises LabError when the directory already holds a recording of a kind (nothing is started then), or
+        when a process ends at once.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.config.write(self.directory / "load.json")
-        for kind in kinds:
+        wanted = list(kinds)
+        for kind in wanted:
             if (self.directory / f"{kind}.jsonl").exists():
                 raise LabError(f"{self.directory} already holds a recording of {kind}: use another directory")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.config.write(self.directory / "load.json")
+        for kind in wanted:
             self._remember(kind, self._spawn(kind, self.directory / f"{kind}.stderr").pid)
             self._wait_opened(kind)
 
@@ -176,7 +179,7 @@ class LoadRunner:
         wrong = [f"{kind} had to be killed" for kind in self.stop(writers)]
         if "consumer" in self._processes() and not self.drain():
             wrong.append("the consumer did not read to the high watermarks")
-        if self.config.raw_hosts and not self.list_trees():
+        if "raw" in self._processes() and not self.list_trees():
             wrong.append("not every dest host could be listed")
         return wrong
 
