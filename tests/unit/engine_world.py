@@ -1,4 +1,3 @@
-# ruff: noqa: ARG001, ARG002 - the protocols name arguments that a tiny world does not need
 """A tiny world and playbook for the engine's own tests: hosts are dictionaries of files.
 
 Steps write one file per dest host and take it back. Faults are counted points: every journal write, every
@@ -227,11 +226,11 @@ class TinyConfirm:
     def consent(self, stage: Stage) -> tuple[Answer, str]:
         return self._say(stage.id), "tester"
 
-    def decide(self, phase: str, finding: Finding, sealed: bool) -> Any:
+    def decide(self, phase: str, finding: Finding, sealed: bool, left_s: float | None) -> Any:
         self.asked.append(f"decide {phase} {finding.id}")
         return self.ask_means or ("go" if sealed else "back")
 
-    def hold(self, phase: str, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, sealed: bool, left_s: float | None) -> Answer | None:
         return self._say(f"hold {phase}")
 
     def _say(self, name: str) -> Answer:

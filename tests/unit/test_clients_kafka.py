@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,19 +18,24 @@ from zkmigrate.model.look import KafkaView, PartitionState
 class Cluster:
     """A KafkaAdminClient's answers for two brokers and two topics, one partition of which is offline."""
 
-    def __init__(self, **configs: object) -> None:
-        self.configs = configs
+    def __init__(self) -> None:
+        self._manager = self
         self.moving: list[TopicPartition] | Exception = []
         self.topic_error = 0
 
-    def describe_cluster(self) -> dict[str, Any]:
-        brokers = [
-            {"broker_id": 1, "host": "10.0.0.1", "port": 9092, "rack": "r1"},
-            {"broker_id": 2, "host": "10.0.0.2", "port": 9093, "rack": None},
-        ]
-        return {"cluster_id": "abcdefghijklmnopqrstuv", "controller_id": 2, "brokers": brokers}
+    def run(self, question: Callable[[None], dict[str, Any]], topics: None) -> dict[str, Any]:
+        return question(topics)
 
-    def describe_topics(self) -> list[dict[str, Any]]:
+    def _get_cluster_metadata(self, topics: None) -> dict[str, Any]:
+        assert topics is None, "all topics must be asked for"
+        brokers = [
+            {"node_id": 1, "host": "10.0.0.1", "port": 9092, "rack": "r1"},
+            {"node_id": 2, "host": "10.0.0.2", "port": 9093, "rack": None},
+        ]
+        cluster = {"cluster_id": "abcdefghijklmnopqrstuv", "controller_id": 2, "brokers": brokers}
+        return {**cluster, "topics": self.topics()}
+
+    def topics(self) -> list[dict[str, Any]]:
         def partition(index: int, leader: int, isr: list[int], error: int = 0) -> dict[str, Any]:
             return {
                 "error_code": error,

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG001, ARG002 - the protocols name arguments that a tiny step does not need
 """The walk: forward, back, stopped anywhere, resumed."""
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ The real Apply is :class:`zkmigrate.engine.channel.ChannelApply`.
 from __future__ import annotations
 
 import hashlib
-import queue
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,13 +15,13 @@ from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.events import ChangeEnded, ChangeSent, Emit
 from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.lanes import together
 from zkmigrate.errors import HostError, LockedError, UsageError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Change, Changes
 
 FENCED_OFF = 9
 _OUTPUT_KEPT = 4000
-_LANES = 16
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class Wave:
             for operation, change in lane:
                 self._intend(at, target, leg, operation, change)
         self._journal.sync()
-        failures = _together(
+        failures = together(
             {target: partial(self._walk, target, lane, fencing) for target, lane in lanes.items()}
         )
         self._journal.sync()
@@ -149,37 +147,3 @@ class Wave:
         }
         self._journal.append("outcome", body, sync=False)
         self._emit(ChangeEnded(target, operation, status, outcome.rc, output))
-
-
-def _together(work: Mapping[str, Callable[[], str]]) -> dict[str, str]:
-    """Run all at once in at most ``_LANES`` threads; the first exception is raised after all have ended.
-
-    The threads are daemons, so that a second Ctrl-C can end the process while a host is silent.
-    """
-    if len(work) == 1:
-        return {name: do() for name, do in work.items()}
-    left: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for name in work:
-        left.put(name)
-    results: dict[str, str] = {}
-    raised: list[BaseException] = []
-
-    def lane() -> None:
-        while not raised:
-            try:
-                name = left.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                results[name] = work[name]()
-            except BaseException as error:  # handed to the walking thread below
-                raised.append(error)
-
-    threads = [threading.Thread(target=lane, daemon=True) for _ in range(min(_LANES, len(work)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if raised:
-        raise raised[0]
-    return {name: results[name] for name in work}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
 
@@ -20,17 +22,23 @@ class Clock(Protocol):
 class Interrupt:
     """Ctrl-C: the first asks the walk to stop at the next safe point, the second stops at once.
 
-    ``listen`` takes SIGINT, SIGTERM and SIGHUP over; the second signal raises KeyboardInterrupt in the main
-    thread, whatever it is doing.
+    While ``listening``, SIGINT, SIGTERM and SIGHUP come here; the second one raises KeyboardInterrupt in the
+    main thread, whatever it is doing.
     """
 
     def __init__(self) -> None:
         self.wanted = threading.Event()
 
-    def listen(self) -> None:
-        """Install the signal handlers (main thread only)."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take the signals over (main thread only), and give them back at the end."""
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.signal(number, self._on_signal) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self.wanted.is_set():

@@ -40,9 +40,9 @@ class Decide(Protocol):
 class WindowRules:
     """The pure rules that a window stage is walked by.
 
-    deadline_s: how many seconds after the first FENCE the way back must have started; it may read the
-    rehearsal's times from the context. begins / permanent / ends: ids of the steps that start the lease,
-    make it permanent, and open the door.
+    deadline_s: how many seconds after the first FENCE the way back must have started, ``math.inf`` for no
+    limit; it may read the rehearsal's times from the context. begins / permanent / ends: ids of the steps
+    that start the lease, make it permanent, and open the door.
     """
 
     decide: Decide
@@ -89,19 +89,21 @@ class WatchPort(Protocol):
 class Confirm(Protocol):
     """Who is asked before the run goes on."""
 
-    def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
+    def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...], /) -> Answer:
         """Before a step that changes something, outside the window."""
         ...
 
-    def consent(self, stage: Stage) -> tuple[Answer, str]:
+    def consent(self, stage: Stage, /) -> tuple[Answer, str]:
         """A stage's own question; the answer and who gave it."""
         ...
 
-    def decide(self, phase: str, finding: Finding, sealed: bool) -> Literal["go", "back"]:
-        """``rules`` said Ask."""
+    def decide(
+        self, phase: str, finding: Finding, sealed: bool, left_s: float | None, /
+    ) -> Literal["go", "back"]:
+        """``rules`` said Ask. It must come back within ``left_s``; nobody's answer is Back before SEAL."""
         ...
 
-    def hold(self, phase: str, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, sealed: bool, left_s: float | None, /) -> Answer | None:
         """Polled while the walk holds after ``phase``; None = still holding."""
         ...
 

@@ -10,6 +10,7 @@ walk asks for them between steps and while it waits.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -116,9 +117,11 @@ class Watch:
             self._answered[(finding.target, finding.id)] = finding
 
     def left_s(self) -> float | None:
-        """Seconds until the way back must start; None without a lease that is being renewed."""
+        """Seconds until the way back must start; None without a renewed lease or without a deadline."""
         session = self._session
-        return session.deadline - self._now() if session is not None and session.renewing else None
+        if session is None or not session.renewing or math.isinf(session.deadline):
+            return None
+        return session.deadline - self._now()
 
     def close(self) -> None:
         """Stop and wait for all threads; a lease that is not sealed now ends by itself."""

@@ -1,0 +1,203 @@
+"""The command line: verbs, options, exit codes. What they do is in :mod:`zkmigrate.operate`.
+
+Nothing heavy is imported before a verb needs it, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from zkmigrate.errors import ZkmigrateError
+
+if TYPE_CHECKING:
+    from zkmigrate.operate import Setting, Wishes
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Verbs(click.Group):
+    """The verbs; ``lab`` is imported only when one of its commands is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "lab"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "lab":  # for the list of verbs
+            return click.Group("lab", help="Real ZooKeeper and Kafka hosts on this machine, to try on.")
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] == "lab":
+            group: click.Command = importlib.import_module("zkmigrate.lab.cli").lab
+            return "lab", group, args[1:]
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Verbs)
+@click.version_option(package_name="zkmigrate")
+def cli() -> None:
+    """Move a Kafka cluster from one ZooKeeper ensemble to another, step by step, with a way back.
+
+    Exit codes: 0 done, 2 usage or inventory, 3 preflight failed, 4 plan stale or applied, 5 locked, 6 a gate
+    is closed, 7 turned back by itself, 8 an operator is needed, 9 the lease ended, 130 interrupted.
+    """
+
+
+def _common(verb: F) -> F:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON, events one per line."),
+        click.option(
+            "--playbook", default="kafka_zookeeper_move", show_default=True, help="Name or .py file."
+        ),
+        click.option(
+            "--inventory",
+            "-i",
+            type=click.Path(path_type=Path),
+            default=Path("migration.yml"),
+            show_default=True,
+            help="The inventory file.",
+        ),
+    ):
+        verb = option(verb)
+    return verb
+
+
+_run_id = click.option("--run-id", default="", help="Which run; the latest of this inventory when left out.")
+_yes = click.option("--yes", is_flag=True, help="Same path without prompts.")
+_until = click.option("--until", default="", metavar="STEP", help="Stop after this stage or stage.step.")
+_hold = click.option("--hold-at", default="", metavar="PHASE", help="Hold after this step of the window.")
+_steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
+
+
+@cli.command()
+@_common
+def preflight(**options: Any) -> None:
+    """Look at everything that could go wrong; change nothing."""
+    from zkmigrate import operate
+
+    _do(lambda: operate.preflight(_setting(options)))
+
+
+@cli.command()
+@_common
+def plan(**options: Any) -> None:
+    """Print every change, command and file diff that is known now; change nothing."""
+    from zkmigrate import operate
+
+    _do(lambda: operate.show_plan(_setting(options)))
+
+
+@cli.command()
+@_common
+@_run_id
+@_yes
+@_until
+@_hold
+@_steal
+@click.option("--plan", type=click.Path(path_type=Path), help="Only if this plan (plan --json) still holds.")
+def run(**options: Any) -> None:
+    """Walk the playbook forward."""
+    from zkmigrate import operate
+
+    _do(lambda: operate.run(_setting(options), _wishes(options)))
+
+
+@cli.command()
+@_common
+@_run_id
+@_yes
+@_until
+@_hold
+@_steal
+@click.option(
+    "--journal-lost",
+    type=click.Choice(["forward", "back"]),
+    default=None,
+    help="The journal is lost or damaged: take the position from the hosts, and go this way.",
+)
+def resume(**options: Any) -> None:
+    """Go on with a run that was interrupted, in the direction it was going."""
+    from zkmigrate import operate
+
+    _do(lambda: operate.resume(_setting(options), _wishes(options)))
+
+
+@cli.command()
+@_common
+@_run_id
+@_yes
+@_steal
+@click.option("--to", default="", metavar="STEP", help="Back to the start of this stage or stage.step.")
+def rollback(**options: Any) -> None:
+    """Walk back, step by step, to the start of a named step or of everything."""
+    from zkmigrate import operate
+
+    _do(lambda: operate.rollback(_setting(options), _wishes(options)))
+
+
+@cli.command()
+@_common
+@_run_id
+@click.option("--offline", is_flag=True, help="Only the journal; ask no host.")
+def status(run_id: str, offline: bool, **options: Any) -> None:
+    """Where a run stands; reads only."""
+    from zkmigrate import operate
+
+    _do(lambda: operate.status(_setting(options), run_id, offline=offline))
+
+
+def _setting(options: dict[str, Any]) -> Setting:
+    from zkmigrate import operate
+    from zkmigrate.engine import runs
+
+    override = click.get_current_context().obj
+    return operate.Setting(
+        inventory=options["inventory"],
+        playbook=options["playbook"],
+        as_json=options["as_json"],
+        runs=runs.base(os.environ),
+        site=override or _real_site,
+        interactive=sys.stdin.isatty() and sys.stdout.isatty(),
+    )
+
+
+def _real_site(inventory: Any, run_id: str) -> Any:
+    from zkmigrate.wiring import Site  # paramiko and the clients are slow to import
+
+    return Site(inventory, run_id)
+
+
+def _wishes(options: dict[str, Any]) -> Wishes:
+    from zkmigrate import operate
+
+    names = ("yes", "run_id", "until", "hold_at", "to", "plan", "steal", "journal_lost")
+    return operate.Wishes(**{name: options[name] for name in names if options.get(name) is not None})
+
+
+def _do(verb: Callable[[], int]) -> None:
+    """Run a verb: known failures end with their message and exit code, never with a traceback."""
+    try:
+        code = verb()
+    except ZkmigrateError as error:
+        click.echo(f"zkmigrate: {error}", err=True)
+        code = error.exit_code
+    except KeyboardInterrupt:  # the second Ctrl-C: threads that wait for a silent host must not keep us
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(130)
+    click.get_current_context().exit(code)
+
+
+main = cli
+
+if __name__ == "__main__":
+    main()

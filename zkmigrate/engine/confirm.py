@@ -1,0 +1,132 @@
+"""Who says go: a person at a terminal, or ``--yes``.
+
+The same questions come up either way; ``--yes`` answers go to all of them, and where the rules say Ask it
+answers Back before SEAL and Go after. In a terminal, silence until a second before the deadline means the
+same. Nothing here prints: a Console does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from zkmigrate.engine import brief
+from zkmigrate.engine.ports import Answer, Word
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.playbook import Stage
+from zkmigrate.model.step import AnyStep
+
+_WORDS: dict[str, Word] = {
+    "g": "go", "go": "go", "y": "go", "yes": "go", "s": "stop", "stop": "stop", "b": "back", "back": "back"
+}  # fmt: skip
+
+
+class Console(Protocol):
+    """A line-wise dialogue with the operator."""
+
+    def show(self, lines: Sequence[str]) -> None: ...
+
+    def ask(self, question: str) -> str | None:
+        """The line typed; None at the end of input."""
+        ...
+
+    def poll(self, seconds: float) -> str | None:
+        """A line if one comes within ``seconds``, else an empty one; None at the end of input."""
+        ...
+
+
+class Terminal:
+    """A person answers."""
+
+    def __init__(self, console: Console, user: str, now: Callable[[], float]) -> None:
+        self._console = console
+        self._user = user
+        self._now = now
+
+    def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
+        """Show the step's brief and the findings so far; ask go, stop or roll back."""
+        lines = [f"{stage.id}.{step.id}: {step.title} ({step.hazard.value})"]
+        lines += [f"  {line}" for line in brief.of(step).lines()]
+        if findings:
+            lines.append("  Found so far:")
+            lines += [
+                f"    [{f.held.value}] {f.id} {f.target} {f.seen or f.claim}".rstrip() for f in findings
+            ]
+        self._console.show(lines)
+        return self._ask(f"{stage.id}.{step.id}")
+
+    def consent(self, stage: Stage) -> tuple[Answer, str]:
+        """The stage's own question."""
+        self._console.show([f"{stage.id}: {stage.title}", f"  {stage.consent}"])
+        return self._ask(stage.id), self._user
+
+    def decide(
+        self, phase: str, finding: Finding, sealed: bool, left_s: float | None
+    ) -> Literal["go", "back"]:
+        """Go or back, before the time runs out."""
+        fallback: Literal["go", "back"] = "go" if sealed else "back"
+        self._console.show(
+            [
+                f"after {phase or 'the start'}: {finding.id} {finding.target}:",
+                f"  {finding.seen or finding.claim}",
+                f"  go (g) or back (b)? no answer in time means {fallback}",
+            ]
+        )
+        end = self._now() + (30.0 if left_s is None else max(0.0, left_s - 1.0))
+        while (left := end - self._now()) > 0:
+            line = self._console.poll(min(left, 0.5))
+            if line is None:
+                break
+            word = _WORDS.get(line.strip().lower())
+            if word == "go" or word == "back":
+                return word
+        return fallback
+
+    def hold(self, _phase: str, sealed: bool, _left_s: float | None) -> Answer | None:
+        """Polled while holding: go, stop or back; None while nothing was typed."""
+        return _held(self._console.poll(0.0), sealed)
+
+    def _ask(self, where: str) -> Answer:
+        while True:
+            line = self._console.ask(f"{where}: go (g), stop (s), back [TO] (b)? ")
+            if line is None:
+                return Answer("stop")
+            if (answer := _answer(line)) is not None:
+                return answer
+
+
+class Unattended:
+    """``--yes``: the same path without prompts. A hold listens to standard input, where it is not empty."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def step(self, _stage: Stage, _step: AnyStep, _findings: tuple[Finding, ...]) -> Answer:
+        return Answer("go")
+
+    def consent(self, _stage: Stage) -> tuple[Answer, str]:
+        return Answer("go"), "--yes"
+
+    def decide(
+        self, _phase: str, _finding: Finding, sealed: bool, _left_s: float | None
+    ) -> Literal["go", "back"]:
+        return "go" if sealed else "back"
+
+    def hold(self, _phase: str, sealed: bool, _left_s: float | None) -> Answer | None:
+        return _held(self._console.poll(0.0), sealed)
+
+
+def _held(line: str | None, sealed: bool) -> Answer | None:
+    """The answer in a polled line; the end of input counts as nobody's answer."""
+    if line is None:
+        return Answer("go" if sealed else "back")
+    return _answer(line)
+
+
+def _answer(line: str) -> Answer | None:
+    """``go``, ``stop``, ``back`` or ``back TO``; None for anything else."""
+    words = line.split()
+    word = _WORDS.get(words[0].lower()) if words else None
+    if word is None or len(words) > (2 if word == "back" else 1):
+        return None
+    return Answer(word, words[1] if len(words) > 1 else "")

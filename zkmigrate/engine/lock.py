@@ -1,0 +1,165 @@
+"""The lock of a run: on this machine by flock, on the dest hosts through ``zkm-host lock``.
+
+Each dest host keeps owner, heartbeat and the highest fencing number it has seen, and refuses calls with a
+lower one. The lock is held when a majority of the dest hosts gave it; the run's number is the highest that
+any of them answered, and a first heartbeat carries it to all of them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from zkmigrate.engine.apply import FENCED_OFF, Outcome
+from zkmigrate.engine.lanes import together
+from zkmigrate.errors import HostError, LockedError
+from zkmigrate.model.step import Way
+
+TTL_MS = 30_000
+BEAT_S = 5.0
+
+Ask = Callable[[str, tuple[str, ...], int], Outcome]
+"""``ask(host, words, fencing)``: one zkm-host call; HostError when it was not answered."""
+
+
+class LocalLock:
+    """flock of a run directory: one process at a time on this machine, given up when the process ends."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._fd = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise LockedError(
+                f"another zkmigrate on this machine works on {run_dir.name}. Possible now: status, or wait "
+                "for it; Ctrl-C there stops it resumable"
+            ) from None
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class HostLock:
+    """The lock on the dest hosts, taken when the first step needs it and kept by heartbeats.
+
+    owner: who holds it, ``user@machine``. nonce: makes this process's lock operations its own. before: stages
+    that are walked forward without it, because zkm-host is not installed yet.
+    """
+
+    def __init__(
+        self,
+        hosts: tuple[str, ...],
+        owner: str,
+        ask: Ask,
+        nonce: int,
+        *,
+        steal: bool = False,
+        before: tuple[str, ...] = ("preflight", "install"),
+        beat_s: float = BEAT_S,
+    ) -> None:
+        self._hosts = hosts
+        self._owner = re.sub(r"[^A-Za-z0-9._-]", "-", owner)
+        self._ask = ask
+        self._nonce = nonce
+        self._steal = steal
+        self._before = before
+        self._beat_s = beat_s
+        self._number = 0
+        self._held: tuple[str, ...] = ()
+        self._lost = ""
+        self._over = threading.Event()
+        self._beater: threading.Thread | None = None
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The dest hosts that gave the lock."""
+        return self._held
+
+    @property
+    def number(self) -> int:
+        """The fencing number, 0 before the lock was first taken."""
+        return self._number
+
+    def fencing(self, stage: str, way: Way) -> int:
+        """The fencing number for a step of ``stage``; 0 while only the local lock exists."""
+        if self._lost:
+            raise LockedError(f"{self._lost}. Possible now: status; or, when the other one is gone, --steal")
+        if not self._held and not (way is Way.FORWARD and stage in self._before):
+            self._take(needed=stage not in self._before)
+        return self._number
+
+    def close(self) -> None:
+        """Give the lock up where it is held; a host that does not answer forgets it after its TTL."""
+        self._over.set()
+        if self._beater is not None:
+            self._beater.join(timeout=2 * self._beat_s)
+        if self._held and not self._lost:
+            self._all(self._held, ("lock", f"lock.release.{self._nonce}", "release"), self._number)
+        self._held = ()
+
+    def _take(self, needed: bool) -> None:
+        """Take a majority. Walking ``install`` back, hosts may be uninstalled already: take what is left."""
+        words: tuple[str, ...] = ("lock", f"lock.take.{self._nonce}", "take", self._owner, str(TTL_MS))
+        if self._steal:
+            words = ("lock", f"lock.steal.{self._nonce}", "steal", self._owner)
+        answers = self._all(self._hosts, words, self._number)
+        given = {h: a for h, a in answers.items() if isinstance(a, Outcome) and a.rc == 0}
+        refused = {h: a.output for h, a in answers.items() if isinstance(a, Outcome) and a.rc == FENCED_OFF}
+        short = len(given) <= len(self._hosts) // 2
+        if (needed and short) or (refused and not given):
+            self._all(tuple(given), ("lock", f"lock.release.{self._nonce}", "release"), _highest(given))
+            raise self._refusal(answers, refused)
+        if not given:
+            return
+        self._number = _highest(given)
+        self._held = tuple(given)
+        self._beat()
+        self._beater = threading.Thread(target=self._keep, name="lock-beat", daemon=True)
+        self._beater.start()
+
+    def _refusal(self, answers: dict[str, Outcome | HostError], refused: dict[str, str]) -> Exception:
+        if refused:
+            host, said = next(iter(refused.items()))
+            return LockedError(
+                f"{host} holds the lock for somebody else: {said.strip()}. Possible now: wait for the other "
+                "run, or, when its operator is gone, --steal"
+            )
+        said_all = "; ".join(
+            f"{host}: {answer if isinstance(answer, HostError) else answer.output.strip()}"
+            for host, answer in answers.items()
+            if isinstance(answer, HostError) or answer.rc
+        )
+        return HostError(f"no majority of the dest hosts gave the lock: {said_all}. Nothing was changed")
+
+    def _keep(self) -> None:
+        while not self._over.wait(self._beat_s) and not self._lost:
+            self._beat()
+
+    def _beat(self) -> None:
+        answers = self._all(self._held, ("lock", f"lock.beat.{self._nonce}", "beat"), self._number)
+        for host, answer in answers.items():
+            if isinstance(answer, Outcome) and answer.rc == FENCED_OFF:
+                self._lost = f"{host} was taken over: {answer.output.strip()}"
+
+    def _all(
+        self, hosts: tuple[str, ...], words: tuple[str, ...], fencing: int
+    ) -> dict[str, Outcome | HostError]:
+        return together({host: partial(self._one, host, words, fencing) for host in hosts})
+
+    def _one(self, host: str, words: tuple[str, ...], fencing: int) -> Outcome | HostError:
+        try:
+            return self._ask(host, words, fencing)
+        except HostError as error:
+            return error
+
+
+def _highest(given: dict[str, Outcome]) -> int:
+    """The highest ``fencing N`` that the hosts printed."""
+    found = [re.search(r"^fencing (\d+)$", answer.output, re.MULTILINE) for answer in given.values()]
+    return max((int(match[1]) for match in found if match), default=0)

@@ -1,0 +1,344 @@
+"""What the verbs do: open a run, put the engine together, walk, report. ``cli.py`` only parses.
+
+Each function returns the exit code (docs/reference/exit-codes.md) or raises a ZkmigrateError that carries it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import importlib
+import importlib.util
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from zkmigrate import inventory as inventories
+from zkmigrate import standing
+from zkmigrate.engine import events, plan, runs
+from zkmigrate.engine.apply import Apply
+from zkmigrate.engine.clock import Clock, Interrupt, RealClock
+from zkmigrate.engine.codec import encode_finding
+from zkmigrate.engine.confirm import Terminal, Unattended
+from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.lock import HostLock, LocalLock
+from zkmigrate.engine.ports import Confirm, WatchPort, WindowRules
+from zkmigrate.engine.run import Ended, Walk, World
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.finding import Finding, blocking
+from zkmigrate.model.look import Look
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Blocked, Context, Done, Way
+from zkmigrate.ui import words
+from zkmigrate.ui.console import StdConsole
+from zkmigrate.ui.jsonl import JsonLines
+from zkmigrate.ui.plain import Plain
+
+DEFAULT_PLAYBOOK = "kafka_zookeeper_move"
+
+
+class Site(Protocol):
+    """The reachable world of one inventory and run; ``wiring.Site`` is the real one."""
+
+    look: Look
+    apply: Apply
+
+    def lock(self, clock: Clock, *, steal: bool) -> HostLock: ...
+    def rules(self) -> WindowRules: ...
+    def watch(self, clock: Clock, lock: HostLock) -> WatchPort: ...
+    def copies(self, lock: HostLock) -> Callable[[bytes], None]: ...
+    def window_lines(self) -> tuple[str, ...]: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Setting:
+    """One call of the command line. site: how hosts are reached. interactive: somebody is at a terminal."""
+
+    inventory: Path
+    playbook: str
+    as_json: bool
+    runs: Path
+    site: Callable[[Inventory, str], Site]
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    stdin: int = 0
+    interactive: bool = False
+    interrupt: Interrupt = field(default_factory=Interrupt)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The options of run, resume and rollback."""
+
+    yes: bool = False
+    run_id: str = ""
+    until: str = ""
+    hold_at: str = ""
+    to: str = ""
+    plan: Path | None = None
+    steal: bool = False
+    journal_lost: str = ""
+
+
+def preflight(setting: Setting) -> int:
+    """Look first: every check of the stage ``preflight``, nothing else."""
+    inventory, playbook = _read(setting)
+    findings: list[Finding] = []
+    with _site(setting, inventory, "look") as site:
+        for stage in playbook.stages:
+            if stage.id != "preflight":
+                continue
+            for step in stage.steps:
+                context = Context(run="look", inventory=inventory)
+                verdict = step.check(context, step.observe(context, site.look), Way.FORWARD)
+                findings += verdict.findings if isinstance(verdict, Done | Blocked) else ()
+    code = 3 if blocking(findings) else 0
+    if setting.as_json:
+        _print_json(setting, {"code": code, "findings": [encode_finding(f) for f in findings]})
+        return code
+    for found in findings:
+        setting.out.write(f"{words.finding(found)}\n")
+    for move in words.moves(tuple(findings)):
+        setting.out.write(f"possible now: {move}\n")
+    count = len(blocking(findings))
+    setting.out.write(f"{len(findings)} findings, {count} of them block\n")
+    return code
+
+
+def show_plan(setting: Setting) -> int:
+    """Print the plan; only looks."""
+    inventory, playbook = _read(setting)
+    with _site(setting, inventory, "plan") as site:
+        made = plan.make(playbook, inventory, site.look, site.window_lines())
+    if setting.as_json:
+        _print_json(setting, plan.to_json(made))
+    else:
+        setting.out.write("".join(f"{line}\n" for line in plan.lines(made)))
+    return 0
+
+
+def run(setting: Setting, wishes: Wishes) -> int:
+    """Begin a run, or walk one forward that has begun."""
+    inventory, playbook = _read(setting)
+    runs.make_base(setting.runs)
+    name = wishes.run_id or runs.fresh(setting.runs, inventory.name, playbook)
+    run_dir = runs.directory(setting.runs, name)
+    begun = (run_dir / "journal.jsonl").exists()
+    if not begun:
+        runs.fresh(setting.runs, inventory.name, playbook)
+        run_dir.mkdir(mode=0o700, exist_ok=True)
+
+    def act(walk: Walk) -> Ended:
+        return walk.forward(wishes.until, wishes.hold_at)
+
+    return _walk(setting, wishes, inventory, playbook, run_dir, act)
+
+
+def resume(setting: Setting, wishes: Wishes) -> int:
+    """Go on where a run stands, in the direction it was going."""
+    inventory, playbook = _read(setting)
+    run_dir = _existing(setting, wishes, inventory)
+
+    def act(walk: Walk) -> Ended:
+        if wishes.journal_lost == Way.BACK.value and walk.history.way is Way.FORWARD:
+            return walk.back()
+        return walk.resume(wishes.until, wishes.hold_at)
+
+    return _walk(setting, wishes, inventory, playbook, run_dir, act)
+
+
+def rollback(setting: Setting, wishes: Wishes) -> int:
+    """Walk back to the start of a stage or step, or all the way."""
+    inventory, playbook = _read(setting)
+    run_dir = _existing(setting, wishes, inventory)
+
+    def act(walk: Walk) -> Ended:
+        if setting.interactive and not wishes.yes:
+            steps = [at.id for at in walk.history.to_undo(playbook, wishes.to)]
+            console = StdConsole(setting.stdin, setting.out)
+            console.show(["these steps are walked back, in this order:", *(f"  {step}" for step in steps)])
+            if (console.ask("roll back? (yes) ") or "").lower() not in ("y", "yes", "go", "g"):
+                return Ended(130, "nothing was changed")
+        return walk.back(wishes.to)
+
+    return _walk(setting, wishes, inventory, playbook, run_dir, act)
+
+
+def status(setting: Setting, run_id: str, *, offline: bool) -> int:
+    """Print where a run stands; writes nothing."""
+    inventory, playbook = _read(setting)
+    run_dir = _existing(setting, Wishes(run_id=run_id), inventory)
+    body = standing.of_run(run_dir, playbook)
+    if not offline:
+        with _site(setting, inventory, run_dir.name) as site:
+            body["hosts"] = standing.of_hosts(site.look, inventory)
+    if setting.as_json:
+        _print_json(setting, body)
+    else:
+        setting.out.write("".join(f"{line}\n" for line in standing.lines(body)))
+    return 0
+
+
+def load_playbook(name: str) -> Playbook:
+    """A shipped playbook by name, or one from a ``.py`` file; its module has ``PLAYBOOK``."""
+    if name.endswith(".py"):
+        path = Path(name)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise UsageError(f"no playbook file {name}")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+    else:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise UsageError(f"{name!r} is no playbook name; needed: a name such as {DEFAULT_PLAYBOOK}")
+        try:
+            module = importlib.import_module(f"playbooks.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"playbooks.{name}":
+                raise
+            raise UsageError(f"no playbook {name} is shipped; a path ending in .py names another") from None
+    found = getattr(module, "PLAYBOOK", None)
+    if not isinstance(found, Playbook):
+        raise UsageError(f"{name} has no PLAYBOOK")
+    return found
+
+
+def _read(setting: Setting) -> tuple[Inventory, Playbook]:
+    return inventories.load(setting.inventory), load_playbook(setting.playbook)
+
+
+@contextlib.contextmanager
+def _site(setting: Setting, inventory: Inventory, run: str) -> Iterator[Site]:
+    site = setting.site(inventory, run)
+    try:
+        yield site
+    finally:
+        site.close()
+
+
+def _existing(setting: Setting, wishes: Wishes, inventory: Inventory) -> Path:
+    if wishes.run_id:
+        run_dir = runs.directory(setting.runs, wishes.run_id)
+    else:
+        run_dir = setting.runs / runs.latest(setting.runs, inventory.name)
+    if wishes.journal_lost:
+        runs.make_base(setting.runs)
+        run_dir.mkdir(mode=0o700, exist_ok=True)
+    elif not run_dir.is_dir():
+        raise UsageError(f"no run {run_dir.name} in {setting.runs}. Possible now: --run-id of another")
+    return run_dir
+
+
+def _walk(
+    setting: Setting,
+    wishes: Wishes,
+    inventory: Inventory,
+    playbook: Playbook,
+    run_dir: Path,
+    act: Callable[[Walk], Ended],
+) -> int:
+    """Lock the run, open its journal and hosts, walk, and give everything up again."""
+    if not wishes.yes and (setting.as_json or not setting.interactive):
+        raise UsageError("nobody can be asked here: give --yes, or run it on a terminal without --json")
+    clock = RealClock(setting.interrupt)
+    with contextlib.ExitStack() as stack:
+        stack.callback(LocalLock(run_dir).close)
+        stack.enter_context(setting.interrupt.listening())
+        site = stack.enter_context(_site(setting, inventory, run_dir.name))
+        journal = _journal(setting, wishes, inventory, playbook, run_dir, site, clock)
+        stack.callback(journal.close)
+        lock = site.lock(clock, steal=wishes.steal)
+        stack.callback(lock.close)
+        emit, confirm = _faces(setting, wishes, stack)
+        world = World(
+            look=site.look,
+            apply=site.apply,
+            clock=clock,
+            confirm=confirm,
+            lock=lock,
+            interrupt=setting.interrupt,
+            emit=emit,
+            rules=site.rules(),
+            watch=site.watch(clock, lock),
+            copies=site.copies(lock),
+        )
+        walk = Walk(playbook, inventory, journal, world)
+        try:
+            return act(walk).code
+        except KeyboardInterrupt:
+            emit(events.RunEnded(130, f"stopped at once; {walk.state()}; resume goes on", ()))
+            stack.pop_all()  # nothing here may wait for a host now; the process ends
+            raise
+
+
+def _journal(
+    setting: Setting,
+    wishes: Wishes,
+    inventory: Inventory,
+    playbook: Playbook,
+    run_dir: Path,
+    site: Site,
+    clock: Clock,
+) -> Journal:
+    """The journal of the run: opened and compared with what is asked, begun, or recovered."""
+    digest = inventories.digest(inventory)
+    if wishes.journal_lost:
+        journal = Journal.recover(run_dir, clock.wall)
+    elif (run_dir / "journal.jsonl").exists():
+        journal = Journal.open(run_dir, clock.wall)
+    else:
+        made = plan.make(playbook, inventory, site.look, site.window_lines())
+        if wishes.plan is not None:
+            _check_plan(setting, wishes.plan, made)
+        journal = Journal.create(run_dir, clock.wall)
+        _begin(journal, run_dir.name, playbook, digest, made.digest)
+    if not journal.history.run:  # lost, or died before its first line was whole
+        _begin(journal, run_dir.name, playbook, digest, "")
+    runs.check_same(journal.history, playbook.id, digest)
+    return journal
+
+
+def _begin(journal: Journal, run: str, playbook: Playbook, inventory: str, made: str) -> None:
+    body = {"run": run, "playbook": playbook.id, "inventory": inventory, "plan": made}
+    journal.append("begin", body)
+
+
+def _check_plan(setting: Setting, file: Path, made: plan.Plan) -> None:
+    """StaleError when the given plan is not what would be done now, or has been applied before."""
+    try:
+        wanted = json.loads(file.read_text("utf-8"))["digest"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{file} is no plan ({error}); needed: what plan --json printed") from None
+    if wanted != made.digest:
+        raise runs.StaleError(
+            f"the plan {wanted[:12]} is stale: what would be done now is {made.digest[:12]}. Possible now: "
+            "plan again, compare, and run that"
+        )
+    runs.refuse_applied(setting.runs, wanted)
+
+
+def _faces(setting: Setting, wishes: Wishes, stack: contextlib.ExitStack) -> tuple[events.Emit, Confirm]:
+    """Where events go, and who is asked."""
+    if setting.as_json:
+        return JsonLines(setting.out, time.time), Unattended(StdConsole(setting.stdin, sys.stderr))
+    if not setting.interactive:
+        plain = Plain(setting.out, lambda: time.strftime("%H:%M:%S"), time.monotonic)
+        return plain, Unattended(StdConsole(setting.stdin, setting.out))
+    from zkmigrate.ui.live import LiveView  # rich is slow to import
+
+    view = stack.enter_context(LiveView(setting.out))
+    console = StdConsole(setting.stdin, setting.out, view.quiet)
+    if wishes.yes:
+        return view, Unattended(console)
+    return view, Terminal(console, getpass.getuser(), time.monotonic)
+
+
+def _print_json(setting: Setting, body: dict[str, Any]) -> None:
+    setting.out.write(json.dumps(body, ensure_ascii=False, sort_keys=True) + "\n")

@@ -1,0 +1,51 @@
+"""The dialogue with the operator on standard input and output."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TextIO
+
+
+class StdConsole:
+    """Reads whole lines from a file descriptor, so that waiting for one can be bounded.
+
+    quiet: what to hold still while a question is open (the live view).
+    """
+
+    def __init__(
+        self, fd: int, out: TextIO, quiet: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
+        self._fd = fd
+        self._out = out
+        self._quiet = quiet
+        self._buffer = b""
+        self._ended = False
+
+    def show(self, lines: Sequence[str]) -> None:
+        with self._quiet():
+            self._out.write("".join(f"{line}\n" for line in lines))
+            self._out.flush()
+
+    def ask(self, question: str) -> str | None:
+        with self._quiet():
+            self._out.write(question)
+            self._out.flush()
+            while (line := self.poll(1.0)) == "":
+                pass
+        return line
+
+    def poll(self, seconds: float) -> str | None:
+        while b"\n" not in self._buffer:
+            if self._ended:
+                return None
+            ready, _, _ = select.select([self._fd], [], [], seconds)
+            if not ready:
+                return ""
+            data = os.read(self._fd, 4096)
+            self._ended = not data
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode("utf-8", "replace").strip() or " "

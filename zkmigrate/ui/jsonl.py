@@ -1,0 +1,25 @@
+"""Events as JSON lines: one object per line, with the seconds since the epoch as ``at``."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import TextIO
+
+from zkmigrate.engine import events
+
+
+class JsonLines:
+    """Writes every event, whole and in order."""
+
+    def __init__(self, out: TextIO, wall: Callable[[], float]) -> None:
+        self._out = out
+        self._wall = wall
+        self._guard = threading.Lock()
+
+    def __call__(self, event: events.Event) -> None:
+        body = {"at": round(self._wall(), 3), **events.to_json(event)}
+        with self._guard:
+            self._out.write(json.dumps(body, ensure_ascii=False) + "\n")
+            self._out.flush()

@@ -1,0 +1,155 @@
+"""The real world, put together: transport, channels, look, apply, lock, watch for one inventory and run.
+
+Only the command line imports this, and only when a verb needs hosts: it pulls in paramiko and the clients.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import math
+import socket
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from zkmigrate import hostside
+from zkmigrate.clients.canary import BrokerCanary
+from zkmigrate.engine import probes
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.channel import ChannelApply
+from zkmigrate.engine.clock import Clock
+from zkmigrate.engine.lanes import together
+from zkmigrate.engine.lock import HostLock
+from zkmigrate.engine.observe import Observe
+from zkmigrate.engine.ports import WindowRules
+from zkmigrate.engine.watch import Probe, Watch
+from zkmigrate.errors import HostError
+from zkmigrate.facts.host import host_status
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import PutFile
+from zkmigrate.model.playbook import Stage
+from zkmigrate.model.step import Context
+from zkmigrate.rules.window import deadlines, decide_finding
+from zkmigrate.transport.channels import Channels
+from zkmigrate.transport.program import Program
+from zkmigrate.transport.ssh import Transport
+
+_RENEW_S = 1.0
+_CALL_S = 10.0
+_CANARY_S = 1.0
+_BACK_STEPS = ("fence", "drain", "cut", "stop", "prove")
+
+
+class Site:
+    """Everything of one process that reaches hosts. ``close`` ends all connections."""
+
+    def __init__(self, inventory: Inventory, run: str) -> None:
+        self.inventory = inventory
+        self._run = run
+        self._transport = Transport(inventory)
+        program = Program(self._transport, run, inventory.ssh.user, hostside.program(), hostside.sudoers)
+        self._steps = Channels(self._transport, run, "steps")
+        self._watching = Channels(self._transport, run, "watch")
+        self.look = Observe(inventory, self._transport, program, self._steps)
+        self._watch_look = Observe(inventory, self._transport, program, self._watching)
+        self.apply = ChannelApply(self._steps, program)
+        self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.kafka.brokers})
+
+    def lock(self, clock: Clock, *, steal: bool) -> HostLock:
+        """The lock on the dest hosts; not taken yet."""
+        owner = f"{getpass.getuser()}@{socket.gethostname()}"
+        return HostLock(self.inventory.dest_names, owner, self._ask, int(clock.wall() * 1000), steal=steal)
+
+    def rules(self) -> WindowRules:
+        """The window's rules of the ZooKeeper move."""
+        return WindowRules(decide_finding, deadline_s)
+
+    def window_lines(self) -> tuple[str, ...]:
+        """What ``plan`` says about the window."""
+        return window_lines(self.inventory)
+
+    def watch(self, clock: Clock, lock: HostLock) -> Watch:
+        """The watch, over channels of its own."""
+        hosts, lease = self.inventory.dest_names, self.inventory.policy.lease
+        renew = partial(self._renew, lock)
+        return Watch(hosts, lease, self.rules(), renew, clock.now, clock.wall, self._probes)
+
+    def copies(self, lock: HostLock) -> Callable[[bytes], None]:
+        """Puts the journal on the dest hosts that gave the lock; HostError naming those that took none."""
+        return partial(self._copy, lock)
+
+    def close(self) -> None:
+        """End everything."""
+        for part in (self.look, self._watch_look, self._canary, self._steps, self._watching, self._transport):
+            part.close()
+
+    def _ask(self, host: str, words: tuple[str, ...], fencing: int) -> Outcome:
+        answer = self._watching.ask(host, *words, fencing=fencing, deadline_s=_CALL_S)
+        return Outcome(answer.rc, answer.output)
+
+    def _renew(self, lock: HostLock, host: str, fence_ms: int, cut_ms: int) -> Outcome:
+        words = ("renew", str(fence_ms), str(cut_ms))
+        answer = self._watching.ask(host, *words, fencing=lock.number, deadline_s=_RENEW_S)
+        return Outcome(answer.rc, answer.output)
+
+    def _probes(self, _stage: Stage) -> tuple[Probe, ...]:
+        hosts = self.inventory.dest_names
+        look = self._watch_look
+        return (
+            probes.block(hosts, lambda: look.each(hosts, lambda host: host_status(look, host))),
+            probes.brokers(
+                lambda: {name: pulse.why for name, pulse in self._canary.ask_all(_CANARY_S).items()}
+            ),
+        )
+
+    def _copy(self, lock: HostLock, content: bytes) -> None:
+        path = f"/var/lib/zkmigrate/{self._run}/journal.jsonl"
+        operation = f"journal.{hashlib.sha256(content).hexdigest()[:16]}"
+
+        def put(host: str) -> str:
+            change = PutFile(host, path, content, "root:root", "0600")
+            try:
+                outcome = self.apply(change, operation, lock.number)
+            except HostError as error:
+                return str(error)
+            return outcome.output.strip() if outcome.rc else ""
+
+        failed = {h: said for h, said in together({h: partial(put, h) for h in lock.held}).items() if said}
+        if failed:
+            raise HostError("; ".join(f"{host}: {said}" for host, said in failed.items()))
+
+
+def deadline_s(context: Context) -> float:
+    """Seconds after the first FENCE by which the way back must start; no limit while no client is at stake.
+
+    The way back is expected to take what the rehearsal measured, and never less than the policy says.
+    """
+    timeout_ms = context.records.get("arm", {}).get("smallest_timeout_ms")
+    if context.rehearsal or timeout_ms is None:
+        return math.inf
+    way_back = max(context.inventory.policy.way_back_s, measured_way_back(context.records))
+    return deadlines(timeout_ms / 1000, way_back).start_back
+
+
+def measured_way_back(records: Mapping[str, Mapping[str, Any]]) -> float:
+    """Seconds that the rehearsal's way back from before SEAL took, 0 without a rehearsal."""
+    seconds = records.get("rehearse", {}).get("seconds", {})
+    return float(sum(seconds.get(step, {}).get("back", 0.0) for step in _BACK_STEPS))
+
+
+def window_lines(inventory: Inventory) -> tuple[str, ...]:
+    """What ``plan`` says about the window."""
+    policy, lease = inventory.policy, inventory.policy.lease
+    example = deadlines(18.0, policy.way_back_s).start_back
+    return (
+        "window: FENCE to the first write that dest serves; no broker restarts in it",
+        f"  lease: fence {lease.fence_ttl_ms} ms, cut {lease.cut_ttl_ms} ms, renewed every",
+        f"    {lease.renew_every_ms} ms; until SEAL dest goes back by itself when it ends",
+        "  deadline: the way back starts at most T - T/3 - way back - 3 s after FENCE; T is the smallest",
+        f"    session timeout under {inventory.kafka.chroot}, read at ARM. With 18 s sessions and a way",
+        f"    back of {policy.way_back_s:g} s that is {example:.1f} s; a longer rehearsed one counts",
+        f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
+        "  may be noticed: clients of dest reconnect; metadata changes wait; what was sent but not",
+        "    acknowledged at FENCE is unknown to its sender, as in any disconnect",
+    )
