@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVersion
+from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVersion, RequestTimedOutError
 from kafka.structs import TopicPartition
 
 from tests.unit.sshd import free_port
@@ -22,6 +22,7 @@ class Cluster:
         self._manager = self
         self.moving: list[TopicPartition] | Exception = []
         self.topic_error = 0
+        self.silent: set[str] = set()
 
     def run(self, question: Callable[[None], dict[str, Any]], topics: None) -> dict[str, Any]:
         return question(topics)
@@ -52,23 +53,22 @@ class Cluster:
 
     def describe_configs(self, resources: list[Any], config_filter: str) -> dict[str, Any]:
         assert config_filter == "all"
-        assert sorted((r.resource_type.name, r.name) for r in resources) == [
-            ("BROKER", "1"),
-            ("BROKER", "2"),
-            ("TOPIC", "a"),
-            ("TOPIC", "b"),
-        ]
+        wanted = {r.name for r in resources}
+        if wanted & self.silent:
+            raise RequestTimedOutError()
 
         def setting(value: str, source: str) -> dict[str, Any]:
             return {"min.insync.replicas": {"value": value, "config_source": source}}
 
-        return {
+        known = {
             "topic": {
                 "a": setting("1", "DYNAMIC_TOPIC_CONFIG"),
                 "b": setting("1", "STATIC_BROKER_CONFIG"),
             },
             "broker": {"1": setting("1", "STATIC_BROKER_CONFIG"), "2": setting("2", "DYNAMIC_BROKER_CONFIG")},
         }
+        kinds = {r.resource_type.name.lower() for r in resources}
+        return {kind: {n: known[kind][n] for n in wanted} for kind in kinds}
 
     def list_partition_reassignments(self) -> dict[TopicPartition, object]:
         if isinstance(self.moving, Exception):
@@ -83,6 +83,7 @@ class Cluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
     monkeypatch.setattr(kafka, "KafkaAdminClient", lambda **_: cluster)
+    monkeypatch.setattr(kafka, "_answering", list)
     return cluster
 
 
@@ -119,6 +120,13 @@ def test_the_view_holds_brokers_partitions_and_controller() -> None:
 @pytest.mark.usefixtures("cluster")
 def test_min_isr_is_the_topics_own_else_the_strictest_brokers() -> None:
     assert seen(view()).min_isr == {"a": 1, "b": 2}
+
+
+def test_min_isr_leaves_out_a_broker_that_hangs_but_not_a_topic(cluster: Cluster) -> None:
+    cluster.silent = {"2"}
+    assert seen(view()).min_isr == {"a": 1, "b": 1}
+    cluster.silent = {"a"}
+    assert cause(view()) == "failed"
 
 
 def test_reassignments_come_from_the_brokers_that_can_list_them(cluster: Cluster) -> None:

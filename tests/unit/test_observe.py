@@ -171,7 +171,8 @@ def test_a_missing_command_is_a_missing_tool(parts: Parts, sshd: Sshd) -> None:
 
 def test_services_that_are_not_there_are_unknown_with_a_cause(parts: Parts) -> None:
     assert cause(parts.look.word("s1", "srvr")) == "refused"
-    assert cause(parts.look.znode("s1", "/")) == "timeout"
+    assert cause(parts.look.znode("s1", "/")) == "refused"
+    assert cause(parts.look.kafka()) == "timeout"
     assert cause(parts.look.word("b1", "srvr")) == "failed"
     assert cause(parts.look.znode("b1", "/")) == "failed"
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, KafkaTimeoutError
 
+from zkmigrate.clients.canary import BrokerCanary
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, PartitionState
 
@@ -23,6 +24,8 @@ MIN_ISR = "min.insync.replicas"
 REASSIGNMENTS = "/admin/reassign_partitions"
 """Below the chroot; exists exactly while a reassignment of a broker before 2.4 is under way."""
 
+_PULSE_S = 3.0
+_OWN = "DYNAMIC_TOPIC_CONFIG"
 _OFFLINE = (5, 9)
 """LEADER_NOT_AVAILABLE and REPLICA_NOT_AVAILABLE: metadata errors that describe a partition's state."""
 
@@ -30,16 +33,20 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())  # what matters is 
 
 
 def view(
-    brokers: Sequence[str], reassignments: Callable[[], Reading[bytes]], deadline_s: float = 15.0
+    brokers: Sequence[str], reassignments: Callable[[], Reading[bytes]], deadline_s: float = 5.0
 ) -> Reading[KafkaView]:
     """Ask the cluster that answers at ``brokers`` (``host:port``).
 
     reassignments: data of the znode ``REASSIGNMENTS``, asked only where the brokers cannot tell themselves.
+    deadline_s: for each question to the cluster. A broker that hangs is not asked, only spoken of.
     """
+    answering = _answering(brokers)
+    if not answering:
+        return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s")
     milliseconds = int(deadline_s * 1000)
     try:
         admin = KafkaAdminClient(
-            bootstrap_servers=list(brokers),
+            bootstrap_servers=answering,
             client_id="zkmigrate",
             request_timeout_ms=milliseconds,
             bootstrap_timeout_ms=milliseconds,
@@ -54,11 +61,25 @@ def view(
         return Unknown("garbled", f"Kafka at {', '.join(brokers)} answered what is not understood: {error!r}")
 
 
+def _answering(brokers: Sequence[str]) -> list[str]:
+    """The brokers that answer at all now: a client that starts from a hanging one waits in vain."""
+    canary = BrokerCanary({broker: _split(broker) for broker in brokers})
+    with closing(canary):
+        return [broker for broker, pulse in canary.ask_all(_PULSE_S).items() if not pulse.why]
+
+
+def _split(broker: str) -> tuple[str, int]:
+    address, _, port = broker.rpartition(":")
+    return address.strip("[]"), int(port)
+
+
 def _view(admin: Any, reassignments: Callable[[], Reading[bytes]]) -> Reading[KafkaView]:
-    cluster = admin.describe_cluster()
-    brokers = {b["broker_id"]: (b["host"], b["port"], b["rack"] or "") for b in cluster["brokers"]}
+    # One metadata answer for all of it, so that it belongs together. kafka-python 3.0.12 has no public call
+    # for that, and its describe_cluster fails on brokers 2.8 to 3.6 (KeyError: endpoint_type).
+    cluster = admin._manager.run(admin._get_cluster_metadata, None)
+    brokers = {b["node_id"]: (b["host"], b["port"], b["rack"] or "") for b in cluster["brokers"]}
     partitions: list[PartitionState] = []
-    topics = admin.describe_topics()
+    topics = cluster["topics"]
     for topic in sorted(topics, key=lambda t: str(t["name"])):
         if topic["error_code"] not in (0, *_OFFLINE):
             return Unknown("failed", f"metadata of topic {topic['name']}: error {topic['error_code']}")
@@ -94,18 +115,28 @@ def _view(admin: Any, reassignments: Callable[[], Reading[bytes]]) -> Reading[Ka
 def _min_isr(admin: Any, topics: Sequence[str], brokers: Sequence[int]) -> dict[str, int]:
     """Effective min.insync.replicas of each topic: its own setting, else the strictest broker's.
 
-    Brokers may differ in their static configuration, and the leader's holds: the largest is the safe one.
+    Brokers may differ in their static configuration, and the leader's holds: the largest is the safe one. A
+    broker that cannot answer now is left out.
     """
-    asked = [ConfigResource(ConfigResourceType.TOPIC, name, [MIN_ISR]) for name in topics]
-    asked += [ConfigResource(ConfigResourceType.BROKER, str(id), [MIN_ISR]) for id in brokers]
-    found = admin.describe_configs(asked, config_filter="all")
-    default = max(int(found["broker"][str(id)][MIN_ISR]["value"]) for id in brokers)
-    effective: dict[str, int] = {}
-    for name in topics:
-        setting = found["topic"][name][MIN_ISR]
-        own = setting["config_source"] == "DYNAMIC_TOPIC_CONFIG"
-        effective[name] = int(setting["value"]) if own else default
-    return effective
+    topic_settings = _settings(admin, ConfigResourceType.TOPIC, topics)
+    defaults: list[int] = []
+    for id in brokers:
+        with suppress(KafkaError):
+            defaults += [
+                value for value, _ in _settings(admin, ConfigResourceType.BROKER, [str(id)]).values()
+            ]
+    return {name: value if own else max([value, *defaults]) for name, (value, own) in topic_settings.items()}
+
+
+def _settings(admin: Any, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, tuple[int, bool]]:
+    """min.insync.replicas of each topic or broker, and whether it is a topic's own setting."""
+    asked = [ConfigResource(kind, name, [MIN_ISR]) for name in names]
+    found = admin.describe_configs(asked, config_filter="all") if asked else {}
+    settings = found.get(kind.name.lower(), {})
+    return {
+        name: (int(settings[name][MIN_ISR]["value"]), settings[name][MIN_ISR]["config_source"] == _OWN)
+        for name in names
+    }
 
 
 def _reassigning(

@@ -7,6 +7,7 @@ read-only mode are not accepted: cut off from their quorum, what they show prove
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,6 +20,7 @@ from kazoo.protocol.states import KazooState
 
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Znode
+from zkmigrate.transport.failure import socket_cause, socket_text
 
 logging.getLogger("kazoo").addHandler(logging.NullHandler())  # what matters is in the Reading
 
@@ -27,12 +29,14 @@ _TRIES = 5
 
 
 class ZnodeReader:
-    """Reads znodes; ``addresses`` maps each host to the ``address:port`` of its client port."""
+    """Reads znodes; ``addresses`` maps each host to its address and client port."""
 
-    def __init__(self, addresses: Mapping[str, str], connect_s: float = 3.0, answer_s: float = 5.0) -> None:
+    def __init__(
+        self, addresses: Mapping[str, tuple[str, int]], connect_s: float = 3.0, answer_s: float = 5.0
+    ) -> None:
         self._connect_s = connect_s
         self._answer_s = answer_s
-        self._hosts = {name: _Host(address) for name, address in addresses.items()}
+        self._hosts = {name: _Host(where) for name, where in addresses.items()}
 
     def read(self, host: str, path: str) -> Reading[Znode]:
         """One znode with its children, both of the same state of it."""
@@ -48,7 +52,10 @@ class ZnodeReader:
             except KazooTimeoutError:
                 held.drop()
                 return Unknown("timeout", f"{host}: no ZooKeeper session or answer in time ({held.address})")
-            except (KazooException, OSError) as error:
+            except OSError as error:
+                held.drop()
+                return Unknown(socket_cause(error), f"{host}: {held.address}: {socket_text(error)}")
+            except KazooException as error:
                 held.drop()
                 return Unknown("failed", f"{host}: {type(error).__name__} reading {path} {error}".rstrip())
 
@@ -63,6 +70,8 @@ class ZnodeReader:
         if held.client is not None and held.client.state != KazooState.CONNECTED:
             held.drop()
         if held.client is None:
+            # kazoo tells a closed port from a silent one only by its log; this tells it by the error.
+            socket.create_connection(held.where, timeout=self._connect_s).close()
             client = KazooClient(
                 hosts=held.address,
                 timeout=_SESSION_S,
@@ -97,9 +106,15 @@ class ZnodeReader:
 class _Host:
     """One host's client, used by one reader at a time."""
 
-    address: str
+    where: tuple[str, int]
     turn: threading.Lock = field(default_factory=threading.Lock)
     client: KazooClient | None = None
+
+    @property
+    def address(self) -> str:
+        """``address:port`` as kazoo takes it."""
+        address, port = self.where
+        return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
     def drop(self) -> None:
         client, self.client = self.client, None

@@ -53,7 +53,7 @@ class Observe:
         source, dest = inventory.source, inventory.dest
         self._clients = {h.name: (h.address, source.ports.client) for h in source.hosts}
         self._clients |= {h.name: (h.address, dest.ports.client) for h in dest.hosts}
-        self._znodes = ZnodeReader({name: _host_port(*where) for name, where in self._clients.items()})
+        self._znodes = ZnodeReader(self._clients)
 
     def close(self) -> None:
         """Close the ZooKeeper sessions; the transport and channels belong to who made them."""
