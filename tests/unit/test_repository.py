@@ -15,7 +15,12 @@ LOCK = ROOT / "setup" / "requirements.txt"
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 PURE = {"model", "zkdata", "facts", "preflight", "rules", "placement", "dependents", "steps"}
-EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "simulate"}
+EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "simulate"} | {
+    "operate",
+    "standing",
+    "wiring",
+}
+NEUTRAL = {"errors", "hostside", "inventory", "inventory_checks", "marked_yaml"}
 
 
 def tracked() -> list[Path]:
@@ -156,6 +161,11 @@ def test_import_rule_names_every_package_of_a_side(side: set[str]) -> None:
     named = layer("pure-side", 0 if side is EFFECT else 1)
     wanted = {f"zkmigrate.{name}" for name in side} | ({"playbooks"} if side is PURE else set())
     assert named == wanted
+
+
+def test_every_module_on_disk_has_a_side() -> None:
+    """A new one is named in PURE, EFFECT or NEUTRAL here and in the import rules of pyproject.toml."""
+    assert modules_on_disk() - PURE - EFFECT - NEUTRAL == set()
 
 
 def test_import_rules_cover_every_module_on_disk() -> None:
