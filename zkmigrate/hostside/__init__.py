@@ -10,7 +10,7 @@ SUDOERS_PATH = "/etc/sudoers.d/zkmigrate"
 
 
 def program() -> bytes:
-    """The bytes of ``zkm-host``, to be installed as ``INSTALLED_PATH`` (root, 0755) or streamed to ``sh -s``."""
+    """The bytes of ``zkm-host``: installed as ``INSTALLED_PATH`` (root, 0755), or streamed to ``sh -s``."""
     return (files(__package__) / "zkm-host").read_bytes()
 
 

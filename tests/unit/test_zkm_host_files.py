@@ -1,0 +1,394 @@
+"""zkm-host: files, before-images, operation ids, fencing numbers and the lock."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.zkm_net import PROGRAM, Host, encode, need_root
+from zkmigrate import hostside
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    need_root()
+    return Host(tmp_path, [])
+
+
+def test_the_program_is_clean_for_shellcheck_and_dash() -> None:
+    checked = subprocess.run(["shellcheck", "-s", "sh", PROGRAM], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+    subprocess.run(["dash", "-n", PROGRAM], check=True)
+
+
+def test_the_package_hands_out_the_program_and_its_sudoers_line() -> None:
+    assert hostside.program() == PROGRAM.read_bytes()
+    assert hostside.sudoers("zkadmin") == "zkadmin ALL=(root) NOPASSWD: /usr/local/sbin/zkm-host\n"
+
+
+@pytest.mark.parametrize("user", ["", "ALL", "a b", "x\nroot ALL=(ALL) ALL", "%wheel", "a" * 33])
+def test_sudoers_refuses_what_is_not_an_account_name(user: str) -> None:
+    with pytest.raises(ValueError, match="not a plain account name"):
+        hostside.sudoers(user)
+
+
+def test_help_names_every_verb_that_is_understood(host: Host) -> None:
+    verbs = {line.split()[0] for line in host.call("help").lines()}
+    assert {"put", "arm", "seal", "go", "status", "serve"} <= verbs
+    for verb in verbs - {"serve", "help", "guard"}:
+        assert "unknown verb" not in host.call(verb).text
+
+
+def test_put_writes_content_mode_and_owner_and_restore_removes_it(host: Host, tmp_path: Path) -> None:
+    target = tmp_path / "new.cfg"
+    assert host.put(str(target), b"a=1\n", "0640", "w").rc == 0
+    assert target.read_bytes() == b"a=1\n"
+    assert target.stat().st_mode & 0o7777 == 0o640
+    host.do("restore", "w")
+    assert not target.exists()
+    assert not list(tmp_path.glob("*.zkm-*"))
+
+
+def test_restore_puts_back_content_mode_and_owner_exactly(host: Host, tmp_path: Path) -> None:
+    target = tmp_path / "zoo.cfg"
+    target.write_bytes(b"\x00before\n\n")
+    target.chmod(0o604)
+    os.chown(target, 12, 34)
+    os.utime(target, ns=(5, 1_600_000_000_123_456_789))
+    assert host.put(str(target), b"after\n", "0600", "w").rc == 0
+    assert host.put(str(target), b"later\n", "0600").rc == 0
+    host.do("restore", "w")
+    seen = target.stat()
+    assert target.read_bytes() == b"\x00before\n\n"
+    assert (seen.st_mode & 0o7777, seen.st_uid, seen.st_gid) == (0o604, 12, 34)
+    assert seen.st_mtime_ns == 1_600_000_000_123_456_789
+
+
+def test_put_of_empty_content_and_from_standard_input(host: Host, tmp_path: Path) -> None:
+    assert host.put(str(tmp_path / "empty"), b"").rc == 0
+    assert (tmp_path / "empty").read_bytes() == b""
+    large = os.urandom(300_000)
+    digest = hashlib.sha256(large).hexdigest()
+    answer = host.call("put", "big", str(tmp_path / "big"), "0600", "root:root", digest, "-", stdin=large)
+    assert answer.rc == 0
+    assert (tmp_path / "big").read_bytes() == large
+
+
+def test_put_of_what_is_there_already_changes_nothing(host: Host, tmp_path: Path) -> None:
+    target = tmp_path / "same"
+    assert host.put(str(target), b"x", "0600").rc == 0
+    before = target.stat()
+    assert "unchanged" in host.put(str(target), b"x", "0600").text
+    assert (target.stat().st_ino, target.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_put_refuses_content_that_is_not_what_was_announced(host: Host, tmp_path: Path) -> None:
+    target = tmp_path / "f"
+    target.write_bytes(b"old")
+    answer = host.call("put", "w", str(target), "0644", "root:root", "0" * 64, encode("new"))
+    assert answer.rc == 2
+    assert "nothing changed" in answer.text
+    assert target.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir() if p.name != "state"] == ["f"]
+    assert host.call("op", "w").text == "none\n"
+
+
+def test_put_refuses_links_directories_and_missing_parents(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "folder").mkdir()
+    assert host.put(str(tmp_path / "link"), b"x").rc == 3
+    assert host.put(str(tmp_path / "folder"), b"x").rc == 3
+    assert host.put(str(tmp_path / "none" / "f"), b"x").rc == 5
+    assert not (tmp_path / "real").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("put", "o", "relative/path", "0644", "root:root", "0" * 64, "eA=="),
+        ("put", "o", "/etc/../etc/x", "0644", "root:root", "0" * 64, "eA=="),
+        ("put", "o", "/tmp/x", "999", "root:root", "0" * 64, "eA=="),
+        ("put", "o", "/tmp/x", "0644", "root", "0" * 64, "eA=="),
+        ("put", "o", "/tmp/x", "0644", "root:root", "zz", "eA=="),
+        ("put", "../o", "/tmp/x", "0644", "root:root", "0" * 64, "eA=="),
+        ("put", "o", "/tmp/$(reboot)", "0644", "root:root", "0" * 64, "eA=="),
+        ("move-aside", "o", "/"),
+        ("move-aside", "o", "/tmp/*"),
+        ("service", "o", "-H", "start"),
+        ("service", "o", "zookeeper", "explode"),
+        ("fence", "o", "-1"),
+        ("fence", "o", "1e3"),
+        ("fence", "o"),
+        ("go", "o", "third", "10.0.0.1:2181", "2", "100"),
+        ("read", "/etc/passwd", "0", "2000000"),
+        ("word", "2181", "stat;reboot"),
+        ("word", "99999999999999999999", "stat"),
+        ("list", "etc"),
+        ("fence", "o", ""),
+        ("nothing", "o"),
+    ],
+)
+def test_bad_arguments_are_refused_and_leave_no_record(host: Host, words: tuple[str, ...]) -> None:
+    answer = host.call(*words)
+    assert answer.rc == 2, answer
+    assert answer.text.startswith("zkm-host: ")
+    assert host.call("ops").text == ""
+
+
+def test_move_aside_and_restore_of_a_directory(host: Host, tmp_path: Path) -> None:
+    data = tmp_path / "version-2"
+    data.mkdir()
+    (data / "log.1").write_bytes(b"old")
+    assert host.call("move-aside", "m", str(data)).rc == 0
+    assert not data.exists()
+    data.mkdir()
+    (data / "log.9").write_bytes(b"new")
+    host.do("restore", "m")
+    assert {p.name: p.read_bytes() for p in data.iterdir()} == {"log.1": b"old"}
+    host.do("restore", "m")
+    assert (data / "log.1").read_bytes() == b"old"
+
+
+def test_move_aside_of_nothing_is_recorded_as_absent(host: Host, tmp_path: Path) -> None:
+    target = tmp_path / "zoo.cfg.dynamic.next"
+    assert "absent" in host.call("move-aside", "m", str(target)).text
+    target.write_bytes(b"made later")
+    host.do("restore", "m")
+    assert not target.exists()
+
+
+def test_restore_and_discard_without_a_record_say_so(host: Host) -> None:
+    assert "nothing to do" in host.do("restore", "never")
+    assert "nothing to do" in host.do("discard", "never")
+
+
+def test_discard_drops_what_was_moved_aside(host: Host, tmp_path: Path) -> None:
+    data = tmp_path / "version-2"
+    data.mkdir()
+    host.call("move-aside", "m", str(data))
+    host.do("discard", "m")
+    assert not list(tmp_path.glob("version-2*"))
+    assert "nothing to do" in host.do("restore", "m")
+
+
+def test_the_same_operation_twice_acts_once_and_answers_twice(host: Host, tmp_path: Path) -> None:
+    target = tmp_path / "f"
+    first = host.put(str(target), b"one", operation="w")
+    target.write_bytes(b"changed since")
+    assert host.put(str(target), b"one", operation="w") == first
+    assert target.read_bytes() == b"changed since"
+    assert host.call("op", "w").lines()[1] == "rc 0"
+
+
+def test_an_operation_id_cannot_be_used_for_something_else(host: Host, tmp_path: Path) -> None:
+    host.put(str(tmp_path / "f"), b"one", operation="w")
+    answer = host.put(str(tmp_path / "g"), b"one", operation="w")
+    assert answer.rc == 2
+    assert "taken by: put" in answer.text
+    assert not (tmp_path / "g").exists()
+
+
+def test_a_refused_operation_is_tried_again_under_its_id(host: Host, tmp_path: Path) -> None:
+    assert host.put(str(tmp_path / "later" / "f"), b"x", operation="w").rc == 5
+    assert host.call("op", "w").lines()[1] == "rc 5"
+    (tmp_path / "later").mkdir()
+    assert host.put(str(tmp_path / "later" / "f"), b"x", operation="w").rc == 0
+    assert host.call("ops").text == "w put 0\n"
+
+
+def test_a_lost_outcome_keeps_the_first_before_image(host: Host, tmp_path: Path) -> None:
+    target = tmp_path / "f"
+    target.write_bytes(b"original")
+    host.put(str(target), b"ours", operation="w")
+    host.forget_outcome("w")
+    assert host.call("op", "w").lines()[1] == "rc none"
+    assert host.put(str(target), b"ours", operation="w").rc == 0
+    host.do("restore", "w")
+    assert target.read_bytes() == b"original"
+
+
+def test_kill_at_any_moment_of_put_and_restore_is_completed_by_the_same_operation(
+    host: Host, tmp_path: Path
+) -> None:
+    target = tmp_path / "f"
+    target.write_bytes(b"original")
+    for step in range(16):
+        write, back = f"w{step}", f"r{step}"
+        digest = hashlib.sha256(b"ours").hexdigest()
+        put = ("put", write, str(target), "0644", "root:root", digest, encode("ours"))
+        for words, wanted in ((put, b"ours"), (("restore", back, write), b"original")):
+            child = subprocess.Popen(
+                host.argv(*words),
+                env=host.environment(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            time.sleep(step * 0.003)
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            assert target.read_bytes() in (b"original", b"ours")
+            assert host.call(*words).rc == 0
+            assert target.read_bytes() == wanted
+    assert [p.name for p in tmp_path.iterdir() if "zkm-" in p.name] == []
+
+
+def test_the_lock_rises_with_each_owner_and_shuts_out_the_older(host: Host, tmp_path: Path) -> None:
+    assert host.call("lock", "a", "take", "alice", "60000", fencing=0).text == "fencing 1\n"
+    assert host.call("lock", "a", "take", "alice", "60000", fencing=0).text == "fencing 1\n"
+    refused = host.call("lock", "b", "take", "bob", "60000", fencing=0)
+    assert refused.rc == 9
+    assert "held by alice" in refused.text
+    assert host.call("lock", "c", "steal", "bob", fencing=0).text == "fencing 2\n"
+    answer = host.put(str(tmp_path / "f"), b"x")
+    assert answer.rc == 9
+    assert "number 1" in answer.text
+    assert not (tmp_path / "f").exists()
+    host.fencing = 2
+    assert host.put(str(tmp_path / "f"), b"x").rc == 0
+    assert host.call("lock", "-", "beat").rc == 0
+    assert host.call("lock", "-", "beat", fencing=1).rc == 9
+    host.do("lock", "release")
+    assert host.call("lock", "d", "take", "carol", "60000", fencing=0).text == "fencing 3\n"
+
+
+def test_a_lock_whose_owner_is_silent_for_its_ttl_is_taken(host: Host) -> None:
+    host.call("lock", "a", "take", "alice", "60000", fencing=0)
+    time.sleep(0.05)
+    other = Host(host.folder, [], run="run-2")
+    assert other.call("lock", "b", "take", "bob", "20", fencing=0).text == "fencing 2\n"
+    beat = host.call("lock", "-", "beat", fencing=2)
+    assert beat.rc == 9
+    assert "run 'run-2'" in beat.text
+
+
+def test_a_higher_fencing_number_is_remembered(host: Host, tmp_path: Path) -> None:
+    host.fencing = 7
+    host.put(str(tmp_path / "f"), b"x")
+    assert host.status()["fencing"] == "7"
+    assert host.call("reopen", "late", fencing=6).rc == 9
+
+
+def test_a_call_waits_for_the_lock_only_so_long_and_then_says_so(host: Host, tmp_path: Path) -> None:
+    host.put(str(tmp_path / "f"), b"x")
+    with subprocess.Popen(["flock", host.state / ".flock", "cat"], stdin=subprocess.PIPE) as holder:
+        answer = host.put(str(tmp_path / "f"), b"y")
+        assert answer.rc == 9
+        assert "another call has held" in answer.text
+        assert holder.stdin is not None
+        holder.stdin.close()
+    assert (tmp_path / "f").read_bytes() == b"x"
+
+
+def test_print_says_what_would_be_done_and_does_nothing(host: Host, tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"x").hexdigest()
+    answer = host.call(
+        "put", "w", str(tmp_path / "f"), "0600", "root:root", digest, encode("x"), options=("--print",)
+    )
+    assert answer == type(answer)(0, f"write {tmp_path}/f mode 0600 owner root:root sha256 {digest}\n")
+    assert not (tmp_path / "f").exists()
+    assert not host.state.exists()
+
+
+def test_reading_files_whole_in_parts_and_past_the_end(host: Host, tmp_path: Path) -> None:
+    target = tmp_path / "log.1"
+    content = os.urandom(200_000)
+    target.write_bytes(content)
+    assert host.call("read", str(target), "0", "1048576").text == encode(content) + "\n"
+    assert host.call("read", str(target), "65537", "10").text == encode(content[65537:65547]) + "\n"
+    assert host.call("read", str(target), "200000", "10").text == ""
+    assert host.call("read", str(tmp_path / "none"), "0", "10").text == "absent\n"
+    assert host.call("sha", str(target)).text == hashlib.sha256(content).hexdigest() + "\n"
+    assert host.call("sha", str(tmp_path / "none")).text == "absent\n"
+
+
+def test_listing_a_directory_a_file_and_nothing(host: Host, tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "log.1").write_bytes(b"12345")
+    (folder / "log.1").chmod(0o600)
+    os.utime(folder / "log.1", ns=(0, 1_700_000_000_000_000_001))
+    lines = host.call("list", str(folder)).lines()
+    assert lines[0] == "f 5 1700000000000000001 600 root root log.1"
+    assert lines[1].split()[0] == "d"
+    assert host.call("list", str(folder / "log.1")).lines() == [lines[0]]
+    assert host.call("list", str(tmp_path / "none")).text == "absent\n"
+
+
+def test_serve_answers_each_request_and_survives_bad_ones(host: Host, tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"x").hexdigest()
+    requests = [
+        f"1 put w {tmp_path}/f 0644 root:root {digest} {encode('x')}",
+        f"2 sha {tmp_path}/f",
+        "3 explode now",
+        f"4 list {tmp_path}/$(touch${{IFS}}owned)",
+        "",
+        "5 serve",
+        "6 op w",
+        "7 lease",
+    ]
+    done = subprocess.run(
+        host.argv("serve"),
+        input="\n".join(requests) + "\n",
+        capture_output=True,
+        text=True,
+        env=host.environment(),
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith(". ")] == [
+        ". 1 0", ". 2 0", ". 3 2", ". 4 2", ". 5 2", ". 6 0", ". 7 2"
+    ]  # fmt: skip
+    assert f"= {digest}" in lines
+    assert all(line.startswith(("= ", ". ")) for line in lines)
+    assert {p.name for p in tmp_path.iterdir()} == {"f", "state"}
+
+
+def test_reading_verbs_work_from_a_stream_without_being_installed(host: Host) -> None:
+    done = subprocess.run(
+        ["sh", "-s", "--", "--run", "run-1", "status"],
+        input=PROGRAM.read_bytes(),
+        capture_output=True,
+        env=host.environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"phase=idle" in done.stdout
+    assert not host.state.exists()
+
+
+def test_facts_name_tools_addresses_disk_and_whether_sockets_can_be_killed(
+    host: Host, tmp_path: Path
+) -> None:
+    lines = host.call("facts", "-", str(tmp_path), "/no/such/place").lines()
+    values = dict(line.split("=", 1) for line in lines)
+    assert values["tool.ipset"].startswith("ipset v")
+    assert values["ss_kill"] == "yes"
+    assert values["uid"] == "0"
+    assert "address=lo 127.0.0.1/8" in lines
+    free = [line.split("=", 1)[1].split() for line in lines if line.startswith("disk_free_kib=")]
+    assert [place for _, place in free] == [str(tmp_path), "/no/such/place"]
+    assert int(free[0][0]) > 0
+    assert free[1][0] == "-"
+
+
+def test_uninstall_removes_the_run_but_not_while_another_is_armed(host: Host, tmp_path: Path) -> None:
+    host.put(str(tmp_path / "f"), b"x")
+    other = host.state / "run-2"
+    other.mkdir()
+    (other / "phase").write_text("sealed 1 1\n")
+    assert "run-2 is in phase sealed" in host.refused("uninstall")
+    (other / "phase").write_text("idle 1 1\n")
+    (other / "ops").mkdir()
+    assert host.do("uninstall") == "uninstalled\n"
+    assert [p.name for p in host.state.iterdir() if p.is_dir()] == ["run-2"]
+    second = Host(host.folder, [], run="run-2")
+    assert second.do("uninstall") == "uninstalled\n"
+    assert not host.state.exists()
+    assert PROGRAM.exists()

@@ -1,0 +1,306 @@
+"""zkm-host: fence, cut and their lease, with real rules, sets and sockets in namespaces."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.zkm_net import Dest, Net, eventually, net
+
+ADDRESSES = ("10.77.0.1", "fd77::1")
+SOURCES = ("10.77.0.5", "fd77::5")
+ALL_TOP = {"in4": "top", "out4": "top", "in6": "top", "out6": "top"}
+ALL_ABSENT = {"in4": "absent", "out4": "absent", "in6": "absent", "out6": "absent"}
+
+
+@pytest.fixture
+def dest(tmp_path: Path) -> Iterator[Dest]:
+    with net() as made:
+        yield Dest(tmp_path, made)
+
+
+@pytest.fixture
+def source(dest: Dest) -> None:
+    """A source host that accepts and holds connections on client, quorum and election port."""
+    code = (
+        "import socket,selectors\n"
+        "s=[socket.create_server(('::',p),family=socket.AF_INET6,dualstack_ipv6=True)\n"
+        "   for p in (2181,2888,3888)]\n"
+        "print('up',flush=True)\n"
+        "held=[]\nsel=selectors.DefaultSelector()\n"
+        "for x in s: sel.register(x,1)\n"
+        "while True: held+=[k.fileobj.accept() for k,_ in sel.select()]\n"
+    )
+    child = subprocess.Popen(
+        dest.net.inside("source", "python3", "-c", code), stdout=subprocess.PIPE, text=True
+    )
+    dest.net.children.append(child)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "up\n"
+
+
+def chains(dest: Dest) -> dict[str, str]:
+    return {key: value for key, value in dest.status().items() if key in ALL_TOP}
+
+
+def rules(made: Net) -> str:
+    """Every rule of both families and every set on dest."""
+    said = ""
+    for argv in (["iptables", "-S"], ["ip6tables", "-S"], ["ipset", "list", "-n"]):
+        said += subprocess.run(made.inside("dest", *argv), check=True, capture_output=True, text=True).stdout
+    return said
+
+
+def test_arm_puts_our_chains_first_and_lets_everything_through(dest: Dest, source: None) -> None:
+    subprocess.run(dest.net.inside("dest", "iptables", "-A", "INPUT", "-j", "ACCEPT"), check=True)
+    dest.armed()
+    assert chains(dest) == ALL_TOP
+    for address in ADDRESSES:
+        assert dest.net.reaches("client", address) == "open"
+    for address in SOURCES:
+        assert dest.net.reaches("dest", address, 2888) == "open"
+
+
+def test_disarm_leaves_rules_and_files_as_they_were(dest: Dest) -> None:
+    subprocess.run(
+        dest.net.inside("dest", "iptables", "-A", "INPUT", "-p", "icmp", "-j", "ACCEPT"), check=True
+    )
+    before, tree = rules(dest.net), dest.tree()
+    dest.armed()
+    dest.do("disarm")
+    assert rules(dest.net) == before
+    assert dest.tree() == tree
+    assert not list(dest.data.glob(".zkm*"))
+    assert not list(dest.log.glob(".zkm*"))
+    seen = dest.status()
+    assert chains(dest) == ALL_ABSENT
+    assert (seen["phase"], seen["image"]) == ("idle", "none")
+
+
+def test_arm_twice_leaves_one_jump(dest: Dest) -> None:
+    dest.armed()
+    once = rules(dest.net)
+    dest.do("arm", dest.spec())
+    assert rules(dest.net) == once
+
+
+def test_fence_ends_clients_and_refuses_new_ones_but_not_operator_peers_and_loopback(dest: Dest) -> None:
+    dest.armed()
+    clients = [dest.net.connect("client", address) for address in ADDRESSES]
+    kept = [dest.net.connect(name, "10.77.0.1") for name in ("operator", "peer", "dest")]
+    kept.append(dest.net.connect("operator", "fd77::1"))
+    assert dest.status()["client_sockets"] == "2"
+    assert dest.do("fence", "60000").startswith("killed=2 left=0")
+    for client in clients:
+        assert client.wait(5) != 0
+    for address in ADDRESSES:
+        assert dest.net.reaches("client", address) == "ConnectionRefusedError"
+    for name in ("operator", "peer", "dest"):
+        assert dest.net.reaches(name, "10.77.0.1") == "open"
+    assert [child.poll() for child in kept] == [None] * 4
+    seen = dest.status()
+    assert (seen["phase"], seen["fence_entries"], seen["client_sockets"]) == ("fenced", "4", "0")
+    assert 55 <= int(seen["fence_timeout_s"]) <= 60
+    dest.do("reopen")
+    for address in ADDRESSES:
+        assert dest.net.reaches("client", address) == "open"
+    assert dest.phase() == "armed"
+
+
+def test_the_kernel_reopens_by_itself_when_nobody_renews(dest: Dest) -> None:
+    dest.armed()
+    assert "timeout_s=2" in dest.do("fence", "1001")
+    assert dest.net.reaches("client", "10.77.0.1") == "ConnectionRefusedError"
+    eventually("the door is open", lambda: dest.net.reaches("client", "10.77.0.1") == "open")
+    late = dest.call("renew", "5000", "5000")
+    assert late.rc == 3
+    assert late.lines()[0] == "lapsed"
+    assert dest.status()["fence_entries"] == "0"
+    assert "the fence lapsed" in dest.refused("cut", "5000")
+
+
+def test_renew_keeps_the_fence_shut_past_its_first_timeout(dest: Dest) -> None:
+    dest.armed()
+    dest.do("fence", "1000")
+    assert dest.call("renew", "60000", "60000").text == "renewed fence=60\n"
+    assert 55 <= int(dest.status()["fence_timeout_s"]) <= 60
+    assert dest.status()["cut_entries"] == "0"
+
+
+def test_renew_puts_back_no_entry_that_somebody_removed(dest: Dest) -> None:
+    dest.armed()
+    dest.do("fence", "60000")
+    name = f"ZKM-{dest.status()['tag']}-fence6"
+    subprocess.run(dest.net.inside("dest", "ipset", "del", name, "::/1"), check=True)
+    assert dest.call("renew", "60000", "60000").rc == 3
+    assert dest.status()["fence_entries"] == "3"
+
+
+def test_cut_ends_connections_both_ways_and_probes_are_refused(dest: Dest, source: None) -> None:
+    dest.armed()
+    held = [dest.net.connect("dest", address, port) for address in SOURCES for port in (2888, 3888)]
+    inward = dest.net.connect("source", "10.77.0.1", 2181)
+    dest.do("fence", "60000")
+    assert inward.wait(5) != 0
+    assert set(dest.call("probe").lines()) == {
+        f"probe {address} {port} open" for address in SOURCES for port in (2181, 2888, 3888)
+    }
+    assert dest.status()["source_sockets"] == "4"
+    said = dest.do("cut", "60000").splitlines()
+    assert said[0].endswith(" left=0 timeout_s=60")
+    assert set(said[1:]) == {
+        f"probe {address} {port} refused" for address in SOURCES for port in (2181, 2888, 3888)
+    }
+    for child in held:
+        assert child.wait(5) != 0
+    assert dest.net.reaches("source", "10.77.0.1") == "ConnectionRefusedError"
+    assert dest.net.reaches("dest", "fd77::5", 2888) == "ConnectionRefusedError"
+    seen = dest.status()
+    assert (seen["phase"], seen["cut_entries"], seen["source_sockets"]) == ("cut", "2", "0")
+    assert seen["lease"] == "running"
+    dest.do("uncut")
+    assert dest.phase() == "fenced"
+    for address in SOURCES:
+        assert dest.net.reaches("dest", address, 2888) == "open"
+
+
+def test_sshd_is_never_fenced_or_cut(dest: Dest) -> None:
+    code = (
+        "import socket\ns=socket.create_server(('::',22),family=socket.AF_INET6,dualstack_ipv6=True)\n"
+        "print('up',flush=True)\nheld=[]\nwhile True: held.append(s.accept())\n"
+    )
+    child = subprocess.Popen(
+        dest.net.inside("dest", "python3", "-c", code), stdout=subprocess.PIPE, text=True
+    )
+    dest.net.children.append(child)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "up\n"
+    dest.armed()
+    session = dest.net.connect("source", "10.77.0.1", 22)
+    dest.do("fence", "60000")
+    dest.do("cut", "60000")
+    for address in ADDRESSES:
+        assert dest.net.reaches("source", address, 22) == "open"
+        assert dest.net.reaches("client", address, 22) == "open"
+    assert session.poll() is None
+
+
+def test_the_lease_makes_an_observer_again_when_the_operator_is_gone(dest: Dest, source: None) -> None:
+    dest.armed()
+    dest.do("fence", "60000")
+    dest.do("cut", "1000")
+    dest.do("service", "zookeeper", "kill")
+    dest.do("stopped")
+    eventually("armed again", lambda: dest.phase() == "armed")
+    seen = dest.status()
+    assert (seen["lapsed"], seen["fence_entries"], seen["cut_entries"]) == ("yes", "0", "0")
+    assert seen["unit_state"] == "active"
+    assert "Mode: observer" in dest.call("word", "2181", "srvr").text
+    assert dest.net.reaches("client", "10.77.0.1") == "open"
+    assert dest.net.reaches("dest", "10.77.0.5", 2888) == "open"
+    stamp = dest.call("stamp").values()
+    assert "seal" in dest.refused("seal", stamp["boot_id"], stamp["stamp"])
+
+
+def test_a_host_that_lapsed_before_it_was_recorded_stopped_starts_its_observer(dest: Dest) -> None:
+    dest.armed()
+    dest.do("fence", "60000")
+    dest.do("cut", "1000")
+    dest.do("service", "zookeeper", "kill")
+    eventually("lapsed", lambda: dest.status()["lapsed"] == "yes")
+    assert dest.call("stopped", "too-late").rc == 3
+    eventually("armed again", lambda: dest.phase() == "armed")
+    assert dest.status()["unit_state"] == "active"
+
+
+def test_the_lease_notices_rules_that_somebody_flushed(dest: Dest) -> None:
+    dest.cut_off()
+    tag = dest.status()["tag"]
+    subprocess.run(dest.net.inside("dest", "ipset", "flush", f"ZKM-{tag}-cut4"), check=True)
+    eventually("armed again", lambda: dest.phase() == "armed")
+    assert dest.status()["lapsed"] == "yes"
+
+
+def test_a_new_fence_after_a_lapse_begins_anew(dest: Dest) -> None:
+    dest.armed()
+    dest.do("fence", "60000")
+    dest.do("cut", "1000")
+    eventually("armed again", lambda: dest.phase() == "armed")
+    dest.do("fence", "60000")
+    assert dest.status()["lapsed"] == "no"
+    dest.do("cut", "60000")
+    dest.do("service", "zookeeper", "kill")
+    dest.do("stopped")
+    dest.seal()
+    assert dest.phase() == "sealed"
+
+
+def test_drain_tells_outstanding_zxid_and_mode(dest: Dest) -> None:
+    dest.armed()
+    assert dest.call("drain").text == "outstanding=0 zxid=0x100000007 mode=observer\n"
+    dest.do("service", "zookeeper", "kill")
+    assert dest.call("drain").text == "unserving\n"
+
+
+def test_connect_tells_open_from_refused(dest: Dest) -> None:
+    dest.serve()
+    assert dest.call("connect", "10.77.0.1", "2181").text == "open\n"
+    assert dest.call("connect", "fd77::1", "2182").text == "refused\n"
+    nowhere = dest.call("connect", "192.0.2.1", "2181")
+    assert nowhere.rc == 5
+    assert "unreachable" in nowhere.text
+
+
+def test_a_changed_or_displaced_chain_is_seen(dest: Dest) -> None:
+    dest.armed()
+    tag = dest.status()["tag"]
+    subprocess.run(dest.net.inside("dest", "iptables", "-I", "INPUT", "-j", "ACCEPT"), check=True)
+    subprocess.run(dest.net.inside("dest", "ip6tables", "-D", f"ZKM-{tag}-OUT", "1"), check=True)
+    assert chains(dest) == {"in4": "present", "out4": "top", "in6": "changed", "out6": "changed"}
+    subprocess.run(dest.net.inside("dest", "iptables", "-D", "OUTPUT", "1"), check=True)
+    assert chains(dest)["out4"] == "absent"
+    dest.do("arm", dest.spec())
+    assert chains(dest) == ALL_TOP
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"source": ""}, "source is empty"),
+        ({"source": "0.0.0.0/0"}, "whole address family"),
+        ({"source": "10.77.0.5/24"}, "single addresses"),
+        ({"operator": "somewhere"}, "IPv4 or IPv6"),
+        ({"client_port": "70000"}, "bad port"),
+        ({"data_dir": "data"}, "absolute path"),
+        ({"config_path": "/etc/../zoo.cfg"}, "not allowed"),
+        ({"rehearsal": "maybe"}, "yes or no"),
+        ({"surprise": "1"}, "unknown key 'surprise'"),
+        ({"dynamic_glob": "/x;reboot"}, "not allowed"),
+    ],
+)
+def test_arm_refuses_a_wrong_spec_before_it_acts(dest: Dest, changed: dict[str, str], message: str) -> None:
+    dest.stage()
+    before = rules(dest.net)
+    assert message in dest.refused("arm", dest.spec(**changed), rc=2)
+    assert rules(dest.net) == before
+    assert dest.phase() == "idle"
+
+
+def test_arm_needs_the_staged_configs(dest: Dest) -> None:
+    assert "staged/reform.cfg" in dest.refused("arm", dest.spec())
+
+
+def test_print_of_arm_and_fence_shows_the_commands_and_changes_no_rule(dest: Dest) -> None:
+    dest.armed()
+    before = rules(dest.net)
+    said = dest.call("fence", "p", "5000", options=("--print",)).text
+    assert "ipset restore" in said
+    assert "0.0.0.0/1 timeout 5" in said
+    assert "ss -K" in said
+    said = dest.call("disarm", "q", options=("--print",)).text
+    assert "iptables -w 5 -D INPUT" in said
+    assert rules(dest.net) == before
+    assert dest.phase() == "armed"
