@@ -110,6 +110,16 @@ def test_a_payload_that_holds_records_does_not_fool_a_torn_tail() -> None:
         assert (found.zxid, found.torn) == (5, True)
 
 
+@pytest.mark.parametrize("before", [0, 60_000, 70_000, 800_000])
+def test_an_enclosing_record_is_found_near_and_far(before: int) -> None:
+    forged = record(create_payload(900, "/forged"))
+    outer = record(create_payload(6, "/a", b"B" + b"x" * before + b"B" + forged + b"y" * 10))
+    log = log_from([create_payload(5, "/a", b"x" * 3000)]) + outer
+    data = log[: log.index(forged) + len(forged)]
+    found = newest(BytesDirectory({"log.5": data + PADDING}))
+    assert (found.zxid, found.torn) == (5, True)
+
+
 def test_a_crafted_last_payload_does_not_fool_it() -> None:
     """The outer record's own closing bytes (a version, 0x42) complete an inner record: only a walk tells."""
     path = b"\0\0\0\x02/a"

@@ -232,3 +232,32 @@ def test_a_record_that_does_not_decode_names_file_and_offset() -> None:
     record = next(scan(BytesReader(log_from([payload(5, 99, b"")])), "log.5"))
     with pytest.raises(ValueError, match=r"log\.5 at offset 56: unknown transaction type 99"):
         record.txn()
+
+
+class GrowingLog:
+    """A log that a server goes on writing: each read sees one more part of it."""
+
+    def __init__(self, versions: list[bytes]) -> None:
+        self._versions = versions
+        self._reads = 0
+
+    def size(self) -> int:
+        return len(self._versions[0])
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = self._versions[min(self._reads, len(self._versions) - 1)]
+        self._reads += 1
+        return data[offset : offset + length]
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_log_that_grows_while_it_is_read_is_not_damaged(full: bool) -> None:
+    whole = build_log(5, 4)
+    ends = [r.end for r in scan(BytesReader(whole), "log.5")]
+    for cut in range(ends[0], ends[1]):
+        early = whole[:cut] + b"\0" * (len(whole) - cut)
+        log = scan(GrowingLog([early, whole]), "log.5", full=full)
+        zxids = [r.zxid for r in log]
+        assert zxids in ([5], [5, 6, 7, 8])
+        again = scan(BytesReader(whole), "log.5", log.cursor)
+        assert zxids + [r.zxid for r in again] == [5, 6, 7, 8]

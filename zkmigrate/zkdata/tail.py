@@ -17,6 +17,7 @@ ZooKeeper would recover. A scan with `full=True` refuses such a log.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from dataclasses import dataclass
@@ -31,7 +32,6 @@ from zkmigrate.zkdata.txnlog import (
     END_MARK,
     FILE_HEADER_SIZE,
     FRAME_SIZE,
-    FRAME_START,
     MAX_RECORD,
     Cursor,
     EndKind,
@@ -45,6 +45,9 @@ _STOP_WIDTH = 32 << 10  # bisection ends here: one read of this size is cheaper 
 _FIRST_SEARCH = 64 << 10
 
 _END_MARK = bytes([END_MARK])
+_FAR = 64 << 10  # a frame farther off than this must have a length with one of its high two bytes set
+_FRAME = re.compile(rb"B\0\0\0\0")
+_FRAME_OF_A_LARGE = re.compile(rb"B\0\0\0\0.{4}(?!\0\0)", re.DOTALL)
 _TXN_HEADER = struct.Struct(">qiqqi")
 
 
@@ -192,12 +195,15 @@ def _may_be_enclosed(reader: RandomReader, last: _Last, reach: int, max_record: 
     data = reader.read(base, last.offset + 12 - base)
     if base == FILE_HEADER_SIZE - 1:
         data = _END_MARK + data[1:]  # the first record follows the header as the others follow an end mark
-    hit = data.find(FRAME_START)
-    while 0 <= hit < last.offset - base - 1:
-        length = int.from_bytes(data[hit + 9 : hit + 13], "big", signed=True)
-        if length <= max_record and base + hit + 1 + length + FRAME_SIZE >= last.end:
-            return True
-        hit = data.find(FRAME_START, hit + 1)
+    near = max(0, last.offset - base - 1 - _FAR)
+    for pattern, start, stop in ((_FRAME_OF_A_LARGE, 0, near + 16), (_FRAME, near, len(data))):
+        hit = pattern.search(data, start, stop)
+        while hit is not None:
+            at = base + hit.start() + 1
+            length = int.from_bytes(data[hit.start() + 9 : hit.start() + 13], "big", signed=True)
+            if at < last.offset and length <= max_record and at + length + FRAME_SIZE >= last.end:
+                return True
+            hit = pattern.search(data, hit.start() + 1, stop)
     return False
 
 

@@ -171,7 +171,6 @@ class LogScan(Iterator[Record]):
         self._full = full
         self._max_record = max_record
         self._block = block
-        self._size = reader.size()
         self._buffer = b""
         self._base = 0  # offset of the buffer in the file
         self.gaps: list[Gap] = []
@@ -187,10 +186,9 @@ class LogScan(Iterator[Record]):
     def _start_at(self, cursor: Cursor) -> None:
         if cursor.file != self._name:
             raise CursorError(f"the cursor belongs to {cursor.file}", self._name)
-        if self._size < cursor.offset:
-            raise CursorError(
-                f"the file has {self._size} bytes now: it was cut since", self._name, cursor.offset
-            )
+        size = self._reader.size()
+        if size < cursor.offset:
+            raise CursorError(f"the file has {size} bytes now: it was cut since", self._name, cursor.offset)
         if cursor.offset > FILE_HEADER_SIZE and self._view(cursor.offset - 1, 1) != bytes([END_MARK]):
             raise CursorError("no record ends where the cursor stands", self._name, cursor.offset)
         self.offset = cursor.offset
@@ -204,13 +202,22 @@ class LogScan(Iterator[Record]):
         return self._buffer[at : at + length]
 
     def __next__(self) -> Record:
-        record = self._read_record() if self.end is None else None
+        record = self._read_settled() if self.end is None else None
         if record is None:
             raise StopIteration
         self._check_order(record)
         self.last_zxid = record.zxid
         self.offset = record.end
         return record
+
+    def _read_settled(self) -> Record | None:
+        """As `_read_record`; but a log that is being written may change between two reads of it, so damage
+        counts only when a second look, past everything buffered, still shows it."""
+        try:
+            return self._read_record()
+        except CorruptError:
+            self._buffer = b""
+            return self._read_record()
 
     def _read_record(self) -> Record | None:
         """The record at `offset`; None where the log ends, which sets `end`."""
@@ -283,10 +290,7 @@ class LogScan(Iterator[Record]):
         return CorruptError(reason, self._name, offset)
 
     def _require_zeros(self, offset: int, start: int, detail: str = "") -> None:
-        while offset < self._size:
-            block = self._reader.read(offset, self._block)
-            if not block:
-                return
+        while block := self._reader.read(offset, self._block):
             rest = block.lstrip(b"\0")
             if rest:
                 at = offset + len(block) - len(rest)
