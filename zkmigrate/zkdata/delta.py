@@ -138,10 +138,10 @@ def delta(
 
     after: dest's newest zxid. upto: the leader's zxid S that the log must reach; None reads to the end and
     asks for no more than continuity. owners: session → its ephemerals under the chroot, as they stood at
-    `after` (at the cursor, when one is given): what 3.4 and 3.5 do not log with a closeSession. living:
-    sessions that live on dest. cursor: an earlier result's place; only the rest is read. It must stand at
-    or below `after`, or be the cursor of a delta that held from the same `after`. Damage and holes do not
-    raise: they are `unproved`. Errors of the directory itself (OSError …) do.
+    the later of `after` and the cursor: what 3.4 and 3.5 do not log with a closeSession. living: sessions
+    that live on dest. cursor: an earlier result's place; only the rest is read. It must stand at or below
+    `after`, or be the cursor of a delta that held from the same `after`. Damage and holes do not raise:
+    they are `unproved`. Errors of the directory itself (OSError …) do.
     """
     if upto is not None and after >= upto:
         return DeltaResult(after, upto, after, 0, (), (), "", cursor)
