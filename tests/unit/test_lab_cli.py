@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from zkmigrate.lab.cli import lab
+from zkmigrate.lab.fault_cli import fault
+
+ARGUMENTS = {
+    "clock": ["dest1", "300"],
+    "slow-disk": ["dest1", "20"],
+    "partition": ["dest1", "dest2"],
+    "heal": ["dest1", "dest2"],
+    "reboot": ["dest1", "--hard"],
+    "operator-cut": [],
+    "operator-restore": [],
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZKMIGRATE_LAB_DIR", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", sorted(fault.commands))
+def test_every_fault_takes_its_arguments_and_asks_for_a_lab(name: str) -> None:
+    done = CliRunner().invoke(lab, ["fault", name, *ARGUMENTS.get(name, ["dest1"])])
+    assert done.exit_code == 1
+    assert "which lab? There are: none" in done.output
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["ssh", "dest1"], ["exec", "true"], ["logs", "dest1"], ["down"]]
+)
+def test_without_a_lab_the_answer_says_how_to_get_one(command: list[str]) -> None:
+    done = CliRunner().invoke(lab, command)
+    assert done.exit_code == 1
+    assert "zkmigrate lab up" in done.output
+
+
+def test_a_lab_that_does_not_exist_is_named() -> None:
+    done = CliRunner().invoke(lab, ["status", "--lab", "abcdef"])
+    assert done.exit_code == 1
+    assert "zkm-lab-abcdef" in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--bandwidth-kbit", "dest1"], "needs the form NAME=VALUE"),
+        (["--bandwidth-kbit", "dest1=fast"], "needs a whole number"),
+        (["--dest-count", "4"], "possible: 3 or 5"),
+    ],
+)
+def test_up_refuses_bad_options_before_anything_is_built(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    done = CliRunner().invoke(lab, ["up", *options])
+    assert done.exit_code != 0
+    assert said in done.output
+    assert list(tmp_path.iterdir()) == []
