@@ -129,8 +129,7 @@ def run(setting: Setting, wishes: Wishes) -> int:
     runs.make_base(setting.runs)
     name = wishes.run_id or runs.fresh(setting.runs, inventory.name, playbook)
     run_dir = runs.directory(setting.runs, name)
-    begun = (run_dir / "journal.jsonl").exists()
-    if not begun:
+    if not runs.has_begun(run_dir):
         runs.fresh(setting.runs, inventory.name, playbook)
         run_dir.mkdir(mode=0o700, exist_ok=True)
 
@@ -231,7 +230,7 @@ def _existing(setting: Setting, wishes: Wishes, inventory: Inventory) -> Path:
     if wishes.journal_lost:
         runs.make_base(setting.runs)
         run_dir.mkdir(mode=0o700, exist_ok=True)
-    elif not run_dir.is_dir():
+    elif not runs.has_begun(run_dir):
         raise UsageError(f"no run {run_dir.name} in {setting.runs}. Possible now: --run-id of another")
     return run_dir
 
@@ -291,7 +290,7 @@ def _journal(
     digest = inventories.digest(inventory)
     if wishes.journal_lost:
         journal = Journal.recover(run_dir, clock.wall)
-    elif (run_dir / "journal.jsonl").exists():
+    elif runs.has_begun(run_dir):
         journal = Journal.open(run_dir, clock.wall)
     else:
         made = plan.make(playbook, inventory, site.look, site.window_lines())
@@ -299,6 +298,7 @@ def _journal(
             _check_plan(setting, wishes.plan, made)
         journal = Journal.create(run_dir, clock.wall)
         _begin(journal, run_dir.name, playbook, digest, made.digest)
+        runs.mark_begun(run_dir)
     if not journal.history.run:  # lost, or died before its first line was whole
         _begin(journal, run_dir.name, playbook, digest, "")
     runs.check_same(journal.history, playbook.id, digest)

@@ -125,7 +125,7 @@ def deadline_s(context: Context) -> float:
 
     The way back is expected to take what the rehearsal measured, and never less than the policy says.
     """
-    timeout_ms = context.records.get("arm", {}).get("smallest_timeout_ms")
+    timeout_ms = context.records.get("survey", {}).get("smallest_timeout_ms")
     if context.rehearsal or timeout_ms is None:
         return math.inf
     way_back = max(context.inventory.policy.way_back_s, measured_way_back(context.records))

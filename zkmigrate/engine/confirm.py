@@ -49,9 +49,7 @@ class Terminal:
         lines += [f"  {line}" for line in brief.of(step).lines()]
         if findings:
             lines.append("  Found so far:")
-            lines += [
-                f"    [{f.held.value}] {f.id} {f.target} {f.seen or f.claim}".rstrip() for f in findings
-            ]
+            lines += [f"    [{f.held.value}] {f.id} {f.target}: {f.seen or f.claim}" for f in findings]
         self._console.show(lines)
         return self._ask(f"{stage.id}.{step.id}")
 

@@ -86,6 +86,11 @@ class HostLock:
         """The fencing number, 0 before the lock was first taken."""
         return self._number
 
+    @property
+    def lost(self) -> bool:
+        """True when a host answered that somebody else has the lock now."""
+        return bool(self._lost)
+
     def fencing(self, stage: str, way: Way) -> int:
         """The fencing number for a step of ``stage``; 0 while only the local lock exists."""
         if self._lost:

@@ -17,6 +17,7 @@ from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 
+_BEGUN = "begun"
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
 
 
@@ -47,7 +48,7 @@ def named(runs: Path, name: str) -> tuple[str, ...]:
 
 def latest(runs: Path, name: str) -> str:
     """The newest run of an inventory; UsageError when there is none."""
-    found = named(runs, name)
+    found = tuple(run for run in named(runs, name) if has_begun(runs / run))
     if not found:
         raise UsageError(f"no run of {name} in {runs}. Possible now: zkmigrate run begins one")
     return found[-1]
@@ -55,7 +56,7 @@ def latest(runs: Path, name: str) -> str:
 
 def fresh(runs: Path, name: str, playbook: Playbook) -> str:
     """Id for a new run; UsageError while an older one of this inventory is still open."""
-    found = named(runs, name)
+    found = tuple(run for run in named(runs, name) if has_begun(runs / run))
     for run in found:
         try:
             standing = stand(journal.read(runs / run), playbook)
@@ -67,6 +68,16 @@ def fresh(runs: Path, name: str, playbook: Playbook) -> str:
                 f"with --run-id {run}"
             )
     return f"{name}-{int(found[-1].rpartition('-')[2]) + 1 if found else 1}"
+
+
+def has_begun(run_dir: Path) -> bool:
+    """True when the run has, or had, a journal. A directory without either was left by a refusal."""
+    return (run_dir / journal.NAME).exists() or (run_dir / _BEGUN).exists()
+
+
+def mark_begun(run_dir: Path) -> None:
+    """Leave a mark beside the journal, so that a journal that is lost is missed."""
+    (run_dir / _BEGUN).touch(mode=0o600)
 
 
 def directory(runs: Path, run: str) -> Path:

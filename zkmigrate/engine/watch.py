@@ -174,11 +174,10 @@ class Watch:
                 findings = tuple(probe.ask())
             except Exception as error:  # a probe that fails is itself something the walk must hear of
                 seen = f"{type(error).__name__}: {error}"
-                findings = (
-                    Finding(
-                        f"watch.{probe.name}", f"the probe {probe.name} answers", Held.UNKNOWN, seen=seen
-                    ),
-                )
+                claim = f"the probe {probe.name} answers"
+                findings = (Finding(LOOK_UNKNOWN, claim, Held.UNKNOWN, seen=seen, target=probe.name),)
+            else:
+                self._clear(probe.name, LOOK_UNKNOWN)
             for finding in findings:
                 self._store(finding)
 

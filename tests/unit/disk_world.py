@@ -1,0 +1,185 @@
+"""A world of directories, for tests of whole commands: ``$TINY_WORLD/<host>/<file>``.
+
+Run as a program this is the command line over that world, so that signals and kills can be tried on a real
+process: ``python -m tests.unit.disk_world VERB …``. A change of the file ``slow`` announces itself as
+``<host>/slow.begun`` and ends when ``$TINY_WORLD/release`` exists.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from zkmigrate.cli import cli
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.clock import Clock
+from zkmigrate.engine.lock import HostLock
+from zkmigrate.engine.ports import Decision, NoWatch, WatchPort, WindowRules
+from zkmigrate.inventory import Inventory, Policy
+from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Way
+
+T = TypeVar("T")
+
+
+def world() -> Path:
+    return Path(os.environ["TINY_WORLD"])
+
+
+class DiskLook:
+    """As much of a look as the verbs and the steps below use."""
+
+    def file(self, host: str, path: str) -> Reading[bytes]:
+        try:
+            return Seen((world() / host / path.lstrip("/")).read_bytes())
+        except FileNotFoundError:
+            return Absent(path)
+
+    def zkm(self, host: str, *words: str) -> Reading[str]:
+        return Unknown("missing-tool", f"{host} has no zkm-host to ask for {words[0]}")
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        return {host: ask(host) for host in hosts}
+
+
+def apply(change: Change, operation: str, fencing: int) -> Outcome:
+    before = world() / change.host / ".before"
+    before.mkdir(parents=True, exist_ok=True)
+    if isinstance(change, PutFile):
+        path = world() / change.host / change.path.lstrip("/")
+        if path.name == "slow":
+            _wait_for_release(path)
+        if path.exists():
+            (before / operation).write_bytes(path.read_bytes())
+        path.write_bytes(change.content)
+    elif isinstance(change, Restore):
+        path = world() / change.host / change.what.lstrip("/")
+        if (before / change.operation).exists():
+            path.write_bytes((before / change.operation).read_bytes())
+        else:
+            path.unlink(missing_ok=True)
+    return Outcome(0)
+
+
+def _wait_for_release(path: Path) -> None:
+    path.with_suffix(".begun").touch()
+    while not (world() / "release").exists():
+        threading.Event().wait(0.02)
+    path.with_suffix(".begun").unlink()
+
+
+@dataclass
+class FileStep:
+    """Writes one file on every dest host."""
+
+    id: str
+    hazard: Hazard = Hazard.REVERSIBLE
+    title: str = "write a file"
+
+    def observe(self, c: Context, look: Look) -> dict[str, bool]:
+        return {h: isinstance(look.file(h, f"/{self.id}"), Seen) for h in c.inventory.dest_names}
+
+    def check(self, c: Context, f: dict[str, bool], way: Way) -> Verdict:
+        todo = tuple(host for host, there in f.items() if there is (way is Way.BACK))
+        return Ready(todo) if todo else Done((claim(f"disk.{self.id}", "the file is there", True),))
+
+    def plan(self, c: Context, f: object, target: str) -> Changes:
+        return (PutFile(target, f"/{self.id}", b"tickTime=2000\n", "root:root"),)
+
+    def undo(self, c: Context, f: object, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return inverses(applied)
+
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        return {target: self.plan(c, None, target) for target in c.inventory.dest_names}
+
+
+@dataclass
+class SickStep:
+    """Blocks while ``$TINY_WORLD/sick`` exists."""
+
+    id: str = "sick"
+    hazard: Hazard = Hazard.READ_ONLY
+    title: str = "look"
+
+    def observe(self, c: Context, look: Look) -> bool:
+        return (world() / "sick").exists()
+
+    def check(self, c: Context, f: bool, way: Way) -> Verdict:
+        found = (
+            claim("disk.well", "the world is well", not f, seen="sick" if f else "well", moves=("heal it",)),
+        )
+        return Blocked(found) if f else Done(found)
+
+    def plan(self, c: Context, f: object, target: str) -> Changes:
+        return ()
+
+    def undo(self, c: Context, f: object, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+
+def _steps(*steps: object) -> tuple[AnyStep, ...]:
+    return tuple(cast(AnyStep, step) for step in steps)
+
+
+PLAYBOOK = Playbook(
+    "disk",
+    "Files on directories",
+    (
+        Stage("preflight", "Look first", _steps(SickStep())),
+        Stage("install", "Install", _steps(FileStep("one"))),
+        Stage("prepare", "Prepare", _steps(FileStep("slow"), FileStep("two")), consent="Write?"),
+    ),
+)
+
+
+class DiskSite:
+    """The site of ``operate`` over this world."""
+
+    def __init__(self, inventory: Inventory, run: str) -> None:
+        self.look = cast(Look, DiskLook())
+        self.apply = apply
+        self._inventory = inventory
+
+    def lock(self, clock: Clock, *, steal: bool) -> HostLock:
+        return HostLock(
+            self._inventory.dest_names, "tester", lambda _h, _w, _f: Outcome(0, "fencing 7"), 1, steal=steal
+        )
+
+    def rules(self) -> WindowRules:
+        return WindowRules(_decide, lambda _context: 8.0)
+
+    def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
+        return NoWatch()
+
+    def copies(self, lock: HostLock) -> Callable[[bytes], None]:
+        def copy(content: bytes) -> None:
+            for host in lock.held:
+                (world() / host / ".journal").write_bytes(content)
+
+        return copy
+
+    def window_lines(self) -> tuple[str, ...]:
+        return ("window: none here",)
+
+    def close(self) -> None:
+        return None
+
+
+def _decide(phase: str, finding: Finding, policy: Policy) -> Decision:
+    return "back"
+
+
+def main(**extra: Any) -> None:
+    cli(obj=DiskSite, **extra)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""The verbs with their exit codes, in process and as a real process under signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.unit import disk_world
+from tests.unit.test_inventory import GOOD
+from zkmigrate.cli import cli
+from zkmigrate.engine import journal
+
+HOSTS = ("dest1", "dest2", "dest3")
+PLAYBOOK = str(Path(disk_world.__file__))
+
+
+class Place:
+    """A directory with an inventory, a world and runs, and the command line over it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.world = root / "world"
+        self.runs = root / "runs"
+        self.file = root / "migration.yml"
+        self.file.write_text(GOOD)
+        for host in HOSTS:
+            (self.world / host).mkdir(parents=True)
+        (self.world / "release").touch()
+        self.environ = {"TINY_WORLD": str(self.world), "ZKMIGRATE_RUNS": str(self.runs)}
+
+    def words(self, *words: str) -> list[str]:
+        verb, *rest = words
+        return [verb, "-i", str(self.file), "--playbook", PLAYBOOK, *rest]
+
+    def call(self, *words: str, input: str = "") -> Result:
+        return CliRunner().invoke(
+            cli, self.words(*words), obj=disk_world.DiskSite, env=self.environ, input=input
+        )
+
+    def process(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.unit.disk_world", *self.words(*words)],
+            env={**os.environ, **self.environ},
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def files(self) -> set[str]:
+        found = (p.relative_to(self.world) for p in self.world.rglob("*") if p.is_file())
+        return {str(p) for p in found if ".before" not in p.parts and p.name not in (".journal", "release")}
+
+
+ALL = {f"{host}/{name}" for host in HOSTS for name in ("one", "slow", "two")}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def until(name: str, true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30.0
+    while not true():
+        assert time.monotonic() < end, f"never: {name}"
+        threading.Event().wait(0.02)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, click.testing, zkmigrate.cli as c\n"
+        "assert click.testing.CliRunner().invoke(c.cli, ['--help']).exit_code == 0\n"
+        "heavy = {'paramiko', 'fabric', 'kafka', 'kazoo', 'pydantic', 'rich', 'zkmigrate.lab.cli'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_run_walks_everything_and_exits_0(place: Place) -> None:
+    done = place.call("run", "--yes")
+    assert done.exit_code == 0, done.output
+    assert place.files() == ALL
+    assert "disk is complete (exit code 0)" in done.output
+    assert (place.world / "dest1/.journal").read_bytes() == (place.runs / "lab-1" / journal.NAME).read_bytes()
+
+
+def test_without_a_terminal_nobody_can_be_asked(place: Place) -> None:
+    for words in (("run",), ("run", "--json")):
+        done = place.call(*words)
+        assert done.exit_code == 2
+        assert "give --yes" in done.output
+        assert place.files() == set()
+
+
+def test_a_wrong_inventory_or_playbook_is_refused_with_2(place: Place) -> None:
+    place.file.write_text(GOOD.replace("myid: 12", "myid: 11"))
+    done = place.call("run", "--yes")
+    assert done.exit_code == 2
+    assert "migration.yml:16: dest.hosts[1].myid" in done.output
+    place.file.write_text(GOOD)
+    for name in ("no_such_book", "../book", "book.py"):
+        done = CliRunner().invoke(cli, ["plan", "-i", str(place.file), "--playbook", name])
+        assert (done.exit_code, "Traceback" in done.output) == (2, False)
+    assert place.call("run", "--yes", "--until", "prepare.three").exit_code == 2
+
+
+def test_preflight_prints_findings_and_exits_3_when_one_blocks(place: Place) -> None:
+    assert place.call("preflight").exit_code == 0
+    (place.world / "sick").touch()
+    done = place.call("preflight")
+    assert done.exit_code == 3
+    assert "[NO] disk.well: the world is well; sick" in done.output
+    assert "possible now: heal it" in done.output
+    said = json.loads(place.call("preflight", "--json").output)
+    assert (said["code"], said["findings"][0]["held"]) == (3, "no")
+    assert place.call("run", "--yes").exit_code == 3
+    assert not place.runs.joinpath("lab-2").exists()
+
+
+def test_plan_shows_changes_with_diffs_and_a_stable_digest(place: Place) -> None:
+    (place.world / "dest2/one").write_text("tickTime=3000\n")
+    done = place.call("plan")
+    assert done.exit_code == 0
+    assert "$ zkm-host put OPID /one 0644 root:root" in done.output
+    assert "-tickTime=3000" in done.output
+    assert "+tickTime=2000" in done.output
+    first, second = (json.loads(place.call("plan", "--json").output) for _ in range(2))
+    assert first == second
+    steps = {step["id"]: step for stage in first["stages"] for step in stage["steps"]}
+    assert set(steps["one"]["targets"]) == set(HOSTS)
+    assert steps["sick"]["note"] == "only looks"
+    assert not place.runs.exists(), "plan writes nothing"
+
+
+def test_run_refuses_a_plan_that_is_stale_or_applied_with_4(place: Place, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(place.call("plan", "--json").output)
+    place.file.write_text(GOOD.replace("/kafka", "/kafka2"))
+    stale = place.call("run", "--yes", "--plan", str(plan))
+    assert stale.exit_code == 4
+    assert "is stale" in stale.output
+    place.file.write_text(GOOD)
+    assert place.call("run", "--yes", "--plan", str(plan)).exit_code == 0
+    applied = place.call("run", "--yes", "--plan", str(plan))
+    assert applied.exit_code == 4
+    assert "was applied by run lab-1" in applied.output
+    plan.write_text("{}")
+    assert place.call("run", "--yes", "--plan", str(plan)).exit_code == 2
+
+
+def test_until_resume_and_rollback(place: Place) -> None:
+    assert place.call("run", "--yes", "--until", "prepare.slow").exit_code == 0
+    assert place.files() == {f for f in ALL if not f.endswith("two")}
+    refused = place.call("run", "--yes")
+    assert refused.exit_code == 2
+    assert "run lab-1 is not finished (at prepare.two, forward)" in refused.output
+    assert place.call("resume", "--yes").exit_code == 0
+    assert place.files() == ALL
+    assert place.call("rollback", "--yes", "--to", "prepare").exit_code == 0
+    assert place.files() == {f"{host}/one" for host in HOSTS}
+    assert place.call("run", "--yes", "--run-id", "lab-1").exit_code == 0
+    assert place.call("rollback", "--yes").exit_code == 0
+    assert place.files() == set()
+    assert place.call("run", "--yes").exit_code == 0
+    assert (place.runs / "lab-2").is_dir()
+
+
+def test_a_run_goes_on_only_with_the_inventory_it_was_begun_with(place: Place) -> None:
+    place.call("run", "--yes", "--until", "install")
+    place.file.write_text(GOOD.replace("/kafka", "/kafka2"))
+    done = place.call("resume", "--yes")
+    assert done.exit_code == 4
+    assert "was begun with inventory" in done.output
+
+
+def test_json_is_one_event_per_line(place: Place) -> None:
+    done = place.call("run", "--yes", "--json")
+    said = [json.loads(line) for line in done.output.splitlines()]
+    assert said[0]["event"] == "RunBegun"
+    assert said[-1]["event"] == "RunEnded"
+    assert said[-1]["code"] == 0
+    sent = [s for s in said if s["event"] == "ChangeSent"]
+    assert len(sent) == 9
+    assert all("content" not in s["change"] for s in sent)
+
+
+def test_status_reads_the_journal_and_what_hosts_say(place: Place) -> None:
+    assert place.call("status").exit_code == 2
+    place.call("run", "--yes", "--until", "install")
+    before = (place.runs / "lab-1" / journal.NAME).read_bytes()
+    done = place.call("status")
+    assert done.exit_code == 0
+    assert "run lab-1 of disk: open, at prepare.slow, forward" in done.output
+    assert "dest1: unknown unknown (missing-tool): dest1 has no zkm-host" in done.output
+    said = json.loads(place.call("status", "--json", "--offline").output)
+    assert said["done"] == ["preflight.sick", "install.one"]
+    assert "hosts" not in said
+    assert (place.runs / "lab-1" / journal.NAME).read_bytes() == before
+
+
+def test_a_damaged_journal_stops_with_8_and_goes_on_when_told_the_way(place: Place) -> None:
+    place.call("run", "--yes", "--until", "prepare.slow")
+    file = place.runs / "lab-1" / journal.NAME
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[-3] = lines[-3].replace(b"a", b"b")
+    file.write_bytes(b"".join(lines))
+    done = place.call("resume", "--yes")
+    assert done.exit_code == 8
+    assert f"journal line {len(lines) - 2} does not match its own sum" in done.output
+    assert place.call("resume", "--yes", "--journal-lost", "back").exit_code == 0
+    assert place.files() == set()
+
+
+def test_a_lost_journal_takes_the_position_from_the_hosts(place: Place) -> None:
+    place.call("run", "--yes", "--until", "prepare.slow")
+    (place.runs / "lab-1" / journal.NAME).unlink()
+    assert place.call("resume", "--yes").exit_code == 8
+    assert place.call("resume", "--yes", "--journal-lost", "forward").exit_code == 0
+    assert place.files() == ALL
+
+
+# --- real processes ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def busy(place: Place) -> Iterator[tuple[Place, subprocess.Popen[str]]]:
+    """A process in the middle of a change on every host."""
+    (place.world / "release").unlink()
+    process = place.process("run", "--yes")
+    until("all hosts are busy", lambda: all((place.world / h / "slow.begun").exists() for h in HOSTS))
+    yield place, process
+    (place.world / "release").touch()
+    if process.stdout is not None and not process.stdout.closed:
+        process.kill()
+        process.communicate()
+
+
+def test_two_runs_exclude_each_other_with_5(busy: tuple[Place, subprocess.Popen[str]]) -> None:
+    place, _ = busy
+    for words in (("resume", "--yes"), ("rollback", "--yes"), ("run", "--yes", "--run-id", "lab-1")):
+        done = place.call(*words)
+        assert done.exit_code == 5, done.output
+        assert "another zkmigrate on this machine works on lab-1" in done.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_one_signal_finishes_what_is_in_flight_and_stops_resumable(
+    busy: tuple[Place, subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    place, process = busy
+    process.send_signal(number)
+    (place.world / "release").touch()
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130, out
+    assert "interrupted; run lab-1 stands at prepare.slow, forward; resume goes on" in out
+    assert journal.read(place.runs / "lab-1").unconfirmed() == ()
+    assert place.files() == {f for f in ALL if not f.endswith("two")}
+    assert place.call("resume", "--yes").exit_code == 0
+    assert place.files() == ALL
+
+
+def test_the_second_signal_stops_at_once_and_says_in_what_state(
+    busy: tuple[Place, subprocess.Popen[str]],
+) -> None:
+    place, process = busy
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130, out
+    assert (
+        "stopped at once; run lab-1 stands at prepare.slow, forward; not confirmed: prepare.slow.dest1" in out
+    )
+    assert len(journal.read(place.runs / "lab-1").unconfirmed()) == 3
+    (place.world / "release").touch()
+    assert place.call("resume", "--yes").exit_code == 0
+    assert place.files() == ALL
+
+
+def test_killed_in_the_middle_resume_and_rollback_work(busy: tuple[Place, subprocess.Popen[str]]) -> None:
+    place, process = busy
+    process.kill()
+    process.communicate()
+    (place.world / "release").touch()
+    assert place.call("rollback", "--yes").exit_code == 0
+    assert {f for f in place.files() if not f.endswith(".begun")} == set()

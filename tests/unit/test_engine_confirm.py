@@ -1,0 +1,137 @@
+"""Who says go, and what a step says about itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from io import StringIO
+from typing import cast
+
+import pytest
+
+from tests.unit.engine_world import Hosts, WriteStep
+from zkmigrate.engine import brief
+from zkmigrate.engine.confirm import Console, Terminal, Unattended
+from zkmigrate.engine.ports import Answer
+from zkmigrate.model.finding import Finding, Held, claim
+from zkmigrate.model.playbook import Stage
+from zkmigrate.model.step import AnyStep
+from zkmigrate.ui.console import StdConsole
+
+STAGE = Stage("roll", "Roll", (), consent="Restart the brokers?")
+TROUBLE = Finding("watch.canary-fails", "the canary sings", Held.NO, seen="silent", target="b1")
+
+
+class Script:
+    """A console with its lines written beforehand; an empty one is silence, None the end."""
+
+    def __init__(self, *lines: str | None) -> None:
+        self.lines = list(lines)
+        self.shown: list[str] = []
+
+    def show(self, lines: Sequence[str]) -> None:
+        self.shown += lines
+
+    def ask(self, question: str) -> str | None:
+        self.shown.append(question)
+        return self.lines.pop(0)
+
+    def poll(self, seconds: float) -> str | None:
+        return self.lines.pop(0) if self.lines else ""
+
+
+def terminal(*lines: str | None) -> tuple[Terminal, Script]:
+    script = Script(*lines)
+    ticks = iter(range(10_000))
+    return Terminal(cast(Console, script), "anna", lambda: float(next(ticks))), script
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (["g"], Answer("go")),
+        (["perhaps", "", "stop"], Answer("stop")),
+        (["back"], Answer("back")),
+        (["b join.join"], Answer("back", "join.join")),
+        (["go now", "YES"], Answer("go")),
+        ([None], Answer("stop")),
+    ],
+    ids=str,
+)
+def test_a_step_is_shown_and_asked_until_answered(typed: list[str | None], answer: Answer) -> None:
+    someone, script = terminal(*typed)
+    step = cast(AnyStep, WriteStep("one", Hosts()))
+    assert someone.step(STAGE, step, (claim("a.b", "it is", True, seen="yes", target="d1"),)) == answer
+    assert script.shown[0] == "roll.one: write (reversible)"
+    assert "    [yes] a.b d1: yes" in script.shown
+
+
+def test_a_consent_names_who_gave_it() -> None:
+    someone, script = terminal("y")
+    assert someone.consent(STAGE) == (Answer("go"), "anna")
+    assert "  Restart the brokers?" in script.shown
+    assert Unattended(cast(Console, Script())).consent(STAGE) == (Answer("go"), "--yes")
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_ask_without_an_answer_means_back_before_seal_and_go_after(sealed: bool) -> None:
+    expected = "go" if sealed else "back"
+    assert Unattended(cast(Console, Script())).decide("cut", TROUBLE, sealed, 5.0) == expected
+    silent, script = terminal()
+    assert silent.decide("cut", TROUBLE, sealed, 5.0) == expected
+    assert f"no answer in time means {expected}" in script.shown[-1]
+    ended, _ = terminal(None)
+    assert ended.decide("cut", TROUBLE, sealed, None) == expected
+    typed, _ = terminal("", "b" if sealed else "g")
+    assert typed.decide("cut", TROUBLE, sealed, 60.0) != expected
+
+
+def test_a_hold_goes_on_until_something_is_typed() -> None:
+    held, _ = terminal("", "what", "go")
+    assert [held.hold("cut", False, 5.0) for _ in range(3)] == [None, None, Answer("go")]
+    closed = Unattended(cast(Console, Script(None, None)))
+    assert [closed.hold("cut", sealed, None) for sealed in (False, True)] == [Answer("back"), Answer("go")]
+
+
+def test_the_console_reads_whole_lines_and_sees_the_end() -> None:
+    reader, writer = os.pipe()
+    out = StringIO()
+    console = StdConsole(reader, out)
+    assert console.poll(0.0) == ""
+    os.write(writer, b"ba")
+    assert console.poll(0.0) == ""
+    os.write(writer, b"ck\ngo\n")
+    assert console.poll(1.0) == "back"
+    assert console.ask("now? ") == "go"
+    assert out.getvalue() == "now? "
+    os.close(writer)
+    assert console.ask("again? ") is None
+    os.close(reader)
+
+
+def test_a_brief_is_the_five_paragraphs_of_the_module() -> None:
+    text = """What: do it,
+in two lines.
+
+Why now: because
+it: is time.
+
+Clients may notice: nothing.
+
+Way back: undo it.
+
+Proof: it is there.
+"""
+    made = brief.parse(text)
+    assert made.what == "do it, in two lines."
+    assert made.why_now == "because it: is time."
+    assert made.lines()[-1] == "Proof: it is there."
+    assert brief.parse("Something else.").lines() == ()
+
+
+def test_every_shipped_step_says_all_five() -> None:
+    from playbooks.kafka_zookeeper_move import PLAYBOOK
+
+    for stage in PLAYBOOK.stages:
+        for step in stage.steps:
+            assert len(brief.of(step).lines()) == 5, f"{stage.id}.{step.id}"

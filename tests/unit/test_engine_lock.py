@@ -1,0 +1,132 @@
+"""The lock of a run, local and on the dest hosts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.lock import HostLock, LocalLock
+from zkmigrate.errors import HostError, LockedError
+from zkmigrate.model.step import Way
+
+HOSTS = ("d1", "d2", "d3")
+
+
+@dataclass
+class LockHost:
+    """One host's lock as zkm-host keeps it."""
+
+    fencing: int = 0
+    owner: str = ""
+    up: bool = True
+    beats: list[int] = field(default_factory=list)
+
+    def ask(self, words: tuple[str, ...], number: int) -> Outcome:
+        if not self.up:
+            raise HostError("no answer")
+        _, _, what, *rest = words
+        if what in ("take", "steal"):
+            if what == "take" and self.owner not in ("", rest[0]):
+                return Outcome(9, f"lock held by {self.owner}")
+            self.owner, self.fencing = rest[0], max(self.fencing, number) + 1
+            return Outcome(0, f"fencing {self.fencing}")
+        if number < self.fencing:
+            return Outcome(9, f"fenced off: the host has seen {self.fencing}")
+        self.fencing = number
+        if what == "beat":
+            self.beats.append(number)
+        else:
+            self.owner = ""
+        return Outcome(0, f"fencing {self.fencing}")
+
+
+class Hosts(dict[str, LockHost]):
+    def ask(self, host: str, words: tuple[str, ...], number: int) -> Outcome:
+        return self[host].ask(words, number)
+
+    def lock(self, owner: str, *, steal: bool = False, beat_s: float = 60.0) -> HostLock:
+        return HostLock(HOSTS, owner, self.ask, 1, steal=steal, beat_s=beat_s)
+
+
+def hosts(*fencing: int) -> Hosts:
+    return Hosts({name: LockHost(n) for name, n in zip(HOSTS, fencing or (0, 0, 0), strict=True)})
+
+
+def test_two_processes_on_one_machine_exclude_each_other(tmp_path: Path) -> None:
+    first = LocalLock(tmp_path)
+    with pytest.raises(LockedError, match="another zkmigrate on this machine"):
+        LocalLock(tmp_path)
+    first.close()
+    LocalLock(tmp_path).close()
+
+
+def test_the_number_is_the_highest_and_is_carried_to_all() -> None:
+    world = hosts(3, 9, 1)
+    lock = world.lock("anna-op")
+    assert lock.fencing("join", Way.FORWARD) == 10
+    assert [h.fencing for h in world.values()] == [10, 10, 10]
+    lock.close()
+    assert [h.owner for h in world.values()] == ["", "", ""]
+
+
+def test_before_the_program_is_installed_only_the_local_lock_exists() -> None:
+    world = hosts()
+    lock = world.lock("anna-op")
+    assert lock.fencing("preflight", Way.FORWARD) == lock.fencing("install", Way.FORWARD) == 0
+    assert [h.owner for h in world.values()] == ["", "", ""]
+    assert lock.fencing("install", Way.BACK) == 1, "uninstalling must carry a number that the hosts accept"
+
+
+def test_walking_install_back_needs_no_host_that_is_uninstalled_already() -> None:
+    world = hosts(4, 4, 4)
+    world["d1"].up = world["d2"].up = False
+    assert world.lock("anna-op").fencing("install", Way.BACK) == 5
+
+
+def test_a_second_operator_is_refused_and_leaves_nothing_taken() -> None:
+    world = hosts()
+    world["d1"].owner = world["d2"].owner = "anna-op"
+    other = world.lock("bert-op")
+    with pytest.raises(LockedError, match=r"holds the lock for somebody else: lock held by anna-op"):
+        other.fencing("join", Way.FORWARD)
+    assert [h.owner for h in world.values()] == ["anna-op", "anna-op", ""]
+    other.close()
+
+
+def test_without_a_majority_nothing_is_done_and_the_hosts_are_named() -> None:
+    world = hosts()
+    world["d2"].up = world["d3"].up = False
+    with pytest.raises(HostError, match=r"no majority.*d2: no answer; d3: no answer"):
+        world.lock("anna-op").fencing("join", Way.FORWARD)
+    assert world["d1"].owner == ""
+
+
+def test_a_minority_that_is_away_does_not_stop_the_run() -> None:
+    world = hosts()
+    world["d3"].up = False
+    lock = world.lock("anna-op")
+    assert lock.fencing("join", Way.FORWARD) == 1
+    assert lock.held == ("d1", "d2")
+    lock.close()
+
+
+def test_stealing_fences_the_old_operator_off() -> None:
+    world = hosts()
+    old = world.lock("anna-op", beat_s=0.01)
+    assert old.fencing("join", Way.FORWARD) == 1
+    new = world.lock("bert-op", steal=True)
+    assert new.fencing("join", Way.FORWARD) == 2
+    end = time.monotonic() + 20.0
+    while not old.lost:
+        assert time.monotonic() < end, "never: the old operator's heartbeat is refused"
+        threading.Event().wait(0.01)
+    with pytest.raises(LockedError, match=r"was taken over: fenced off.*--steal"):
+        old.fencing("join", Way.FORWARD)
+    old.close()
+    assert [h.owner for h in world.values()] == ["bert-op"] * 3, "a stale operator gives nothing back"
+    new.close()

@@ -1,0 +1,358 @@
+"""The watch: renewals with the right times, findings, and how they turn the walk."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.engine_world import HOSTS, Tiny, decide, inventory, waiting
+from zkmigrate.engine import events, journal, probes
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.history import History
+from zkmigrate.engine.ports import WindowRules
+from zkmigrate.engine.watch import (
+    DEADLINE,
+    HOST_UNREACHABLE,
+    LEASE_LAPSED,
+    LOOK_UNKNOWN,
+    Probe,
+    Watch,
+)
+from zkmigrate.errors import HostError
+from zkmigrate.facts.host import HostStatus
+from zkmigrate.inventory import Lease
+from zkmigrate.model.change import Change
+from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.playbook import Stage
+from zkmigrate.model.step import Context, Verdict, Way
+
+LEASE = Lease(fence_ttl_ms=5000, cut_ttl_ms=2000, renew_every_ms=100)
+CONTEXT = Context("tiny-1", inventory())
+
+
+def until(name: str, true: Callable[[], bool], deadline_s: float = 20.0) -> None:
+    """Wait for a named condition."""
+    end = time.monotonic() + deadline_s
+    while not true():
+        assert time.monotonic() < end, f"never: {name}"
+        threading.Event().wait(0.01)
+
+
+class Renewals:
+    """Records renewals; ``answer`` says what a host answers."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, int, int]] = []
+        self.answer: Callable[[str], Outcome] = lambda _host: Outcome(0, "renewed")
+
+    def __call__(self, host: str, fence_ms: int, cut_ms: int) -> Outcome:
+        self.sent.append((host, fence_ms, cut_ms))
+        return self.answer(host)
+
+
+class Moment:
+    def __init__(self, t: float = 1000.0) -> None:
+        self.t = t
+
+    def now(self) -> float:
+        return self.t
+
+    def wall(self) -> float:
+        return 1_700_000_000.0 + self.t
+
+
+def fenced(tmp_path: Path, step: str = "main.fence") -> tuple[Stage, History]:
+    """Stage ``main`` and the history of a run that has walked through ``step`` at 1000 on both clocks."""
+    tiny = Tiny(tmp_path / "r")
+    tiny.process(lambda walk: walk.forward(until=step))
+    history = journal.read(tiny.run_dir)
+    line, _, _ = history.first_sent["main.fence"]
+    history.first_sent["main.fence"] = (line, 1_700_001_000.0, 1000.0)
+    return tiny.playbook.stages[-1], history
+
+
+@contextmanager
+def watching(moment: Moment, renew: Renewals, *asked: Probe, deadline_s: float = 8.0) -> Iterator[Watch]:
+    rules = WindowRules(decide, lambda _context: deadline_s)
+    watch = Watch(HOSTS, LEASE, rules, renew, moment.now, moment.wall, lambda _stage: asked)
+    try:
+        yield watch
+    finally:
+        watch.close()
+
+
+def test_the_first_round_reaches_every_host_before_the_walk_goes_on(tmp_path: Path) -> None:
+    renew = Renewals()
+    with watching(Moment(), renew) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        assert renew.sent[:3] == [(host, 5000, 2000) for host in HOSTS]
+        assert watch.left_s() == pytest.approx(8.0)
+        until(
+            "every host is renewed again", lambda: all(sum(s[0] == h for s in renew.sent) > 2 for h in HOSTS)
+        )
+    count = len(renew.sent)
+    assert not any(t.name.startswith("renew-") for t in threading.enumerate())
+    assert len(renew.sent) == count
+
+
+def test_no_renewal_reaches_past_the_deadline(tmp_path: Path) -> None:
+    renew, moment = Renewals(), Moment(1006.5)
+    with watching(moment, renew) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        assert renew.sent[0] == ("d1", 1500, 1500)
+        moment.t = 1008.5
+        found = watch.finding()
+        assert found is not None
+        assert found.id == DEADLINE
+        threads = [t for t in threading.enumerate() if t.name.startswith("renew-")]
+        count = len(renew.sent)
+        until("the renewers run on", lambda: len(threads) == 3 and all(t.is_alive() for t in threads))
+        assert len(renew.sent) <= count + 3  # at most the round that was on its way
+
+
+def test_a_resumed_window_counts_from_the_first_fence_by_the_wall_clock(tmp_path: Path) -> None:
+    moment = Moment(1003.0)
+    stage, history = fenced(tmp_path)
+    line, wall, _ = history.first_sent["main.fence"]
+    history.first_sent["main.fence"] = (line, wall, 999_999.0)  # another machine's monotonic clock
+    with watching(moment, Renewals()) as watch:
+        watch.follow(stage, history, CONTEXT)
+        assert watch.left_s() == pytest.approx(5.0)
+
+
+def test_nothing_is_renewed_before_fence_after_seal_and_after_open(tmp_path: Path) -> None:
+    renew = Renewals()
+    stage, history = fenced(tmp_path)
+    with watching(Moment(), renew) as watch:
+        watch.follow(stage, History(), CONTEXT)
+        assert renew.sent == []
+        assert watch.left_s() is None
+        watch.follow(stage, history, CONTEXT)
+        history.done.add("main.seal")
+        watch.follow(stage, history, CONTEXT)
+        assert watch.left_s() is None
+        history.done.discard("main.seal")
+        watch.follow(stage, history, CONTEXT)
+        assert watch.left_s() is not None, "unsealed on the way back: the lease runs again"
+        history.done.add("main.open")
+        watch.follow(stage, history, CONTEXT)
+        assert not any(t.name.startswith("renew-") for t in threading.enumerate())
+
+
+def test_a_lapsed_lease_is_the_first_finding(tmp_path: Path) -> None:
+    renew = Renewals()
+    renew.answer = lambda host: Outcome(3, "lapsed\nnot put back") if host == "d2" else Outcome(0, "renewed")
+    sick = Finding("watch.source-sick", "source is well", Held.NO, target="s1")
+    with watching(Moment(), renew, Probe("source", 0.01, lambda: [sick])) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        until("both are seen", lambda: len(watch._found) == 2)
+        found = watch.finding()
+        assert found is not None
+        assert (found.id, found.target) == (LEASE_LAPSED, "d2")
+        watch.answered(found)
+        assert watch.finding() == sick
+        watch.answered(sick)
+        assert watch.finding() is None
+
+
+def test_a_silent_host_counts_after_the_cuts_time_and_is_forgiven(tmp_path: Path) -> None:
+    renew, moment = Renewals(), Moment()
+
+    def silent(host: str) -> Outcome:
+        if host == "d3":
+            raise HostError("d3: timed out")
+        return Outcome(0, "renewed")
+
+    renew.answer = silent
+    with watching(moment, renew, deadline_s=100.0) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        assert watch.finding() is None
+        moment.t += 2.5
+        until("the silence is seen", lambda: watch.finding() is not None)
+        found = watch.finding()
+        assert found is not None
+        assert (found.id, found.target, found.held) == (HOST_UNREACHABLE, "d3", Held.UNKNOWN)
+        renew.answer = lambda _host: Outcome(0, "renewed")
+        until("the answer is seen", lambda: watch.finding() is None)
+
+
+def test_a_probe_that_breaks_is_a_finding_and_heals(tmp_path: Path) -> None:
+    broken = [True]
+
+    def ask() -> list[Finding]:
+        if broken[0]:
+            raise OSError("no route")
+        return []
+
+    with watching(Moment(), Renewals(), Probe("canary", 0.01, ask)) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        until("the broken probe is seen", lambda: watch.finding() is not None)
+        found = watch.finding()
+        assert found is not None
+        assert (found.id, found.target, found.seen) == (LOOK_UNKNOWN, "canary", "OSError: no route")
+        broken[0] = False
+        until("the probe has healed", lambda: watch.finding() is None)
+
+
+# --- the walk under the watch --------------------------------------------------------------------------
+
+
+class Told:
+    """A watch that reports what a test tells it, once fence has been sent."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.fenced = False
+        self.closed = False
+        self.asked_in: list[str] = []
+
+    def follow(self, stage: Stage, history: History, _context: Context) -> None:
+        self.fenced = f"{stage.id}.fence" in history.first_sent
+
+    def finding(self) -> Finding | None:
+        return self.findings[0] if self.findings and self.fenced else None
+
+    def answered(self, finding: Finding) -> None:
+        self.findings.remove(finding)
+
+    def left_s(self) -> float | None:
+        return 5.0 if self.fenced else None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def trouble(id: str) -> Finding:
+    return Finding(id, "all is well", Held.NO, seen="it is not", target="d1")
+
+
+@pytest.mark.parametrize(("id", "code"), [(LEASE_LAPSED, 9), (HOST_UNREACHABLE, 7)])
+def test_a_finding_turns_the_walk_back_between_steps(tmp_path: Path, id: str, code: int) -> None:
+    told = Told()
+    tiny = Tiny(tmp_path / "r", watch=told)
+    tiny.process(lambda walk: walk.forward(until="rehearse"))
+    told.findings = [trouble(id)]
+    ended = tiny.process(lambda walk: walk.forward())
+    assert (ended.code, [f.id for f in ended.findings]) == (code, [id])
+    assert told.closed
+    done = [f"{e.stage}.{e.step} {e.way.value}" for e in tiny.seen if isinstance(e, events.StepEnded)]
+    assert done[-2:] == ["main.fence forward", "main.fence back"], "never in the middle of a step's changes"
+    assert not any(path in ("/fence", "/cut") for _, path in tiny.hosts.files)
+
+
+def test_a_finding_is_heard_while_a_step_waits(tmp_path: Path) -> None:
+    told = Told()
+    tiny = Tiny(tmp_path / "r", watch=told)
+    tiny.process(lambda walk: walk.forward(until="rehearse"))
+
+    def waits(way: Way) -> Verdict:
+        told.findings = [trouble(HOST_UNREACHABLE)]
+        return waiting("a proof", 1e9)(way)
+
+    tiny.steps["prove"].verdict = waits
+    assert tiny.process(lambda walk: walk.forward()).code == 7
+
+
+@pytest.mark.parametrize(("means", "code"), [("go", 0), ("back", 7), ("", 7)])
+def test_ask_is_answered_by_somebody_and_only_once(tmp_path: Path, means: str, code: int) -> None:
+    told = Told()
+    tiny = Tiny(tmp_path / "r", watch=told, rules=WindowRules(lambda *_: "ask", lambda _context: 8.0))
+    tiny.process(lambda walk: walk.forward(until="rehearse"))
+    told.findings = [trouble("watch.broker-lost")]
+    tiny.confirm.ask_means = means
+    assert tiny.process(lambda walk: walk.forward()).code == code
+    assert tiny.confirm.asked.count("decide fence watch.broker-lost") == 1
+
+
+def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tmp_path: Path) -> None:
+    renew = Renewals()
+    tiny = Tiny(tmp_path / "r")
+    tiny.watch = Watch(HOSTS, LEASE, tiny.rules, renew, tiny.clock.now, tiny.clock.wall)
+    tiny.process(lambda walk: walk.forward(until="rehearse"))
+
+    def cutting(change: Change) -> Outcome | None:
+        if getattr(change, "path", "") == "/cut":
+            renew.answer = lambda _host: Outcome(3, "lapsed")
+            until("the lapse is seen", lambda: tiny.watch.finding() is not None)
+        return None
+
+    tiny.hosts.answer = cutting
+    tiny.watch = Watch(HOSTS, LEASE, tiny.rules, renew, tiny.clock.now, tiny.clock.wall)
+    ended = tiny.process(lambda walk: walk.forward())
+    assert (ended.code, ended.findings[0].id) == (9, LEASE_LAPSED)
+    assert {path for _, path in tiny.hosts.files} == {"/one", "/two"}
+
+
+# --- probes --------------------------------------------------------------------------------------------
+
+
+def test_one_silent_look_is_not_yet_trouble_two_are() -> None:
+    reading = Unknown("timeout", "no answer in 3 s")
+    probe = probes.block(("d1",), lambda: {"d1": reading})
+    assert list(probe.ask()) == []
+    (found,) = probe.ask()
+    assert (found.id, found.held) == (LOOK_UNKNOWN, Held.UNKNOWN)
+
+
+def test_a_broker_must_stay_silent_twice() -> None:
+    said = iter(["", "timed out", "timed out", ""])
+    probe = probes.brokers(lambda: {"b1": next(said)})
+    helds = [[f.held for f in probe.ask()] for _ in range(4)]
+    assert helds == [[Held.YES], [Held.YES], [Held.NO], [Held.YES]]
+
+
+WHOLE = HostStatus(
+    version="1",
+    boot_id="b",
+    uptime_s=10.0,
+    run="r",
+    phase="stopped",
+    phase_since=9.0,
+    fencing=7,
+    lapsed=False,
+    in4="top",
+    out4="top",
+    in6="top",
+    out6="top",
+    fence_entries=4,
+    fence_timeout_s=4.0,
+    fence_permanent=False,
+    cut_entries=3,
+    cut_timeout_s=2.0,
+    cut_permanent=False,
+    client_sockets=0,
+    source_sockets=0,
+    unit_state="inactive",
+    unit_pid=0,
+    unit_since=9.0,
+    finisher="none",
+    finisher_note="",
+    image="begun",
+    missing=(),
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "ids"),
+    [
+        (WHOLE, []),
+        (replace(WHOLE, fence_entries=0), [probes.BLOCK_LEAKS]),
+        (replace(WHOLE, cut_entries=0), [probes.BLOCK_LEAKS]),
+        (replace(WHOLE, out6="present"), [probes.BLOCK_LEAKS]),
+        (replace(WHOLE, lapsed=True), [LEASE_LAPSED]),
+        (replace(WHOLE, phase="fenced", cut_entries=0), []),
+        (replace(WHOLE, phase="armed", fence_entries=0, cut_entries=0), []),
+        (replace(WHOLE, phase="open", fence_entries=0, cut_entries=0), []),
+    ],
+    ids=["whole", "no fence", "no cut", "not on top", "lapsed", "fenced", "armed", "open"],
+)
+def test_a_leak_in_the_block_is_seen_at_once(status: HostStatus, ids: list[str]) -> None:
+    probe = probes.block(("d1",), lambda: {"d1": Seen(status)})
+    assert [f.id for f in probe.ask() if f.blocks] == ids
