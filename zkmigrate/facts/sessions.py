@@ -6,9 +6,10 @@ the timeout of each connected session. One server alone may not know all, so all
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from zkmigrate.facts.clients import connections
 from zkmigrate.facts.words import answer
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
@@ -34,10 +35,17 @@ def dump(look: Look, host: str) -> Reading[Dump]:
     return answer(look, host, "dump", parse_dump)
 
 
-def owning_sessions(
+def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Sessions]:
+    """Ask every host for ``dump`` and ``cons``; Unknown when no host gives a dump."""
+    hosts = tuple(hosts)
+    dumps = look.each(hosts, lambda host: dump(look, host))
+    return sessions_of(dumps, look.each(hosts, lambda host: connections(look, host)), chroot)
+
+
+def sessions_of(
     dumps: Mapping[str, Reading[Dump]], cons: Mapping[str, Reading[tuple[Connection, ...]]], chroot: str
 ) -> Reading[Sessions]:
-    """Put together what the hosts said in ``dump`` and ``cons``; Unknown when no host gave a dump."""
+    """What the hosts said in ``dump`` and ``cons``, put together; Unknown when no host gave a dump."""
     owners: dict[int, tuple[str, ...]] = {}
     timeouts: dict[int, int] = {}
     seen = [reading.value for reading in dumps.values() if isinstance(reading, Seen)]

@@ -20,7 +20,7 @@ from zkmigrate.facts.kafka import cluster_id
 from zkmigrate.facts.largest import Largest, largest_znode
 from zkmigrate.facts.properties import properties, system_properties
 from zkmigrate.facts.runs import other_runs
-from zkmigrate.facts.sessions import Sessions, dump, owning_sessions
+from zkmigrate.facts.sessions import Sessions, dump, sessions_of
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
@@ -79,9 +79,7 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
         broker_properties=look.each(
             inventory.broker_names, lambda host: properties(look, host, inventory.kafka.config)
         ),
-        sessions=owning_sessions(
-            look.each(serving, lambda host: dump(look, host)), cons, inventory.kafka.chroot
-        ),
+        sessions=sessions_of(look.each(serving, lambda host: dump(look, host)), cons, inventory.kafka.chroot),
         wall=look.wall(),
     )
     if gate == "preflight":
