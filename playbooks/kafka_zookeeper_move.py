@@ -23,10 +23,12 @@ from zkmigrate.steps.roll import RollStep
 from zkmigrate.steps.seal import SealStep
 from zkmigrate.steps.serve import ServeStep
 from zkmigrate.steps.stop import StopStep
+from zkmigrate.steps.survey import SurveyStep
 from zkmigrate.steps.verify import VerifyStep
 
 ARM_TO_CHECK: tuple[AnyStep, ...] = (
     ArmStep(),
+    SurveyStep(),
     FenceStep(),
     DrainStep(),
     CutStep(),

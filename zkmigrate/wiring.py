@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import getpass
 import hashlib
-import math
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from zkmigrate import hostside
 from zkmigrate.clients.canary import BrokerCanary
@@ -29,8 +27,7 @@ from zkmigrate.facts.host import host_status
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import PutFile
 from zkmigrate.model.playbook import Stage
-from zkmigrate.model.step import Context
-from zkmigrate.rules.window import deadlines, decide_finding
+from zkmigrate.rules.window import deadline_s, deadlines, decide_finding
 from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.program import Program
 from zkmigrate.transport.ssh import Transport
@@ -38,7 +35,6 @@ from zkmigrate.transport.ssh import Transport
 _RENEW_S = 1.0
 _CALL_S = 10.0
 _CANARY_S = 1.0
-_BACK_STEPS = ("fence", "drain", "cut", "stop", "prove")
 
 
 class Site:
@@ -120,24 +116,6 @@ class Site:
             raise HostError("; ".join(f"{host}: {said}" for host, said in failed.items()))
 
 
-def deadline_s(context: Context) -> float:
-    """Seconds after the first FENCE by which the way back must start; no limit while no client is at stake.
-
-    The way back is expected to take what the rehearsal measured, and never less than the policy says.
-    """
-    timeout_ms = context.records.get("survey", {}).get("smallest_timeout_ms")
-    if context.rehearsal or timeout_ms is None:
-        return math.inf
-    way_back = max(context.inventory.policy.way_back_s, measured_way_back(context.records))
-    return deadlines(timeout_ms / 1000, way_back).start_back
-
-
-def measured_way_back(records: Mapping[str, Mapping[str, Any]]) -> float:
-    """Seconds that the rehearsal's way back from before SEAL took, 0 without a rehearsal."""
-    seconds = records.get("rehearse", {}).get("seconds", {})
-    return float(sum(seconds.get(step, {}).get("back", 0.0) for step in _BACK_STEPS))
-
-
 def window_lines(inventory: Inventory) -> tuple[str, ...]:
     """What ``plan`` says about the window."""
     policy, lease = inventory.policy, inventory.policy.lease
@@ -147,7 +125,7 @@ def window_lines(inventory: Inventory) -> tuple[str, ...]:
         f"  lease: fence {lease.fence_ttl_ms} ms, cut {lease.cut_ttl_ms} ms, renewed every",
         f"    {lease.renew_every_ms} ms; until SEAL dest goes back by itself when it ends",
         "  deadline: the way back starts at most T - T/3 - way back - 3 s after FENCE; T is the smallest",
-        f"    session timeout under {inventory.kafka.chroot}, read at ARM. With 18 s sessions and a way",
+        f"    session timeout under {inventory.kafka.chroot}, read at SURVEY. With 18 s sessions and a way",
         f"    back of {policy.way_back_s:g} s that is {example:.1f} s; a longer rehearsed one counts",
         f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
         "  may be noticed: clients of dest reconnect; metadata changes wait; what was sent but not",

@@ -44,6 +44,11 @@ def directories(look: Look, host: str, data_dir: str, txn_dir: str) -> tuple[Hos
 def durable_tail(
     look: Look, host: str, data_dir: str, txn_dir: str, cursor: Cursor | None = None, check: bool = True
 ) -> Tail:
-    """Newest durable zxid of a host's directories; HostError or ZkDataError when it cannot be told."""
+    """Newest durable zxid of a host's directories; HostError or ZkDataError when it cannot be told.
+
+    cursor: where an earlier read of this host's log ended; without its file the log is read from its start.
+    """
     data, logs = directories(look, host, data_dir, txn_dir)
+    if cursor is not None and cursor.file not in logs.names_with_sizes():
+        cursor = None
     return newest(data, logs, cursor=cursor, check=check)

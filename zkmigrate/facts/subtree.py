@@ -4,26 +4,42 @@ from __future__ import annotations
 
 from zkmigrate.errors import HostError
 from zkmigrate.facts.disk import directories
-from zkmigrate.facts.ownership import Ephemeral, Ownership
+from zkmigrate.facts.ownership import Ephemeral, Ownership, rolled_forward
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.tail import newest
+from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.tree import Tree, load_tree, subtree_max_zxid
 from zkmigrate.zkdata.txnlog import Cursor
 
 
 def source_ownership(
-    look: Look, host: str, data_dir: str, txn_dir: str, chroot: str
+    look: Look,
+    host: str,
+    data_dir: str,
+    txn_dir: str,
+    chroot: str,
+    known: tuple[Ownership, Cursor] | None = None,
 ) -> Reading[tuple[Ownership, Cursor | None]]:
-    """Who owns what under the chroot, and a log cursor that stands at or below that state."""
+    """Who owns what under the chroot, and the log cursor at exactly that state.
+
+    known: an earlier state of the same host's log with its cursor; then only the rest of the log is read, if
+    the cursor's file is still there.
+    """
     data, logs = directories(look, host, data_dir, txn_dir)
     try:
-        cursor = newest(data, logs).cursor
-        tree = load_tree(data, logs, chroot=chroot)
+        if known is None or known[1].file not in logs.names_with_sizes():
+            state = ownership(load_tree(data, logs, chroot=chroot), chroot)
+            rest = walk(logs, after=state.upto)
+        else:
+            state, rest = known[0], walk(logs, cursor=known[1])
+        # Reading the tree took its time: what was written meanwhile is read now, so that the window need not.
+        state = rolled_forward(state, rest)
+        if rest.gaps:
+            return Unknown("failed", f"{host}: the log has a hole: {rest.gaps[0]}")
     except (HostError, ZkDataError) as error:
         return Unknown("failed", f"{host}: {error}")
-    return Seen((ownership(tree, chroot), cursor))
+    return Seen((state, rest.cursor))
 
 
 def ownership(tree: Tree, chroot: str) -> Ownership:

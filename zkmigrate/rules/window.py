@@ -6,6 +6,7 @@ The table that docs/reference/window.md prints is :func:`table`; tests walk its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding
+from zkmigrate.model.step import Context
 
 BrokerPolicy: TypeAlias = Literal["back", "forward", "ask"]
 
@@ -141,8 +143,30 @@ def deadlines(smallest_timeout_s: float, way_back_s: float) -> Deadlines:
     return Deadlines(clients_back - way_back_s - FIND_DOOR_S, clients_back, smallest_timeout_s)
 
 
+_BACK_STEPS = ("fence", "drain", "cut", "stop", "prove")
+
+
+def deadline_s(context: Context) -> float:
+    """Seconds after the first FENCE by which the way back must start; none while no client is at stake."""
+    timeout_ms = context.records.get("survey", {}).get("smallest_timeout_ms")
+    if context.rehearsal or timeout_ms is None:
+        return math.inf
+    return deadlines(timeout_ms / 1000, expected_way_back_s(context)).start_back
+
+
+def expected_way_back_s(context: Context) -> float:
+    """Seconds from the start of the way back to an open, observing dest, while nothing is sealed.
+
+    What the rehearsal measured, and never less than the policy says.
+    """
+    seconds = context.records.get("rehearse", {}).get("seconds", {})
+    measured = sum(seconds.get(step, {}).get("back", 0.0) for step in _BACK_STEPS)
+    return max(context.inventory.policy.way_back_s, float(measured))
+
+
 _AFTER_STEP: dict[str, Phase] = {
     "arm": Phase.ARMED,
+    "survey": Phase.ARMED,
     "fence": Phase.FENCED,
     "drain": Phase.FENCED,
     "cut": Phase.CUT,

@@ -81,6 +81,7 @@ def _act(host: Host, change: Change, operation: str, now: float, wall: float) ->
             return _verb(host, change.verb, now)
         case UninstallProgram():
             host.installed, host.ops, host.before = b"", {}, {}
+            host.files = {p: f for p, f in host.files.items() if not p.startswith("/var/lib/zkmigrate/")}
             return 0, "uninstalled"
         case InstallProgram():
             return 0, "installed"
@@ -267,7 +268,6 @@ def _take_down(host: Host) -> None:
     host.fence.empty()
     host.cut.empty()
     host.spec, host.armed, host.image, host.image_state = {}, False, None, "none"
-    host.files = {p: f for p, f in host.files.items() if "/staged/" not in p}
 
 
 def status(host: Host, now: float, wall: float, unit: str, clients: int, source_sockets: int) -> str:

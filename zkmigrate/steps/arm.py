@@ -1,52 +1,35 @@
 """What: prepare every dest host for the cut-over: staged configs, own rules with empty sets, image, guard.
 
-Why now: everything that takes time is done before the window: the whole subtree is read once here, and log
-cursors are advanced, so that the window reads only what came since.
+Why now: everything that takes time is done before the window.
 
 Clients may notice: nothing; the rules' sets are empty.
 
 Way back: remove rules, sets, guard, image and staged files.
 
-Proof: own rules on top in both families, the image begun, the subtree of source read without error, every
-dest
-host observing. The smallest session timeout leaves time for a way back.
+Proof: own rules on top in both families, their sets empty, the image begun, the observer running.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkmigrate.errors import HostError
-from zkmigrate.facts.disk import durable_tail
-from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
-from zkmigrate.facts.ownership import Ownership, to_json
-from zkmigrate.facts.subtree import source_ownership
-from zkmigrate.facts.window import LOOK_MOVES, Statuses, statuses, unknown
+from zkmigrate.facts.window import Statuses, statuses, unknown
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, inverses
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
 from zkmigrate.rules.reform import observer_config, reformed_config
-from zkmigrate.rules.window import deadlines
-from zkmigrate.steps.cursors import to_json as cursor_json
 from zkmigrate.steps.join import source_server_lines
-from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.tail import Tail
-from zkmigrate.zkdata.txnlog import Cursor
 
 
 @dataclass(frozen=True)
 class ArmFacts:
-    """ownership, source cursor and tails are read only once every host is armed."""
+    """What every dest host says of itself, and source's own server lines."""
 
     hosts: Statuses
     source_lines: Reading[tuple[str, ...]]
-    leader: str | None
-    learners: int | None
-    ownership: Reading[tuple[Ownership, Cursor | None]]
-    tails: dict[str, Reading[Tail]]
 
 
 class ArmStep:
@@ -57,54 +40,22 @@ class ArmStep:
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> ArmFacts:
-        inventory = c.inventory
-        hosts = statuses(c, look)
-        lines = source_server_lines(inventory, look)
-        view = source_view(inventory, look)
-        mntr = leader_mntr(look, view.leader) if view.leader is not None else None
-        count = learners(mntr.value) if isinstance(mntr, Seen) else None
-        absent: Reading[tuple[Ownership, Cursor | None]] = Absent("not read before every host is armed")
-        if len(hosts.in_phase("armed")) < len(inventory.dest.hosts) or view.leader is None:
-            return ArmFacts(hosts, lines, view.leader, count, absent, {})
-
-        def tail(host: str) -> Reading[Tail]:
-            try:
-                return Seen(durable_tail(look, host, inventory.dest.data_dir, inventory.dest.txn_dir))
-            except (HostError, ZkDataError) as error:
-                return Unknown("failed", str(error))
-
-        tails = look.each(inventory.dest_names, tail)
-        source = inventory.source
-        ownership = source_ownership(
-            look, view.leader, source.data_dir, source.txn_dir, inventory.kafka.chroot
-        )
-        return ArmFacts(hosts, lines, view.leader, count, ownership, tails)
+        return ArmFacts(statuses(c, look), source_server_lines(c.inventory, look))
 
     def check(self, c: Context, f: ArmFacts, way: Way) -> Verdict:
         if f.hosts.unknown:
             return Blocked(f.hosts.unknown)
         if way is Way.BACK:
-            armed = f.hosts.in_phase("armed")
-            return Ready(armed) if armed else Done()
+            left = tuple(h for h, s in f.hosts.at.items() if s.phase == "armed" or h in c.unrestored)
+            return Ready(left) if left else Done()
         if wrong := f.hosts.outside("arm", "idle", "armed"):
             return Blocked(wrong)
         if not isinstance(f.source_lines, Seen):
             return Blocked((unknown("arm.source-config", "source", f.source_lines),))
         if todo := f.hosts.in_phase("idle"):
             return Ready(todo)
-        findings = (*_armed(f), *_readable(c, f))
-        if any(x.blocks for x in findings) or not isinstance(f.ownership, Seen):
-            return Blocked(findings)
-        state, cursor = f.ownership.value
-        cursors = {h: cursor_json(r.value.cursor) for h, r in f.tails.items() if isinstance(r, Seen)}
-        record = {
-            "leader": f.leader,
-            "learners": f.learners,
-            "ownership": to_json(state),
-            "cursors": {**cursors, str(f.leader): cursor_json(cursor)},
-            "smallest_timeout_ms": state.smallest_timeout_ms,
-        }
-        return Done(findings, record)
+        findings = _armed(f)
+        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
     def plan(self, c: Context, f: ArmFacts, target: str) -> Changes:
         lines = f.source_lines.value if isinstance(f.source_lines, Seen) else ()
@@ -118,7 +69,7 @@ class ArmStep:
         )
 
     def undo(self, c: Context, f: ArmFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return (HostVerb(target, "disarm"),)
+        return (HostVerb(target, "disarm"), *inverses(applied))
 
 
 def arm_spec(inventory: Inventory, rehearsal: bool) -> str:
@@ -159,36 +110,3 @@ def _armed(f: ArmFacts) -> tuple[Finding, ...]:
             f"image {s.image}, unit {s.unit_state}"
         ),
     )
-
-
-def _readable(c: Context, f: ArmFacts) -> tuple[Finding, ...]:
-    findings = [unknown("arm.tail", h, r) for h, r in f.tails.items() if not isinstance(r, Seen)]
-    if not isinstance(f.ownership, Seen):
-        findings.append(unknown("arm.subtree", f.leader or "source", f.ownership))
-        return tuple(findings)
-    state, _ = f.ownership.value
-    findings.append(
-        claim(
-            "arm.learners",
-            "source's leader counts its learners",
-            f.learners is not None and f.learners >= len(c.inventory.dest.hosts),
-            seen=str(f.learners),
-            needed=f"at least {len(c.inventory.dest.hosts)}",
-            moves=LOOK_MOVES,
-        )
-    )
-    timeout = state.smallest_timeout_ms
-    if timeout is None or c.rehearsal:
-        return tuple(findings)
-    limits = deadlines(timeout / 1000, c.inventory.policy.way_back_s)
-    findings.append(
-        claim(
-            "arm.way-back",
-            "the smallest session timeout leaves time for a way back",
-            limits.start_back > 0,
-            seen=f"{timeout} ms: the way back must start {limits.start_back:.1f} s after FENCE",
-            needed="more than 0 s",
-            moves=("raise zookeeper.session.timeout.ms and restart the brokers (the roll does)",),
-        )
-    )
-    return tuple(findings)

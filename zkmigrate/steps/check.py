@@ -48,7 +48,7 @@ class CheckStep:
 
     id = "check"
     title = "Check dest behind the closed door"
-    hazard = Hazard.WINDOW
+    hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> CheckFacts:
         hosts = statuses(c, look)
@@ -96,7 +96,8 @@ def baseline(c: Context) -> Ownership:
 def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
     """One leader, the others follow, all in one epoch above source's."""
     modes = servers.modes()
-    epochs = {epoch(zxid) for zxid in servers.zxids().values()}
+    epochs = {host: epoch(zxid) for host, zxid in servers.zxids().items()}
+    led = epochs.get(servers.leader or "", 0)
     old = epoch(int(c.records["drain"]["z"], 16))
     return (
         claim(
@@ -108,10 +109,11 @@ def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
         ),
         claim(
             "check.epoch",
-            "dest serves in one new epoch",
-            len(epochs) == 1 and min(epochs) > old,
-            seen=f"{sorted(epochs)}",
-            needed=f"one, above {old}",
+            "dest's leader serves in a new epoch and nobody in a later one",
+            # A follower shows the old epoch until the first transaction of the new one.
+            led > old and max(epochs.values()) == led,
+            seen=f"{epochs}, leader {servers.leader}",
+            needed=f"the leader's above {old}",
             moves=MOVES,
         ),
     )

@@ -1,4 +1,4 @@
-"""Log cursors that ARM recorded: from there on a disk is read inside the window, not from its start."""
+"""Log cursors that SURVEY recorded: from there on a disk is read inside the window, not from its start."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def to_json(cursor: Cursor | None) -> dict[str, Any] | None:
 
 
 def cursor_of(c: Context, host: str) -> Cursor | None:
-    """The cursor ARM recorded for a host; None when it had no log record yet."""
-    body = c.records["arm"]["cursors"].get(host)
+    """The cursor SURVEY recorded for a host; None when it had no log record yet."""
+    body = c.records["survey"]["cursors"].get(host)
     return None if body is None else Cursor(body["file"], body["offset"], int(body["zxid"], 16))

@@ -72,7 +72,7 @@ class CutStep:
         findings = _severed(f)
         if any(x.blocks for x in findings):
             return Blocked(findings)
-        before = int(c.records["arm"]["learners"])
+        before = int(c.records["survey"]["learners"])
         left = before - len(c.inventory.dest.hosts)
         if f.learners is None or f.learners > left:
             return Waiting(

@@ -46,7 +46,7 @@ class DrainStep:
 
     id = "drain"
     title = "Drain what was sent"
-    hazard = Hazard.WINDOW
+    hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> DrainFacts:
         hosts = c.inventory.dest_names

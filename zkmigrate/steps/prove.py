@@ -53,19 +53,20 @@ class ProveStep:
 
     id = "prove"
     title = "Prove that nothing is missing"
-    hazard = Hazard.WINDOW
+    hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> ProveFacts:
         before = _leader(c, look)
-        leader = c.records["arm"]["leader"]
+        leader = c.records["survey"]["leader"]
         lowest = min(_tails(c).values())
         source = c.inventory.source
         try:
             _, logs = directories(look, leader, source.data_dir, source.txn_dir)
             cursor = cursor_of(c, leader)
-            state = rolled_forward(
-                from_json(c.records["arm"]["ownership"]), walk(logs, cursor=cursor), lowest
-            )
+            since = walk(logs, cursor=cursor)
+            state = rolled_forward(from_json(c.records["survey"]["ownership"]), since, lowest)
+            if since.gaps:
+                raise HostError(f"{leader}: the log has a hole: {since.gaps[0]}")
             found = delta(
                 logs,
                 chroot=c.inventory.kafka.chroot,
@@ -127,11 +128,11 @@ def _tails(c: Context) -> dict[str, int]:
 
 
 def _same_leader(c: Context, f: ProveFacts) -> Finding:
-    wanted = (c.records["arm"]["leader"], epoch(int(c.records["drain"]["z"], 16)))
+    wanted = (c.records["survey"]["leader"], epoch(int(c.records["drain"]["z"], 16)))
     seen = [(name, epoch(zxid) if zxid >= 0 else None) for name, zxid in (f.before, f.after)]
     return claim(
         "prove.leader",
-        "source has had the same leader and epoch since ARM",
+        "source has had the same leader and epoch since SURVEY",
         all(pair == wanted for pair in seen),
         seen=f"{seen[0]} before, {seen[1]} after reading the log",
         needed=f"{wanted}",

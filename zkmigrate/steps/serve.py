@@ -25,7 +25,7 @@ class ServeStep:
 
     id = "serve"
     title = "Wait for dest's own quorum"
-    hazard = Hazard.WINDOW
+    hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> Statuses:
         return statuses(c, look)
