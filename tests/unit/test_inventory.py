@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -307,3 +308,18 @@ def test_types_are_frozen(tmp_path: Path) -> None:
     inventory = load(_write(tmp_path, GOOD))
     with pytest.raises(ValidationError):
         inventory.name = "other"
+
+
+_REFERENCE = (Path(__file__).parents[2] / "docs" / "reference" / "migration-yml.md").read_text()
+
+
+def test_the_example_in_the_reference_loads(tmp_path: Path) -> None:
+    example = _REFERENCE.partition("```yaml\n")[2].partition("```")[0]
+    assert load(_write(tmp_path, example)).name == "orders"
+
+
+def test_the_reference_names_every_key() -> None:
+    models = (schema(), *schema()["$defs"].values())
+    names = {name for model in models for name in model["properties"]}
+    written = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", _REFERENCE))))
+    assert names - written == set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -531,3 +532,14 @@ def test_nothing_answers() -> None:
         findings = run_preflight(context(), world, gate)
         assert [f for f in findings if f.held is not Held.UNKNOWN] == []
         assert len({f.id for f in findings if f.blocks}) > 5
+
+
+def test_the_reference_lists_every_check() -> None:
+    reference = Path(__file__).parents[2] / "docs" / "reference" / "preflight.md"
+    rows = [line for line in reference.read_text().splitlines() if line.startswith("| `")]
+    assert rows == [
+        f"| `{check.id}` | {check.claim} | {check.scope} | "
+        f"{'all' if len(check.gates) == len(Gate) else ', '.join(check.gates)} | "
+        f"{'blocks' if check.severity is Severity.BLOCK else 'warns'} |"
+        for check in CHECKS
+    ]
