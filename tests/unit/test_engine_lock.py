@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from zkmigrate import hostside
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.lock import HostLock, LocalLock
 from zkmigrate.errors import HostError, LockedError
@@ -130,3 +133,32 @@ def test_stealing_fences_the_old_operator_off() -> None:
     old.close()
     assert [h.owner for h in world.values()] == ["bert-op"] * 3, "a stale operator gives nothing back"
     new.close()
+
+
+class RealHosts:
+    """The real zkm-host on three state directories of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def ask(self, host: str, words: tuple[str, ...], number: int) -> Outcome:
+        command = ["sh", "-s", "--", "--run", "lock-1", "--as", str(number), *words]
+        state = {"ZKM_STATE": str(self._root / host), "PATH": os.environ["PATH"]}
+        done = subprocess.run(command, input=hostside.program(), env=state, capture_output=True, check=False)
+        return Outcome(done.returncode, (done.stdout + done.stderr).decode())
+
+
+def test_the_real_program_keeps_this_lock(tmp_path: Path) -> None:
+    world = RealHosts(tmp_path)
+    first = HostLock(HOSTS, "anna@op", world.ask, 1, beat_s=60.0)
+    assert first.fencing("join", Way.FORWARD) == 1
+    second = HostLock(HOSTS, "bert@op", world.ask, 2, beat_s=60.0)
+    with pytest.raises(LockedError, match="lock held by anna-op for run lock-1"):
+        second.fencing("join", Way.FORWARD)
+    thief = HostLock(HOSTS, "bert@op", world.ask, 3, steal=True, beat_s=0.05)
+    assert thief.fencing("join", Way.FORWARD) == 2
+    assert world.ask("d1", ("lock", "lock.beat.1", "beat"), 1).rc == 9
+    thief.close()
+    again = HostLock(HOSTS, "anna@op", world.ask, 4, beat_s=60.0)
+    assert again.fencing("join", Way.FORWARD) == 3
+    again.close()

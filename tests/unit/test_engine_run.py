@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -163,6 +165,24 @@ def test_killed_at_every_point_forward_rollback_reaches_the_first_world(tmp_path
         ended = tiny.process(back)
         assert ended.code == 0, (number, ended)
         assert tiny.hosts.files == {}, number
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_killed_twice_in_one_run_the_third_life_reaches_the_end_or_the_beginning(
+    tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    tiny = Tiny(tmp_path / "r")
+    tiny.steps["open"] = WriteStep("open", tiny.hosts)
+    for life in (forward, dice.choice((resume, back))):
+        with contextlib.suppress(Killed):
+            tiny.process(life, Points(dice.randrange(1, 250)))
+    turn = journal.read(tiny.run_dir).turn
+    last = back if seed % 2 else resume
+    ended = tiny.process(last)
+    assert ended.code == 0
+    home = last is back or (turn is not None and turn.then == "end")
+    assert tiny.hosts.files == ({} if home else tiny.everything())
 
 
 def test_a_rehearsal_cut_short_walks_back_and_starts_again(tmp_path: Path) -> None:

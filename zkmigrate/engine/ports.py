@@ -41,13 +41,14 @@ class WindowRules:
     """The pure rules that a window stage is walked by.
 
     deadline_s: how many seconds after the first FENCE the way back must have started, ``math.inf`` for no
-    limit; it may read the rehearsal's times from the context. begins / permanent / ends: ids of the steps
-    that start the lease, make it permanent, and open the door.
+    limit; it may read the rehearsal's times from the context. begins / cuts / permanent / ends: ids of the
+    steps that start the lease, add the cut to it, make it permanent, and open the door.
     """
 
     decide: Decide
     deadline_s: Callable[[Context], float]
     begins: str = "fence"
+    cuts: str = "cut"
     permanent: str = "seal"
     ends: str = "open"
 

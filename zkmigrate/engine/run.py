@@ -18,9 +18,10 @@ from zkmigrate.engine.clock import Clock, Interrupt
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import Arrived, Next, Rehearsed, Then, Turn
 from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.patience import TRIES, Patience
 from zkmigrate.engine.ports import Answer, Confirm, Lock, NoWatch, WatchPort, WindowRules
-from zkmigrate.engine.watch import LEASE_LAPSED
+from zkmigrate.engine.window import Window
 from zkmigrate.errors import HostError, UsageError, ZkmigrateError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Changes, inverses
@@ -29,16 +30,9 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
+__all__ = ["Ended", "Walk", "World"]
+
 _RETRY_S = 0.3
-
-
-@dataclass(frozen=True)
-class Ended:
-    """Why the walk stopped: exit code (docs/reference/exit-codes.md), a sentence, the findings behind it."""
-
-    code: int
-    message: str
-    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,16 +51,6 @@ class World:
     copies: Callable[[bytes], None] | None = None
 
 
-class _Leave(Exception):
-    def __init__(self, ended: Ended) -> None:
-        self.ended = ended
-
-
-class _TurnBack(Exception):
-    def __init__(self, to: str, why: str, code: int, findings: tuple[Finding, ...] = ()) -> None:
-        self.to, self.why, self.code, self.findings = to, why, code, findings
-
-
 class Walk:
     """One process's walk over one run."""
 
@@ -77,12 +61,12 @@ class Walk:
         self.history = journal.history
         self.world = world
         self._wave = Wave(journal, inventory, world.apply, world.emit, world.clock.now)
+        self._window = Window(journal, inventory.policy, world)
         self._until = ""
         self._hold_at = ""
         self._findings: tuple[Finding, ...] = ()
         self._cause: tuple[Finding, ...] = ()
         self._entered = ""
-        self._refused_since: dict[str, float] = {}
 
     # --- the three ways to start -----------------------------------------------------------------------
 
@@ -134,7 +118,7 @@ class Walk:
                 verdict = at.step.check(context, at.step.observe(context, self.world.look), Way.BACK)
                 if isinstance(verdict, Blocked):
                     self.world.emit(events.StepBlocked(at.stage.id, at.step.id, Way.BACK, verdict.findings))
-                    raise _Leave(Ended(6, f"{at.id} has no way back; nothing was changed", verdict.findings))
+                    raise Leave(Ended(6, f"{at.id} has no way back; nothing was changed", verdict.findings))
         self._turn_back(to, "end", "asked by the operator", 0)
 
     # --- the playbook ----------------------------------------------------------------------------------
@@ -156,7 +140,7 @@ class Walk:
                         self._enter(at)
                         started = self.world.clock.now()
                         self._leave(at, self._visit(at), started)
-            except _TurnBack as turn:
+            except TurnBack as turn:
                 self._cause = turn.findings
                 self._turn_back(turn.to, "end", turn.why, turn.code)
 
@@ -181,7 +165,7 @@ class Walk:
                     self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets))
                     failures = self._wave.run(at, plans, context.fencing)
                     patience.note(failures)
-                    self._follow(at)
+                    self._window.follow(at, self._context(at))
                     if failures or again:
                         self.world.clock.pause(_RETRY_S)
                 case _:
@@ -212,7 +196,7 @@ class Walk:
 
     def _wait(self, at: Next, waiting: Waiting, left: float) -> None:
         self.world.emit(events.Waits(at.stage.id, at.step.id, waiting.what, waiting.progress, left))
-        self._ask_watch(at)
+        self._window.ask(at)
         self.world.clock.pause(min(waiting.poll_s, left))
 
     # --- entering and leaving a step -------------------------------------------------------------------
@@ -222,8 +206,8 @@ class Walk:
         if self._entered != f"{at.stage.id} {at.way.value}":
             self._enter_stage(at)
         self.world.lock.fencing(at.stage.id, at.way)
-        self._follow(at)
-        self._ask_watch(at)
+        self._window.follow(at, self._context(at))
+        self._window.ask(at)
         if at.way is Way.FORWARD and not at.stage.window and at.step.hazard is not Hazard.READ_ONLY:
             self._obey(self.world.confirm.step(at.stage, at.step, self._findings), at.stage)
         self._journal_step(at, "begin")
@@ -256,12 +240,12 @@ class Walk:
         whole = all(f"{at.stage.id}.{s.id}" in self.history.done for s in at.stage.steps)
         if at.way is Way.FORWARD and whole and not at.stage.rehearsal:
             self.journal.append("stage", {"stage": at.stage.id, "event": "done"})
-        self._follow(at)
+        self._window.follow(at, self._context(at))
         if not at.stage.window:
             self._copy()
         holds = at.stage.window and not at.stage.rehearsal and at.step.id == self._hold_at
         if at.way is Way.FORWARD and holds:
-            self._hold(at)
+            self._obey(self._window.hold(at, self._stop_if_asked), at.stage)
 
     def _blocked(self, at: Next, findings: tuple[Finding, ...]) -> None:
         """A step refused: stop, or in a window let the rules decide whether to turn back."""
@@ -269,71 +253,11 @@ class Walk:
         self.world.emit(events.StepBlocked(at.stage.id, at.step.id, at.way, findings))
         if at.way is Way.BACK:
             message = f"the way back stopped at {at.id}: an operator is needed, then resume"
-            raise _Leave(Ended(8, message, findings))
+            raise Leave(Ended(8, message, findings))
         if not at.stage.window:
             message = f"{at.id} is blocked; mend that, then resume"
-            raise _Leave(Ended(_gate_code(at, findings), message, findings))
-        for finding in [f for f in findings if f.blocks] or findings:
-            self._judge(at, finding, findings)
-        since = self._refused_since.setdefault(at.id, self.world.clock.now())
-        if self.world.clock.now() - since > self.inventory.policy.step_deadline_s:
-            raise _Leave(Ended(8, f"{at.id} stays blocked past the point where it could turn back", findings))
-        self.world.clock.pause(1.0)
-
-    # --- the window ------------------------------------------------------------------------------------
-
-    def _follow(self, at: Next) -> None:
-        if at.stage.window:
-            self.world.watch.follow(at.stage, self.history, self._context(at))
-
-    def _ask_watch(self, at: Next) -> None:
-        """Only between steps and while waiting: what did the watch see, and does it turn the direction?"""
-        if not at.stage.window:
-            return
-        if (left := self.world.watch.left_s()) is not None:
-            self.world.emit(events.Countdown(left))
-        while at.way is Way.FORWARD and (finding := self.world.watch.finding()) is not None:
-            self._judge(at, finding, (finding,))
-            self.world.watch.answered(finding)
-
-    def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
-        """Go on, or turn back to the start of the stage."""
-        phase = self._phase(at.stage)
-        decision = self.world.rules.decide(phase, finding, self.inventory.policy)
-        body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
-        self.journal.append("finding", {**body, "phase": phase, "decision": decision})
-        self.world.emit(events.Alarm(phase, finding, decision))
-        if decision == "ask":
-            left, sealed = self.world.watch.left_s(), self._sealed(at.stage)
-            decision = self.world.confirm.decide(phase, finding, sealed, left)
-        if decision == "back":
-            code = 9 if finding.id == LEASE_LAPSED else 7
-            raise _TurnBack(at.stage.id, f"{finding.id}: {finding.seen or finding.claim}", code, findings)
-
-    def _sealed(self, stage: Stage) -> bool:
-        return f"{stage.id}.{self.world.rules.permanent}" in self.history.done
-
-    def _phase(self, stage: Stage) -> str:
-        """Id of the last step of the stage that is done or has sent a change; empty before the first."""
-        reached = [
-            step.id
-            for step in stage.steps
-            if (name := f"{stage.id}.{step.id}") in self.history.done or self.history.touched(name)
-        ]
-        return reached[-1] if reached else ""
-
-    def _hold(self, at: Next) -> None:
-        """Hold after a window step, under the countdown, until the operator answers."""
-        while True:
-            self._stop_if_asked()
-            self._ask_watch(at)
-            left = self.world.watch.left_s()
-            self.world.emit(events.Holding(at.step.id, left))
-            answer = self.world.confirm.hold(at.step.id, self._sealed(at.stage), left)
-            if answer is not None:
-                self._obey(answer, at.stage)
-                return
-            self.world.clock.pause(0.1)
+            raise Leave(Ended(_gate_code(at, findings), message, findings))
+        self._window.refused(at, findings)
 
     # --- turning, arriving, stopping -------------------------------------------------------------------
 
@@ -360,15 +284,15 @@ class Walk:
 
     def _obey(self, answer: Answer, stage: Stage) -> None:
         if answer.word == "stop":
-            raise _Leave(Ended(130, f"stopped by the operator before {stage.id} went on; resume goes on"))
+            raise Leave(Ended(130, f"stopped by the operator before {stage.id} went on; resume goes on"))
         if answer.word == "back":
             to = answer.to or stage.id
             self._known(to)
-            raise _TurnBack(to, "asked by the operator", 0)
+            raise TurnBack(to, "asked by the operator", 0)
 
     def _stop_if_asked(self) -> None:
         if self.world.interrupt.wanted.is_set():
-            raise _Leave(Ended(130, f"interrupted; {self.state()}; resume goes on"))
+            raise Leave(Ended(130, f"interrupted; {self.state()}; resume goes on"))
 
     def _reached(self, until: str) -> bool:
         forward = self.history.way is Way.FORWARD
@@ -384,9 +308,9 @@ class Walk:
         try:
             begin()
             ended = self._go()
-        except _Leave as leave:
+        except Leave as leave:
             ended = leave.ended
-        except _TurnBack as turn:
+        except TurnBack as turn:
             ended = Ended(8, turn.why, turn.findings)
         except ZkmigrateError as error:
             ended = Ended(error.exit_code, f"{error}; {self.state()}")
@@ -415,8 +339,10 @@ class Walk:
         where = f"at {at.id}, {at.way.value}" if isinstance(at, Next) else "between stages"
         open_ = [a.operation for a in self.history.unconfirmed()]
         text = f"run {self.history.run} stands {where}"
-        if isinstance(at, Next) and at.stage.window and self._phase(at.stage):
-            text += f" (window, phase {self._phase(at.stage)}: a lease that is not sealed ends by itself)"
+        if isinstance(at, Next) and at.stage.window and self._window.phase(at.stage):
+            text += (
+                f" (window, phase {self._window.phase(at.stage)}: a lease that is not sealed ends by itself)"
+            )
         return text + (f"; not confirmed: {', '.join(open_)}" if open_ else "")
 
     def _context(self, at: Next) -> Context:

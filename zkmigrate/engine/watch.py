@@ -2,7 +2,8 @@
 
 From the first FENCE until OPEN (or until the way back has reopened) one thread per dest host sends
 ``renew FENCE_TTL CUT_TTL`` over a channel of its own, each TTL no longer than what is left until the
-deadline, so that nothing keeps a host shut past it. A sealed host answers ``permanent``; after the SEAL step
+deadline, so that nothing keeps a host shut past it (walking back they are whole: the walk itself is reopening
+the doors). A sealed host answers ``permanent``; after the SEAL step
 nothing is renewed. Probe
 threads ask their question at their own pace. The watch never acts on the steps: it holds findings, and the
 walk asks for them between steps and while it waits.
@@ -18,12 +19,13 @@ from functools import partial
 
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History
+from zkmigrate.engine.lanes import together
 from zkmigrate.engine.ports import WindowRules
 from zkmigrate.errors import HostError
 from zkmigrate.inventory import Lease
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
-from zkmigrate.model.step import Context
+from zkmigrate.model.step import Context, Way
 
 LEASE_LAPSED = "watch.lease-lapsed"
 HOST_UNREACHABLE = "watch.host-unreachable"
@@ -77,26 +79,29 @@ class Watch:
         """Bring the threads in line with the journal: renewing, only probing, or stopped."""
         if self._first_line is None:
             self._first_line = history.entries
-        begins, permanent, ends = (
-            f"{stage.id}.{name}" for name in (self._rules.begins, self._rules.permanent, self._rules.ends)
-        )
-        fenced = history.first_sent.get(begins)
-        if fenced is None or ends in history.done:
+        rules = self._rules
+        fenced = history.first_sent.get(f"{stage.id}.{rules.begins}")
+        if fenced is None or f"{stage.id}.{rules.ends}" in history.done:
             self._stop()
             return
-        renewing = permanent not in history.done
-        if self._session is None:
-            self._found.clear()
-            self._answered.clear()
-            line, at_wall, at_mono = fenced
-            here = line > self._first_line
-            since = at_mono if here else self._now() - max(0.0, self._wall() - at_wall)
-            self._session = _Session(since + self._rules.deadline_s(context))
-            self._session.renewing = renewing
-            for host in self._hosts:
-                self._round(self._session, host, self._now())
-            self._start(self._session, stage)
-        self._session.renewing = renewing
+        begun, session = self._session is None, self._session or self._new_session(fenced, context)
+        session.renewing = f"{stage.id}.{rules.permanent}" not in history.done
+        session.back = history.way is Way.BACK
+        cut = f"{stage.id}.{rules.cuts}" in history.first_sent
+        session.silence_ms = self._lease.cut_ttl_ms if cut else self._lease.fence_ttl_ms
+        if begun:
+            self._session = session
+            together({h: partial(self._round, session, h, self._now()) for h in self._hosts})
+            self._start(session, stage)
+
+    def _new_session(self, fenced: tuple[int, float, float], context: Context) -> _Session:
+        """The deadline counts from the first FENCE: by this process's clock, else by the wall clock."""
+        self._found.clear()
+        self._answered.clear()
+        line, at_wall, at_mono = fenced
+        here = self._first_line is not None and line > self._first_line
+        since = at_mono if here else self._now() - max(0.0, self._wall() - at_wall)
+        return _Session(since + self._rules.deadline_s(context))
 
     def finding(self) -> Finding | None:
         """The first blocking finding that nobody has answered, the end of the lease before all others."""
@@ -147,7 +152,7 @@ class Watch:
 
     def _round(self, session: _Session, host: str, delivered: float) -> float:
         """Renew once on one host; returns when a renewal last reached it."""
-        left_ms = (session.deadline - self._now()) * 1000
+        left_ms = math.inf if session.back else (session.deadline - self._now()) * 1000
         if left_ms < 1:
             return delivered
         fence_ms, cut_ms = (
@@ -157,7 +162,7 @@ class Watch:
             outcome = self._renew(host, fence_ms, cut_ms)
         except HostError as error:
             silent = self._now() - delivered
-            if silent * 1000 > self._lease.cut_ttl_ms:
+            if silent * 1000 > session.silence_ms:
                 self._store(_undelivered(host, silent, str(error)))
             return delivered
         if outcome.rc == _REFUSED and "lapsed" in outcome.output:
@@ -197,6 +202,8 @@ class _Session:
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self.renewing = True
+        self.back = False
+        self.silence_ms = 0
         self.over = threading.Event()
         self._threads: list[threading.Thread] = []
 

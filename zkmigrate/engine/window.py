@@ -1,0 +1,100 @@
+"""What a window stage adds to the walk: the watch is asked, the rules decide, the walk may hold.
+
+Outside a window every method here lets the walk go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zkmigrate.engine import events
+from zkmigrate.engine.codec import encode_finding
+from zkmigrate.engine.history import Next
+from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.leaving import Ended, Leave, TurnBack
+from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.watch import LEASE_LAPSED
+from zkmigrate.inventory import Policy
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.playbook import Stage
+from zkmigrate.model.step import Context, Way
+
+if TYPE_CHECKING:
+    from zkmigrate.engine.run import World
+
+_RETRY_S = 1.0
+_HOLD_S = 0.1
+
+
+class Window:
+    """One walk's dealings with its windows."""
+
+    def __init__(self, journal: Journal, policy: Policy, world: World) -> None:
+        self._journal = journal
+        self._history = journal.history
+        self._policy = policy
+        self._world = world
+        self._refused_since: dict[str, float] = {}
+
+    def follow(self, at: Next, context: Context) -> None:
+        """Let the watch start, go on or stop, as the journal says."""
+        if at.stage.window:
+            self._world.watch.follow(at.stage, self._history, context)
+
+    def ask(self, at: Next) -> None:
+        """Between steps and while waiting: what did the watch see? Raises TurnBack when it turns the run."""
+        if not at.stage.window:
+            return
+        if (left := self._world.watch.left_s()) is not None:
+            self._world.emit(events.Countdown(left))
+        while at.way is Way.FORWARD and (finding := self._world.watch.finding()) is not None:
+            self._judge(at, finding, (finding,))
+            self._world.watch.answered(finding)
+
+    def refused(self, at: Next, findings: tuple[Finding, ...]) -> None:
+        """A step of a window is blocked: turn back where the rules say so, else try again for a while."""
+        for finding in [f for f in findings if f.blocks] or findings:
+            self._judge(at, finding, findings)
+        now = self._world.clock.now
+        if now() - self._refused_since.setdefault(at.id, now()) > self._policy.step_deadline_s:
+            raise Leave(Ended(8, f"{at.id} stays blocked past the point where it could turn back", findings))
+        self._world.clock.pause(_RETRY_S)
+
+    def hold(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer:
+        """Hold after a step, under the countdown, until the operator answers."""
+        while True:
+            stop_if_asked()
+            self.ask(at)
+            left = self._world.watch.left_s()
+            self._world.emit(events.Holding(at.step.id, left))
+            answer = self._world.confirm.hold(at.step.id, self._sealed(at.stage), left)
+            if answer is not None:
+                return answer
+            self._world.clock.pause(_HOLD_S)
+
+    def phase(self, stage: Stage) -> str:
+        """Id of the last step of the stage that is done or has sent a change; empty before the first."""
+        reached = [
+            step.id
+            for step in stage.steps
+            if (name := f"{stage.id}.{step.id}") in self._history.done or self._history.touched(name)
+        ]
+        return reached[-1] if reached else ""
+
+    def _sealed(self, stage: Stage) -> bool:
+        return f"{stage.id}.{self._world.rules.permanent}" in self._history.done
+
+    def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
+        """Go on, or turn back to the start of the stage."""
+        phase = self.phase(at.stage)
+        decision = self._world.rules.decide(phase, finding, self._policy)
+        body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
+        self._journal.append("finding", {**body, "phase": phase, "decision": decision})
+        self._world.emit(events.Alarm(phase, finding, decision))
+        if decision == "ask":
+            left, sealed = self._world.watch.left_s(), self._sealed(at.stage)
+            decision = self._world.confirm.decide(phase, finding, sealed, left)
+        if decision == "back":
+            code = 9 if finding.id == LEASE_LAPSED else 7
+            raise TurnBack(at.stage.id, f"{finding.id}: {finding.seen or finding.claim}", code, findings)
