@@ -358,7 +358,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ("kafka.under-replicated", "cutover", "", kafka(partition(isr=(1, 2))), "1: orders-0", no_kafka),
     (
         "kafka.replication", "preflight", "", kafka(partition(replicas=(1,), isr=(1,))), "1: orders-0",
-        kafka(replace(view(), partitions=())),
+        no_kafka,
     ),
     (
         "kafka.min-isr", "preflight", "", kafka(replace(view(), min_isr={"orders": 3})), "3: orders-0",
@@ -543,3 +543,18 @@ def test_the_reference_lists_every_check() -> None:
         f"{'blocks' if check.severity is Severity.BLOCK else 'warns'} |"
         for check in CHECKS
     ]
+
+
+def test_a_cluster_without_topics_is_healthy() -> None:
+    world = healthy()
+    world.view = Seen(replace(view(), partitions=(), min_isr={}))
+    assert blocking(run_preflight(context(), world, "preflight")) == ()
+
+
+def test_a_slow_look_is_no_wrong_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host answers at some moment between question and answer; only what lies outside is a difference."""
+    world, clock = healthy(), iter(float(990 + n) for n in range(1000))
+    monkeypatch.setattr(world, "wall", lambda: next(clock))
+    found = {f.target: f.seen for f in run_preflight(context(), world, "preflight") if f.id == "host.clock"}
+    # The fifth host is asked from 998 to 999 and says 1000.25, the sixth from 1000 to 1001.
+    assert (found["broker2"], found["broker3"]) == ("+1.2 s", "+0.0 s")

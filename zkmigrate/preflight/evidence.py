@@ -38,8 +38,8 @@ class Evidence:
 
     Keyed by host name. leader: ``mntr`` of source's leader. ports: (dest host, source host, port) → what a
     connect got. source_bytes: size of a source host's newest snapshot and logs. sessions: those that own
-    ephemerals under the chroot. flags: ``-D`` settings of the JVM. wall: the operator's clock. runs: other
-    runs that a host knows, with their phase.
+    ephemerals under the chroot. flags: ``-D`` settings of the JVM. asked: the operator's clock before and
+    after ``facts`` was asked. runs: other runs that a host knows, with their phase.
     """
 
     source: EnsembleView
@@ -48,7 +48,6 @@ class Evidence:
     kafka: Reading[KafkaView]
     broker_properties: Mapping[str, Reading[Mapping[str, str]]]
     sessions: Reading[Sessions]
-    wall: float
     source_config: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
     source_myid: Mapping[str, Reading[str]] = field(default_factory=dict)
     source_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
@@ -58,6 +57,7 @@ class Evidence:
     dest_data: Mapping[str, Reading[DataState]] = field(default_factory=dict)
     dest_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
     facts: Mapping[str, Reading[HostFacts]] = field(default_factory=dict)
+    asked: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     dest: EnsembleView = NO_ENSEMBLE
     cluster_ids: Mapping[str, Reading[str]] = field(default_factory=dict)
     clients: SourceClients | None = None
@@ -80,7 +80,6 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
             inventory.broker_names, lambda host: properties(look, host, inventory.kafka.config)
         ),
         sessions=sessions_of(look.each(serving, lambda host: dump(look, host)), cons, inventory.kafka.chroot),
-        wall=look.wall(),
     )
     if gate == "preflight":
         return _before_anything(c, look, common)
@@ -106,6 +105,16 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
     # Without a leader the check of the quorum blocks; the first host's disk then stands for the others.
     asked = common.source.leader or sources[0]
     directories = tuple(dict.fromkeys((dest.data_dir, dest.txn_dir)))
+
+    def offer(host: str) -> tuple[Reading[HostFacts], tuple[float, float]]:
+        before = look.wall()
+        if host in dests:
+            reading = host_facts(look, host, dest.service.unit, *directories)
+        else:
+            reading = host_facts(look, host, kafka.service.unit)
+        return reading, (before, look.wall())
+
+    offers = look.each((*dests, *c.inventory.broker_names), offer)
     return replace(
         common,
         source_config=look.each(sources, lambda host: zoo_config(look, host, source.config)),
@@ -119,10 +128,8 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
         dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
         dest_flags=dest_flags,
         runs=look.each((*dests, *c.inventory.broker_names), lambda host: other_runs(look, host, c.run)),
-        facts={
-            **look.each(dests, lambda host: host_facts(look, host, dest.service.unit, *directories)),
-            **look.each(c.inventory.broker_names, lambda host: host_facts(look, host, kafka.service.unit)),
-        },
+        facts={host: reading for host, (reading, _) in offers.items()},
+        asked={host: when for host, (_, when) in offers.items()},
     )
 
 

@@ -114,7 +114,9 @@ def clock(_c: Context, e: Evidence) -> Iterator[Judged]:
     needed = f"within {CLOCK_LIMIT_S:.0f} s"
     for host, facts in e.facts.items():
         if isinstance(facts, Seen):
-            apart = facts.value.clock - e.wall
+            before, after = e.asked[host]
+            # The host read its clock somewhere in between: what is surely apart is what lies outside.
+            apart = min(0.0, facts.value.clock - before) + max(0.0, facts.value.clock - after)
             yield Judged(abs(apart) <= CLOCK_LIMIT_S, f"{apart:+.1f} s", needed, host, ("run NTP",))
         else:
             yield unseen(facts, needed, host)

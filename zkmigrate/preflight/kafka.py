@@ -65,13 +65,11 @@ def _partitions(
     if not isinstance(e.kafka, Seen):
         yield unseen(e.kafka, BROKERS_ANSWER)
         return
-    if not e.kafka.value.partitions:
-        yield Judged(None, "the brokers list no partition at all", needed)
-        return
     names = [f"{p.topic}-{p.partition}" for p in wrong]
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     seen = f"{len(names)}: {', '.join(names[:LISTED])}{more}" if names else "none"
-    yield Judged(not names, seen, needed, moves=moves)
+    of = f" of {len(e.kafka.value.partitions)} partitions"
+    yield Judged(not names, seen + of, needed, moves=moves)
 
 
 def _all(reading: Reading[KafkaView]) -> tuple[PartitionState, ...]:
