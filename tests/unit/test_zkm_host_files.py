@@ -286,6 +286,14 @@ def test_a_call_waits_for_the_lock_only_so_long_and_then_says_so(host: Host, tmp
     assert (tmp_path / "f").read_bytes() == b"x"
 
 
+def test_a_heartbeat_is_not_held_up_by_a_long_operation(host: Host) -> None:
+    host.call("lock", "a", "take", "alice", "60000", fencing=0)
+    with subprocess.Popen(["flock", host.state / ".flock", "cat"], stdin=subprocess.PIPE) as holder:
+        assert host.call("lock", "-", "beat").text == "fencing 1\n"
+        assert holder.stdin is not None
+        holder.stdin.close()
+
+
 def test_print_says_what_would_be_done_and_does_nothing(host: Host, tmp_path: Path) -> None:
     digest = hashlib.sha256(b"x").hexdigest()
     answer = host.call(

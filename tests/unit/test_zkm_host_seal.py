@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -391,3 +394,61 @@ def test_every_operation_is_completed_after_its_outcome_was_lost(dest: Dest) -> 
     eventually("it serves", lambda: dest.phase() == "started")
     for line in ("checked", "open", "finalize"):
         twice(line)
+
+
+def test_go_is_refused_when_the_data_changed_after_the_seal(dest: Dest) -> None:
+    dest.sealed()
+    (dest.log / "version-2" / "log.100000006").touch()
+    assert "changed since it was sealed" in dest.refused("go", "first", "10.77.0.1:2181", "1", "60000")
+    assert dest.phase() == "sealed"
+
+
+def test_go_again_leaves_a_working_finisher_alone(dest: Dest) -> None:
+    dest.sealed()
+    dest.do("go", "quorum", "10.77.0.2:2181", "2", "60000")
+    eventually("the finisher waits", lambda: dest.status()["finisher"].startswith("running"))
+    assert "at work already" in dest.do("go", "first", "10.77.0.1:2181", "1", "60000")
+    assert (dest.directory / "go").read_text().startswith("quorum ")
+    dest.do("halt")
+
+
+def test_kill_at_any_moment_of_an_image_restore_is_completed_by_the_same_operation(dest: Dest) -> None:
+    dest.stopped()
+    before = dest.tree()
+    dest.seal()
+    for step in range(8):
+        dest.go()
+        eventually("the participant serves", lambda: dest.phase() == "started")
+        dest.do("halt")
+        assert dest.tree() != before
+        words = ("image", f"restore-{step}", "restore")
+        child = subprocess.Popen(
+            dest.argv(*words),
+            env=dest.environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(step * 0.02)
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        assert dest.call(*words).rc == 0
+        assert dest.tree() == before
+        assert not list(dest.data.glob("version-2.zkm-*"))
+
+
+def test_a_renewal_is_not_held_up_by_a_server_that_is_slow_to_end(dest: Dest) -> None:
+    dest.cut_off()
+    release = dest.folder / "release"
+    slow = encode(f"while ! test -e {release}; do sleep 0.02; done; {dest.kill}")
+    ending = subprocess.Popen(
+        dest.argv("service", "slow-kill", "zookeeper", "kill", slow),
+        env=dest.environment(),
+        stdout=subprocess.DEVNULL,
+    )
+    eventually("it is under way", lambda: (dest.directory / "ops" / "slow-kill").exists())
+    assert dest.call("renew", "60000", "60000").rc == 0
+    assert ending.poll() is None
+    release.touch()
+    assert ending.wait(20) == 0
+    dest.do("stopped")
