@@ -31,6 +31,7 @@ from zkmigrate.engine.ports import Confirm, WatchPort, WindowRules
 from zkmigrate.engine.run import Ended, Walk, World
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import Inventory
+from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
@@ -255,7 +256,9 @@ def _walk(
         stack.callback(journal.close)
         lock = site.lock(clock, steal=wishes.steal)
         stack.callback(lock.close)
-        emit, confirm = _faces(setting, wishes, stack)
+        faces = contextlib.ExitStack()
+        stack.callback(faces.close)
+        emit, confirm = _faces(setting, wishes, faces)
         world = World(
             look=site.look,
             apply=site.apply,
@@ -273,6 +276,7 @@ def _walk(
             return act(walk).code
         except KeyboardInterrupt:
             emit(events.RunEnded(130, f"stopped at once; {walk.state()}; resume goes on", ()))
+            faces.close()
             stack.pop_all()  # nothing here may wait for a host now; the process ends
             raise
 
@@ -289,7 +293,10 @@ def _journal(
     """The journal of the run: opened and compared with what is asked, begun, or recovered."""
     digest = inventories.digest(inventory)
     if wishes.journal_lost:
-        journal = Journal.recover(run_dir, clock.wall)
+        path = runs.copy_path(run_dir.name)
+        asked = site.look.each(inventory.dest_names, lambda host: site.look.file(host, path))
+        copies = [reading.value for reading in asked.values() if isinstance(reading, Seen)]
+        journal = Journal.recover(run_dir, clock.wall, copies=copies)
     elif runs.has_begun(run_dir):
         journal = Journal.open(run_dir, clock.wall)
     else:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from zkmigrate.cli import cli
+from zkmigrate.engine import runs
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
@@ -147,6 +148,7 @@ class DiskSite:
         self.look = cast(Look, DiskLook())
         self.apply = apply
         self._inventory = inventory
+        self._run = run
 
     def lock(self, clock: Clock, *, steal: bool) -> HostLock:
         return HostLock(
@@ -162,7 +164,9 @@ class DiskSite:
     def copies(self, lock: HostLock) -> Callable[[bytes], None]:
         def copy(content: bytes) -> None:
             for host in lock.held:
-                (world() / host / ".journal").write_bytes(content)
+                path = world() / host / runs.copy_path(self._run).lstrip("/")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
 
         return copy
 

@@ -60,7 +60,7 @@ class Place:
 
     def files(self) -> set[str]:
         found = (p.relative_to(self.world) for p in self.world.rglob("*") if p.is_file())
-        return {str(p) for p in found if ".before" not in p.parts and p.name not in (".journal", "release")}
+        return {str(p) for p in found if not {".before", "var"} & set(p.parts) and p.name != "release"}
 
 
 ALL = {f"{host}/{name}" for host in HOSTS for name in ("one", "slow", "two")}
@@ -94,7 +94,9 @@ def test_run_walks_everything_and_exits_0(place: Place) -> None:
     assert done.exit_code == 0, done.output
     assert place.files() == ALL
     assert "disk is complete (exit code 0)" in done.output
-    assert (place.world / "dest1/.journal").read_bytes() == (place.runs / "lab-1" / journal.NAME).read_bytes()
+    copy = (place.world / "dest1/var/lib/zkmigrate/lab-1/journal.jsonl").read_bytes()
+    assert len(copy) > 1000
+    assert (place.runs / "lab-1" / journal.NAME).read_bytes().startswith(copy)
 
 
 def test_without_a_terminal_nobody_can_be_asked(place: Place) -> None:
@@ -227,9 +229,23 @@ def test_a_damaged_journal_stops_with_8_and_goes_on_when_told_the_way(place: Pla
 def test_a_lost_journal_takes_the_position_from_the_hosts(place: Place) -> None:
     place.call("run", "--yes", "--until", "prepare.slow")
     (place.runs / "lab-1" / journal.NAME).unlink()
+    for copy in place.world.rglob(journal.NAME):
+        copy.unlink()
     assert place.call("resume", "--yes").exit_code == 8
     assert place.call("resume", "--yes", "--journal-lost", "forward").exit_code == 0
     assert place.files() == ALL
+
+
+def test_a_lost_journal_is_taken_from_the_copies_on_the_dest_hosts(place: Place) -> None:
+    (place.world / "dest3/one").write_text("before\n")
+    place.call("run", "--yes", "--until", "prepare.slow")
+    (place.runs / "lab-1" / journal.NAME).unlink()
+    (place.world / "dest1/var/lib/zkmigrate/lab-1/journal.jsonl").write_text("rubbish\n")
+    assert place.call("rollback", "--yes").exit_code == 8
+    done = place.call("resume", "--yes", "--journal-lost", "back")
+    assert "recovered" in (place.runs / "lab-1" / journal.NAME).read_text()
+    assert place.files() == {"dest3/one"}, done.output
+    assert (place.world / "dest3/one").read_text() == "before\n"
 
 
 # --- real processes ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.engine_world import HOSTS, Hosts, Killed, Points, Tiny, WriteStep, blocked, waiting
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.apply import Outcome, operation_id
+from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.history import Arrived, Next
 from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.run import Ended, Walk
@@ -452,7 +453,7 @@ def test_ctrl_c_finishes_the_wave_and_stops_resumable(tmp_path: Path) -> None:
     tiny = Tiny(tmp_path / "r")
 
     def answer(change: Change) -> Outcome | None:
-        tiny.interrupt.wanted.set()
+        tiny.interrupt.ask()
         return None
 
     tiny.hosts.answer = answer
@@ -461,7 +462,7 @@ def test_ctrl_c_finishes_the_wave_and_stops_resumable(tmp_path: Path) -> None:
     assert ended.message == "interrupted; run tiny-1 stands at prepare.one, forward; resume goes on"
     assert set(tiny.hosts.files) == {(host, "/one") for host in HOSTS}
     assert journal.read(tiny.run_dir).unconfirmed() == ()
-    tiny.interrupt.wanted.clear()
+    tiny.interrupt = Interrupt()
     tiny.hosts.answer = lambda _change: None
     assert tiny.process(resume).code == 0
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import select
 import signal
-import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -27,7 +30,26 @@ class Interrupt:
     """
 
     def __init__(self) -> None:
-        self.wanted = threading.Event()
+        # A handler may run in the middle of anything in the main thread, another handler included, so it
+        # takes no lock: it counts in one C call and writes to a pipe that ``wait`` looks at.
+        self._signals = itertools.count()
+        self._wanted = False
+        self._reader, self._writer = os.pipe()
+        weakref.finalize(self, _close, self._reader, self._writer)
+
+    @property
+    def wanted(self) -> bool:
+        """True once somebody asked the walk to stop."""
+        return self._wanted
+
+    def ask(self) -> None:
+        """Ask the walk to stop at the next safe point."""
+        self._wanted = True
+        os.write(self._writer, b"!")
+
+    def wait(self, seconds: float) -> None:
+        """Wait that long, or until somebody asks the walk to stop."""
+        select.select([self._reader], [], [], seconds)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -41,9 +63,9 @@ class Interrupt:
                 signal.signal(number, handler)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self.wanted.is_set():
+        if next(self._signals):
             raise KeyboardInterrupt
-        self.wanted.set()
+        self.ask()
 
 
 class RealClock:
@@ -59,4 +81,9 @@ class RealClock:
         return time.time()
 
     def pause(self, seconds: float) -> None:
-        self._interrupt.wanted.wait(seconds)
+        self._interrupt.wait(seconds)
+
+
+def _close(*fds: int) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -12,7 +12,7 @@ import contextlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -98,22 +98,30 @@ class Journal:
         return journal
 
     @classmethod
-    def recover(cls, run_dir: Path, wall: Callable[[], float], disk: Disk | None = None) -> Journal:
-        """Go on after damage or loss: keep the intact lines, set the old file aside.
+    def recover(
+        cls,
+        run_dir: Path,
+        wall: Callable[[], float],
+        disk: Disk | None = None,
+        copies: Iterable[bytes] = (),
+    ) -> Journal:
+        """Go on after damage or loss, from the longest intact beginning among the file and its copies.
 
-        Legs start from the clock's seconds, so that no operation id of the lost lines comes up again. The
-        caller then journals ``begin`` where no line was left, and the direction that the operator gave.
+        The old file is set aside. Legs start from the clock's seconds, so that no operation id of the lost
+        lines comes up again. The caller then journals ``begin`` where no line was left, and the direction
+        that the operator gave.
         """
         _own_directory(run_dir, create=True)
         path = run_dir / NAME
-        entries: tuple[Entry, ...] = ()
+        contents = list(copies)
         if path.exists():
             fd = _open_private(path)
             try:
-                entries = chain.parse(_read_all(fd)).entries
+                contents.append(_read_all(fd))
             finally:
                 os.close(fd)
             path.rename(_free_name(run_dir))
+        entries = max((chain.parse(content).entries for content in contents), key=len, default=())
         journal = cls.create(run_dir, wall, disk)
         for entry in entries:
             journal._append(entry.kind, entry.body, entry.at)

@@ -10,6 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LANES = 16
+_SIGNAL_S = 0.1
 
 
 def together(work: Mapping[str, Callable[[], T]]) -> dict[str, T]:
@@ -18,8 +19,6 @@ def together(work: Mapping[str, Callable[[], T]]) -> dict[str, T]:
     The threads are daemons, so that a second Ctrl-C can end the process while a host is silent. Results are
     in the order of ``work``.
     """
-    if len(work) == 1:
-        return {name: do() for name, do in work.items()}
     left: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name in work:
         left.put(name)
@@ -41,7 +40,10 @@ def together(work: Mapping[str, Callable[[], T]]) -> dict[str, T]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        # Never an endless wait: the kernel may hand a signal to another thread, and Python's handler runs
+        # only when this one comes back to the interpreter.
+        while thread.is_alive():
+            thread.join(_SIGNAL_S)
     if raised:
         raise raised[0]
     return {name: results[name] for name in work}

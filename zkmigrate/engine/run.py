@@ -241,7 +241,7 @@ class Walk:
         if at.way is Way.FORWARD and whole and not at.stage.rehearsal:
             self.journal.append("stage", {"stage": at.stage.id, "event": "done"})
         self._window.follow(at, self._context(at))
-        if not at.stage.window:
+        if at.way is Way.FORWARD:
             self._copy()
         holds = at.stage.window and not at.stage.rehearsal and at.step.id == self._hold_at
         if at.way is Way.FORWARD and holds:
@@ -291,7 +291,7 @@ class Walk:
             raise TurnBack(to, "asked by the operator", 0)
 
     def _stop_if_asked(self) -> None:
-        if self.world.interrupt.wanted.is_set():
+        if self.world.interrupt.wanted:
             raise Leave(Ended(130, f"interrupted; {self.state()}; resume goes on"))
 
     def _reached(self, until: str) -> bool:
@@ -326,9 +326,7 @@ class Walk:
         self.world.watch.close()
         if journal:
             self.journal.append("end", {"code": ended.code, "message": ended.message})
-            at = self.history.next(self.playbook)
-            if not (isinstance(at, Next) and at.stage.window):
-                self._copy()
+            self._copy()
         self.world.emit(events.RunEnded(ended.code, ended.message, ended.findings))
 
     # --- small things ----------------------------------------------------------------------------------
@@ -376,8 +374,12 @@ class Walk:
         self.journal.append("step", body, sync=event != "begin")
 
     def _copy(self) -> None:
-        """Copies for the dest hosts; a host that takes none is worth a remark, not a stop."""
-        if self.world.copies is None:
+        """Copies for the dest hosts, outside windows and while there is a step to come.
+
+        A host that takes none is worth a remark, not a stop.
+        """
+        at = self.history.next(self.playbook)
+        if self.world.copies is None or not isinstance(at, Next) or at.stage.window:
             return
         try:
             self.world.copies(self.journal.content())

@@ -70,6 +70,11 @@ def fresh(runs: Path, name: str, playbook: Playbook) -> str:
     return f"{name}-{int(found[-1].rpartition('-')[2]) + 1 if found else 1}"
 
 
+def copy_path(run: str) -> str:
+    """Where a dest host keeps its copy of a run's journal."""
+    return f"/var/lib/zkmigrate/{run}/{journal.NAME}"
+
+
 def has_begun(run_dir: Path) -> bool:
     """True when the run has, or had, a journal. A directory without either was left by a refusal."""
     return (run_dir / journal.NAME).exists() or (run_dir / _BEGUN).exists()
