@@ -1,0 +1,210 @@
+"""The main job on the embedded lab: move a loaded Kafka between two real ensembles, then judge what was
+recorded.
+
+``python -m zkmigrate.lab.demo`` writes ``demo/result.json`` and exits 0 only if every claim held. The tool
+is run
+as an operator would run it: the command line, over ssh, from the operator's place in the lab.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkmigrate.engine.journal import read as read_journal
+from zkmigrate.errors import ZkmigrateError
+from zkmigrate.lab.baseline import save_baseline
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.floor import measure_floor
+from zkmigrate.lab.inventory import write_inventory
+from zkmigrate.lab.judge import Policy, judge, load_history
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.runner import LoadRunner
+from zkmigrate.lab.load.target import runner_for
+from zkmigrate.lab.source_state import source_state
+from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.lab.timeline import step_spans
+from zkmigrate.lab.waiting import Progress
+
+RUN = "demo"
+FLOWING_S = 60.0
+# Three JVMs starting beside the brokers on two cores hold a producer up; see docs/track-record.md.
+JUDGE = Policy(ack_gap_limit_s=10.0, tenant_gap_limit_s=5.0)
+
+
+@dataclass
+class Demo:
+    """One demo run; ``directory`` receives everything it saves."""
+
+    lab: Lab
+    directory: Path
+    say: Progress
+
+    @property
+    def history(self) -> Path:
+        return self.directory / "history"
+
+    @property
+    def runs(self) -> Path:
+        return self.directory / "runs"
+
+    def move(self) -> dict[str, Any]:
+        """Load, move, verify, judge; returns what ``result.json`` holds."""
+        load = runner_for(self.lab, self.history)
+        before = source_state(self.lab)
+        try:
+            self._walk(load)
+        finally:
+            self._save_logs()
+        self.say("load: stopping, draining the consumer to the high watermarks")
+        for problem in load.finish():
+            self.say(f"load: {problem}")
+        unchanged = source_state(self.lab) == before
+        self.say("floor: three participants starting on the same data")
+        floor = measure_floor(self.lab)
+        return self._result(unchanged, floor)
+
+    def _walk(self, load: LoadRunner) -> None:
+        self.say("load: producers, consumers, metadata changes and the other tenant start")
+        load.start(("producer", "consumer", "metadata", "tenant"))
+        load.wait_flowing(("producer", "consumer", "tenant"), FLOWING_S)
+        write_inventory(self.lab, self.directory / "migration.yml")
+        self.tool("run", "--run-id", RUN, "--yes", "--until", "join")
+        self.say("load: one raw client per dest host starts")
+        load.start(("raw",))
+        load.wait_flowing(("raw",), FLOWING_S)
+        self.tool("resume", "--run-id", RUN, "--yes", "--until", "roll")
+        save_baseline(self.lab, self.history / "baseline-before.json")
+        self.tool("resume", "--run-id", RUN, "--yes", "--until", "cutover")
+        load.wait_flowing(("producer", "consumer", "raw"), FLOWING_S, since_ns=time.monotonic_ns())
+        save_baseline(self.lab, self.history / "baseline-open.json")
+        self.tool("resume", "--run-id", RUN, "--yes")
+        save_baseline(self.lab, self.history / "baseline-after.json")
+
+    def tool(self, verb: str, *options: str) -> None:
+        """Run zkmigrate from the operator's place; LabError with its exit code when it is not 0."""
+        argv = [
+            sys.executable,
+            "-m",
+            "zkmigrate",
+            verb,
+            "-i",
+            str(self.directory / "migration.yml"),
+            *options,
+        ]
+        self.say(f"tool: zkmigrate {verb} {' '.join(options)}")
+        environment = {**os.environ, "ZKMIGRATE_RUNS": str(self.runs)}
+        with running(self.lab.operator_command(argv), environment) as process:
+            code = process.wait()
+        if code:
+            raise LabError(f"zkmigrate {verb} ended with exit code {code}")
+
+    def _save_logs(self) -> None:
+        """Broker logs and the steps with their times, as the judge reads them."""
+        for host in self.lab.role(Role.BROKER):
+            log = self.lab.exec(host.name, ["journalctl", "-o", "cat", "-u", "kafka"], check=False).stdout
+            (self.history / f"broker-{host.name}.log").write_text(log)
+        journal = self.runs / RUN
+        steps = step_spans(journal) if journal.exists() else []
+        body = {"brokers": [h.name for h in self.lab.role(Role.BROKER)], "steps": steps}
+        (self.history / "run.json").write_text(json.dumps(body, indent=1) + "\n")
+
+    def _result(self, source_unchanged: bool, floor_s: float) -> dict[str, Any]:
+        verdict = judge(load_history(self.history), JUDGE)
+        spec = self.lab.spec
+        ended = read_journal(self.runs / RUN).ended
+        steps = json.loads((self.history / "run.json").read_text())["steps"]
+        result = verdict.result()
+        result |= {
+            "backend": self.lab.record.backend,
+            "versions": {
+                "zookeeper_source": spec.source_version,
+                "zookeeper_dest": spec.dest_version,
+                "kafka": spec.kafka_version,
+            },
+            "floor_s": round(floor_s, 3),
+            "source_files_unchanged": source_unchanged,
+            "steps": [
+                {"name": s["name"], "seconds": round((s["end_mono_ns"] - s["start_mono_ns"]) / 1e9, 3)}
+                for s in steps
+            ],
+            "run_complete": ended is not None and ended[0] == 0,
+        }
+        result["held"] = bool(verdict.held and source_unchanged and result["run_complete"])
+        return result
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own, so that a Ctrl-C reaches it once and through us; ended on the way
+    out."""
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield process
+    finally:
+        for number, patience_s in ((signal.SIGINT, 20), (signal.SIGKILL, 10)):
+            if process.poll() is None:
+                process.send_signal(number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(patience_s)
+
+
+def summary(result: dict[str, Any]) -> str:
+    """The screenful that ends a demo: every claim with whether it held, then the verdict."""
+    lines = ["", "claim                                   held     value"]
+    for name, claim in result["claims"].items():
+        value = json.dumps(result[name])
+        lines.append(f"{name:<40}{claim['held']:<9}{value[:90]}")
+    lines.append(f"{'source_files_unchanged':<40}{'yes' if result['source_files_unchanged'] else 'no'}")
+    lines.append(f"{'window_s / floor_s':<49}{result['window_s']} / {result['floor_s']}")
+    lines += ["", "every claim held" if result["held"] else "NOT every claim held: see demo/result.json"]
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option("--source-version", default=LabSpec.source_version, help="ZooKeeper of source.")
+@click.option("--dest-version", default=LabSpec.dest_version, help="ZooKeeper of dest.")
+@click.option("--kafka-version", default=LabSpec.kafka_version, help="Kafka.")
+@click.option("--directory", default="demo", type=click.Path(path_type=Path), help="Where the result goes.")
+def main(source_version: str, dest_version: str, kafka_version: str, directory: Path) -> None:
+    """Move a loaded Kafka between two real ZooKeeper ensembles in a lab on this machine, and judge it."""
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        click.echo(f"[{time.monotonic() - started:6.1f} s] {line}")
+
+    spec = LabSpec(source_version=source_version, dest_version=dest_version, kafka_version=kafka_version)
+    directory = directory.absolute()
+    shutil.rmtree(directory, ignore_errors=True)
+    (directory / "history").mkdir(parents=True)
+    try:
+        with Lab.up(spec, say) as lab:
+            result = Demo(lab, directory, say).move()
+            say("lab: taking everything down")
+    except ZkmigrateError as error:
+        say(f"failed: {error}")
+        say(f"what was recorded is in {directory}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        say("interrupted: the lab is down, nothing is left behind")
+        sys.exit(130)
+    result["seconds"] = round(time.monotonic() - started, 1)
+    (directory / "result.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
+    click.echo(summary(result))
+    sys.exit(0 if result["held"] else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The floor under the window: how long three participants take to start on the same data.
+
+Nothing else happens meanwhile; the window cannot be shorter.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.readiness import four_letter_word, server_mode
+from zkmigrate.lab.spec import CLIENT_PORT, Role
+from zkmigrate.lab.waiting import wait_until
+
+_SERVES_S = 60.0
+
+
+def measure_floor(lab: Lab) -> float:
+    """Kill dest's servers, start all at once, and give the seconds until every one of them serves.
+
+    For the end of a run: it takes the new ensemble down for that long.
+    """
+    hosts = lab.role(Role.DEST)
+
+    def unit(action: str) -> None:
+        with ThreadPoolExecutor(len(hosts)) as pool:
+            list(pool.map(lambda h: lab.exec(h.name, ["systemctl", action, "zookeeper.service"]), hosts))
+
+    with lab.operator():
+        unit("stop")
+        wait_until("dest servers gone", lambda: _listening([h.address for h in hosts]), _SERVES_S, 0.02)
+        began = time.monotonic()
+        unit("start")
+
+        def missing() -> str | None:
+            modes = {h.name: server_mode(four_letter_word(h.address, "srvr")) for h in hosts}
+            behind = [name for name, mode in modes.items() if mode not in ("leader", "follower")]
+            return ", ".join(behind) or None
+
+        wait_until("dest serves again", missing, _SERVES_S, 0.02)
+        return time.monotonic() - began
+
+
+def _listening(addresses: list[str]) -> str | None:
+    for address in addresses:
+        try:
+            socket.create_connection((address, CLIENT_PORT), 0.5).close()
+        except OSError:
+            continue
+        return address
+    return None

@@ -1,0 +1,32 @@
+"""The steps of a run with their times, read from its journal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_NS = 1_000_000_000
+
+
+def step_spans(run_directory: Path) -> list[dict[str, Any]]:
+    """Every visit to a step, in order: ``stage.step`` (``…:back`` on the way back), start and end in
+    CLOCK_MONOTONIC ns.
+
+    A visit that never ended (the process died) is left out.
+    """
+    spans: list[dict[str, Any]] = []
+    begun: dict[tuple[str, str], float] = {}
+    for line in (run_directory / "journal.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        body = entry["body"]
+        if entry["kind"] != "step":
+            continue
+        key = (f"{body['stage']}.{body['step']}", body["way"])
+        if body["event"] == "begin":
+            begun[key] = body["mono"]
+        elif body["event"] == "done" and key in begun:
+            name = key[0] if key[1] == "forward" else f"{key[0]}:back"
+            start, end = round(begun.pop(key) * _NS), round(body["mono"] * _NS)
+            spans.append({"name": name, "start_mono_ns": start, "end_mono_ns": end})
+    return spans
