@@ -15,7 +15,7 @@ from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import Event
 from zkmigrate.engine.journal import Journal, RealDisk
-from zkmigrate.engine.ports import Answer, WindowRules
+from zkmigrate.engine.ports import Answer, WindowRules, Word
 from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.engine.run import World as Outside
 from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Source, Ssh, ZooKeeperHost
@@ -23,7 +23,7 @@ from zkmigrate.model.change import Change
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Way
-from zkmigrate.rules.window import decide_finding
+from zkmigrate.rules.window import deadline_s, decide_finding
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import SLICE_S, World, new_world
 
@@ -87,12 +87,15 @@ class Operator:
     playbook: Playbook = PLAYBOOK
     kill_before: int = 0
     kill_after: int = 0
+    kill_before_second: str = ""
+    answers: dict[str, Word] = field(default_factory=dict)
     unreachable: frozenset[str] = frozenset()
     events: list[Event] = field(default_factory=list)
     calls: int = 0
+    seconds: int = 0
 
-    def forward(self, until: str = "") -> Ended:
-        return self._walk().forward(until)
+    def forward(self, until: str = "", hold_at: str = "") -> Ended:
+        return self._walk().forward(until, hold_at)
 
     def resume(self, until: str = "") -> Ended:
         return self._walk().resume(until)
@@ -114,13 +117,17 @@ class Operator:
             lock=self,
             interrupt=Interrupt(),
             emit=self.events.append,
-            rules=WindowRules(decide_finding, lambda c: 6.5),
+            rules=WindowRules(decide_finding, deadline_s),
         )
         return Walk(self.playbook, self.world.inventory, journal, outside)
 
     def _apply(self, change: Change, operation: str, fencing: int) -> Outcome:
         with self.world.lock:
             self.calls += 1
+            if type(change).__name__ == self.kill_before_second:
+                self.seconds += 1
+                if self.seconds == 2:
+                    raise Killed
             if self.kill_before and self.calls >= self.kill_before:
                 raise Killed
             outcome = Outcome(*self.world.apply(change, operation, fencing))
@@ -167,4 +174,4 @@ class Operator:
         return "go" if sealed else "back"
 
     def hold(self, phase: str, sealed: bool, left_s: float | None) -> Answer | None:
-        return Answer("go")
+        return Answer(self.answers.pop(phase, "go"))

@@ -1,0 +1,58 @@
+"""zkmigrate's command line with one change at which the process is killed, as ``kill -9`` kills it.
+
+``python -m tests.lab.killing KIND HOST OTHERS VERB OPTIONS…``: before a change of class KIND is sent to
+HOST, once
+that many other hosts have confirmed theirs. Everything else is the real program.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from zkmigrate import wiring
+from zkmigrate.cli import main
+from zkmigrate.engine.apply import Apply, Outcome
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import Change
+
+WAIT_S = 20.0
+
+
+class KillingSite(wiring.Site):
+    """A site whose apply ends the process at the chosen change."""
+
+    kind, victim, others = "", "", 0
+
+    def __init__(self, inventory: Inventory, run: str) -> None:
+        super().__init__(inventory, run)
+        self._real: Apply = self.apply
+        self._confirmed = 0
+        self._turn = threading.Condition()
+        self.apply: Any = self._killing
+
+    def _killing(self, change: Change, operation: str, fencing: int) -> Outcome:
+        if type(change).__name__ != self.kind:
+            return self._real(change, operation, fencing)
+        if change.host == self.victim:
+            with self._turn:
+                self._turn.wait_for(lambda: self._confirmed >= self.others, WAIT_S)
+            os.kill(os.getpid(), signal.SIGKILL)
+        with self._turn:
+            # The others are sent one by one, so that exactly as many as wanted have theirs.
+            if self.others:
+                self._turn.wait_for(lambda: self._confirmed < self.others, WAIT_S)
+            outcome = self._real(change, operation, fencing)
+            self._confirmed += 1
+            self._turn.notify_all()
+            return outcome
+
+
+if __name__ == "__main__":
+    KillingSite.kind, KillingSite.victim, KillingSite.others = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    wiring.Site = KillingSite  # type: ignore[misc]
+    sys.argv = ["zkmigrate", *sys.argv[4:]]
+    main()

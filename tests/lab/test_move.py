@@ -1,0 +1,273 @@
+"""The move on real hosts under load: rollbacks, kills and the way forward again, chained on one lab.
+
+Each test goes on where the one before left the lab. Three of them do the same to the model world and expect
+the
+same verdicts (parity).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.parity import length, verdicts
+from tests.world.operator import Killed, Operator, quiet_world
+from zkmigrate.lab import fault
+from zkmigrate.lab.baseline import baseline
+from zkmigrate.lab.inventory import write_inventory
+from zkmigrate.lab.judge import judge, load_history
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.runner import LoadRunner
+from zkmigrate.lab.load.target import runner_for
+from zkmigrate.lab.source_state import source_state
+from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.lab.waiting import wait_until
+from zkmigrate.zkdata.reader import FileDirectory
+from zkmigrate.zkdata.tree import diff, load_tree
+
+pytestmark = pytest.mark.lab
+
+RUN = "lab"
+TURNED_BACK = (7, 9)
+VERSION_2 = "var/lib/zookeeper/version-2"
+
+
+@dataclass
+class Night:
+    """A loaded lab, the operator's directory, and a model world that goes through the same."""
+
+    lab: Lab
+    directory: Path
+    load: LoadRunner
+    source: dict[str, str]
+    first: dict[str, str]
+    twin: Operator
+    sessions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def run_directory(self) -> Path:
+        return self.directory / "runs" / RUN
+
+    def start(
+        self, verb: str, *options: str, kill: tuple[str, str, int] | None = None
+    ) -> subprocess.Popen[str]:
+        """The command line, from the operator's place, with its input held open."""
+        program = ["zkmigrate"] if kill is None else ["tests.lab.killing", kill[0], kill[1], str(kill[2])]
+        path = str(self.directory / "migration.yml")
+        argv = [sys.executable, "-m", *program, verb, "-i", path, "--run-id", RUN, "--yes", *options]
+        return subprocess.Popen(
+            self.lab.operator_command(argv),
+            env={**os.environ, "ZKMIGRATE_RUNS": str(self.directory / "runs")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def tool(
+        self, verb: str, *options: str, answer: str = "", kill: tuple[str, str, int] | None = None
+    ) -> int:
+        """Run one verb to its end and print what it said; its exit code."""
+        process = self.start(verb, *options, kill=kill)
+        said, _ = process.communicate(answer, timeout=400)
+        print(said)
+        return process.returncode
+
+    def footprint(self) -> dict[str, str]:
+        """What a rollback must leave as it found it on dest hosts and brokers, file by file."""
+        script = (
+            "find /etc/zookeeper /etc/kafka /etc/sudoers.d /etc/systemd/system /usr/local/sbin "
+            "/var/lib/zookeeper /var/lib/zkmigrate -not -type d -exec sha256sum {} + 2>/dev/null | sort -k2; "
+            "stat -c '%a %U:%G %n' /etc/kafka/server.properties /etc/zookeeper/conf 2>/dev/null; "
+            "iptables-save | grep ^-A; ip6tables-save 2>/dev/null | grep ^-A; ipset list -n; true"
+        )
+        hosts = (*self.lab.role(Role.DEST), *self.lab.role(Role.BROKER))
+        return {h.name: self.lab.exec(h.name, ["sh", "-c", script]).stdout for h in hosts}
+
+    def trees_equal(self) -> None:
+        """Every dest disk holds the same subtree as source's, at the smaller of the newest transactions."""
+        chroot = self.lab.spec.chroot
+        source = FileDirectory(self.lab.host("source1").root / VERSION_2)
+        for host in self.lab.role(Role.DEST):
+            dest = FileDirectory(host.root / VERSION_2)
+            upto = min(load_tree(source, chroot=chroot).zxid, load_tree(dest, chroot=chroot).zxid)
+            left, right = (
+                load_tree(source, chroot=chroot, upto=upto),
+                load_tree(dest, chroot=chroot, upto=upto),
+            )
+            assert left.nodes, "the subtree is not empty"
+            assert diff(left, right) == ()
+
+    def same_sessions(self) -> None:
+        """Every session and ephemeral that was there when the roll was done is still the same."""
+        now = baseline(self.lab)
+        assert now["ephemerals"] == self.sessions["ephemerals"]
+        assert set(self.sessions["sessions"]) <= set(now["sessions"])
+        assert now["controller_epoch"] == self.sessions["controller_epoch"]
+
+    def not_in_phase(self, wanted: str, hosts: tuple[str, ...]) -> str | None:
+        """The phase files that say something else; None when all are in that phase."""
+        phases = {}
+        for name in hosts:
+            path = self.lab.host(name).root / f"var/lib/zkmigrate/{RUN}/phase"
+            phases[name] = path.read_text().split()[0] if path.exists() else "none"
+        return None if set(phases.values()) == {wanted} else str(phases)
+
+    def clients_are_back(self) -> None:
+        """Brokers and raw clients are served by dest again."""
+        wanted = set(self.sessions["sessions"])
+
+        def missing() -> str | None:
+            away = wanted - set(baseline(self.lab)["sessions"])
+            return f"sessions {sorted(away)}" if away else None
+
+        wait_until("clients on dest again", missing, 30)
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
+    directory = tmp_path_factory.mktemp("night")
+    with Lab.up(LabSpec(), print) as lab:
+        load = runner_for(lab, directory / "history")
+        load.start(("producer", "consumer", "metadata", "tenant"))
+        load.wait_flowing(("producer", "consumer", "tenant"), 60)
+        write_inventory(lab, directory / "migration.yml")
+        twin = Operator(quiet_world(), directory / "twin")
+        made = Night(lab, directory, load, source_state(lab), {}, twin)
+        made.first = made.footprint()
+        try:
+            yield made
+        finally:
+            load.kill()
+
+
+def test_rollback_after_join_leaves_every_host_as_it_was(night: Night) -> None:
+    assert night.tool("run", "--until", "join") == 0
+    night.trees_equal()
+    assert night.tool("rollback") == 0
+    assert night.footprint() == night.first
+
+    assert night.twin.forward(until="join").code == 0
+    assert night.twin.back().code == 0
+    assert verdicts(night.run_directory) == verdicts(night.twin.run_dir)
+
+
+def test_killed_in_the_roll_it_walks_back_from_half_of_it(night: Night) -> None:
+    assert night.tool("run", "--until", "rehearse") == 0
+    assert night.tool("run", "--until", "roll", kill=("SetService", "broker2", 0)) == -signal.SIGKILL
+    assert night.tool("rollback", "--to", "roll") == 0
+    brokers_as_first(night)
+
+
+def brokers_as_first(night: Night) -> None:
+    """Every file of every broker is as it was, but for zkm-host, which is still installed."""
+    now = night.footprint()
+    for host in night.lab.role(Role.BROKER):
+        without_ours = [line for line in now[host.name].splitlines() if "zkm" not in line]
+        assert without_ours == night.first[host.name].splitlines()
+
+
+def test_killed_in_the_roll_it_resumes(night: Night) -> None:
+    assert night.tool("run", "--until", "roll", kill=("PutFile", "broker2", 0)) == -signal.SIGKILL
+    assert night.tool("resume", "--until", "roll") == 0
+
+
+def test_rollback_after_the_roll_and_forward_again(night: Night) -> None:
+    assert night.tool("rollback", "--to", "roll") == 0
+    brokers_as_first(night)
+    assert night.tool("run", "--until", "roll") == 0
+    night.load.start(("raw",))
+    night.load.wait_flowing(("raw", "producer"), 60, since_ns=time.monotonic_ns())
+    night.sessions = baseline(night.lab)
+
+
+def test_rollback_from_cut_keeps_sessions_and_trees(night: Night) -> None:
+    before = length(night.run_directory)
+    assert night.tool("run", "--until", "cutover", "--hold-at", "cut", answer="back\n") == 0
+    lab_saw = verdicts(night.run_directory, before)
+    night.clients_are_back()
+    night.same_sessions()
+    night.trees_equal()
+
+    twin = night.twin
+    assert twin.forward(until="roll").code == 0
+    before = length(twin.run_dir)
+    twin.answers["cut"] = "back"
+    assert twin.forward(until="cutover", hold_at="cut").code == 0
+    assert lab_saw == verdicts(twin.run_dir, before)
+
+
+def test_with_the_operator_cut_off_dest_observes_again_by_itself(night: Night) -> None:
+    process = night.start("run", "--until", "cutover", "--hold-at", "cut")
+    every = ("dest1", "dest2", "dest3")
+    wait_until("every dest host is cut", lambda: night.not_in_phase("cut", every), 60, 0.05)
+    fault.operator_cut(night.lab)
+    try:
+        wait_until("dest has gone back by itself", lambda: night.not_in_phase("armed", every), 30)
+    finally:
+        fault.operator_restore(night.lab)
+        process.kill()
+        process.communicate()
+    night.clients_are_back()
+    night.same_sessions()
+    night.trees_equal()
+    assert night.tool("resume") in TURNED_BACK
+
+
+def test_killed_between_two_seals_it_resumes_on_the_way_back(night: Night) -> None:
+    assert night.tool("run", "--until", "cutover", kill=("Seal", "dest2", 1)) == -signal.SIGKILL
+    others = ("dest2", "dest3")
+    wait_until("the unsealed hosts have gone back", lambda: night.not_in_phase("armed", others), 30)
+    assert night.tool("resume", "--until", "cutover") in TURNED_BACK
+    night.clients_are_back()
+    night.same_sessions()
+
+
+def test_rollback_from_check_keeps_sessions_and_trees(night: Night) -> None:
+    assert night.tool("run", "--until", "cutover", "--hold-at", "check", answer="back\n") == 0
+    night.clients_are_back()
+    night.same_sessions()
+    night.trees_equal()
+
+
+def test_killed_between_two_gos_it_resumes_forward(night: Night) -> None:
+    before = length(night.run_directory)
+    assert night.tool("run", "--until", "cutover", kill=("Go", "dest2", 1)) == -signal.SIGKILL
+    assert night.tool("resume", "--until", "cutover") == 0
+    lab_saw = verdicts(night.run_directory, before)
+    night.clients_are_back()
+    night.same_sessions()
+
+    twin = night.twin
+    before = length(twin.run_dir)
+    twin.kill_before_second = "Go"
+    with pytest.raises(Killed):
+        twin.forward(until="cutover")
+    twin.kill_before_second = ""
+    assert twin.resume(until="cutover").code == 0
+    assert lab_saw == verdicts(twin.run_dir, before)
+
+
+def test_after_open_the_rollback_is_refused_by_name(night: Night) -> None:
+    assert night.tool("rollback", "--to", "cutover") == 6
+
+
+def test_nobody_was_hurt(night: Night) -> None:
+    assert night.tool("resume") == 0
+    night.same_sessions()
+    assert source_state(night.lab) == night.source
+    assert night.load.finish() == []
+    verdict = judge(load_history(night.directory / "history"))
+    claims = {name: verdict[name].value for name in ("lost", "duplicated", "acked_creates_missing")}
+    assert claims == {"lost": 0, "duplicated": 0, "acked_creates_missing": 0}, json.dumps(verdict.result())
+    assert verdict["other_tenant_unharmed"].value is True
