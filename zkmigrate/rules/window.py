@@ -13,14 +13,14 @@ from enum import StrEnum
 from typing import Literal, TypeAlias
 
 from zkmigrate.inventory import Policy
-from zkmigrate.model.finding import Finding
+from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Context
 
 BrokerPolicy: TypeAlias = Literal["back", "forward", "ask"]
 
 
 class Phase(StrEnum):
-    """Where the window is: the last phase that every dest host has confirmed."""
+    """Where the window is: the last step that is done, or has sent its first change to a host."""
 
     ARMED = "armed"
     FENCED = "fenced"
@@ -73,7 +73,7 @@ _BEFORE_SEAL: dict[Trouble, Decision] = {
 
 # Between SEAL and OPEN nothing ends by itself: a host that cannot be reached stays shut or finishes alone,
 # and turning back while it may be starting is the one way to make two ensembles. Only what the operator can
-# still see from all hosts (a failed check, a missed deadline, a leak) is worth a question or a turn.
+# still see from all hosts (a failed check, a leak) is worth a question or a turn.
 _SEALED: dict[Trouble, Decision] = {
     Trouble.LEASE_LAPSED: Decision.GO,
     Trouble.HOST_UNREACHABLE: Decision.GO,
@@ -179,14 +179,21 @@ _AFTER_STEP: dict[str, Phase] = {
     "open": Phase.OPEN,
 }
 
+_GO_IS_OUT = (Phase.GO, Phase.STARTED, Phase.CHECKED, Phase.OPEN)
+
 
 def decide_finding(phase: str, finding: Finding, policy: Policy) -> Literal["go", "back", "ask"]:
     """:func:`decide` for a finding of the watch or of a step.
 
     phase: id of the last step with an effect, "" before the first. A finding that is not the watch's own is a
-    step that cannot go on.
+    step that cannot go on; one that is only unknown is, once GO is out, a look without an answer: hosts that
+    finish alone must not be turned back because one of them was not heard.
     """
     reached = _AFTER_STEP.get(phase, Phase.ARMED)
-    known = {t.value for t in Trouble}
-    trouble = Trouble(finding.id) if finding.id in known else Trouble.STEP_BLOCKED
+    if finding.id in {t.value for t in Trouble}:
+        trouble = Trouble(finding.id)
+    elif finding.held is Held.UNKNOWN and reached in _GO_IS_OUT:
+        trouble = Trouble.LOOK_UNKNOWN
+    else:
+        trouble = Trouble.STEP_BLOCKED
     return decide(reached, trouble, policy.broker_lost_in_window).value
