@@ -95,16 +95,15 @@ class Night:
         return {h.name: self.lab.exec(h.name, ["sh", "-c", script]).stdout for h in hosts}
 
     def trees_equal(self) -> None:
-        """Every dest disk holds the same subtree as source's, at the smaller of the newest transactions."""
+        """Every dest disk holds the same subtree as source's, at dest's newest transaction."""
         chroot = self.lab.spec.chroot
         source = FileDirectory(self.lab.host("source1").root / VERSION_2)
         for host in self.lab.role(Role.DEST):
             dest = FileDirectory(host.root / VERSION_2)
-            upto = min(load_tree(source, chroot=chroot).zxid, load_tree(dest, chroot=chroot).zxid)
-            left, right = (
-                load_tree(source, chroot=chroot, upto=upto),
-                load_tree(dest, chroot=chroot, upto=upto),
-            )
+            upto = load_tree(dest, chroot=chroot).zxid
+            right = load_tree(dest, chroot=chroot, upto=upto)
+            left = load_tree(source, chroot=chroot, upto=upto)
+            assert left.zxid == right.zxid == upto
             assert left.nodes, "the subtree is not empty"
             assert diff(left, right) == ()
 

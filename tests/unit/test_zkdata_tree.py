@@ -154,6 +154,17 @@ def test_an_earlier_state_is_exactly_that(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_an_observers_state_begins_at_the_snapshot_its_log_reaches_back_to(version: str) -> None:
+    """Beside it lies the empty snapshot.0 of a first start, from which the log has a hole."""
+    directory = recorded(version, "observer")
+    newest = load_tree(directory)
+    asked = load_tree(directory, upto=newest.zxid)
+    assert asked.snapshot == newest.snapshot
+    assert asked.zxid == newest.zxid
+    assert diff(asked, newest) == ()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_snapshot_sections_by_version(version: str) -> None:
     files = recorded_files(version, "observer-snap")
     name = max((n for n in files if n.startswith("snapshot.")), key=lambda n: int(n.split(".")[1], 16))

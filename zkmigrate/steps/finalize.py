@@ -11,6 +11,7 @@ Proof: no rule, set, guard or state of this run is left, and zkm-host is gone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.facts.window import unknown
@@ -19,6 +20,7 @@ from zkmigrate.model.fact import Absent, Reading, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.steps.go import past_the_door
 from zkmigrate.steps.install import PROGRAM
 
 
@@ -42,7 +44,8 @@ class FinalizeStep:
 
     def check(self, c: Context, f: FinalizeFacts, way: Way) -> Verdict:
         if way is Way.BACK:
-            return Done()
+            # It only ever begins behind the open door, and takes away what would say so on the hosts.
+            return Blocked((past_the_door(c.inventory.dest_names),))
         lost = tuple(
             unknown("finalize.answer", h, r) for h, r in f.programs.items() if isinstance(r, Unknown)
         )
@@ -59,6 +62,10 @@ class FinalizeStep:
         if target in c.inventory.dest_names:
             return (HostVerb(target, "finalize"), UninstallProgram(target))
         return (UninstallProgram(target),)
+
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
+        return {host: self.plan(c, FinalizeFacts({}), host) for host in hosts}
 
     def undo(self, c: Context, f: FinalizeFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()

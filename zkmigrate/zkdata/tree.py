@@ -254,6 +254,7 @@ def load_tree(
     """
     logs = log or data
     skipped: dict[str, str] = {}
+    broken: CorruptError | None = None
     for file, sure in _candidates(snapshot_files(data), upto):
         tree = Tree(chroot, snapshot=file.name)
         try:
@@ -262,12 +263,20 @@ def load_tree(
             skipped[file.name] = str(error)
             continue
         newest = max_zxid(tree)
-        ahead = _replay(tree, logs, file.zxid, upto, max_record)
+        try:
+            ahead = _replay(tree, logs, file.zxid, upto, max_record)
+        except CorruptError as error:
+            # After a SNAP sync the log does not reach back to an older snapshot; a newer one may still do.
+            skipped[file.name] = str(error)
+            broken = broken or error
+            continue
         if ahead and not sure and upto is not None and newest > upto:
             skipped[file.name] = "its content is newer than asked for"
             continue
         tree.skipped = skipped
         return tree
+    if broken is not None:
+        raise broken
     tree = Tree(chroot, skipped=skipped)
     if tree.holds("/"):
         tree.nodes["/"] = Znode(_digest(b"")[0], 0, None, 0, 0, 0, 0, 0, 0, 0, 0, 0)
