@@ -36,7 +36,7 @@ from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Blocked, Context, Done, Way
-from zkmigrate.ui import words
+from zkmigrate.ui import planned, words
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.jsonl import JsonLines
 from zkmigrate.ui.plain import Plain
@@ -120,7 +120,7 @@ def show_plan(setting: Setting) -> int:
     if setting.as_json:
         _print_json(setting, plan.to_json(made))
     else:
-        setting.out.write("".join(f"{line}\n" for line in plan.lines(made)))
+        setting.out.write("".join(f"{line}\n" for line in planned.lines(made)))
     return 0
 
 

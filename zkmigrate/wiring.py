@@ -24,10 +24,12 @@ from zkmigrate.engine.ports import WindowRules
 from zkmigrate.engine.watch import Probe, Watch
 from zkmigrate.errors import HostError
 from zkmigrate.facts.host import host_status
+from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import PutFile
 from zkmigrate.model.playbook import Stage
-from zkmigrate.rules.window import deadline_s, deadlines, decide_finding
+from zkmigrate.rules import expected
+from zkmigrate.rules.window import deadline_s, decide_finding
 from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.program import Program
 from zkmigrate.transport.ssh import Transport
@@ -63,7 +65,9 @@ class Site:
 
     def window_lines(self) -> tuple[str, ...]:
         """What ``plan`` says about the window."""
-        return window_lines(self.inventory)
+        hosts = (*self.inventory.source_names, *self.inventory.dest_names)
+        sessions = owning_sessions(self.look, hosts, self.inventory.kafka.chroot)
+        return expected.before_the_run(self.inventory, sessions)
 
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
         """The watch, over channels of its own."""
@@ -114,20 +118,3 @@ class Site:
         failed = {h: said for h, said in together({h: partial(put, h) for h in lock.held}).items() if said}
         if failed:
             raise HostError("; ".join(f"{host}: {said}" for host, said in failed.items()))
-
-
-def window_lines(inventory: Inventory) -> tuple[str, ...]:
-    """What ``plan`` says about the window."""
-    policy, lease = inventory.policy, inventory.policy.lease
-    example = deadlines(18.0, policy.way_back_s).start_back
-    return (
-        "window: FENCE to the first write that dest serves; no broker restarts in it",
-        f"  lease: fence {lease.fence_ttl_ms} ms, cut {lease.cut_ttl_ms} ms, renewed every",
-        f"    {lease.renew_every_ms} ms; until SEAL dest goes back by itself when it ends",
-        "  deadline: the way back starts at most T - T/3 - way back - 3 s after FENCE; T is the smallest",
-        f"    session timeout under {inventory.kafka.chroot}, read at SURVEY. With 18 s sessions and a way",
-        f"    back of {policy.way_back_s:g} s that is {example:.1f} s; a longer rehearsed one counts",
-        f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
-        "  may be noticed: clients of dest reconnect; metadata changes wait; what was sent but not",
-        "    acknowledged at FENCE is unknown to its sender, as in any disconnect",
-    )

@@ -136,7 +136,7 @@ def test_plan_shows_changes_with_diffs_and_a_stable_digest(place: Place) -> None
     (place.world / "dest2/one").write_text("tickTime=3000\n")
     done = place.call("plan")
     assert done.exit_code == 0
-    assert "$ zkm-host put OPID /one 0644 root:root" in done.output
+    assert "$ sudo zkm-host --run RUN --as N put OPID /one 0644 root:root" in done.output
     assert "-tickTime=3000" in done.output
     assert "+tickTime=2000" in done.output
     first, second = (json.loads(place.call("plan", "--json").output) for _ in range(2))

@@ -10,16 +10,30 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from zkmigrate import hostside
 from zkmigrate.engine import brief
 from zkmigrate.engine.codec import encode_change
-from zkmigrate.errors import HostError
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.hostside import block
 from zkmigrate.inventory import Inventory
 from zkmigrate.inventory import digest as inventory_digest
-from zkmigrate.model.change import Change, Changes, PutFile
+from zkmigrate.model.change import (
+    Arm,
+    Change,
+    Changes,
+    Cut,
+    Fence,
+    Go,
+    InstallProgram,
+    PutFile,
+    Seal,
+    SetService,
+)
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
@@ -27,6 +41,15 @@ from zkmigrate.model.step import AnyStep, Context, Hazard
 
 LATER = "decided from facts when the step is reached"
 READS = "only looks"
+NOTHING = "nothing: the hosts are as this step wants them"
+RUN = "RUN"
+"""Stands for the run's id, which is not known before the run begins."""
+
+_TAG = "TAG"
+_OWN = "OWN"
+_SECRET = re.compile(
+    r"(?im)^([ \t]*[^\s#!=:]*(?:password|passwd|secret|credential|jaas|keytab)[^\s=:]*[ \t]*[=: ])(.*)$"
+)
 
 
 @runtime_checkable
@@ -38,12 +61,18 @@ class Previewing(Protocol):
 
 @dataclass(frozen=True)
 class PlannedChange:
-    """One change: its words for the operator, its zkm-host command line, its file diff (empty if none)."""
+    """One change.
+
+    text: its words for the operator. command: what one would type on the host to do it by hand. diff: of the
+    file, values that look secret left out, empty if none. detail: what the command makes on the host, or what
+    is decided only later.
+    """
 
     change: Change
     text: str
     command: str
     diff: str
+    detail: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -99,6 +128,7 @@ class Plan:
 
 def make(playbook: Playbook, inventory: Inventory, look: Look, window: tuple[str, ...]) -> Plan:
     """Plan a whole playbook; only looks. ``window`` is said by the playbook's own rules."""
+    specs: dict[str, str] = {}
     stages = tuple(
         PlannedStage(
             stage.id,
@@ -106,55 +136,116 @@ def make(playbook: Playbook, inventory: Inventory, look: Look, window: tuple[str
             stage.consent,
             stage.rehearsal,
             stage.window,
-            tuple(_step(stage, step, inventory, look) for step in stage.steps),
+            tuple(_step(stage, step, inventory, look, specs) for step in stage.steps),
         )
         for stage in playbook.stages
     )
     return Plan(playbook.id, inventory_digest(inventory), stages, window)
 
 
-def _step(stage: Stage, step: AnyStep, inventory: Inventory, look: Look) -> PlannedStep:
-    context = Context(run="plan", inventory=inventory, rehearsal=stage.rehearsal)
+def _step(
+    stage: Stage, step: AnyStep, inventory: Inventory, look: Look, specs: dict[str, str]
+) -> PlannedStep:
+    context = Context(run=RUN, inventory=inventory, rehearsal=stage.rehearsal)
     targets: dict[str, tuple[PlannedChange, ...]] = {}
     note = READS if step.hazard is Hazard.READ_ONLY else LATER
     if isinstance(step, Previewing):
         try:
             preview = step.preview(context, look)
-            targets = {t: tuple(_change(c, look) for c in changes) for t, changes in preview.items()}
-            note = ""
-        except HostError as error:
+            specs |= {c.host: c.spec for changes in preview.values() for c in changes if isinstance(c, Arm)}
+            targets = {
+                target: tuple(_change(c, inventory, look, specs.get(c.host, "")) for c in changes)
+                for target, changes in preview.items()
+            }
+            note = "" if targets else NOTHING
+        except (HostError, UsageError) as error:
             note = f"not known now: {error}"
     return PlannedStep(step.id, step.title, step.hazard, brief.of(step), targets, note)
 
 
-def _change(change: Change, look: Look) -> PlannedChange:
-    command = " ".join(("zkm-host", change.verb, "OPID", *(_short(word) for word in change.arguments())))
+def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> PlannedChange:
     diff = _diff(change, look) if isinstance(change, PutFile) else ""
-    return PlannedChange(change, change.describe(), command, diff)
+    return PlannedChange(change, change.describe(), command(change), diff, _detail(change, inventory, spec))
 
 
-def _short(word: str) -> str:
-    return word if len(word) <= 80 else f"{word[:24]}…({len(word)} characters)"
+def command(change: Change) -> str:
+    """The line that does the same by hand on the host; OPID and N (the fencing number) are the run's own.
+
+    Long content is named by the file that would hold it.
+    """
+    if isinstance(change, InstallProgram):
+        return f"sudo install -o root -g root -m 0755 zkm-host {hostside.INSTALLED_PATH}"
+    words = [*change.arguments()]
+    match change:
+        case PutFile() if change.content:
+            words[-1] = f'"$(base64 -w0 {change.path.rpartition("/")[2]})"'
+        case Arm():
+            words[-1] = '"$(base64 -w0 SPEC)"'
+        case SetService() if change.command:
+            words[-1] = f'"$(printf %s {_quoted(change.command)} | base64 -w0)"'
+    return " ".join(("sudo zkm-host --run", RUN, "--as N", change.verb, "OPID", *words))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
+    match change:
+        case InstallProgram():
+            sudoers = hostside.sudoers(inventory.ssh.user).strip()
+            digest = hashlib.sha256(hostside.program()).hexdigest()
+            return (
+                f"zkm-host is this package's, sha256 {digest}",
+                f"{hostside.SUDOERS_PATH} (root, mode 0440, checked by visudo first):",
+                f"  {sudoers}",
+            )
+        case Arm():
+            return (
+                "SPEC holds:",
+                *(f"  {line}" for line in change.spec.splitlines()),
+                "makes, without effect while the sets are empty (TAG: first 8 hex digits of sha256 of RUN):",
+                *(f"  {line}" for line in block.arm_lines(change.spec, _TAG)),
+                "begins the image of the data, installs the start guard of the unit",
+            )
+        case Fence() if spec:
+            lines = block.fence_lines(spec, change.ttl_ms, _TAG, _OWN)
+            return ("makes (OWN: the host's own addresses):", *(f"  {line}" for line in lines))
+        case Cut() if spec:
+            lines = block.cut_lines(spec, change.ttl_ms, _TAG)
+            return ("makes, and a timer on the host that undoes it:", *(f"  {line}" for line in lines))
+        case Seal():
+            return (
+                "BOOT-ID and STAMP are decided from facts at SEAL: what STOP read and PROVE proved; the host",
+                "refuses when either differs, the lease has lapsed or the rules are not its own",
+            )
+        case Go():
+            return (
+                "place and first are decided from facts at GO: who holds the newest transaction; shown as it",
+                "is when every host does, as after DRAIN",
+            )
+        case _:
+            return ()
 
 
 def _diff(change: PutFile, look: Look) -> str:
     """Unified diff from what is there to what will be; says so where that cannot be looked at."""
     seen = look.file(change.host, change.path)
     if isinstance(seen, Seen):
-        old, name = seen.value.decode("utf-8", "replace"), change.path
+        old, name = _readable(seen.value), change.path
     elif isinstance(seen, Absent):
         old, name = "", "/dev/null"
     else:
-        return f"{change.host}:{change.path}: {seen}\n"
-    new = change.content.decode("utf-8", "replace")
+        return f"{change.path}: {seen}\n"
     lines = difflib.unified_diff(
-        old.splitlines(),
-        new.splitlines(),
-        f"{change.host}:{name}",
-        f"{change.host}:{change.path}",
-        lineterm="",
+        old.splitlines(), _readable(change.content).splitlines(), name, change.path, lineterm=""
     )
     return "".join(f"{line}\n" for line in lines)
+
+
+def _readable(content: bytes) -> str:
+    """Text without the values of settings that are named like a secret, so that no diff can hold them."""
+    return _SECRET.sub(r"\1(hidden)", content.decode("utf-8", "replace"))
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -186,29 +277,10 @@ def _step_json(step: PlannedStep) -> dict[str, Any]:
         "brief": list(step.brief.lines()),
         "note": step.note,
         "targets": {
-            target: [{"text": c.text, "command": c.command, "diff": c.diff} for c in changes]
+            target: [
+                {"text": c.text, "command": c.command, "diff": c.diff, "detail": list(c.detail)}
+                for c in changes
+            ]
             for target, changes in step.targets.items()
         },
     }
-
-
-def lines(plan: Plan) -> list[str]:
-    """The plan as text for a terminal."""
-    out = [f"plan of {plan.playbook}, digest {plan.digest}", f"inventory {plan.inventory}", ""]
-    for stage in plan.stages:
-        marks = [word for word, on in (("rehearsal", stage.rehearsal), ("window", stage.window)) if on]
-        out.append(f"{stage.id}: {stage.title}" + (f" ({', '.join(marks)})" if marks else ""))
-        if stage.consent:
-            out.append(f"  asks: {stage.consent}")
-        for step in stage.steps:
-            out.append(f"  {stage.id}.{step.id}: {step.title} ({step.hazard.value})")
-            out += [f"    {line}" for line in step.brief.lines()]
-            if step.note:
-                out.append(f"    changes: {step.note}")
-            for target, changes in step.targets.items():
-                out.append(f"    on {target}:")
-                for change in changes:
-                    out += [f"      {change.text}", f"        $ {change.command}"]
-                    out += [f"        {line}" for line in change.diff.splitlines()]
-        out.append("")
-    return out + list(plan.window)

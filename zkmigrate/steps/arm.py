@@ -11,8 +11,10 @@ Proof: own rules on top in both families, their sets empty, the image begun, the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from zkmigrate.errors import HostError
 from zkmigrate.facts.window import Statuses, statuses, unknown
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, inverses
@@ -67,6 +69,13 @@ class ArmStep:
             ),
             Arm(target, arm_spec(c.inventory, c.rehearsal)),
         )
+
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        lines = source_server_lines(c.inventory, look)
+        if not isinstance(lines, Seen):
+            raise HostError(f"source's server lines cannot be read: {lines}")
+        facts = ArmFacts(Statuses({}, ()), lines)
+        return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
 
     def undo(self, c: Context, f: ArmFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "disarm"), *inverses(applied))

@@ -13,6 +13,7 @@ the owner and czxid of the baseline; nothing more and nothing less.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, synced_followers
@@ -83,6 +84,10 @@ class CheckStep:
 
     def plan(self, c: Context, f: CheckFacts, target: str) -> Changes:
         return (HostVerb(target, "checked"),)
+
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        facts = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not formed yet"), {})
+        return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
 
     def undo(self, c: Context, f: CheckFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()

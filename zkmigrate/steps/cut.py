@@ -14,6 +14,7 @@ leader has lost these learners.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
@@ -105,6 +106,10 @@ class CutStep:
 
     def plan(self, c: Context, f: CutFacts, target: str) -> Changes:
         return (Cut(target, c.inventory.policy.lease.cut_ttl_ms),)
+
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        facts = CutFacts(Statuses({}, ()), {}, None, {})
+        return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
 
     def undo(self, c: Context, f: CutFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         status = f.hosts.at[target]

@@ -13,6 +13,8 @@ Proof: own rules on top, the set filled, no client socket left, on every dest ho
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.window import Statuses, statuses
 from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
@@ -46,6 +48,9 @@ class FenceStep:
 
     def plan(self, c: Context, f: Statuses, target: str) -> Changes:
         return (Fence(target, c.inventory.policy.lease.fence_ttl_ms),)
+
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        return {host: self.plan(c, Statuses({}, ()), host) for host in c.inventory.dest_names}
 
     def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "reopen"),)

@@ -12,6 +12,9 @@ majority by themselves.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from zkmigrate.facts.window import Statuses, statuses
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
 from zkmigrate.model.finding import Finding, claim
@@ -55,6 +58,12 @@ class GoStep:
         limit_ms = round(inventory.policy.open_limit_s * 1000)
         place = places(inventory.dest_names, first)[target]
         return (Go(target, place, addresses, inventory.dest.majority, limit_ms),)
+
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        # PROVE will say who holds the newest transaction; after DRAIN that is normally every host.
+        hosts = c.inventory.dest_names
+        later = replace(c, records={"prove": {"first": list(hosts)}})
+        return {host: self.plan(later, Statuses({}, ()), host) for host in hosts}
 
     def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "halt"),)

@@ -11,6 +11,8 @@ Proof: the fence is empty on every host and the phase file says open.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from zkmigrate.facts.window import Statuses, statuses
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.look import Look
@@ -49,6 +51,9 @@ class OpenStep:
     def plan(self, c: Context, f: Statuses, target: str) -> Changes:
         # A finisher may have reached its own limit between CHECK and here: open is right from both phases.
         return (HostVerb(target, "open"),)
+
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        return {host: self.plan(c, Statuses({}, ()), host) for host in c.inventory.dest_names}
 
     def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()

@@ -14,10 +14,11 @@ source, every partition is fully in sync, and source's own client lists hold no 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.dependents.kafka import connect_string, current_connect, names_any, with_connect
-from zkmigrate.errors import UsageError
+from zkmigrate.errors import HostError, UsageError
 from zkmigrate.facts.clients import connections
 from zkmigrate.facts.host import HostStatus, unit_status
 from zkmigrate.facts.kafka import cluster_id
@@ -127,6 +128,14 @@ class RollStep:
             PutFile(target, kafka.config, content, f"{entry.owner}:{entry.group}", entry.mode),
             SetService(target, kafka.service.unit, "restart", kafka.service.start or ""),
         )
+
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        f = self.observe(c, look)
+        for host, broker in f.brokers.items():
+            if not isinstance(broker.properties, Seen):
+                raise HostError(f"{host}: {c.inventory.kafka.config} cannot be read: {broker.properties}")
+        left = (host for host, broker in f.brokers.items() if not _names_dest(c.inventory, broker))
+        return {host: self.plan(c, f, host) for host in left}
 
     def undo(self, c: Context, f: RollFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         kafka = c.inventory.kafka

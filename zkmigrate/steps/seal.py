@@ -12,6 +12,9 @@ Proof: every host compared boot id, lease, rules and data stamp under its own lo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from zkmigrate.facts.window import Statuses, statuses
 from zkmigrate.model.change import Applied, Changes, RestoreImage, Seal, Unseal
 from zkmigrate.model.look import Look
@@ -49,6 +52,13 @@ class SealStep:
     def plan(self, c: Context, f: Statuses, target: str) -> Changes:
         stopped = c.records["stop"]
         return (Seal(target, stopped["boots"][target], stopped["stamps"][target]),)
+
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        # What STOP will record is not known yet; words stand in its place.
+        hosts = c.inventory.dest_names
+        stopped = {"boots": dict.fromkeys(hosts, "BOOT-ID"), "stamps": dict.fromkeys(hosts, "STAMP")}
+        later = replace(c, records={"stop": stopped})
+        return {host: self.plan(later, Statuses({}, ()), host) for host in hosts}
 
     def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
         lease = c.inventory.policy.lease

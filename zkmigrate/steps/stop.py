@@ -13,6 +13,7 @@ Proof: the unit is down, the disk holds at least Z and every zxid seen while dra
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
@@ -94,6 +95,10 @@ class StopStep:
             SetService(target, service.unit, "kill", service.kill or ""),
             HostVerb(target, "stopped"),
         )
+
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        facts = StopFacts(Statuses({}, ()), {}, {})
+        return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
 
     def undo(self, c: Context, f: StopFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "started-observer"),)

@@ -1,0 +1,112 @@
+"""The command line over the model world, so that screens and prompts can be seen without hosts.
+
+``python -m tests.world.site VERB …`` with an inventory like ``INVENTORY``. The world lives as long as the
+process; its time runs with the clock on the wall, ``WORLD_SPEED`` times as fast.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+from tests.world.operator import PROPERTIES, SOURCE_CONFIG
+from zkmigrate.cli import cli
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.clock import Clock
+from zkmigrate.engine.lock import HostLock
+from zkmigrate.engine.ports import WatchPort, WindowRules
+from zkmigrate.engine.watch import Watch
+from zkmigrate.facts.sessions import owning_sessions
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import Change
+from zkmigrate.model.look import Look
+from zkmigrate.rules import expected
+from zkmigrate.rules.window import deadline_s, decide_finding
+from zkmigrate.simulate.look import WorldLook
+from zkmigrate.simulate.world import World, new_world
+
+INVENTORY = """\
+version: 1
+name: world
+operator: [10.0.0.9]
+ssh: {user: ops, key: key, known_hosts: known_hosts}
+source:
+  hosts:
+    - {name: source1, address: 10.0.0.1, myid: 1}
+    - {name: source2, address: 10.0.0.2, myid: 2}
+    - {name: source3, address: 10.0.0.3, myid: 3}
+dest:
+  hosts:
+    - {name: dest1, address: 10.0.0.11, myid: 11}
+    - {name: dest2, address: 10.0.0.12, myid: 12}
+    - {name: dest3, address: 10.0.0.13, myid: 13}
+  settings: {tickTime: 2000, initLimit: 10, syncLimit: 5, 4lw.commands.whitelist: "*"}
+kafka:
+  cluster_id: abcdefghijklmnopqrstuv
+  chroot: /kafka
+  brokers:
+    - {name: broker1, address: 10.0.0.21, id: 1}
+    - {name: broker2, address: 10.0.0.22, id: 2}
+    - {name: broker3, address: 10.0.0.23, id: 3}
+"""
+
+
+class WorldSite:
+    """``operate.Site`` over one model world."""
+
+    def __init__(self, inventory: Inventory, run: str, world: World | None = None) -> None:
+        self.inventory = inventory
+        self.world = world or new_world(inventory, PROPERTIES, SOURCE_CONFIG)
+        self.look: Look = cast(Look, WorldLook(self.world))
+        self._over = threading.Event()
+        self._time = threading.Thread(target=self._pass, args=(float(os.environ.get("WORLD_SPEED", "1")),))
+        self._time.start()
+
+    def apply(self, change: Change, operation: str, fencing: int) -> Outcome:
+        return Outcome(*self.world.apply(change, operation, fencing))
+
+    def lock(self, clock: Clock, *, steal: bool) -> HostLock:
+        names = self.inventory.dest_names
+        return HostLock(names, "tester", lambda _h, _w, _f: Outcome(0, "fencing 1"), 1, steal=steal)
+
+    def rules(self) -> WindowRules:
+        return WindowRules(decide_finding, deadline_s)
+
+    def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
+        def renew(host: str, fence_ms: int, cut_ms: int) -> Outcome:
+            return Outcome(*self.world.renew(host, fence_ms, cut_ms))
+
+        lease = self.inventory.policy.lease
+        return Watch(
+            self.inventory.dest_names, lease, self.rules(), renew, clock.now, clock.wall, lambda _stage: ()
+        )
+
+    def copies(self, lock: HostLock) -> Callable[[bytes], None]:
+        return lambda _content: None
+
+    def window_lines(self) -> tuple[str, ...]:
+        names = (*self.inventory.source_names, *self.inventory.dest_names)
+        sessions = owning_sessions(self.look, names, self.inventory.kafka.chroot)
+        return expected.before_the_run(self.inventory, sessions)
+
+    def close(self) -> None:
+        self._over.set()
+        self._time.join()
+
+    def _pass(self, speed: float) -> None:
+        last = time.monotonic()
+        while not self._over.wait(0.02):
+            now = time.monotonic()
+            self.world.advance((now - last) * speed)
+            last = now
+
+
+def main(**extra: Any) -> None:
+    cli(obj=WorldSite, **extra)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What can be said about the window beforehand, with the arithmetic: its deadline, its lease, its length."""
+
+from __future__ import annotations
+
+from zkmigrate.facts.sessions import Sessions
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.step import Context
+from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+
+_WINDOW = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
+
+
+def before_the_run(inventory: Inventory, sessions: Reading[Sessions]) -> tuple[str, ...]:
+    """For ``plan``. sessions: those that own ephemerals under the chroot now."""
+    policy, lease = inventory.policy, inventory.policy.lease
+    return (
+        "window: from FENCE to the first write that dest serves; no broker restarts in it",
+        "  length: not known before the rehearsal, which measures every phase on these hosts; shown before",
+        "    the cut-over is asked for",
+        f"  lease: fence {lease.fence_ttl_ms} ms, cut {lease.cut_ttl_ms} ms, renewed every "
+        f"{lease.renew_every_ms} ms; until SEAL dest goes",
+        "    back by itself when it is not renewed",
+        *_deadline(inventory, sessions),
+        f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
+        "  clients may notice: clients of dest reconnect, metadata changes wait; what was sent but not",
+        "    acknowledged at FENCE is unknown to its sender, as in any disconnect",
+    )
+
+
+def before_the_cut(c: Context) -> tuple[str, ...]:
+    """For the question before the cut-over: what the rehearsal measured, and the deadline that follows.
+
+    Empty when nothing was rehearsed.
+    """
+    seconds = c.records.get("rehearse", {}).get("seconds", {})
+    if not seconds:
+        return ()
+    there = {step: float(seconds[step]["forward"]) for step in _WINDOW if "forward" in seconds.get(step, {})}
+    out = [
+        f"as rehearsed: {sum(there.values()):.1f} s from FENCE to a checked dest ("
+        + ", ".join(f"{step} {took:.1f}" for step, took in there.items())
+        + ")"
+    ]
+    timeout_ms = c.records.get("survey", {}).get("smallest_timeout_ms")
+    if timeout_ms is not None:
+        out += _arithmetic(
+            timeout_ms / 1000, expected_way_back_s(c), "as rehearsed, or the policy's if longer"
+        )
+    return tuple(out)
+
+
+def _deadline(inventory: Inventory, sessions: Reading[Sessions]) -> tuple[str, ...]:
+    chroot, way_back = inventory.kafka.chroot, inventory.policy.way_back_s
+    if not isinstance(sessions, Seen):
+        known = f"not known now: {sessions}"
+    elif not sessions.value.owners:
+        known = "not known now: no session owns an ephemeral there"
+    elif (timeout_ms := sessions.value.smallest_timeout_ms) is None:
+        known = "not known now: no server tells the timeout of every such session"
+    else:
+        return (
+            f"  deadline: T = {timeout_ms / 1000:g} s, the smallest timeout of the "
+            f"{len(sessions.value.owners)} sessions with ephemerals",
+            f"    under {chroot}; read again at SURVEY",
+            *(f"    {line}" for line in _arithmetic(timeout_ms / 1000, way_back, "policy.way_back_s")),
+        )
+    return (
+        f"  deadline: T, the smallest timeout of the sessions with ephemerals under {chroot}, is",
+        f"    {known}; SURVEY needs it.",
+        f"    the way back starts by T - T/3 - {way_back:g} (policy.way_back_s) - {FIND_DOOR_S:g} s",
+    )
+
+
+def _arithmetic(timeout_s: float, way_back_s: float, source: str) -> tuple[str, ...]:
+    limits = deadlines(timeout_s, way_back_s)
+    return (
+        f"clients connected again by T - T/3 = {timeout_s:g} - {timeout_s / 3:.1f} = "
+        f"{limits.clients_back:.1f} s after FENCE",
+        f"the way back starts by {limits.clients_back:.1f} - {way_back_s:.1f} (way back: {source}) - "
+        f"{FIND_DOOR_S:g} (clients find the door) = {limits.start_back:.1f} s",
+        f"forward: the door opens within T = {limits.forward:g} s of dest's leader",
+    )

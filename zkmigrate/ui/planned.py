@@ -1,0 +1,87 @@
+"""The plan as text. What is the same on several hosts, or was printed before, is printed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from zkmigrate.engine.plan import Plan, PlannedChange, PlannedStage, PlannedStep
+from zkmigrate.model.step import Hazard
+
+_REPEATED_FROM = 4
+"""Blocks of at least so many lines are not printed twice."""
+
+
+def lines(plan: Plan) -> list[str]:
+    """The whole plan for a terminal or a file."""
+    out = [
+        f"plan of {plan.playbook}, digest {plan.digest}",
+        f"inventory {plan.inventory}",
+        "in the commands RUN, N and OPID stand for the run's id, the fencing number, and a new id each time",
+        "",
+        *plan.window,
+        "",
+    ]
+    told: dict[tuple[str, ...], str] = {}
+    for stage in plan.stages:
+        out += _stage(stage, told)
+        out.append("")
+    changing = [s for stage in plan.stages for s in stage.steps if s.targets]
+    count = sum(len(changes) for step in changing for changes in step.targets.values())
+    out.append(f"{len(changing)} steps with {count} changes; nothing has been changed by printing them")
+    return out
+
+
+def _stage(stage: PlannedStage, told: dict[tuple[str, ...], str]) -> list[str]:
+    marks = [word for word, on in (("rehearsal", stage.rehearsal), ("window", stage.window)) if on]
+    out = [f"== {stage.id}: {stage.title}" + (f" ({', '.join(marks)})" if marks else "")]
+    if stage.consent:
+        out.append(f"   asks first: {stage.consent}")
+    for step in stage.steps:
+        out += _step(f"{stage.id}.{step.id}", step, told)
+    if stage.rehearsal:
+        out.append("   then every step above is walked back, last one first (see each Way back)")
+    return out
+
+
+def _step(name: str, step: PlannedStep, told: dict[tuple[str, ...], str]) -> list[str]:
+    head = f"-- {name}: {step.title} ({step.hazard.value})"
+    if step.hazard is Hazard.READ_ONLY and not step.targets:
+        return [head, *(f"   {line}" for line in step.brief.lines()[:1])]
+    out = [head, *_block(name, [f"   {line}" for line in step.brief.lines()], told, "   (said under {})")]
+    if step.note:
+        out.append(f"   changes: {step.note}")
+    for hosts, changes in _alike(step.targets):
+        where = f"{name} on {hosts[0]}"
+        out.append(f"   on {', '.join(hosts)}:")
+        for change in changes:
+            out += [f"     {change.text}", f"       $ {change.command}"]
+            for part in (change.diff.splitlines(), *_parts(change.detail)):
+                out += _block(where, [f"         {line}" for line in part], told, "         (as under {})")
+    return out
+
+
+def _parts(detail: Sequence[str]) -> list[list[str]]:
+    """Detail in its parts: a line, and the indented ones that belong to it."""
+    parts: list[list[str]] = []
+    for line in detail:
+        if parts and line.startswith(" "):
+            parts[-1].append(line)
+        else:
+            parts.append([line])
+    return parts
+
+
+def _block(name: str, block: Sequence[str], told: dict[tuple[str, ...], str], instead: str) -> list[str]:
+    before = told.setdefault(tuple(block), name)
+    return list(block) if before == name or len(block) < _REPEATED_FROM else [instead.format(before)]
+
+
+def _alike(
+    targets: Mapping[str, Sequence[PlannedChange]],
+) -> list[tuple[list[str], Sequence[PlannedChange]]]:
+    """Targets with the same words together, in order."""
+    groups: dict[tuple[object, ...], tuple[list[str], Sequence[PlannedChange]]] = {}
+    for target, changes in targets.items():
+        key = tuple((c.text, c.command, c.diff, c.detail) for c in changes)
+        groups.setdefault(key, ([], changes))[0].append(target)
+    return list(groups.values())
