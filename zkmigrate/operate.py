@@ -10,10 +10,13 @@ import getpass
 import importlib
 import importlib.util
 import json
+import os
 import re
+import shlex
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO
@@ -34,12 +37,14 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Blocked, Context, Done, Way
+from zkmigrate.rules import expected
 from zkmigrate.ui import planned, words
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.jsonl import JsonLines
 from zkmigrate.ui.plain import Plain
+from zkmigrate.ui.record import keep_plan, recorded
 
 DEFAULT_PLAYBOOK = "kafka_zookeeper_move"
 
@@ -103,12 +108,12 @@ def preflight(setting: Setting) -> int:
     if setting.as_json:
         _print_json(setting, {"code": code, "findings": [encode_finding(f) for f in findings]})
         return code
-    for found in findings:
-        setting.out.write(f"{words.finding(found)}\n")
+    for line in words.findings(findings):
+        setting.out.write(f"{line}\n")
     for move in words.moves(tuple(findings)):
         setting.out.write(f"possible now: {move}\n")
     count = len(blocking(findings))
-    setting.out.write(f"{len(findings)} findings, {count} of them block\n")
+    setting.out.write(f"{len(findings)} findings, {count} of them block; --json has all of them\n")
     return code
 
 
@@ -258,7 +263,9 @@ def _walk(
         stack.callback(lock.close)
         faces = contextlib.ExitStack()
         stack.callback(faces.close)
-        emit, confirm = _faces(setting, wishes, faces)
+        shown, confirm = _faces(setting, wishes, faces, _remarks(inventory, journal))
+        emit = stack.enter_context(recorded(run_dir, shown))
+        stack.callback(_say_interrupted(setting.interrupt, emit).set)
         world = World(
             look=site.look,
             apply=site.apply,
@@ -273,12 +280,16 @@ def _walk(
         )
         walk = Walk(playbook, inventory, journal, world)
         try:
-            return act(walk).code
+            code = act(walk).code
         except KeyboardInterrupt:
             emit(events.RunEnded(130, f"stopped at once; {walk.state()}; resume goes on", ()))
             faces.close()
+            _say_ways_on(setting, journal, playbook)
             stack.pop_all()  # nothing here may wait for a host now; the process ends
             raise
+        faces.close()
+        _say_ways_on(setting, journal, playbook)
+        return code
 
 
 def _journal(
@@ -306,6 +317,7 @@ def _journal(
         journal = Journal.create(run_dir, clock.wall)
         _begin(journal, run_dir.name, playbook, digest, made.digest)
         runs.mark_begun(run_dir)
+        keep_plan(run_dir, plan.to_json(made))
     if not journal.history.run:  # lost, or died before its first line was whole
         _begin(journal, run_dir.name, playbook, digest, "")
     runs.check_same(journal.history, playbook.id, digest)
@@ -331,20 +343,71 @@ def _check_plan(setting: Setting, file: Path, made: plan.Plan) -> None:
     runs.refuse_applied(setting.runs, wanted)
 
 
-def _faces(setting: Setting, wishes: Wishes, stack: contextlib.ExitStack) -> tuple[events.Emit, Confirm]:
+def _faces(
+    setting: Setting,
+    wishes: Wishes,
+    stack: contextlib.ExitStack,
+    remarks: Callable[[Stage], Sequence[str]],
+) -> tuple[events.Emit, Confirm]:
     """Where events go, and who is asked."""
     if setting.as_json:
         return JsonLines(setting.out, time.time), Unattended(StdConsole(setting.stdin, sys.stderr))
-    if not setting.interactive:
-        plain = Plain(setting.out, lambda: time.strftime("%H:%M:%S"), time.monotonic)
-        return plain, Unattended(StdConsole(setting.stdin, setting.out))
-    from zkmigrate.ui.live import LiveView  # rich is slow to import
+    quiet: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    view: events.Emit = Plain(setting.out, lambda: time.strftime("%H:%M:%S"), time.monotonic)
+    if setting.interactive and os.environ.get("TERM", "dumb") != "dumb":
+        from zkmigrate.ui.live import LiveView  # rich is slow to import
 
-    view = stack.enter_context(LiveView(setting.out))
-    console = StdConsole(setting.stdin, setting.out, view.quiet)
-    if wishes.yes:
+        live = stack.enter_context(LiveView(setting.out))
+        view, quiet = live, live.quiet
+    console = StdConsole(setting.stdin, setting.out, quiet, lambda: setting.interrupt.wanted)
+    if wishes.yes or not setting.interactive:
         return view, Unattended(console)
-    return view, Terminal(console, getpass.getuser(), time.monotonic)
+    return view, Terminal(console, getpass.getuser(), time.monotonic, words.findings, remarks)
+
+
+def _remarks(inventory: Inventory, journal: Journal) -> Callable[[Stage], Sequence[str]]:
+    """What a rehearsal of this run says about a window that is about to open."""
+
+    def remarks(stage: Stage) -> Sequence[str]:
+        if not stage.window or stage.rehearsal:
+            return ()
+        history = journal.history
+        return expected.before_the_cut(Context(history.run, inventory, records=history.records()))
+
+    return remarks
+
+
+def _say_interrupted(interrupt: Interrupt, emit: events.Emit) -> threading.Event:
+    """Answer the first Ctrl-C at once, from a thread of its own; set the event to end that."""
+    over = threading.Event()
+
+    def listen() -> None:
+        while not over.is_set():
+            interrupt.wait(0.5)
+            if interrupt.wanted and not over.is_set():
+                emit(
+                    events.Noted(
+                        "asked to stop: what is in flight on the hosts is finished and journaled first; "
+                        "once more stops at once"
+                    )
+                )
+                return
+
+    threading.Thread(target=listen, name="interrupt", daemon=True).start()
+    return over
+
+
+def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook) -> None:
+    """The commands that go on from here, ready to be typed, while the run is open."""
+    if setting.as_json or runs.stand(journal.history, playbook).state != "open":
+        return
+    words_on = ["-i", str(setting.inventory)]
+    if setting.playbook != DEFAULT_PLAYBOOK:
+        words_on += ["--playbook", setting.playbook]
+    same = shlex.join([*words_on, "--run-id", journal.history.run])
+    for what, verb in (("go on", "resume"), ("go back", "rollback"), ("look", "status")):
+        setting.out.write(f"   {what}: zkmigrate {verb} {same}\n")
+    setting.out.flush()
 
 
 def _print_json(setting: Setting, body: dict[str, Any]) -> None:

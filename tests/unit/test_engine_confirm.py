@@ -16,6 +16,7 @@ from zkmigrate.engine.ports import Answer
 from zkmigrate.model.finding import Finding, Held, claim
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep
+from zkmigrate.ui import words
 from zkmigrate.ui.console import StdConsole
 
 STAGE = Stage("roll", "Roll", (), consent="Restart the brokers?")
@@ -43,7 +44,7 @@ class Script:
 def terminal(*lines: str | None) -> tuple[Terminal, Script]:
     script = Script(*lines)
     ticks = iter(range(10_000))
-    return Terminal(cast(Console, script), "anna", lambda: float(next(ticks))), script
+    return Terminal(cast(Console, script), "anna", lambda: float(next(ticks)), words.findings), script
 
 
 @pytest.mark.parametrize(
@@ -62,8 +63,8 @@ def test_a_step_is_shown_and_asked_until_answered(typed: list[str | None], answe
     someone, script = terminal(*typed)
     step = cast(AnyStep, WriteStep("one", Hosts()))
     assert someone.step(STAGE, step, (claim("a.b", "it is", True, seen="yes", target="d1"),)) == answer
-    assert script.shown[0] == "roll.one: write (reversible)"
-    assert "    [yes] a.b d1: yes" in script.shown
+    assert script.shown[1] == "roll.one: write (reversible)"
+    assert "    [ok] a.b d1: it is; yes" in script.shown
 
 
 def test_a_consent_names_who_gave_it() -> None:

@@ -61,7 +61,7 @@ def test_plain_lines_tell_the_whole_story_once() -> None:
         "!! d2: main.fence.d2.1.1 failed: no room",
         "   main.fence waits for a closed door: 2 of 3 (4 s left)",
         "   6 s left to turn back",
-        "   holding after fence, 6 s left",
+        "   holding after fence, 6 s left: go (g), stop (s) or back (b)?",
         "   main.fence done in 0.25 s",
         "     [ok] tiny.ok: shut; 3 of 3",
         "   main: Now? go (anna)",
@@ -71,7 +71,6 @@ def test_plain_lines_tell_the_whole_story_once() -> None:
         "     [NO] tiny.sick d2: it is well; sick (needed: health)",
         "   a remark",
         "back at the start of main (exit code 7)",
-        "     [NO] tiny.sick d2: it is well; sick (needed: health)",
         "   possible now: heal it",
     ]
 
@@ -104,7 +103,7 @@ def test_the_live_view_shows_hosts_waits_and_the_countdown() -> None:
     text = drawn.getvalue()
     assert "run r-1: tiny" in text
     assert re.search(r"d1 +refuse clients .* done", text)
-    assert "holding after fence: go, stop or back?" in text
+    assert "holding after fence: go (g), stop (s) or back (b)?" in text
     assert "6.0 s left to turn back" in text
     assert "[NO] tiny.sick d2: it is well; sick" in out.getvalue()
 

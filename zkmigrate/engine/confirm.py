@@ -12,9 +12,9 @@ from typing import Literal, Protocol
 
 from zkmigrate.engine import brief
 from zkmigrate.engine.ports import Answer, Word
-from zkmigrate.model.finding import Finding
+from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.playbook import Stage
-from zkmigrate.model.step import AnyStep
+from zkmigrate.model.step import AnyStep, Hazard
 
 _WORDS: dict[str, Word] = {
     "g": "go", "go": "go", "y": "go", "yes": "go", "s": "stop", "stop": "stop", "b": "back", "back": "back"
@@ -36,26 +36,55 @@ class Console(Protocol):
 
 
 class Terminal:
-    """A person answers."""
+    """A person answers.
 
-    def __init__(self, console: Console, user: str, now: Callable[[], float]) -> None:
+    told: findings as lines for the screen. remarks: what is known beforehand about a stage, as lines.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        user: str,
+        now: Callable[[], float],
+        told: Callable[[Sequence[Finding]], Sequence[str]],
+        remarks: Callable[[Stage], Sequence[str]] = lambda _stage: (),
+    ) -> None:
         self._console = console
         self._user = user
         self._now = now
+        self._told = told
+        self._remarks = remarks
+        self._consented = ""
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
-        """Show the step's brief and the findings so far; ask go, stop or roll back."""
-        lines = [f"{stage.id}.{step.id}: {step.title} ({step.hazard.value})"]
+        """Show the step's brief and the findings so far; ask go, stop or roll back.
+
+        The one step that a consent was just given for is not asked about again, unless something was found
+        since then that does not hold.
+        """
+        doubts = [f for f in findings if f.held is not Held.YES and f.severity is not Severity.INFO]
+        if self._consented == stage.id and len(_changing(stage)) == 1 and not doubts:
+            return Answer("go")
+        lines = ["", f"{stage.id}.{step.id}: {step.title} ({step.hazard.value})"]
         lines += [f"  {line}" for line in brief.of(step).lines()]
         if findings:
-            lines.append("  Found so far:")
-            lines += [f"    [{f.held.value}] {f.id} {f.target}: {f.seen or f.claim}" for f in findings]
+            lines += ["  Found so far:", *(f"    {line}" for line in self._told(findings))]
         self._console.show(lines)
         return self._ask(f"{stage.id}.{step.id}")
 
     def consent(self, stage: Stage) -> tuple[Answer, str]:
-        """The stage's own question."""
-        self._console.show([f"{stage.id}: {stage.title}", f"  {stage.consent}"])
+        """The stage's own question, with what is known about it."""
+        lines = ["", f"{stage.id}: {stage.title}"]
+        if stage.window:
+            lines.append(f"  Phases: {', '.join(step.id for step in stage.steps)}; no question between them")
+            waves = [step for step in stage.steps if step.hazard is Hazard.WINDOW][:1]
+            lines += [f"  Clients may notice: {brief.of(step).clients_may_notice}" for step in waves]
+        else:
+            for step in _changing(stage):
+                lines += [f"  {line}" for line in brief.of(step).lines()]
+        lines += [*(f"  {line}" for line in self._remarks(stage)), f"  {stage.consent}"]
+        self._console.show(lines)
+        self._consented = stage.id
         return self._ask(stage.id), self._user
 
     def decide(
@@ -91,6 +120,12 @@ class Terminal:
                 return Answer("stop")
             if (answer := _answer(line)) is not None:
                 return answer
+            self._console.show(
+                [
+                    f"  not understood: {line.strip()!r}. g goes on; s stops here, resumable;",
+                    "  b walks this stage back; b TO walks back to the start of TO, a stage or stage.step",
+                ]
+            )
 
 
 class Unattended:
@@ -112,6 +147,10 @@ class Unattended:
 
     def hold(self, _phase: str, sealed: bool, _left_s: float | None) -> Answer | None:
         return _held(self._console.poll(0.0), sealed)
+
+
+def _changing(stage: Stage) -> list[AnyStep]:
+    return [step for step in stage.steps if step.hazard is not Hazard.READ_ONLY]
 
 
 def _held(line: str | None, sealed: bool) -> Answer | None:

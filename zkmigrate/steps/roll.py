@@ -26,7 +26,7 @@ from zkmigrate.facts.sockets import sockets
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Broker, Inventory
 from zkmigrate.model.change import Applied, Changes, PutFile, SetService, inverses
-from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import DirEntry, KafkaView, Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
@@ -130,10 +130,19 @@ class RollStep:
         )
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        f = self.observe(c, look)
-        for host, broker in f.brokers.items():
-            if not isinstance(broker.properties, Seen):
-                raise HostError(f"{host}: {c.inventory.kafka.config} cannot be read: {broker.properties}")
+        path = c.inventory.kafka.config
+        directory, name = path.rsplit("/", 1)
+        asked = Absent("not asked")
+
+        def one(host: str) -> BrokerFacts:
+            content, listing = look.file(host, path), look.listing(host, directory)
+            if not isinstance(content, Seen) or not isinstance(listing, Seen):
+                why = listing if isinstance(content, Seen) else content
+                raise HostError(f"{host}: {path} cannot be read: {why}")
+            entry = next((e for e in listing.value if e.name == name), None)
+            return BrokerFacts(content, entry, asked, asked)
+
+        f = RollFacts(look.each(c.inventory.broker_names, one), asked, {}, {}, look.wall())
         left = (host for host, broker in f.brokers.items() if not _names_dest(c.inventory, broker))
         return {host: self.plan(c, f, host) for host in left}
 

@@ -8,19 +8,27 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TextIO
 
+_PATIENCE_S = 0.2
+
 
 class StdConsole:
     """Reads whole lines from a file descriptor, so that waiting for one can be bounded.
 
-    quiet: what to hold still while a question is open (the live view).
+    quiet: what to hold still while a question is open (the live view). interrupted: whether somebody wants to
+    stop; a question is then left without an answer.
     """
 
     def __init__(
-        self, fd: int, out: TextIO, quiet: Callable[[], AbstractContextManager[object]] = nullcontext
+        self,
+        fd: int,
+        out: TextIO,
+        quiet: Callable[[], AbstractContextManager[object]] = nullcontext,
+        interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self._fd = fd
         self._out = out
         self._quiet = quiet
+        self._interrupted = interrupted
         self._buffer = b""
         self._ended = False
 
@@ -33,8 +41,10 @@ class StdConsole:
         with self._quiet():
             self._out.write(question)
             self._out.flush()
-            while (line := self.poll(1.0)) == "":
-                pass
+            while (line := self.poll(_PATIENCE_S)) == "":
+                if self._interrupted():
+                    self._out.write("\n")
+                    return None
         return line
 
     def poll(self, seconds: float) -> str | None:

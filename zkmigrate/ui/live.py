@@ -24,6 +24,7 @@ class LiveView:
         self._console = Console(file=out)
         self._live = Live(console=self._console, refresh_per_second=4, transient=True)
         self._guard = threading.RLock()
+        self._story = words.Story()
         self._hosts: dict[str, tuple[str, str]] = {}
         self._stages: dict[str, str] = {}
         self._wait = ""
@@ -53,11 +54,8 @@ class LiveView:
         with self._guard:
             self._take(event)
             if not isinstance(event, events.Waits | events.Countdown | events.Holding | events.WaveBegun):
-                if line := words.sentence(event):
+                for line in self._story.lines(event):
                     self._console.print(Text(line))
-                if isinstance(event, events.StepBlocked | events.RunEnded):
-                    for found in event.findings:
-                        self._console.print(Text(f"     {words.finding(found)}"))
             self._live.update(self._drawn())
 
     def _take(self, event: events.Event) -> None:
@@ -83,7 +81,10 @@ class LiveView:
             case events.Countdown():
                 self._left = event.left_s
             case events.Holding():
-                self._wait, self._left = f"holding after {event.phase}: go, stop or back?", event.left_s
+                self._wait, self._left = (
+                    f"holding after {event.phase}: go (g), stop (s) or back (b)?",
+                    event.left_s,
+                )
             case events.Turned() | events.RunEnded():
                 self._left = None
 

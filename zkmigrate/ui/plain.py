@@ -21,19 +21,15 @@ class Plain:
         self._clock = clock
         self._now = now
         self._guard = threading.Lock()
+        self._story = words.Story()
         self._said: dict[str, tuple[str, float]] = {}
 
     def __call__(self, event: events.Event) -> None:
         with self._guard:
             if self._thinned(event):
                 return
-            self._line(words.sentence(event))
-            if isinstance(event, events.StepEnded | events.StepBlocked | events.RunEnded):
-                for found in event.findings:
-                    self._line(f"     {words.finding(found)}")
-            if isinstance(event, events.RunEnded):
-                for move in words.moves(event.findings):
-                    self._line(f"   possible now: {move}")
+            for line in self._story.lines(event):
+                self._line(line)
 
     def _thinned(self, event: events.Event) -> bool:
         match event:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zkmigrate.engine import events
-from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Way
 
 _ARROW = {Way.FORWARD: "->", Way.BACK: "<-"}
@@ -43,7 +45,7 @@ def sentence(event: events.Event) -> str:
         case events.Consented():
             return f"   {event.stage}: {event.question} {event.answer} ({event.by})"
         case events.Holding():
-            return f"   holding after {event.phase}" + _left(event.left_s)
+            return f"   holding after {event.phase}{_left(event.left_s)}: go (g), stop (s) or back (b)?"
         case events.Countdown():
             return f"   {event.left_s:.0f} s left to turn back"
         case events.Alarm():
@@ -59,6 +61,60 @@ def finding(found: Finding) -> str:
     where = f" {found.target}" if found.target else ""
     needed = f" (needed: {found.needed})" if found.needed and found.held is not Held.YES else ""
     return f"[{_HELD[found.held]}] {found.id}{where}: {found.claim}; {found.seen or 'as claimed'}{needed}"
+
+
+class Story:
+    """Events as lines, with their findings; what was just said is not said again."""
+
+    def __init__(self) -> None:
+        self._told: tuple[Finding, ...] = ()
+
+    def lines(self, event: events.Event) -> list[str]:
+        """The lines of one event; none for an event without words."""
+        out = [line] if (line := sentence(event)) else []
+        if isinstance(event, events.StepEnded | events.StepBlocked | events.RunEnded):
+            if event.findings != self._told:
+                out += [f"     {line}" for line in findings(event.findings)]
+            self._told = event.findings
+        if isinstance(event, events.RunEnded):
+            out += [f"   possible now: {move}" for move in moves(event.findings)]
+        return out
+
+
+_FOLDED_FROM = 4
+"""So many different claims that hold are counted instead of listed."""
+
+
+def findings(found: Sequence[Finding]) -> list[str]:
+    """Findings for the screen: what did not hold in full, what held in short.
+
+    A claim that holds on several targets is one line; many claims are only counted. The journal and
+    ``--json`` have them all.
+    """
+    out = [finding(f) for f in found if f.held is not Held.YES and not _later(f)]
+    held: dict[str, list[Finding]] = {}
+    for f in found:
+        if f.held is Held.YES:
+            held.setdefault(f.id, []).append(f)
+    later = sum(_later(f) for f in found)
+    if len(held) >= _FOLDED_FROM:
+        count = sum(len(same) for same in held.values())
+        out.append(f"{count} findings hold" + (f"; {later} to come later" if later else ""))
+        return out
+    out += [_together(same) for same in held.values()]
+    return [*out, f"{later} findings to come later"] if later else out
+
+
+def _later(found: Finding) -> bool:
+    """A check whose gate is still to come: unknown, and of no weight yet."""
+    return found.held is Held.UNKNOWN and found.severity is Severity.INFO
+
+
+def _together(same: list[Finding]) -> str:
+    """The same claim about several targets, as one line."""
+    if len(same) == 1:
+        return finding(same[0])
+    return f"[{_HELD[Held.YES]}] {same[0].id} {', '.join(f.target for f in same)}: {same[0].claim}"
 
 
 def moves(findings: tuple[Finding, ...]) -> list[str]:
