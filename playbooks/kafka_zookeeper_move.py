@@ -1,6 +1,6 @@
 """Move a Kafka cluster from one ZooKeeper ensemble to a new, empty one: the table of contents.
 
-Each step is one file in ``zkmigrate/steps``, its undo beside it. The protocol is explained in docs/design.
+Each step is one file in ``zkmigrate/steps``, its undo beside it. The protocol: docs/explanation/protocol.md.
 """
 
 from __future__ import annotations

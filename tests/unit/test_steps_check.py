@@ -1,0 +1,63 @@
+"""CHECK: what dest looks like behind the closed door, as its servers answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.world.operator import inventory
+from zkmigrate.facts.ensemble import EnsembleView
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.step import Context
+from zkmigrate.steps.check import quorum
+from zkmigrate.zkdata.words import parse_srvr
+
+LAST_OF_SOURCE = 0x1000000EC
+
+
+def context() -> Context:
+    return Context("run", inventory(), records={"drain": {"z": hex(LAST_OF_SOURCE)}})
+
+
+def seen(**servers: tuple[str, int]) -> EnsembleView:
+    """Servers by host: mode and zxid as ``srvr`` gives them."""
+    answers = {
+        host: Seen(
+            parse_srvr(
+                "Zookeeper version: 3.5.8-f439ca583e, built on 05/04/2020 15:07 GMT\n"
+                "Latency min/avg/max: 0/0/3\nReceived: 5\nSent: 4\nConnections: 1\nOutstanding: 0\n"
+                f"Zxid: {zxid:#x}\nMode: {mode}\nNode count: 9\n"
+            )
+        )
+        for host, (mode, zxid) in servers.items()
+    }
+    leading = [host for host, (mode, _) in servers.items() if mode == "leader"]
+    return EnsembleView(answers, leading[0] if len(leading) == 1 else None)
+
+
+def held(view: EnsembleView) -> dict[str, str]:
+    findings: tuple[Finding, ...] = quorum(context(), view)
+    return {finding.id: finding.held.value for finding in findings}
+
+
+def test_a_follower_may_show_the_old_epoch_until_the_first_transaction_of_the_new_one() -> None:
+    view = seen(
+        dest1=("follower", LAST_OF_SOURCE), dest2=("leader", 2 << 32), dest3=("follower", LAST_OF_SOURCE)
+    )
+    assert held(view) == {"check.quorum": "yes", "check.epoch": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower"),
+    [(LAST_OF_SOURCE, LAST_OF_SOURCE), (2 << 32, 3 << 32)],
+    ids=["still source's epoch", "a follower beyond its leader"],
+)
+def test_a_wrong_epoch_is_seen(leader: int, follower: int) -> None:
+    view = seen(dest1=("follower", follower), dest2=("leader", leader), dest3=("follower", leader))
+    assert held(view)["check.epoch"] == "no"
+
+
+@pytest.mark.parametrize("odd_one", ["observer", "leader", "standalone"])
+def test_one_leads_and_all_others_follow(odd_one: str) -> None:
+    view = seen(dest1=("follower", 2 << 32), dest2=("leader", 2 << 32), dest3=(odd_one, 2 << 32))
+    assert held(view)["check.quorum"] == "no"
