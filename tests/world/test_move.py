@@ -24,6 +24,7 @@ def footprint(world: World) -> dict[str, object]:
             host.fence.filled,
             host.cut.filled,
             host.armed,
+            dict(host.aside),
         )
         for name, host in world.hosts.items()
     }

@@ -100,6 +100,22 @@ class Restore:
 
 
 @dataclass(frozen=True)
+class Discard:
+    """Remove for good what an earlier operation moved aside; ``operation`` is that operation's id."""
+
+    host: str
+    operation: str
+    what: str
+    verb = "discard"
+
+    def arguments(self) -> tuple[str, ...]:
+        return (self.operation,)
+
+    def describe(self) -> str:
+        return f"remove what was moved aside: {self.what}"
+
+
+@dataclass(frozen=True)
 class SetService:
     """Start, stop, kill or restart a unit; ``command`` replaces systemctl where the inventory says so."""
 
@@ -271,6 +287,7 @@ Change: TypeAlias = (
     | PutFile
     | MoveAside
     | Restore
+    | Discard
     | SetService
     | Arm
     | Fence
@@ -286,7 +303,8 @@ Changes: TypeAlias = tuple[Change, ...]
 
 @dataclass(frozen=True)
 class Applied:
-    """A change that the journal knows for a step and target: its operation id, and whether the outcome is known.
+    """A change that the journal knows for a step and target: its operation id, and whether the outcome is
+    known.
 
     ``confirmed`` is False when only the intent was journaled (the tool died, or the connection broke).
     """

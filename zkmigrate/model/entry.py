@@ -1,6 +1,7 @@
 """Journal entries: what the engine writes down before and after each effect.
 
-One JSON object per line. ``kind`` says which: ``begin`` (run, playbook, plan digest), ``stage``, ``step`` (with
+One JSON object per line. ``kind`` says which: ``begin`` (run, playbook, plan digest), ``stage``, ``step``
+(with
 its verdict), ``intent`` and ``outcome`` of one change, ``record`` (facts for later steps), ``consent``,
 ``turn`` (the direction changed, and why), ``note``. ``hash`` chains every line to the one before.
 """

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
-class Held(str, Enum):
+class Held(StrEnum):
     """Whether a claim held. ``UNKNOWN`` never passes."""
 
     YES = "yes"
@@ -18,7 +18,7 @@ class Held(str, Enum):
     UNKNOWN = "unknown"
 
 
-class Severity(str, Enum):
+class Severity(StrEnum):
     """What a claim that does not hold means: ``BLOCK`` stops the gate, ``WARN`` is shown and goes on."""
 
     BLOCK = "block"

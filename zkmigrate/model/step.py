@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from zkmigrate.inventory import Inventory
@@ -19,7 +19,7 @@ from zkmigrate.model.look import Look
 F = TypeVar("F")
 
 
-class Hazard(str, Enum):
+class Hazard(StrEnum):
     """What a step can do to others: WINDOW = under a lease with a deadline, FINAL = no plain way back."""
 
     READ_ONLY = "read-only"
@@ -28,7 +28,7 @@ class Hazard(str, Enum):
     FINAL = "final"
 
 
-class Way(str, Enum):
+class Way(StrEnum):
     """The direction a step is walked in."""
 
     FORWARD = "forward"
@@ -93,7 +93,8 @@ class Context:
 
 
 class Step(Protocol[F]):
-    """One step. A step's module docstring opens with: what, why now, what a client may notice, undo, proof."""
+    """One step. A step's module docstring opens with: what, why now, what a client may notice, undo,
+    proof."""
 
     id: str
     title: str

@@ -42,13 +42,14 @@ class KernelSet:
 
 @dataclass
 class Host:
-    """One host. ``before`` holds before-images by operation id, ``ops`` outcomes by operation id."""
+    """One host. before, ops: before-images and outcomes by operation id. aside: operation id → path moved."""
 
     name: str
     address: str
     files: dict[str, File] = field(default_factory=dict)
     running: bool = False
     started: float = 0.0
+    aside: dict[str, str] = field(default_factory=dict)
     installed: bytes = b""
     fencing: int = 0
     ops: dict[str, tuple[str, int, str]] = field(default_factory=dict)

@@ -135,6 +135,11 @@ class WorldLook:
                 entries[head] = DirEntry(head, "d", 0, 0)
             else:
                 entries[head] = self._entry(host, f"{path}/{head}", content)
+        aside = self.world.hosts[host].aside if host in self.world.hosts else {}
+        for operation, moved in aside.items():
+            if moved.rsplit("/", 1)[0] == path:
+                name = f"{moved.rsplit('/', 1)[1]}.zkm-{operation}"
+                entries[name] = DirEntry(name, "d", 0, 0)
         return Seen(tuple(entries.values()))
 
     def _entry(self, host: str, path: str, content: bytes) -> DirEntry:

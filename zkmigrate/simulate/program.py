@@ -13,6 +13,7 @@ from zkmigrate.model.change import (
     Arm,
     Change,
     Cut,
+    Discard,
     Fence,
     Go,
     HostVerb,
@@ -61,6 +62,10 @@ def _act(host: Host, change: Change, operation: str, now: float, wall: float) ->
             return _move_aside(host, operation, change.path)
         case Restore():
             return _restore(host, change.operation)
+        case Discard():
+            host.aside.pop(change.operation, None)
+            host.before.pop(change.operation, None)
+            return 0, f"discarded {change.operation}"
         case SetService():
             return _service(host, change, now)
         case Arm():
@@ -98,6 +103,7 @@ def _before(host: Host, operation: str, path: str, image: File | Disk | None) ->
 
 
 def _move_aside(host: Host, operation: str, path: str) -> Answer:
+    host.aside[operation] = path
     if path.endswith("/version-2"):
         _before(host, operation, path, host.disk)
         host.disk = None
@@ -110,6 +116,7 @@ def _restore(host: Host, operation: str) -> Answer:
     if operation not in host.before:
         return 0, f"nothing to do: no before-image of operation {operation} on this host"
     path, image = host.before[operation]
+    host.aside.pop(operation, None)
     if isinstance(image, Disk):
         host.disk = image
     elif image is None:

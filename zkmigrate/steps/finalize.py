@@ -6,7 +6,7 @@ Clients may notice: nothing.
 
 Way back: none; the images are gone after it. Dest stays as it is.
 
-Proof: no rule, set, guard or state of this run is left, and zkm-host is gone.
+Proof: zkm-host is gone, after it removed every rule, set, guard and state of this run.
 """
 
 from __future__ import annotations

@@ -12,13 +12,15 @@ Proof: every dest host says observer and has reached the zxid source's leader ha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from zkmigrate.errors import HostError
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, source_view
 from zkmigrate.facts.host import HostStatus, unit_status
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import Applied, Change, Changes, MoveAside, PutFile, SetService, inverses
+from zkmigrate.model.change import Applied, Change, Changes, Discard, MoveAside, PutFile, SetService, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import DirEntry, Look
@@ -142,10 +144,18 @@ class JoinStep:
         action = SetService(target, service.unit, "restart" if running else "start", service.start or "")
         return (*_files(c.inventory, f, target), action)
 
+    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+        f = self.observe(c, look)
+        if not isinstance(f.source_lines, Seen):
+            raise HostError(f"source's server lines cannot be read: {f.source_lines}")
+        left = (host for host in c.inventory.dest_names if not self._placed(c, f, host))
+        return {host: self.plan(c, f, host) for host in left}
+
     def undo(self, c: Context, f: JoinFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         dest, state = c.inventory.dest, f.hosts[target]
         changes: list[Change] = [SetService(target, dest.service.unit, "stop", dest.service.stop or "")]
         changes += [MoveAside(target, path) for path in _written(c.inventory, state)]
+        changes += [Discard(target, operation, path) for path, operation in _aside(c.inventory, state)]
         return (*changes, *inverses(applied))
 
 
@@ -190,7 +200,27 @@ def _written(inventory: Inventory, state: JoinHost) -> tuple[str, ...]:
 
 def _left_over(inventory: Inventory, state: JoinHost) -> bool:
     running = isinstance(state.status, Seen) and state.status.value.unit_state not in ("inactive", "failed")
-    return running or bool(_written(inventory, state))
+    return running or bool(_written(inventory, state)) or bool(_aside(inventory, state))
+
+
+def _aside(inventory: Inventory, state: JoinHost) -> list[tuple[str, str]]:
+    """What this step's undo has moved aside: path and operation, as zkm-host's ``move-aside`` names it.
+
+    It can go for good: preflight saw these directories empty, so all of it was written by the observer.
+    """
+    dest = inventory.dest
+    directories = {
+        dest.data_dir: state.data,
+        dest.txn_dir: state.txn,
+        dest.config.rsplit("/", 1)[0]: state.config_dir,
+    }
+    found = []
+    for directory, reading in directories.items():
+        for entry in reading.value if isinstance(reading, Seen) else ():
+            _, mark, operation = entry.name.partition(".zkm-")
+            if mark and operation.startswith("join."):
+                found.append((f"{directory}/{entry.name}", operation))
+    return found
 
 
 def _zxid(reading: Reading[Srvr]) -> str:

@@ -13,8 +13,10 @@ from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.process import Orders
 from zkmigrate.lab.load.record import Recorder
+from zkmigrate.lab.waiting import wait_until
 
 _CREATE_LIMIT_S = 60.0
+_METADATA_S = 5.0
 _TICK_S = 0.05
 
 
@@ -81,9 +83,19 @@ def record_client_error(record: Recorder, error: KafkaError) -> None:
     record.write("kafka", error=error.str(), fatal=error.fatal())
 
 
+def _no_controller(admin: AdminClient) -> str | None:
+    """A broker that has just started names none, and the client would wait for it without asking again."""
+    try:
+        known = admin.list_topics(timeout=_METADATA_S).controller_id
+    except KafkaException as error:
+        return str(error)
+    return None if known >= 0 else f"controller {known}"
+
+
 def create_topics(config: LoadConfig) -> None:
     """Create the load topics; existing ones are left as they are.  Raises KafkaException otherwise."""
     admin = AdminClient({"bootstrap.servers": config.bootstrap})
+    wait_until("a controller in the brokers' metadata", lambda: _no_controller(admin), _CREATE_LIMIT_S)
     settings = {"min.insync.replicas": str(config.min_insync)}
     topics = [
         NewTopic(name, config.partitions, config.replication_factor, config=settings)
