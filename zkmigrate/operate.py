@@ -28,6 +28,7 @@ from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.clock import Clock, Interrupt, RealClock
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.confirm import Terminal, Unattended
+from zkmigrate.engine.history import Arrived
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import HostLock, LocalLock
 from zkmigrate.engine.ports import Confirm, WatchPort, WindowRules
@@ -398,14 +399,19 @@ def _say_interrupted(interrupt: Interrupt, emit: events.Emit) -> threading.Event
 
 
 def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook) -> None:
-    """The commands that go on from here, ready to be typed, while the run is open."""
+    """The commands that go on from here, ready to be typed, while the run is open.
+
+    A run that has walked back to where it was sent is turned forward by ``run``; any other goes on by
+    ``resume``.
+    """
     if setting.as_json or runs.stand(journal.history, playbook).state != "open":
         return
     words_on = ["-i", str(setting.inventory)]
     if setting.playbook != DEFAULT_PLAYBOOK:
         words_on += ["--playbook", setting.playbook]
     same = shlex.join([*words_on, "--run-id", journal.history.run])
-    for what, verb in (("go on", "resume"), ("go back", "rollback"), ("look", "status")):
+    onward = "run" if isinstance(journal.history.next(playbook), Arrived) else "resume"
+    for what, verb in (("go on", onward), ("go back", "rollback"), ("look", "status")):
         setting.out.write(f"   {what}: zkmigrate {verb} {same}\n")
     setting.out.flush()
 

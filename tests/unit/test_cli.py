@@ -163,6 +163,28 @@ def test_run_refuses_a_plan_that_is_stale_or_applied_with_4(place: Place, tmp_pa
     assert place.call("run", "--yes", "--plan", str(plan)).exit_code == 2
 
 
+def test_a_run_keeps_its_plan_and_its_events(place: Place) -> None:
+    printed = place.call("plan", "--json").output
+    place.call("run", "--yes", "--until", "install")
+    assert json.loads((place.runs / "lab-1/plan.json").read_text()) == json.loads(printed)
+    place.call("resume", "--yes")
+    events = [json.loads(line) for line in (place.runs / "lab-1/events.jsonl").read_text().splitlines()]
+    assert [e["event"] for e in events if e["event"].startswith("Run")] == ["RunBegun", "RunEnded"] * 2
+    assert (place.runs / "lab-1/events.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_open_run_ends_with_the_commands_that_go_on(place: Place) -> None:
+    done = place.call("run", "--yes", "--until", "prepare")
+    assert "go on:" not in done.output, "it is complete"
+    done = place.call("rollback", "--yes", "--to", "prepare")
+    assert f"go on: zkmigrate run -i {place.file} --playbook {PLAYBOOK} --run-id lab-1" in done.output
+    place.world.joinpath("sick").touch()
+    assert place.call("rollback", "--yes").exit_code == 0
+    done = place.call("run", "--yes")
+    assert done.exit_code == 3
+    assert f"go on: zkmigrate resume -i {place.file} --playbook {PLAYBOOK} --run-id lab-2" in done.output
+
+
 def test_until_resume_and_rollback(place: Place) -> None:
     assert place.call("run", "--yes", "--until", "prepare.slow").exit_code == 0
     assert place.files() == {f for f in ALL if not f.endswith("two")}

@@ -13,9 +13,9 @@ from tests.unit.engine_world import Hosts, WriteStep
 from zkmigrate.engine import brief
 from zkmigrate.engine.confirm import Console, Terminal, Unattended
 from zkmigrate.engine.ports import Answer
-from zkmigrate.model.finding import Finding, Held, claim
+from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.playbook import Stage
-from zkmigrate.model.step import AnyStep
+from zkmigrate.model.step import AnyStep, Hazard
 from zkmigrate.ui import words
 from zkmigrate.ui.console import StdConsole
 
@@ -72,6 +72,32 @@ def test_a_consent_names_who_gave_it() -> None:
     assert someone.consent(STAGE) == (Answer("go"), "anna")
     assert "  Restart the brokers?" in script.shown
     assert Unattended(cast(Console, Script())).consent(STAGE) == (Answer("go"), "--yes")
+
+
+def test_one_step_is_not_asked_about_twice_unless_something_is_doubtful() -> None:
+    step = cast(AnyStep, WriteStep("one", Hosts()))
+    stage = Stage("roll", "Roll", (step,), consent="Restart?")
+    doubt = claim("a.b", "it is", None, severity=Severity.WARN)
+    someone, script = terminal("y", "s")
+    assert someone.consent(stage) == (Answer("go"), "anna")
+    assert someone.step(stage, step, (claim("a.b", "it is", True),)) == Answer("go")
+    assert len(script.lines) == 1, "it was not asked"
+    assert someone.step(stage, step, (doubt,)) == Answer("stop")
+    two = Stage("prepare", "Prepare", (step, step), consent="Write?")
+    someone, script = terminal("y", "s")
+    someone.consent(two)
+    assert someone.step(two, step, ()) == Answer("stop")
+
+
+def test_before_a_window_its_phases_and_what_was_rehearsed_are_shown() -> None:
+    window = cast(AnyStep, WriteStep("fence", Hosts(), Hazard.WINDOW))
+    stage = Stage("cutover", "Cut over", (window,), consent="Now?", window=True)
+    script = Script("g")
+    remarks = {"cutover": ["as rehearsed: 1.8 s"]}
+    someone = Terminal(cast(Console, script), "anna", lambda: 0.0, words.findings, lambda s: remarks[s.id])
+    assert someone.consent(stage)[0] == Answer("go")
+    assert "  Phases: fence; no question between them" in script.shown
+    assert script.shown.index("  as rehearsed: 1.8 s") < script.shown.index("  Now?")
 
 
 @pytest.mark.parametrize("sealed", [True, False])

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -18,11 +19,14 @@ from tests.unit.engine_world import HOSTS
 from tests.unit.test_cli import ALL, Place
 from zkmigrate.engine import events
 from zkmigrate.model.change import Fence, PutFile
-from zkmigrate.model.finding import claim
+from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Hazard, Way
+from zkmigrate.ui import words
+from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.jsonl import JsonLines
 from zkmigrate.ui.live import LiveView
 from zkmigrate.ui.plain import Plain
+from zkmigrate.ui.record import EVENTS, recorded
 
 SICK = claim("tiny.sick", "it is well", False, seen="sick", needed="health", moves=("heal it",), target="d2")
 STORY: tuple[events.Event, ...] = (
@@ -71,8 +75,71 @@ def test_plain_lines_tell_the_whole_story_once() -> None:
         "     [NO] tiny.sick d2: it is well; sick (needed: health)",
         "   a remark",
         "back at the start of main (exit code 7)",
-        "   possible now: heal it",
     ]
+
+
+def test_many_findings_that_hold_are_counted_and_the_others_told_in_full() -> None:
+    held = [claim(f"tiny.{name}", "well", True, target=host) for name in "abcd" for host in HOSTS]
+    later = claim("tiny.e", "well", None, seen="later: checked at the gate roll", severity=Severity.INFO)
+    unsure = claim("tiny.f", "it answers", None, seen="no answer", severity=Severity.WARN)
+    assert words.findings([*held, later, SICK, unsure]) == [
+        "[NO] tiny.sick d2: it is well; sick (needed: health)",
+        "[??] tiny.f: it answers; no answer",
+        "12 findings hold; 1 to come later",
+    ]
+
+
+def test_a_claim_that_holds_on_every_host_is_one_line() -> None:
+    held = [claim("tiny.a", "no client gets in", True, target=host, seen="0 sockets") for host in HOSTS]
+    assert words.findings(held) == ["[ok] tiny.a d1, d2, d3: no client gets in"]
+
+
+def test_a_run_that_stopped_says_the_moves_and_one_that_turned_back_does_not() -> None:
+    assert words.Story().lines(events.RunEnded(6, "blocked", (SICK,)))[-1] == "   possible now: heal it"
+    assert "heal it" not in "".join(words.Story().lines(events.RunEnded(9, "back", (SICK,))))
+
+
+def test_the_screen_keeps_what_was_shown_between_two_questions(tmp_path: Path) -> None:
+    from rich.console import Console
+
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as out:
+        view = LiveView(out)
+        view._console = Console(file=out, width=80, force_terminal=True)
+        with view:
+            view(STORY[0])
+            console = StdConsole(0, out, view.quiet)
+            console.show(["kept"])
+            before = view._live
+            console.show(["kept too"])
+        assert view._live is not before, "a stopped Live would wipe the lines above it when started again"
+    os.close(ours)
+
+
+def test_a_question_is_left_when_somebody_wants_to_stop() -> None:
+    reader, writer = os.pipe()
+    out = StringIO()
+    console = StdConsole(reader, out, interrupted=lambda: True)
+    assert console.ask("go? ") is None
+    os.close(reader)
+    os.close(writer)
+
+
+def test_events_are_recorded_after_another_and_a_full_disk_stops_nothing(tmp_path: Path) -> None:
+    seen: list[events.Event] = []
+    for event in STORY[:2]:
+        with recorded(tmp_path, seen.append) as emit:
+            emit(event)
+    said = [json.loads(line) for line in (tmp_path / EVENTS).read_text().splitlines()]
+    assert [s["event"] for s in said] == ["RunBegun", "StageBegun"]
+    (tmp_path / EVENTS).unlink()
+    (tmp_path / EVENTS).symlink_to("/dev/full")
+    seen.clear()
+    with recorded(tmp_path, seen.append) as emit:
+        for event in STORY[:2]:
+            emit(event)
+    assert [type(e).__name__ for e in seen] == ["Noted", "RunBegun", "StageBegun"]
+    assert "No space left on device" in words.sentence(seen[0])
 
 
 def test_json_lines_hold_every_event_and_no_file_content() -> None:
@@ -117,6 +184,31 @@ def read_until(fd: int, text: str, seen: str) -> str:
         except OSError:  # the other end is closed
             break
     return seen
+
+
+@pytest.mark.parametrize("term", ["dumb", "xterm"])
+def test_ctrl_c_at_a_question_stops_and_says_how_to_go_on(tmp_path: Path, term: str) -> None:
+    place = Place(tmp_path)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.unit.disk_world", *place.words("run")],
+        env={**os.environ, **place.environ, "COLUMNS": "200", "TERM": term},
+        cwd=Path(__file__).parents[2],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = read_until(ours, "install.one: go (g)", "")
+    process.send_signal(signal.SIGINT)
+    seen = read_until(ours, "zkmigrate status", seen)
+    assert process.wait(timeout=30) == 130
+    os.close(ours)
+    assert "asked to stop: what is in flight" in seen
+    assert f"go on: zkmigrate resume -i {place.file} --playbook" in seen
+    assert "--run-id lab-1" in seen
+    assert ("\x1b[" in seen) is (term == "xterm"), "a dumb terminal gets no control codes"
+    assert place.files() == set()
 
 
 @pytest.mark.parametrize(

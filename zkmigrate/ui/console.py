@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
+import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TextIO
@@ -34,8 +36,18 @@ class StdConsole:
 
     def show(self, lines: Sequence[str]) -> None:
         with self._quiet():
-            self._out.write("".join(f"{line}\n" for line in lines))
+            self._out.write("".join(f"{self._wrapped(line)}\n" for line in lines))
             self._out.flush()
+
+    def _wrapped(self, line: str) -> str:
+        """A line in the width of the terminal, further ones indented; as it is where nobody sees a width."""
+        if not self._out.isatty():
+            return line
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        width = shutil.get_terminal_size().columns
+        return textwrap.fill(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
 
     def ask(self, question: str) -> str | None:
         with self._quiet():

@@ -22,7 +22,7 @@ class LiveView:
 
     def __init__(self, out: TextIO) -> None:
         self._console = Console(file=out)
-        self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+        self._live = self._fresh()
         self._guard = threading.RLock()
         self._story = words.Story()
         self._hosts: dict[str, tuple[str, str]] = {}
@@ -38,6 +38,10 @@ class LiveView:
     def __exit__(self, *exc: object) -> None:
         self._live.stop()
 
+    def _fresh(self) -> Live:
+        # One that was stopped remembers how many lines it had, and would wipe as many when started again.
+        return Live(console=self._console, refresh_per_second=4, transient=True)
+
     @contextmanager
     def quiet(self) -> Iterator[None]:
         """Take the view off the screen while the operator is asked something."""
@@ -48,12 +52,17 @@ class LiveView:
             yield
         finally:
             if running:
-                self._live.start()
+                with self._guard:
+                    self._live = self._fresh()
+                    self._live.update(self._drawn())
+                    self._live.start()
 
     def __call__(self, event: events.Event) -> None:
         with self._guard:
             self._take(event)
-            if not isinstance(event, events.Waits | events.Countdown | events.Holding | events.WaveBegun):
+            if not isinstance(
+                event, events.Waits | events.Countdown | events.Holding | events.WaveBegun | events.ChangeSent
+            ):
                 for line in self._story.lines(event):
                     self._console.print(Text(line))
             self._live.update(self._drawn())
@@ -65,11 +74,13 @@ class LiveView:
                 self._hosts = dict.fromkeys(event.hosts, ("", ""))
                 self._stages = {id: "" for id, _ in event.stages}
             case events.StageBegun():
+                self._left = None  # of a window; the next countdown says it anew
                 self._stages[event.stage] = "back" if event.way is Way.BACK else "now"
             case events.StepBegun():
                 self._wait = ""
                 self._stages[event.stage] = f"{event.way.value}: {event.step}"
             case events.StepEnded():
+                self._wait, self._left = "", None
                 self._stages[event.stage] = f"{event.step} {'undone' if event.way is Way.BACK else 'done'}"
             case events.ChangeSent():
                 self._hosts[event.change.host] = (event.change.describe(), "…")
@@ -86,10 +97,12 @@ class LiveView:
                     event.left_s,
                 )
             case events.Turned() | events.RunEnded():
-                self._left = None
+                self._wait, self._left = "", None
+                for stage, text in self._stages.items():
+                    self._stages[stage] = "walked back" if text.endswith(" undone") else text
 
     def _drawn(self) -> Group:
-        steps = Table(title=self._title, title_justify="left", show_header=False, box=None, padding=(0, 1))
+        steps = Table(show_header=False, box=None, padding=(0, 1))
         for stage, text in self._stages.items():
             steps.add_row(stage, text)
         hosts = Table(show_header=False, box=None, padding=(0, 1))
@@ -99,4 +112,4 @@ class LiveView:
         if self._left is not None:
             style = "bold red" if self._left < 3 else "bold"
             lines.append(Text(f"{self._left:.1f} s left to turn back", style=style))
-        return Group(steps, hosts, *lines)
+        return Group(Text(self._title), steps, hosts, *lines)

@@ -63,6 +63,10 @@ def finding(found: Finding) -> str:
     return f"[{_HELD[found.held]}] {found.id}{where}: {found.claim}; {found.seen or 'as claimed'}{needed}"
 
 
+_TURNED = (7, 9)
+"""Exit codes of a run that has turned back and arrived."""
+
+
 class Story:
     """Events as lines, with their findings; what was just said is not said again."""
 
@@ -76,7 +80,7 @@ class Story:
             if event.findings != self._told:
                 out += [f"     {line}" for line in findings(event.findings)]
             self._told = event.findings
-        if isinstance(event, events.RunEnded):
+        if isinstance(event, events.RunEnded) and event.code not in _TURNED:  # their move has been made
             out += [f"   possible now: {move}" for move in moves(event.findings)]
         return out
 
