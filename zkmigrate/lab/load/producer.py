@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,9 @@ from zkmigrate.lab.waiting import wait_until
 _CREATE_LIMIT_S = 60.0
 _METADATA_S = 5.0
 _TICK_S = 0.05
+# A broker that has just started answers with no topics at all. This client then takes them for deleted and
+# gives back what it has not sent; other clients keep it and ask again, as this load does.
+_NOT_SENT = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
@@ -43,7 +47,13 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     targets = [(topic, number) for number in range(config.partitions) for topic in config.topics]
     pace = Pace(config.produce_rate, time.monotonic_ns())
 
+    again: deque[tuple[str, str, int]] = deque()
+
     def delivered(record_id: str, sent_ns: int, error: KafkaError | None, message: Message) -> None:
+        if error is not None and error.code() in _NOT_SENT:
+            record.write("unsent", id=record_id, error=error.str())
+            again.append((record_id, str(message.topic()), message.partition() or 0))
+            return
         if error is not None:
             counts["failed"] += 1
             record.write(
@@ -57,25 +67,44 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
             id=record_id, sent_mono_ns=sent_ns,
         )  # fmt: skip
 
-    while not orders.stopping:
-        if not pace.take(time.monotonic_ns()):
-            left_s = (pace.next_ns - time.monotonic_ns()) / 1e9
-            producer.poll(min(_TICK_S, max(0.0, left_s)))
-            continue
-        topic, partition = targets[counts["sent"] % len(targets)]
-        record_id = f"p-{counts['sent']}"
+    def send(record_id: str, topic: str, partition: int) -> bool:
+        """Hand a record to the client; False when it takes none now."""
         value = record_id.encode().ljust(config.record_bytes)
         answer = partial(delivered, record_id, time.monotonic_ns())
         try:
             producer.produce(topic, value=value, partition=partition, on_delivery=answer)
         except BufferError:
-            producer.poll(_TICK_S)  # the client holds all it can: wait for acknowledgements, send later
+            return False  # the client holds all it can: wait for acknowledgements, send later
+        except KafkaException as error:
+            if error.args[0].code() in _NOT_SENT:
+                return False
+            raise
+        return True
+
+    while not orders.stopping:
+        if not pace.take(time.monotonic_ns()):
+            left_s = (pace.next_ns - time.monotonic_ns()) / 1e9
+            producer.poll(min(_TICK_S, max(0.0, left_s)))
             continue
-        counts["sent"] += 1
+        record_id, topic, partition = (
+            again[0] if again else (f"p-{counts['sent']}", *targets[counts["sent"] % len(targets)])
+        )
+        if not send(record_id, topic, partition):
+            producer.poll(_TICK_S)
+            continue
+        if again and again[0][0] == record_id:
+            again.popleft()
+        else:
+            counts["sent"] += 1
         producer.poll(0)
     record.write("stopping")
+    end = time.monotonic() + config.flush_deadline_s
     unflushed = producer.flush(config.flush_deadline_s)
-    return {**counts, "unflushed": unflushed}
+    while again and time.monotonic() < end:
+        if send(*again[0]):
+            again.popleft()
+        unflushed = producer.flush(max(0.0, end - time.monotonic()))
+    return {**counts, "unflushed": unflushed + len(again)}
 
 
 def record_client_error(record: Recorder, error: KafkaError) -> None:
