@@ -39,7 +39,8 @@ class HostStatus:
     phase_since, unit_since: on the clock of ``uptime_s``, 0 when there is nothing to date.
     client_sockets: established to the client port, without loopback, operator and peers; like
     ``source_sockets`` None while nothing is armed. unit_state is unknown while nothing is armed.
-    finisher_note: last line of the finisher's log. missing: tools the host lacks.
+    finisher_note: last line of the finisher's log. missing: tools the host lacks. clock: the host's own, in
+    seconds since the epoch, read together with ``uptime_s``.
     """
 
     version: str
@@ -70,6 +71,15 @@ class HostStatus:
     image: str
     missing: tuple[str, ...]
     rest: Mapping[str, str] = field(default_factory=dict)
+    clock: float = 0.0
+
+    @property
+    def unit_started(self) -> float | None:
+        """When the unit's process started, on the host's own wall clock, which also dates its files; None
+        while none runs or the host cannot tell."""
+        if self.unit_state != "active" or not self.unit_since:
+            return None
+        return self.clock - (self.uptime_s - self.unit_since)
 
     @property
     def rules_on_top(self) -> bool:
@@ -238,6 +248,7 @@ def parse_status(text: str) -> HostStatus:
         image=f.one_of("image", ("none", "begun", "complete")),
         missing=tuple(name for name in f.text("tools_missing").split(",") if name),
         rest=f.left,
+        clock=clock,
     )
 
 

@@ -9,16 +9,19 @@ from zkmigrate.model.look import KafkaView, PartitionState
 
 @dataclass(frozen=True)
 class BrokerPosition:
-    """One broker on its way: ``moved`` = config and process follow the wanted ensemble; ``healthy`` =
-    registered.
+    """One broker on its way.
 
-    touched: its config already names the wanted ensemble, or it is down: our own half-done target.
+    moved: config and process follow the wanted ensemble, and it is in sync. touched: its config already names
+    the wanted ensemble, or it is down: our own half-done target. down: its process does not run. settling:
+    its process has read the right config already, so there is nothing to restart, only to wait for.
     """
 
     name: str
     id: int
     moved: bool
     touched: bool
+    down: bool = False
+    settling: bool = False
 
 
 def out_of_sync(view: KafkaView, expected: frozenset[int]) -> tuple[PartitionState, ...]:
@@ -43,23 +46,23 @@ def next_wave(
 ) -> tuple[tuple[str, ...], str]:
     """The brokers to restart now, and why nobody can be when there are none.
 
-    A half-done target comes first and explains its own sickness; the controller comes last; no two brokers
-    that share a partition restart in one wave. Returns ``(names, reason)``; reason is empty when names are
-    given or all have moved.
+    A half-done target comes first: one that is down, then one that comes back, then one whose old process
+    still runs. It explains its own sickness, but a process that is up and in an ISR stops only where the rest
+    can spare it. The controller comes last; no two brokers that share a partition restart in one wave.
+    Returns ``(names, reason)``; reason is empty when names are given or all have moved.
     """
     waiting = [b for b in brokers if not b.moved]
     if not waiting:
         return (), ""
-    half_done = [b for b in waiting if b.touched]
+    half_done = sorted((b for b in waiting if b.touched), key=lambda b: (not b.down, not b.settling))
     if half_done:
-        return (half_done[0].name,), ""
-    sick = out_of_sync(view, frozenset())
-    if sick:
-        p = sick[0]
-        return (), (
-            f"{len(sick)} partitions are not fully in sync, first {p.topic}-{p.partition} "
-            f"(leader {p.leader}, ISR {list(p.isr)} of {list(p.replicas)})"
-        )
+        first = half_done[0]
+        if first.down or first.settling or not any(first.id in p.isr for p in view.partitions):
+            return (first.name,), ""
+        reason = _sick(view, frozenset({first.id})) or _hurt(view, first)
+        return ((), reason) if reason else ((first.name,), "")
+    if reason := _sick(view, frozenset()):
+        return (), reason
     ordered = sorted(waiting, key=lambda b: (b.id == view.controller, b.id))
     wave: list[BrokerPosition] = []
     for candidate in ordered:
@@ -70,14 +73,33 @@ def next_wave(
         )
         if shares:
             continue
-        hurt = unsafe_to_stop(view, candidate.id)
-        if hurt:
-            p = hurt[0]
+        if hurt := _hurt(view, candidate):
             if not wave:
-                return (), (
-                    f"stopping {candidate.name} would leave {p.topic}-{p.partition} below min ISR "
-                    f"(ISR {list(p.isr)}, min {view.min_isr.get(p.topic, 1)})"
-                )
+                return (), hurt
             continue
         wave.append(candidate)
     return tuple(b.name for b in wave), ""
+
+
+def _sick(view: KafkaView, expected: frozenset[int]) -> str:
+    """Which partitions are sick for another reason than ``expected``, empty when none is."""
+    sick = out_of_sync(view, expected)
+    if not sick:
+        return ""
+    p = sick[0]
+    return (
+        f"{len(sick)} partitions are not fully in sync, first {p.topic}-{p.partition} "
+        f"(leader {p.leader}, ISR {list(p.isr)} of {list(p.replicas)})"
+    )
+
+
+def _hurt(view: KafkaView, broker: BrokerPosition) -> str:
+    """What stopping this broker would take below its minimum, empty when nothing."""
+    hurt = unsafe_to_stop(view, broker.id)
+    if not hurt:
+        return ""
+    p = hurt[0]
+    return (
+        f"stopping {broker.name} would leave {p.topic}-{p.partition} below min ISR "
+        f"(ISR {list(p.isr)}, min {view.min_isr.get(p.topic, 1)})"
+    )

@@ -42,7 +42,10 @@ class KernelSet:
 
 @dataclass
 class Host:
-    """One host. before, ops: before-images and outcomes by operation id. aside: operation id → path moved."""
+    """One host. before, ops: before-images and outcomes by operation id. aside: operation id → path moved.
+
+    skew_s: how far its wall clock is ahead of the operator's; it dates files, phases and answers.
+    """
 
     name: str
     address: str
@@ -55,6 +58,7 @@ class Host:
     ops: dict[str, tuple[str, int, str]] = field(default_factory=dict)
     before: dict[str, tuple[str, File | Disk | None]] = field(default_factory=dict)
     boot: str = ""
+    skew_s: float = 0.0
     phase: str = "idle"
     phase_since: float = 0.0
     lapsed: bool = False

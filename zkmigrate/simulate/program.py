@@ -46,7 +46,7 @@ def run(host: Host, change: Change, operation: str, fencing: int, now: float, wa
     host.fencing = fencing
     if operation in host.ops:
         return host.ops[operation][1:]
-    rc, output = _act(host, change, operation, now, wall)
+    rc, output = _act(host, change, operation, now, wall + host.skew_s)
     if rc == 0 and host.installed:
         host.ops[operation] = (change.verb, rc, output)
     return rc, output
@@ -287,10 +287,10 @@ def status(host: Host, now: float, wall: float, unit: str, clients: int, source_
         "version": "model",
         "boot_id": host.boot,
         "uptime_s": f"{now:.3f}",
-        "time": f"{wall:.3f}",
+        "time": f"{wall + host.skew_s:.3f}",
         "run": "run",
         "phase": host.phase,
-        "phase_since": f"{wall - now + host.phase_since:.3f}" if host.phase_since else "0",
+        "phase_since": f"{wall - now + host.phase_since + host.skew_s:.3f}" if host.phase_since else "0",
         "fencing": host.fencing,
         "lapsed": "yes" if host.lapsed else "no",
         "tag": "model",
@@ -321,7 +321,7 @@ _TOOLS = ("sh", "ipset", "iptables", "ip6tables", "ss", "flock", "timeout", "nc"
 def facts(host: Host, wall: float, directories: tuple[str, ...]) -> str:
     """The lines of ``zkm-host facts``: a host that has everything."""
     lines = [f"tool.{tool}=present" for tool in _TOOLS]
-    lines += ["tool.systemd-run=present", "ss_kill=yes", "uid=0", f"time={wall:.9f}"]
+    lines += ["tool.systemd-run=present", "ss_kill=yes", "uid=0", f"time={wall + host.skew_s:.9f}"]
     lines.append(f"address=eth0 {host.address}/24")
     lines += [f"disk_free_kib=50000000 {directory}" for directory in directories]
     return "".join(f"{line}\n" for line in lines)

@@ -36,7 +36,11 @@ class Disaster(AssertionError):
 
 @dataclass
 class BrokerProcess:
-    """A broker's client of ZooKeeper: its session and the host it is connected to."""
+    """A broker's client of ZooKeeper: its session and the host it is connected to.
+
+    connect: zookeeper.connect as the process read it when it started; later changes of the file are nothing
+    to it.
+    """
 
     broker: Broker
     session: int = 0
@@ -44,6 +48,7 @@ class BrokerProcess:
     connected: str = ""
     process: float = -1.0
     registered: bool = False
+    connect: str = ""
 
 
 @dataclass
@@ -278,10 +283,11 @@ class World:
         if not host.running or process.process != host.started:
             self._disconnect_for_good(process)
             process.process = host.started
+            process.connect = current_connect(host.files[self.inventory.kafka.config].content)
         if not host.running or self.now < host.started + BROKER_START_S:
             return
-        connect = current_connect(host.files[self.inventory.kafka.config].content).split("/", 1)[0]
-        addresses = [part.rsplit(":", 1)[0] for part in connect.split(",")]
+        hosts = process.connect.split("/", 1)[0]
+        addresses = [part.rsplit(":", 1)[0] for part in hosts.split(",")]
         turn = process.broker.id % len(addresses)
         for address in addresses[turn:] + addresses[:turn]:
             answer = self.door(address)
@@ -365,7 +371,10 @@ def new_world(inventory: Inventory, properties: bytes, source_config: bytes) -> 
     world = World(
         inventory,
         hosts,
-        {b.name: BrokerProcess(b, process=900.0) for b in inventory.kafka.brokers},
+        {
+            b.name: BrokerProcess(b, process=900.0, connect=current_connect(properties))
+            for b in inventory.kafka.brokers
+        },
         source,
         source_files={
             h.name: {

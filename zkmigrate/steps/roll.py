@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from zkmigrate.dependents.kafka import connect_string, current_connect, names_any, with_connect
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.facts.clients import connections
+from zkmigrate.facts.clients import addresses, connections
 from zkmigrate.facts.host import HostStatus, unit_status
 from zkmigrate.facts.kafka import cluster_id
-from zkmigrate.facts.sockets import sockets
+from zkmigrate.facts.sockets import plain, sockets
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Broker, Inventory
 from zkmigrate.model.change import Applied, Changes, PutFile, SetService, inverses
@@ -34,6 +34,8 @@ from zkmigrate.rules.next_wave import BrokerPosition, next_wave, out_of_sync
 from zkmigrate.zkdata.words import Connection
 
 WAVE_DEADLINE_S = 600.0
+# zkm-host tells uptime and clock in milliseconds, one after the other.
+CLOCK_STEP_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,6 @@ class RollFacts:
     view: Reading[KafkaView]
     cluster_ids: dict[str, Reading[str]]
     source_clients: dict[str, Reading[tuple[Connection, ...]]]
-    wall: float
 
 
 class RollStep:
@@ -84,7 +85,6 @@ class RollStep:
             look.kafka(),
             look.each(inventory.dest_names, lambda h: cluster_id(look, h, inventory.kafka.chroot)),
             look.each(inventory.source_names, lambda h: connections(look, h)),
-            look.wall(),
         )
 
     def check(self, c: Context, f: RollFacts, way: Way) -> Verdict:
@@ -102,10 +102,10 @@ class RollStep:
             return Waiting("the brokers answer", str(f.view), WAVE_DEADLINE_S)
         positions = tuple(_position(inventory, b, f, way) for b in inventory.kafka.brokers)
         wave, reason = next_wave(positions, f.view.value, inventory.policy.roll_wave)
-        if wave and _restarting(f, wave[0], way, inventory):
-            return Waiting(
-                f"{wave[0]} is back and in sync", _progress(inventory, f, wave[0]), WAVE_DEADLINE_S
-            )
+        if wave and _restarted(inventory, f.brokers[wave[0]], way):
+            return _wait_for(inventory, f, wave[0], way)
+        if way is Way.BACK and (unknown_before := _without_image(c, f, wave)):
+            return Blocked(unknown_before)
         if wave:
             return Ready(wave)
         if reason:
@@ -142,7 +142,7 @@ class RollStep:
             entry = next((e for e in listing.value if e.name == name), None)
             return BrokerFacts(content, entry, asked, asked)
 
-        f = RollFacts(look.each(c.inventory.broker_names, one), asked, {}, {}, look.wall())
+        f = RollFacts(look.each(c.inventory.broker_names, one), asked, {}, {})
         left = (host for host, broker in f.brokers.items() if not _names_dest(c.inventory, broker))
         return {host: self.plan(c, f, host) for host in left}
 
@@ -168,29 +168,22 @@ def _names_dest(inventory: Inventory, broker: BrokerFacts) -> bool:
     return names_any(current_connect(broker.properties.value), tuple(h.address for h in inventory.dest.hosts))
 
 
-def _running_since(f: RollFacts, broker: BrokerFacts) -> float | None:
-    """Wall-clock start of the broker's process, None when it is not running or not known."""
-    if not isinstance(broker.status, Seen) or broker.status.value.unit_state != "active":
-        return None
-    status = broker.status.value
-    return f.wall - (status.uptime_s - status.unit_since)
-
-
 def _position(inventory: Inventory, broker: Broker, f: RollFacts, way: Way) -> BrokerPosition:
     state = f.brokers[broker.name]
     file_done = _names_dest(inventory, state) is (way is Way.FORWARD)
     moved = file_done and _connected(inventory, state, way) and _in_sync(f, broker)
     running = isinstance(state.status, Seen) and state.status.value.unit_state == "active"
     touched = not moved and (file_done or not running)
-    return BrokerPosition(broker.name, broker.id, moved, touched)
+    settling = touched and _restarted(inventory, state, way)
+    return BrokerPosition(broker.name, broker.id, moved, touched, not running, settling)
 
 
 def _connected(inventory: Inventory, state: BrokerFacts, way: Way) -> bool:
     """Connected to the wanted ensemble and not to the other."""
     if not isinstance(state.zookeepers, Seen):
         return False
-    source = {a for h in inventory.source.hosts for a in (h.address, *h.also)}
-    dest = {a for h in inventory.dest.hosts for a in (h.address, *h.also)}
+    source = {a for h in inventory.source.hosts for a in addresses(h)}
+    dest = {a for h in inventory.dest.hosts for a in addresses(h)}
     wanted, other = (dest, source) if way is Way.FORWARD else (source, dest)
     return bool(state.zookeepers.value & wanted) and not state.zookeepers.value & other
 
@@ -201,24 +194,58 @@ def _in_sync(f: RollFacts, broker: Broker) -> bool:
     return all(broker.id in p.isr for p in f.view.value.partitions if broker.id in p.replicas)
 
 
-def _restarting(f: RollFacts, name: str, way: Way, inventory: Inventory) -> bool:
-    """The file is right and the process is younger than it: nothing to change, only to wait for."""
-    state = f.brokers[name]
+def _restarted(inventory: Inventory, state: BrokerFacts, way: Way) -> bool:
+    """The file is right and the process is younger than it: another restart would change nothing.
+
+    Both times are the host's own, so a clock that differs from the operator's does not matter.
+    """
     if _names_dest(inventory, state) is not (way is Way.FORWARD) or state.entry is None:
         return False
-    since = _running_since(f, state)
-    return (
-        since is not None
-        and since + 1.0 >= state.entry.mtime_ns / 1e9
-        and not _on_other(inventory, state, way)
+    started = state.status.value.unit_started if isinstance(state.status, Seen) else None
+    return started is not None and started + CLOCK_STEP_S >= state.entry.mtime_ns / 1e9
+
+
+def _wait_for(inventory: Inventory, f: RollFacts, name: str, way: Way) -> Waiting:
+    """What a broker that was restarted with the right file still lacks."""
+    progress = _progress(inventory, f, name)
+    strangers = _on_other(inventory, f.brokers[name], way)
+    if not strangers:
+        return Waiting(f"{name} is back and in sync", progress, WAVE_DEADLINE_S)
+    other, wanted = ("source", "dest") if way is Way.FORWARD else ("dest", "source")
+    return Waiting(
+        f"no process of {name} is a client of {other} any more",
+        f"the broker was started after its file named {wanted}, yet the host is connected to "
+        f"{', '.join(strangers)} of {other}: another process? find it there with ss -tnp; {progress}",
+        WAVE_DEADLINE_S,
     )
 
 
-def _on_other(inventory: Inventory, state: BrokerFacts, way: Way) -> bool:
+def _on_other(inventory: Inventory, state: BrokerFacts, way: Way) -> tuple[str, ...]:
+    """The hosts of the ensemble to be left that the broker's host is still connected to."""
     if not isinstance(state.zookeepers, Seen):
-        return False
+        return ()
     hosts = inventory.source.hosts if way is Way.FORWARD else inventory.dest.hosts
-    return bool(state.zookeepers.value & {a for h in hosts for a in (h.address, *h.also)})
+    return tuple(h.name for h in hosts if addresses(h) & state.zookeepers.value)
+
+
+def _without_image(c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:
+    """The way back puts before-images back; a file that names dest without one cannot be undone."""
+    return tuple(
+        claim(
+            "roll.before-image",
+            "the journal knows what the broker's file held before the roll",
+            False,
+            target=host,
+            seen=f"{c.inventory.kafka.config} names dest, and no change to it is in the journal",
+            needed="the change that wrote it",
+            moves=(
+                "recover the journal from its copies on the dest hosts, then roll back again",
+                "put zookeeper.connect back by hand and restart the broker, then roll back again",
+            ),
+        )
+        for host in wave
+        if host not in c.unrestored and _names_dest(c.inventory, f.brokers[host])
+    )
 
 
 def _progress(inventory: Inventory, f: RollFacts, name: str) -> str:
@@ -252,11 +279,11 @@ def _wrong_cluster(inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:
 
 
 def _left_source(inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:
-    brokers = {b.address: b.name for b in inventory.kafka.brokers}
+    brokers = {address: b.name for b in inventory.kafka.brokers for address in addresses(b)}
     findings = []
     for host, reading in f.source_clients.items():
         left = (
-            sorted({brokers[x.address] for x in reading.value if x.address in brokers})
+            sorted({brokers[a] for x in reading.value if (a := plain(x.address)) in brokers})
             if isinstance(reading, Seen)
             else []
         )

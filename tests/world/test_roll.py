@@ -1,0 +1,127 @@
+"""The roll over the model world: who restarts, when, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.world.operator import Operator, quiet_world
+from zkmigrate.dependents.kafka import connect_string, with_connect
+from zkmigrate.model.change import SetService
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.step import Blocked, Context, Ready, Waiting, Way
+from zkmigrate.simulate.look import WorldLook
+from zkmigrate.simulate.world import World
+from zkmigrate.steps.roll import RollStep
+
+
+def restarts(world: World) -> dict[str, int]:
+    """Restarts by broker."""
+    counts = dict.fromkeys(world.inventory.broker_names, 0)
+    for change, _ in world.applied:
+        if isinstance(change, SetService) and change.host in counts:
+            counts[change.host] += 1
+    return counts
+
+
+@pytest.mark.parametrize("skew_s", [5.0, -5.0, 3600.0])
+def test_a_clock_that_differs_restarts_no_broker_twice(tmp_path: Path, skew_s: float) -> None:
+    world = quiet_world()
+    for name in world.inventory.broker_names:
+        world.hosts[name].skew_s = skew_s
+    assert Operator(world, tmp_path / "run").forward(until="roll").code == 0
+    assert restarts(world) == dict.fromkeys(world.inventory.broker_names, 1)
+
+
+def half_done(world: World, *names: str) -> None:
+    """Write dest's file on these brokers, without the restart that belongs to it."""
+    inventory = world.inventory
+    for name in names:
+        file = world.hosts[name].files[inventory.kafka.config]
+        content = with_connect(file.content, connect_string(inventory))
+        world.hosts[name].files[inventory.kafka.config] = replace(file, content=content, changed=world.wall)
+
+
+def joined(tmp_path: Path) -> World:
+    world = quiet_world()
+    assert Operator(world, tmp_path / "run").forward(until="join").code == 0
+    return world
+
+
+def verdict(world: World, way: Way = Way.FORWARD, unrestored: frozenset[str] = frozenset()) -> object:
+    step, c = RollStep(), Context("run", world.inventory, unrestored=unrestored)
+    return step.check(c, step.observe(c, WorldLook(world)), way)
+
+
+def test_a_broker_that_is_down_comes_before_one_whose_old_process_still_runs(tmp_path: Path) -> None:
+    world = joined(tmp_path)
+    half_done(world, "broker1")
+    world.hosts["broker2"].stop()
+    world.advance(0.5)
+    assert verdict(world) == Ready(("broker2",))
+
+
+def test_a_half_done_broker_waits_while_another_broker_is_behind(tmp_path: Path) -> None:
+    world = joined(tmp_path)
+    half_done(world, "broker1")
+    world.hosts["broker2"].start(world.now)
+    world.advance(1.0)
+    waits = verdict(world)
+    assert isinstance(waits, Waiting)
+    assert "ISR [1, 3] of [1, 2, 3]" in waits.progress
+    world.advance(5.0)
+    assert verdict(world) == Ready(("broker1",))
+
+
+def test_another_process_on_a_broker_host_is_named_and_restarts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = joined(tmp_path)
+    half_done(world, "broker1")
+    world.hosts["broker1"].start(world.now + 0.1)
+    world.advance(10.0)
+    answer = WorldLook.sockets
+
+    def sockets(look: WorldLook, host: str) -> Reading[str]:
+        own = answer(look, host)
+        assert isinstance(own, Seen)
+        return Seen(own.value + "0 0 10.0.0.21:41000 10.0.0.2:2181\n") if host == "broker1" else own
+
+    monkeypatch.setattr(WorldLook, "sockets", sockets)
+    waits = verdict(world)
+    assert isinstance(waits, Waiting)
+    assert waits.what == "no process of broker1 is a client of source any more"
+    assert "source2 of source: another process?" in waits.progress
+    assert restarts(world)["broker1"] == 0
+
+
+def test_the_way_back_without_before_images_restarts_nobody(tmp_path: Path) -> None:
+    world = quiet_world()
+    assert Operator(world, tmp_path / "run").forward(until="roll").code == 0
+    refused = verdict(world, Way.BACK)
+    assert isinstance(refused, Blocked)
+    assert [f.id for f in refused.findings] == ["roll.before-image"]
+    known = frozenset(world.inventory.broker_names)
+    assert isinstance(verdict(world, Way.BACK, known), Ready)
+
+
+def test_a_broker_on_source_by_its_second_address_is_seen(tmp_path: Path) -> None:
+    world = quiet_world()
+    kafka = world.inventory.kafka
+    assert Operator(world, tmp_path / "run").forward(until="roll").code == 0
+    # broker2 keeps one connection to source, from an address that is only its second in the inventory.
+    brokers = tuple(
+        b.model_copy(update={"also": (b.address,), "address": f"k{b.id}.test"}) for b in kafka.brokers
+    )
+    inventory = world.inventory.model_copy(update={"kafka": kafka.model_copy(update={"brokers": brokers})})
+    step, c = RollStep(), Context("run", inventory)
+    f = step.observe(c, WorldLook(world))
+    assert not isinstance(step.check(c, f, Way.FORWARD), Blocked)
+    world.brokers["broker2"].connected = "source1"
+    look = WorldLook(world)
+    left = {**f.source_clients, "source1": step.observe(c, look).source_clients["source1"]}
+    ended = step.check(c, replace(f, source_clients=left), Way.FORWARD)
+    assert isinstance(ended, Blocked)
+    assert {x.target: x.seen for x in ended.findings}["source1"] == "broker2"
