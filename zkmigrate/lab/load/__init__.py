@@ -25,8 +25,8 @@ producer (idempotent, acks=all; record value = its id, ``"p-17"``)
     ``ack``      ``topic``, ``partition``, ``offset``, ``id``, ``sent_mono_ns``; the line's own time is the
                  acknowledgement's
     ``failed``   ``topic``, ``partition``, ``id``, ``error``: the client gave the record up
-    ``unsent``   ``id``, ``error``: the client gave it back before sending it; it is handed over again
                  (it may be in the log)
+    ``unsent``   ``id``, ``error``: the client gave it back before sending it; it is handed over again
     ``kafka``    ``error``, ``fatal``: client-level errors, such as a broker going away
     ``closed``   ``sent``, ``acked``, ``failed``, ``unflushed`` (no answer when the flush deadline passed)
 

@@ -1,0 +1,43 @@
+"""A failed multi in an observer's log: operations marked failed keep the bodies they had."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from tests.unit.zkdata_fixtures import payload, text
+from zkmigrate.zkdata.errors import MalformedError
+from zkmigrate.zkdata.txn import ErrorTxn, MultiTxn, decode_txn, path_changes
+
+MULTI = 14
+
+
+def operation(kind: int, body: bytes) -> bytes:
+    return struct.pack(">ii", kind, len(body)) + body
+
+
+def multi(*operations: bytes) -> bytes:
+    return payload(0x100000001, MULTI, struct.pack(">i", len(operations)) + b"".join(operations))
+
+
+def test_an_operation_turned_into_an_error_may_keep_its_old_body() -> None:
+    """Seen on a 3.5.8 observer under Kafka: a check of /kafka/controller_epoch behind type -1, 31 bytes."""
+    check = text("/kafka/controller_epoch") + struct.pack(">i", 3)
+    assert len(check) == 31
+    txn = decode_txn(multi(operation(-1, check), operation(-1, struct.pack(">i", -110))))
+    assert isinstance(txn.body, MultiTxn)
+    assert txn.body.failed
+    assert txn.body.txns[1].body == ErrorTxn(-110)
+    assert path_changes(txn) == ()
+
+
+def test_bytes_behind_any_other_operation_are_refused() -> None:
+    check = text("/kafka/controller_epoch") + struct.pack(">i", 3)
+    with pytest.raises(MalformedError, match="1 bytes left in a multi's check"):
+        decode_txn(multi(operation(13, check + b"x")))
+
+
+def test_an_error_shorter_than_its_number_is_refused() -> None:
+    with pytest.raises(MalformedError):
+        decode_txn(multi(operation(-1, b"\0\0")))
