@@ -125,6 +125,13 @@ def test_a_closing_owner_is_missing_unless_it_is_the_expiry_of_one_living_on_des
     assert not asked.missing[0].expiry
 
 
+@pytest.mark.parametrize(("highest", "held"), [(4, True), (5, False), (6, False)])
+def test_an_expiry_that_one_dest_host_has_applied_is_missing_on_the_others(highest: int, held: bool) -> None:
+    log = [close_payload(5, OWNER), create_payload(6, "/o")]
+    result = judge(log, after=4, upto=6, owners={OWNER: ["/kafka/e"]}, living=[OWNER], highest=highest)
+    assert result.held is held
+
+
 def test_closing_a_session_that_owns_nothing_here_is_fine() -> None:
     assert judge([close_payload(5, OTHER, "/other/e")], after=4, upto=5).held is True
 

@@ -59,6 +59,11 @@ class Ownership:
         known = [self.timeouts[owner] for owner in self.owners if owner in self.timeouts]
         return min(known) if known else None
 
+    @property
+    def without_timeout(self) -> tuple[int, ...]:
+        """Sessions that own ephemerals under the chroot and whose timeout is not known: T may be smaller."""
+        return tuple(sorted(owner for owner in self.owners if owner not in self.timeouts))
+
 
 def rolled_forward(state: Ownership, records: Iterable[Record], upto: int | None = None) -> Ownership:
     """The state after these records, those above ``upto`` left out; records at or below the state are

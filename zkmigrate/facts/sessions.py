@@ -15,6 +15,8 @@ from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.words import Connection, Dump, parse_dump
 
+UNSIGNED = 0xFFFFFFFFFFFFFFFF
+
 
 @dataclass(frozen=True)
 class Sessions:
@@ -28,6 +30,50 @@ class Sessions:
         """T; None without owners, or when an owner's timeout is not known (then it could be smaller)."""
         known = [self.timeouts.get(session) for session in self.owners]
         return min((t for t in known if t is not None), default=None) if None not in known else None
+
+
+@dataclass(frozen=True)
+class Homes:
+    """Where sessions are connected. Session ids as given to :func:`homes`.
+
+    on_dest: those in the client list of a dest host and of no source host. astray: every other → where it
+    was seen, in words. unknown: hosts whose client list could not be had, with the reason; while this is not
+    empty nobody's home is certain.
+    """
+
+    on_dest: frozenset[int]
+    astray: Mapping[int, str]
+    unknown: tuple[str, ...]
+
+
+def homes(
+    sessions: Iterable[int],
+    dest: Mapping[str, Reading[tuple[Connection, ...]]],
+    source: Mapping[str, Reading[tuple[Connection, ...]]],
+) -> Homes:
+    """Which of these sessions are clients of dest, by ``cons`` of every dest and every source host."""
+    on_dest: set[int] = set()
+    astray: dict[int, str] = {}
+    for session in sessions:
+        there, left = _seen_at(session, dest), _seen_at(session, source)
+        if there and not left:
+            on_dest.add(session)
+        else:
+            astray[session] = f"client of {', '.join(left)}" if left else "client of nobody"
+    both = {**dest, **source}
+    unknown = tuple(f"cons of {host}: {r}" for host, r in both.items() if not isinstance(r, Seen))
+    return Homes(frozenset(on_dest), astray, unknown)
+
+
+def _seen_at(session: int, cons: Mapping[str, Reading[tuple[Connection, ...]]]) -> list[str]:
+    # Logs and snapshots hold session ids signed, cons prints them unsigned.
+    wanted = session & UNSIGNED
+    return [
+        host
+        for host, reading in cons.items()
+        if isinstance(reading, Seen)
+        and any(c.session is not None and c.session & UNSIGNED == wanted for c in reading.value)
+    ]
 
 
 def dump(look: Look, host: str) -> Reading[Dump]:

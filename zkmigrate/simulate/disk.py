@@ -15,7 +15,10 @@ Kind: TypeAlias = Literal["create", "delete", "set", "open-session", "close-sess
 
 @dataclass(frozen=True)
 class Transaction:
-    """One committed transaction of the model; ``timeout_ms`` only for open-session."""
+    """One committed transaction of the model; ``timeout_ms`` only for open-session.
+
+    cxid: the client's number of the request; 0 where the server itself closes a session that has expired.
+    """
 
     zxid: int
     session: int
@@ -25,6 +28,7 @@ class Transaction:
     ephemeral: bool = False
     timeout_ms: int = 0
     time_ms: int = 0
+    cxid: int = 1
 
     def payload(self) -> bytes:
         """Header and body as jute."""
@@ -35,7 +39,7 @@ class Transaction:
             "open-session": TxnType.createSession,
             "close-session": TxnType.closeSession,
         }
-        header = struct.pack(">qiqqi", self.session, 1, self.zxid, self.time_ms, kinds[self.kind])
+        header = struct.pack(">qiqqi", self.session, self.cxid, self.zxid, self.time_ms, kinds[self.kind])
         return header + self._body()
 
     def _body(self) -> bytes:

@@ -31,7 +31,14 @@ class Ensemble:
     def commit(self, kind: Kind, session: int, path: str = "", data: bytes = b"", **more: int) -> Transaction:
         """Append one transaction with the next zxid."""
         txn = Transaction(
-            self.zxid + 1, session, kind, path, data, bool(more.get("ephemeral")), more.get("timeout_ms", 0)
+            self.zxid + 1,
+            session,
+            kind,
+            path,
+            data,
+            bool(more.get("ephemeral")),
+            more.get("timeout_ms", 0),
+            cxid=more.get("cxid", 1),
         )
         self.log.append(txn)
         return txn
@@ -46,7 +53,7 @@ class Ensemble:
         """Close the sessions that have not been heard of for their timeout."""
         for session, timeout_ms in dict(self.tree().sessions).items():
             if now - self.seen.setdefault(session, now) > timeout_ms / 1000:
-                self.commit("close-session", session)
+                self.commit("close-session", session, cxid=0)
 
 
 def srvr(version: str, mode: str, zxid: int, nodes: int) -> str:

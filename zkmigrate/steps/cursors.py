@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from zkmigrate.model.step import Context
@@ -15,7 +16,11 @@ def to_json(cursor: Cursor | None) -> dict[str, Any] | None:
     )
 
 
+def from_json(body: Mapping[str, Any] | None) -> Cursor | None:
+    """Inverse of :func:`to_json`."""
+    return None if body is None else Cursor(body["file"], body["offset"], int(body["zxid"], 16))
+
+
 def cursor_of(c: Context, host: str) -> Cursor | None:
     """The cursor SURVEY recorded for a host; None when it had no log record yet."""
-    body = c.records["survey"]["cursors"].get(host)
-    return None if body is None else Cursor(body["file"], body["offset"], int(body["zxid"], 16))
+    return from_json(c.records["survey"]["cursors"].get(host))

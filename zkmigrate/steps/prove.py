@@ -10,7 +10,7 @@ Proof: tail — the newest durable zxid of every dest host is at least the newes
 chroot or a session owning part of it. Delta — the log of source's leader, read without a gap and under the
 same
 leader and epoch before and after, holds nothing after dest's zxid that touches them, except expiries of
-sessions that live on dest.
+sessions that live on dest and of which no dest disk knows.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
 from zkmigrate.rules.start_order import freshest
 from zkmigrate.steps.cursors import cursor_of
+from zkmigrate.steps.cursors import to_json as cursor_json
 from zkmigrate.zkdata.delta import DeltaResult, delta
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import walk
@@ -58,7 +59,8 @@ class ProveStep:
     def observe(self, c: Context, look: Look) -> ProveFacts:
         before = _leader(c, look)
         leader = c.records["survey"]["leader"]
-        lowest = min(_tails(c).values())
+        tails = _tails(c).values()
+        lowest, highest = min(tails), max(tails)
         source = c.inventory.source
         try:
             _, logs = directories(look, leader, source.data_dir, source.txn_dir)
@@ -73,7 +75,8 @@ class ProveStep:
                 after=lowest,
                 upto=before[1] if counter(before[1]) else None,
                 owners=state.owners,
-                living=set(state.owners),
+                living=state.owners.keys() & _on_dest(c),
+                highest=highest,
                 cursor=cursor,
             )
         except (HostError, ZkDataError) as error:
@@ -97,7 +100,12 @@ class ProveStep:
             )
         tails = _tails(c)
         first = freshest(tails, f.state.value.newest)
-        findings = (_same_leader(c, f), *_tail_claims(tails, f.state.value), *_delta_claims(c, result))
+        findings = (
+            _same_leader(c, f),
+            _from_survey(c, min(tails.values())),
+            *_tail_claims(tails, f.state.value),
+            *_delta_claims(c, result),
+        )
         if any(x.blocks for x in findings):
             return Blocked(findings)
         return Done(
@@ -106,6 +114,7 @@ class ProveStep:
                 "first": list(first),
                 "needed": hex(f.state.value.newest),
                 "delta": {"after": hex(result.after), "last": hex(result.last), "records": result.records},
+                "cursor": cursor_json(result.cursor),
                 "baseline": to_json(f.state.value),
             },
         )
@@ -127,16 +136,36 @@ def _tails(c: Context) -> dict[str, int]:
     return {host: int(zxid, 16) for host, zxid in c.records["stop"]["tails"].items()}
 
 
+def _on_dest(c: Context) -> set[int]:
+    """The sessions that SURVEY saw as clients of dest; none in a rehearsal, where brokers are on source."""
+    return {int(session, 16) for session in c.records["survey"]["on_dest"]}
+
+
 def _same_leader(c: Context, f: ProveFacts) -> Finding:
-    wanted = (c.records["survey"]["leader"], epoch(int(c.records["drain"]["z"], 16)))
+    wanted = (c.records["survey"]["leader"], c.records["survey"]["epoch"])
     seen = [(name, epoch(zxid) if zxid >= 0 else None) for name, zxid in (f.before, f.after)]
+    drained = epoch(int(c.records["drain"]["z"], 16))
     return claim(
         "prove.leader",
         "source has had the same leader and epoch since SURVEY",
-        all(pair == wanted for pair in seen),
-        seen=f"{seen[0]} before, {seen[1]} after reading the log",
+        all(pair == wanted for pair in seen) and drained == wanted[1],
+        seen=f"epoch {drained} in DRAIN, {seen[0]} before, {seen[1]} after reading the log",
         needed=f"{wanted}",
         moves=("roll back and cut over again: the proof needs one unbroken log",),
+    )
+
+
+def _from_survey(c: Context, lowest: int) -> Finding:
+    """The log is read from SURVEY's place on: what a dest disk lacks from before it would not be seen."""
+    cursor = cursor_of(c, c.records["survey"]["leader"])
+    start = cursor.zxid if cursor is not None else 0
+    return claim(
+        "prove.cursor",
+        "every dest disk reaches the place in source's log that SURVEY read up to",
+        lowest >= start,
+        seen=format_zxid(lowest),
+        needed=f"at least {format_zxid(start)}",
+        moves=("roll back: the dest host catches up, then cut over again",),
     )
 
 

@@ -6,8 +6,10 @@ Clients may notice: nothing; it only reads.
 
 Way back: nothing was changed by this step.
 
-Proof: source's subtree and every dest disk could be read without error, source's leader counts the dest hosts
-as learners, and the smallest session timeout leaves time for a way back.
+Proof: source's subtree and every dest disk could be read without error, and source's leader counts the dest
+hosts as learners. For the cut-over itself also: dest's disks hold the same subtree as source at one zxid,
+every session that owns a part of it is a client of dest and of nobody else, and the smallest of their
+timeouts leaves time for a way back.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
+from zkmigrate.facts.clients import connections
 from zkmigrate.facts.disk import durable_tail
 from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
 from zkmigrate.facts.ownership import Ownership, from_json, to_json
-from zkmigrate.facts.subtree import source_ownership
+from zkmigrate.facts.sessions import Homes, homes
+from zkmigrate.facts.subtree import Comparison, compared_ownership, source_ownership
 from zkmigrate.facts.window import LOOK_MOVES, unknown
 from zkmigrate.model.change import Applied, Changes
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
@@ -31,20 +35,28 @@ from zkmigrate.steps.cursors import to_json as cursor_json
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.tail import Tail
 from zkmigrate.zkdata.txnlog import Cursor
+from zkmigrate.zkdata.zxid import epoch, format_zxid
 
+LISTED = 5
 # FENCE to SEAL took 1.0 s at best where this was measured; less time than this is no window at all.
 LEAST_TO_SEAL_S = 1.0
 
 
 @dataclass(frozen=True)
 class SurveyFacts:
-    """leader: source's leader; learners: how many it counts; ownership with the cursor in the leader's log;
-    tails: newest durable transaction of every dest host."""
+    """leader: source's leader, and the epoch of its zxid; learners: how many it counts; ownership with the
+    cursor in the leader's log; tails: newest durable transaction of every dest host, read before source's.
+
+    comparison and homes: of a real cut-over only, None in a rehearsal.
+    """
 
     leader: str
+    epoch: int
     learners: int | None
     ownership: Reading[tuple[Ownership, Cursor | None]]
     tails: dict[str, Reading[Tail]]
+    comparison: Reading[Comparison] | None = None
+    homes: Homes | None = None
 
 
 class SurveyStep:
@@ -55,10 +67,11 @@ class SurveyStep:
     hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> SurveyFacts:
-        source, dest = c.inventory.source, c.inventory.dest
+        dest = c.inventory.dest
         view = source_view(c.inventory, look)
         if view.leader is None:
-            return SurveyFacts("", None, Unknown("failed", f"source has no leader: {view.modes()}"), {})
+            return SurveyFacts("", 0, None, Unknown("failed", f"source has no leader: {view.modes()}"), {})
+        now = epoch(view.zxids()[view.leader])
         mntr = leader_mntr(look, view.leader)
 
         def tail(host: str) -> Reading[Tail]:
@@ -69,9 +82,19 @@ class SurveyStep:
                 return Unknown("failed", str(error))
 
         count = learners(mntr.value) if isinstance(mntr, Seen) else None
-        chroot, known = c.inventory.kafka.chroot, _known(c, view.leader)
-        read = source_ownership(look, view.leader, source.data_dir, source.txn_dir, chroot, known)
-        return SurveyFacts(view.leader, count, read, look.each(c.inventory.dest_names, tail))
+        tails = look.each(c.inventory.dest_names, tail)
+        if c.rehearsal:
+            read = _source(c, look, view.leader, now)
+            return SurveyFacts(view.leader, now, count, read, tails)
+        lowest = [int(r.value.zxid) for r in tails.values() if isinstance(r, Seen)]
+        if len(lowest) < len(tails):
+            return SurveyFacts(view.leader, now, count, Absent("dest's disks must be read first"), tails)
+        read, comparison = compared_ownership(look, c.inventory, view.leader, min(lowest))
+        owners = read.value[0].owners if isinstance(read, Seen) else ()
+        # After the disks: a session that opened since is not in the disks' state, and claims nothing.
+        there = look.each(c.inventory.dest_names, lambda host: connections(look, host))
+        left = look.each(c.inventory.source_names, lambda host: connections(look, host))
+        return SurveyFacts(view.leader, now, count, read, tails, comparison, homes(owners, there, left))
 
     def check(self, c: Context, f: SurveyFacts, way: Way) -> Verdict:
         if way is Way.BACK:
@@ -83,10 +106,12 @@ class SurveyStep:
         cursors = {h: cursor_json(r.value.cursor) for h, r in f.tails.items() if isinstance(r, Seen)}
         record = {
             "leader": f.leader,
+            "epoch": f.epoch,
             "learners": f.learners,
             "ownership": to_json(state),
             "cursors": {**cursors, f.leader: cursor_json(cursor)},
             "smallest_timeout_ms": state.smallest_timeout_ms,
+            "on_dest": sorted(hex(session) for session in f.homes.on_dest) if f.homes else [],
         }
         return Done(findings, record)
 
@@ -97,11 +122,16 @@ class SurveyStep:
         return ()
 
 
-def _known(c: Context, leader: str) -> tuple[Ownership, Cursor] | None:
-    """What an earlier survey of this run (the rehearsal's) read from the same leader."""
+def _source(c: Context, look: Look, leader: str, now: int) -> Reading[tuple[Ownership, Cursor | None]]:
+    """Source's ownership; an earlier survey of this run that read the same leader's log in the same epoch is
+    gone on from."""
     earlier = c.records.get("survey", {})
-    cursor = cursor_of(c, leader) if earlier.get("leader") == leader else None
-    return None if cursor is None else (from_json(earlier["ownership"]), cursor)
+    known = None
+    if (earlier.get("leader"), earlier.get("epoch")) == (leader, now):
+        cursor = cursor_of(c, leader)
+        known = None if cursor is None else (from_json(earlier["ownership"]), cursor)
+    source = c.inventory.source
+    return source_ownership(look, leader, source.data_dir, source.txn_dir, c.inventory.kafka.chroot, known)
 
 
 def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
@@ -120,8 +150,11 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
             moves=LOOK_MOVES,
         )
     )
+    if c.rehearsal:
+        return tuple(findings)
+    findings += [*_baseline(state), _homes(f.homes), *_same_tree(f.comparison)]
     timeout = state.smallest_timeout_ms
-    if timeout is None or c.rehearsal:
+    if timeout is None:
         return tuple(findings)
     way_back = expected_way_back_s(c)
     limits = deadlines(timeout / 1000, way_back)
@@ -139,4 +172,75 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
             ),
         )
     )
+    return tuple(findings)
+
+
+def _baseline(state: Ownership) -> tuple[Finding, ...]:
+    """What sessions and ephemerals are compared with afterwards, and what the deadline is reckoned from."""
+    nameless = state.without_timeout
+    return (
+        claim(
+            "survey.baseline",
+            "the chroot holds ephemerals to compare with afterwards",
+            bool(state.ephemerals),
+            seen=f"{len(state.ephemerals)} ephemerals of {len(state.owners)} sessions under {state.chroot}",
+            needed="at least the registration of one broker",
+            moves=("correct kafka.chroot in migration.yml", "start the brokers"),
+        ),
+        claim(
+            "survey.timeouts",
+            "the timeout of every session that owns a part is known",
+            None if nameless else True,
+            seen=", ".join(f"{s:#x}" for s in nameless[:LISTED]) or f"all of {len(state.owners)}",
+            needed="a timeout for each: without it there is no deadline for the way back",
+            moves=("restart the client that owns this session, then resume", *LOOK_MOVES),
+        ),
+    )
+
+
+def _homes(found: Homes | None) -> Finding:
+    """Only a session that is connected to dest lives on there; another one's ephemerals are lost at OPEN."""
+    astray = sorted((found.astray if found is not None else {}).items())
+    unknown_where = found.unknown if found is not None else ("client lists were not asked",)
+    listed = "; ".join(f"session {session:#x}: {where}" for session, where in astray[:LISTED])
+    return claim(
+        "survey.sessions-on-dest",
+        "every session that owns a part of the chroot is a client of dest and of no source host",
+        None if unknown_where else not astray,
+        seen="; ".join((*unknown_where, *([listed] if listed else [])))
+        or f"{len(found.on_dest) if found is not None else 0} sessions, all on dest",
+        needed="every session in the cons of a dest host, none in source's",
+        moves=(
+            "move the client named here to dest, or stop it, then resume",
+            "allow cons in 4lw.commands.whitelist",
+        ),
+    )
+
+
+def _same_tree(comparison: Reading[Comparison] | None) -> tuple[Finding, ...]:
+    sentence = "the dest disk holds the same subtree as source at one zxid"
+    moves = (
+        "take the dest host named here out: zkmigrate rollback, then join it again with an empty disk",
+        "resume: zkmigrate reads both again",
+    )
+    if not isinstance(comparison, Seen):
+        return (claim("survey.same-tree", sentence, None, seen=str(comparison), moves=moves),)
+    at = f"{comparison.value.znodes} znodes at {format_zxid(comparison.value.zxid)}"
+    findings = []
+    for host, found in comparison.value.hosts.items():
+        different = found.value if isinstance(found, Seen) else ()
+        listed = "; ".join(f"{d.path}: {d.kind} {d.left} / {d.right}" for d in different[:LISTED])
+        findings.append(
+            claim(
+                "survey.same-tree",
+                sentence,
+                not different if isinstance(found, Seen) else None,
+                target=host,
+                seen=(f"source / dest, {at}: {listed}" if listed else f"equal, {at}")
+                if isinstance(found, Seen)
+                else str(found),
+                needed="equal data, ACL, stat fields and owners",
+                moves=moves,
+            )
+        )
     return tuple(findings)

@@ -7,31 +7,41 @@ Clients may notice: nothing; this step only reads.
 Way back: nothing was changed by this step.
 
 Proof: every broker's registration and the controller have the owner and czxid of the baseline, every
-partition
-is fully in sync, dest has one leader and all others follow it.
+partition is fully in sync, dest has one leader and all others follow it. What source's log holds since PROVE
+is read once more: whoever still wrote under the chroot there is named, because dest does not have it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zkmigrate.errors import HostError
+from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import EnsembleView, dest_view
+from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.window import Statuses, statuses
 from zkmigrate.model.change import Applied, Changes
-from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import claim
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import KafkaView, Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
 from zkmigrate.rules.next_wave import out_of_sync
 from zkmigrate.steps.check import baseline, quorum, same_ownership
+from zkmigrate.steps.cursors import from_json
+from zkmigrate.zkdata.delta import DeltaResult, delta
+from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zkdata.zxid import format_zxid
 
 TIMEOUTS = 2
+LISTED = 10
+NOT_YET = Absent("not looked at yet")
 
 
 @dataclass(frozen=True)
 class VerifyFacts:
-    """settled_for: seconds since the last dest host opened its door."""
+    """settled_for: seconds that the youngest of dest's servers has run. since_proof: source's log after
+    PROVE."""
 
     hosts: Statuses
     settled_for: float
@@ -39,6 +49,7 @@ class VerifyFacts:
     owners: Reading[Sessions]
     znodes: dict[str, Reading[Znode]]
     view: Reading[KafkaView]
+    since_proof: Reading[DeltaResult] = NOT_YET
 
 
 class VerifyStep:
@@ -50,11 +61,11 @@ class VerifyStep:
 
     def observe(self, c: Context, look: Look) -> VerifyFacts:
         hosts = statuses(c, look)
-        settled = min((s.uptime_s - s.phase_since for s in hosts.at.values()), default=0.0)
+        settled = min((_age_s(s) for s in hosts.at.values()), default=0.0)
         servers = dest_view(c.inventory, look)
         leader = servers.leader
         if leader is None or settled < _needed_s(c):
-            return VerifyFacts(hosts, settled, servers, Absent("leader"), {}, look.kafka())
+            return VerifyFacts(hosts, settled, servers, NOT_YET, {}, look.kafka())
         znodes = look.each(tuple(baseline(c).ephemerals), lambda path: look.znode(leader, path))
         return VerifyFacts(
             hosts,
@@ -63,6 +74,7 @@ class VerifyStep:
             owning_sessions(look, (leader,), c.inventory.kafka.chroot),
             znodes,
             look.kafka(),
+            _since_proof(c, look),
         )
 
     def check(self, c: Context, f: VerifyFacts, way: Way) -> Verdict:
@@ -75,7 +87,7 @@ class VerifyStep:
         needed = _needed_s(c)
         if f.settled_for < needed:
             return Waiting(
-                "twice the smallest session timeout has passed since OPEN",
+                "twice the smallest session timeout has passed on dest",
                 f"{f.settled_for:.0f} of {needed:.0f} s",
                 needed + 10.0,
                 1.0,
@@ -92,6 +104,7 @@ class VerifyStep:
             *quorum(c, f.servers),
             *same_ownership(baseline(c), f.owners, f.znodes, exact=False),
             synced,
+            _strays(f.since_proof),
         )
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
@@ -102,6 +115,60 @@ class VerifyStep:
         return ()
 
 
+def _age_s(status: HostStatus) -> float:
+    """How long the server has run, on the host's boot clock, which no correction of its wall clock moves.
+
+    Where the host cannot date its service (own start commands), the time since it went open stands in.
+    """
+    return status.uptime_s - (status.unit_since or status.phase_since)
+
+
 def _needed_s(c: Context) -> float:
+    """Twice the smallest timeout, and what passed between a server's start and the opening of its door."""
     smallest = baseline(c).smallest_timeout_ms
-    return TIMEOUTS * (smallest or 0) / 1000
+    seconds = c.records.get("cutover", {}).get("seconds", {})
+    until_open = sum(seconds.get(step, {}).get("forward", 0.0) for step in ("go", "serve", "check", "open"))
+    return TIMEOUTS * (smallest or 0) / 1000 + float(until_open)
+
+
+def _since_proof(c: Context, look: Look) -> Reading[DeltaResult]:
+    """Source's log from where PROVE stopped to its present end; dest's sessions expire in it."""
+    proved, source = c.records["prove"], c.inventory.source
+    owners = baseline(c).owners
+    leader = c.records["survey"]["leader"]
+    try:
+        _, logs = directories(look, leader, source.data_dir, source.txn_dir)
+        return Seen(
+            delta(
+                logs,
+                chroot=c.inventory.kafka.chroot,
+                after=int(proved["delta"]["last"], 16),
+                upto=None,
+                owners=owners,
+                living=owners.keys(),
+                cursor=from_json(proved["cursor"]),
+            )
+        )
+    except (HostError, ZkDataError) as error:
+        return Unknown("failed", f"{leader}: {error}")
+
+
+def _strays(reading: Reading[DeltaResult]) -> Finding:
+    """A warning: what is named here was written to source alone, and the move is past its way back."""
+    result = reading.value if isinstance(reading, Seen) else None
+    written = [m for m in result.missing if not m.expiry] if result is not None else []
+    listed = "; ".join(
+        f"{m.type} {m.path} by session {m.session:#x} at {format_zxid(m.zxid)}" for m in written[:LISTED]
+    )
+    unread = result.unproved if result is not None else str(reading)
+    return claim(
+        "verify.strays",
+        "nobody has written under the chroot on source since the proof",
+        False if written else None if unread else True,
+        severity=Severity.WARN,
+        seen=f"{len(written)} lost to dest: {listed}" if written else unread or "nothing but expiries",
+        needed="nothing but expiries of the sessions that live on dest",
+        moves=(
+            "find the client by its session in source's logs, point it to dest, repeat what it wrote there",
+        ),
+    )

@@ -2,9 +2,9 @@
 
 Over the log of source's leader, for the zxids after D (`after`) up to S (`upto`): every transaction that
 changes a path at or under the chroot or deletes an ancestor of it, and the opening and closing of sessions
-that own ephemerals there. Only the expiry of a session that lives on dest is allowed: dest keeps that
-session and its ephemerals. The claim needs the log to be continuous from D on; a hole makes it unproved,
-which is not the same as false.
+that own ephemerals there. Only the expiry of a session that lives on dest is allowed, and only where no
+dest host has it in its log: dest keeps that session and its ephemerals. The claim needs the log to be
+continuous from D on; a hole makes it unproved, which is not the same as false.
 """
 
 from __future__ import annotations
@@ -69,8 +69,11 @@ class DeltaResult:
 class _Judge:
     """Collects the findings, and keeps who owns what under the chroot as the log goes on."""
 
-    def __init__(self, chroot: str, owners: Mapping[int, Collection[str]], living: Collection[int]) -> None:
+    def __init__(
+        self, chroot: str, owners: Mapping[int, Collection[str]], living: Collection[int], highest: int
+    ) -> None:
         self._chroot = chroot
+        self._highest = highest
         self._owned = {session: set(paths) for session, paths in owners.items()}
         self._living = frozenset(living)
         self._opened: dict[int, DeltaFinding] = {}
@@ -107,7 +110,7 @@ class _Judge:
         self._opened.pop(head.session, None)
         paths = self._owned.pop(head.session, set()) | set(body.paths or ())
         expiry = head.cxid == 0  # the server asks for it with cxid 0, a client's request has its own number
-        allowed = expiry and head.session in self._living
+        allowed = expiry and head.session in self._living and head.zxid > self._highest
         for path in sorted(paths):
             if is_under(path, self._chroot):
                 found = DeltaFinding(head.zxid, head.time_ms, head.type.name, path, head.session, expiry)
@@ -131,21 +134,24 @@ def delta(
     upto: int | None,
     owners: Mapping[int, Collection[str]],
     living: Collection[int] = (),
+    highest: int = 0,
     cursor: Cursor | None = None,
     max_record: int = MAX_RECORD,
 ) -> DeltaResult:
     """Judge source's log (`version-2` of its dataLogDir) after `after`.
 
-    after: dest's newest zxid. upto: the leader's zxid S that the log must reach; None reads to the end and
-    asks for no more than continuity. owners: session → its ephemerals under the chroot, as they stood at
-    the later of `after` and the cursor: what 3.4 and 3.5 do not log with a closeSession. living: sessions
-    that live on dest. cursor: an earlier result's place; only the rest is read. It must stand at or below
-    `after`, or be the cursor of a delta that held from the same `after`. Damage and holes do not raise:
-    they are `unproved`. Errors of the directory itself (OSError …) do.
+    after: dest's newest zxid, the lowest over its hosts. highest: the highest over its hosts; an expiry at or
+    below it is in the log of one host and not of another, so dest does not keep that session. upto: the
+    leader's zxid S that the log must reach; None reads to the end and asks for no more than continuity.
+    owners: session → its ephemerals under the chroot, as they stood at the later of `after` and the cursor:
+    what 3.4 and 3.5 do not log with a closeSession. living: sessions that live on dest. cursor: an earlier
+    result's place; only the rest is read. It must stand at or below `after`, or be the cursor of a delta that
+    held from the same `after`. Damage and holes do not raise: they are `unproved`. Errors of the directory
+    itself (OSError …) do.
     """
     if upto is not None and after >= upto:
         return DeltaResult(after, upto, after, 0, (), (), "", cursor)
-    judge = _Judge(chroot, owners, living)
+    judge = _Judge(chroot, owners, living, highest)
     start = after if cursor is None else max(after, cursor.zxid)
     last: int | None = cursor.zxid if cursor is not None else None
     records = 0

@@ -1,0 +1,255 @@
+"""SURVEY, PROVE and VERIFY over the model world: what must be on dest before it may be alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.world.operator import Operator, quiet_world
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.events import StepEnded
+from zkmigrate.facts.ownership import Ephemeral, Ownership
+from zkmigrate.model.change import Change, HostVerb
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.step import Blocked, Context, Done, Way
+from zkmigrate.simulate.disk import Disk
+from zkmigrate.simulate.look import WorldLook
+from zkmigrate.simulate.world import World
+from zkmigrate.steps.prove import ProveStep
+from zkmigrate.steps.survey import SurveyFacts, SurveyStep
+
+KAFKA_SESSION_TIMEOUT_MS = 18000
+FOREIGN = 0x300000000000777
+
+
+def rolled(tmp_path: Path) -> World:
+    world = quiet_world()
+    assert Operator(world, tmp_path / "run").forward(until="roll").code == 0
+    return world
+
+
+def own_ephemeral_on_source(world: World) -> None:
+    """A client that nobody rolled owns a znode under the chroot; it is a client of source."""
+    world.source.commit("open-session", FOREIGN, timeout_ms=KAFKA_SESSION_TIMEOUT_MS)
+    world.source.commit("create", FOREIGN, "/kafka/tool", ephemeral=1)
+    world.source.seen[FOREIGN] = float("inf")
+    world.advance(0.5)
+
+
+def surveyed(world: World, *, rehearsal: bool = False) -> tuple[SurveyFacts, Done | Blocked]:
+    step, c = SurveyStep(), Context("run", world.inventory, rehearsal=rehearsal)
+    f = step.observe(c, WorldLook(world))
+    verdict = step.check(c, f, Way.FORWARD)
+    assert isinstance(verdict, Done | Blocked)
+    return f, verdict
+
+
+def stopping(verdict: Done | Blocked) -> dict[str, Finding]:
+    """The findings that block, by id."""
+    return {f.id: f for f in verdict.findings if f.blocks}
+
+
+def test_a_session_that_no_dest_host_serves_stops_the_cut_over_before_the_fence(tmp_path: Path) -> None:
+    world = rolled(tmp_path)
+    own_ephemeral_on_source(world)
+
+    assert Operator(world, tmp_path / "run").resume(until="cutover").code != 0
+
+    assert all(world.hosts[h].phase in ("idle", "armed") for h in world.inventory.dest_names)
+    found = stopping(surveyed(world)[1])
+    assert set(found) == {"survey.sessions-on-dest"}
+    assert found["survey.sessions-on-dest"].seen == f"session {FOREIGN:#x}: client of nobody"
+
+
+def test_a_session_on_a_source_host_is_named_with_its_host(tmp_path: Path) -> None:
+    world = rolled(tmp_path)
+    world.brokers["broker2"].connected = "source3"
+    found = stopping(surveyed(world)[1])
+    assert f"session {world.brokers['broker2'].session:#x}: client of source3" in (
+        found["survey.sessions-on-dest"].seen
+    )
+
+
+@pytest.mark.parametrize("host", ["dest2", "source2"])
+def test_a_client_list_that_cannot_be_had_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    world = rolled(tmp_path)
+    answer = WorldLook.word
+
+    def word(look: WorldLook, name: str, asked: str) -> Reading[str]:
+        if (name, asked) == (host, "cons"):
+            return Unknown("denied", "cons is not in the whitelist")
+        return answer(look, name, asked)
+
+    monkeypatch.setattr(WorldLook, "word", word)
+    found = stopping(surveyed(world)[1])["survey.sessions-on-dest"]
+    assert found.held is Held.UNKNOWN
+    assert f"cons of {host}" in found.seen
+
+
+def test_the_rehearsal_asks_neither_for_homes_nor_for_equal_trees(tmp_path: Path) -> None:
+    world = quiet_world()
+    assert Operator(world, tmp_path / "run").forward(until="join").code == 0
+    facts, verdict = surveyed(world, rehearsal=True)
+    assert isinstance(verdict, Done)
+    assert (facts.homes, facts.comparison) == (None, None)
+
+
+def ownership(ephemerals: Mapping[str, Ephemeral], timeouts: Mapping[int, int]) -> Ownership:
+    return Ownership("/kafka", 5, 5, ephemerals, timeouts)
+
+
+@pytest.mark.parametrize(
+    ("state", "blocked"),
+    [
+        (ownership({"/kafka/controller": Ephemeral(8, 4)}, {}), "survey.timeouts"),
+        (
+            ownership({"/kafka/a": Ephemeral(8, 4), "/kafka/b": Ephemeral(7, 4)}, {8: 18000}),
+            "survey.timeouts",
+        ),
+        (ownership({}, {8: 18000}), "survey.baseline"),
+    ],
+    ids=["no timeout known", "one of two not known", "nothing to compare"],
+)
+def test_without_a_baseline_and_its_timeouts_there_is_no_window(
+    tmp_path: Path, state: Ownership, blocked: str
+) -> None:
+    world = rolled(tmp_path)
+    facts, good = surveyed(world)
+    assert isinstance(good, Done)
+    step, c = SurveyStep(), Context("run", world.inventory)
+    verdict = step.check(c, replace(facts, ownership=Seen((state, None))), Way.FORWARD)
+    assert isinstance(verdict, Blocked)
+    assert set(stopping(verdict)) == {blocked}
+
+
+def test_a_dest_disk_with_another_tree_is_named_with_the_path(tmp_path: Path) -> None:
+    world = rolled(tmp_path)
+    _, good = surveyed(world)
+    equal = [f.target for f in good.findings if f.id == "survey.same-tree" and f.held is Held.YES]
+    assert equal == ["dest1", "dest2", "dest3"]
+    disk = world.hosts["dest2"].disk
+    assert disk is not None
+    changed = tuple(
+        replace(txn, data=b'{"version":"1","id":"other"}') if txn.path == "/kafka/cluster/id" else txn
+        for txn in disk.log
+    )
+    world.hosts["dest2"].disk = Disk(changed, disk.accepted, disk.current)
+    verdict = surveyed(world)[1]
+    wrong = [f for f in verdict.findings if f.id == "survey.same-tree" and f.blocks]
+    assert [f.target for f in wrong] == ["dest2"]
+    assert "/kafka/cluster/id: data_sha256" in wrong[0].seen
+
+
+# --- PROVE -----------------------------------------------------------------------------------------------
+
+
+def proved(world: World, tails: Mapping[str, int], **survey: Any) -> Done | Blocked:
+    """PROVE's verdict right after SURVEY, with these zxids found at STOP."""
+    _, good = surveyed(world)
+    assert isinstance(good, Done)
+    records = {
+        "survey": {**good.record, **survey},
+        "drain": {"z": hex(world.source.zxid)},
+        "stop": {"tails": {host: hex(zxid) for host, zxid in tails.items()}},
+    }
+    step, c = ProveStep(), Context("run", world.inventory, records=records)
+    verdict = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+    assert isinstance(verdict, Done | Blocked)
+    return verdict
+
+
+def test_source_in_another_epoch_than_at_survey_proves_nothing(tmp_path: Path) -> None:
+    world = rolled(tmp_path)
+    tails = dict.fromkeys(world.inventory.dest_names, world.source.zxid)
+    assert isinstance(proved(world, tails), Done)
+    found = stopping(proved(world, tails, epoch=world.source.epoch - 1))
+    assert set(found) == {"prove.leader"}
+
+
+def test_a_dest_disk_that_ends_before_the_surveys_cursor_proves_nothing(tmp_path: Path) -> None:
+    world = rolled(tmp_path)
+    tails = dict.fromkeys(world.inventory.dest_names, world.source.zxid)
+    found = stopping(proved(world, {**tails, "dest3": world.source.zxid - 1}))
+    assert found["prove.cursor"].needed == f"at least 0x{world.source.zxid:x}"
+
+
+@pytest.mark.parametrize("on_dest", [True, False])
+def test_only_the_expiry_of_a_session_seen_on_dest_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_dest: bool
+) -> None:
+    world = rolled(tmp_path)
+    tails = dict.fromkeys(world.inventory.dest_names, world.source.zxid)
+    _, good = surveyed(world)
+    assert isinstance(good, Done)
+    session = world.brokers["broker1"].session
+    homes = [h for h in good.record["on_dest"] if on_dest or int(h, 16) != session]
+    step = ProveStep()
+    records = {
+        "survey": {**good.record, "on_dest": homes},
+        "drain": {"z": hex(world.source.zxid)},
+        "stop": {"tails": {host: hex(zxid) for host, zxid in tails.items()}},
+    }
+    world.source.commit("close-session", session, cxid=0)
+    c = Context("run", world.inventory, records=records)
+    verdict = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+    assert isinstance(verdict, Done) is on_dest
+    assert ("prove.delta" in stopping(verdict)) is not on_dest  # type: ignore[arg-type]
+
+
+# --- VERIFY ----------------------------------------------------------------------------------------------
+
+
+def test_a_writer_left_on_source_is_named_and_does_not_stop_the_run(tmp_path: Path) -> None:
+    world = rolled(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="cutover").code == 0
+    stray = world.source.commit("create", FOREIGN, "/kafka/config-left-behind")
+    operator.events.clear()
+
+    assert operator.resume(until="verify").code == 0
+
+    said = [f for e in operator.events if isinstance(e, StepEnded) for f in e.findings]
+    (found,) = [f for f in said if f.id == "verify.strays"]
+    assert (found.held, found.blocks) == (Held.NO, False)
+    assert found.seen == (
+        f"1 lost to dest: create /kafka/config-left-behind by session {FOREIGN:#x} at 0x{stray.zxid:x}"
+    )
+
+
+def test_expiries_on_source_are_no_strays(tmp_path: Path) -> None:
+    world = rolled(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="verify").code == 0
+    assert not any(p.session in world.source.tree().sessions for p in world.brokers.values())
+    said = [f for e in operator.events if isinstance(e, StepEnded) for f in e.findings]
+    assert [f.held for f in said if f.id == "verify.strays"] == [Held.YES]
+
+
+def test_a_host_clock_that_jumps_after_open_does_not_shorten_the_settling(tmp_path: Path) -> None:
+    world = rolled(tmp_path)
+    opened: list[float] = []
+    operator = Operator(world, tmp_path / "run")
+    act = operator._apply
+
+    def apply(change: Change, operation: str, fencing: int) -> Outcome:
+        if isinstance(change, HostVerb) and change.verb == "open":
+            opened.append(world.now)
+        return act(change, operation, fencing)
+
+    operator._apply = apply  # type: ignore[method-assign]
+    assert operator.resume(until="cutover").code == 0
+    for name in world.inventory.dest_names:
+        host = world.hosts[name]
+        host.skew_s += 3600.0
+        host.phase_since -= 3600.0  # the phase file holds the wall clock of then
+
+    assert operator.resume(until="verify").code == 0
+
+    assert world.now - max(opened) >= 2 * KAFKA_SESSION_TIMEOUT_MS / 1000
