@@ -24,6 +24,7 @@ from tests.parity import length, verdicts
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline
+from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab
@@ -127,7 +128,10 @@ class Night:
         wanted = set(self.sessions["sessions"])
 
         def missing() -> str | None:
-            away = wanted - set(baseline(self.lab)["sessions"])
+            try:
+                away = wanted - set(baseline(self.lab)["sessions"])
+            except LabError as error:
+                return str(error)
             return f"sessions {sorted(away)}" if away else None
 
         wait_until("clients on dest again", missing, 30)
