@@ -34,13 +34,15 @@ def connections(look: Look, host: str) -> Reading[tuple[Connection, ...]]:
 
 def addresses(host: ZooKeeperHost | Broker) -> frozenset[str]:
     """Every address of a host, names left out."""
-    found = set()
-    for text in (host.address, *host.also):
-        try:
-            found.add(plain(text))
-        except ValueError:
-            continue
-    return frozenset(found)
+    return frozenset(a for text in (host.address, *host.also) for a in numeric(text))
+
+
+def numeric(text: str) -> tuple[str, ...]:
+    """The address in its one spelling; nothing where the text is a name."""
+    try:
+        return (plain(text),)
+    except ValueError:
+        return ()
 
 
 def source_clients(

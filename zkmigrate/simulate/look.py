@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 VERSION = "3.5.8"
 PROGRAM = "/usr/local/sbin/zkm-host"
+SPEC = "/var/lib/zkmigrate/run/spec"
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,9 @@ class WorldLook:
         files = {path: f.content for path, f in h.files.items()}
         if h.installed:
             files[PROGRAM] = h.installed
+        if h.armed:
+            spec = "".join(f"{key}={value}\n" for key, value in h.spec.items())
+            files[SPEC] = f"ssh_ports=22\n{spec}own={h.address}\n".encode()
         return files if h.disk is None else {**files, **_version_2(world.inventory.dest.data_dir, h.disk)}
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:

@@ -6,7 +6,8 @@ Clients may notice: nothing; the rules' sets are empty.
 
 Way back: remove rules, sets, guard, image and staged files.
 
-Proof: own rules on top in both families, their sets empty, the image begun, the observer running.
+Proof: own rules on top in both families, their sets empty, the image begun, the observer running, and the
+host works from the spec that this inventory and this stage give it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
+from zkmigrate.facts.clients import numeric
 from zkmigrate.facts.window import Statuses, statuses, unknown
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory import Inventory, ZooKeeperHost
 from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, inverses
-from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
 from zkmigrate.rules.reform import observer_config, reformed_config
@@ -28,10 +30,12 @@ from zkmigrate.steps.join import source_server_lines
 
 @dataclass(frozen=True)
 class ArmFacts:
-    """What every dest host says of itself, and source's own server lines."""
+    """What every dest host says of itself, source's own server lines, and the spec each dest host was armed
+    with."""
 
     hosts: Statuses
     source_lines: Reading[tuple[str, ...]]
+    specs: Mapping[str, Reading[bytes]]
 
 
 class ArmStep:
@@ -42,7 +46,12 @@ class ArmStep:
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> ArmFacts:
-        return ArmFacts(statuses(c, look), source_server_lines(c.inventory, look))
+        spec = f"/var/lib/zkmigrate/{c.run}/spec"
+        return ArmFacts(
+            statuses(c, look),
+            source_server_lines(c.inventory, look),
+            look.each(c.inventory.dest_names, lambda host: look.file(host, spec)),
+        )
 
     def check(self, c: Context, f: ArmFacts, way: Way) -> Verdict:
         if f.hosts.unknown:
@@ -54,7 +63,14 @@ class ArmStep:
             return Blocked(wrong)
         if not isinstance(f.source_lines, Seen):
             return Blocked((unknown("arm.source-config", "source", f.source_lines),))
-        if todo := f.hosts.in_phase("idle"):
+        if nameless := _without_address(c.inventory):
+            return Blocked(nameless)
+        unread = [unknown("arm.spec", h, r) for h, r in f.specs.items() if isinstance(r, Unknown)]
+        if unread:
+            return Blocked(tuple(unread))
+        wanted = _keys(arm_spec(c.inventory, c.rehearsal))
+        stale = {h for h, r in f.specs.items() if isinstance(r, Absent) or not _is_armed_as(wanted, r)}
+        if todo := f.hosts.where(lambda s: s.phase == "idle") or tuple(h for h in f.hosts.at if h in stale):
             return Ready(todo)
         findings = _armed(f)
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
@@ -74,7 +90,7 @@ class ArmStep:
         lines = source_server_lines(c.inventory, look)
         if not isinstance(lines, Seen):
             raise HostError(f"source's server lines cannot be read: {lines}")
-        facts = ArmFacts(Statuses({}, ()), lines)
+        facts = ArmFacts(Statuses({}, ()), lines, {})
         return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
 
     def undo(self, c: Context, f: ArmFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
@@ -82,7 +98,11 @@ class ArmStep:
 
 
 def arm_spec(inventory: Inventory, rehearsal: bool) -> str:
-    """What a dest host must know to act alone, as ``zkm-host arm`` takes it."""
+    """What a dest host must know to act alone, as ``zkm-host arm`` takes it: of hosts their addresses only.
+
+    Rules and sets hold addresses, and a name may not resolve while the host is alone. IndexError for a host
+    without any.
+    """
     dest, source = inventory.dest, inventory.source
     values = {
         "unit": dest.service.unit,
@@ -91,16 +111,54 @@ def arm_spec(inventory: Inventory, rehearsal: bool) -> str:
         "quorum_port": dest.ports.quorum,
         "election_port": dest.ports.election,
         "operator": ",".join(inventory.operator),
-        "peers": ",".join(a for h in dest.hosts for a in (h.address, *h.also)),
-        "source": ",".join(a for h in source.hosts for a in (h.address, *h.also)),
+        "peers": ",".join(a for h in dest.hosts for a in _numeric(h)),
+        "source": ",".join(a for h in source.hosts for a in _numeric(h)),
         "data_dir": dest.data_dir,
         "log_dir": dest.txn_dir,
         "config_path": dest.config,
         "dynamic_glob": f"{dest.config}.dynamic*",
-        "members": ",".join(f"{h.address}:{dest.ports.client}" for h in dest.hosts),
+        "members": ",".join(_endpoint(h, dest.ports.client) for h in dest.hosts),
         "rehearsal": "yes" if rehearsal else "no",
     }
     return "".join(f"{key}={value}\n" for key, value in values.items())
+
+
+def _numeric(host: ZooKeeperHost) -> tuple[str, ...]:
+    """The addresses of a host, names left out, in the inventory's order and their one spelling."""
+    return tuple(dict.fromkeys(a for text in (host.address, *host.also) for a in numeric(text)))
+
+
+def _endpoint(host: ZooKeeperHost, port: int) -> str:
+    address = _numeric(host)[0]
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _without_address(inventory: Inventory) -> tuple[Finding, ...]:
+    return tuple(
+        claim(
+            "arm.address",
+            "every ZooKeeper host has an address that a rule can hold",
+            False,
+            target=h.name,
+            seen=", ".join((h.address, *h.also)),
+            needed="an IPv4 or IPv6 address in address or also",
+            moves=("add the address of this host under also in migration.yml",),
+        )
+        for h in (*inventory.source.hosts, *inventory.dest.hosts)
+        if not _numeric(h)
+    )
+
+
+def _keys(spec: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in spec.splitlines() if "=" in line)
+
+
+def _is_armed_as(wanted: Mapping[str, str], spec: Reading[bytes]) -> bool:
+    """Whether the host's spec says what is wanted; keys that the program added itself do not count."""
+    if not isinstance(spec, Seen):
+        return False
+    there = _keys(spec.value.decode("utf-8", "replace"))
+    return all(there.get(key) == value for key, value in wanted.items())
 
 
 def _armed(f: ArmFacts) -> tuple[Finding, ...]:

@@ -1,0 +1,102 @@
+"""ARM over the model world: the spec a dest host works from when it is alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.world.operator import Operator, inventory, quiet_world
+from zkmigrate.inventory import Inventory, ZooKeeperHost
+from zkmigrate.model.change import Arm
+from zkmigrate.model.fact import Reading, Unknown
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
+from zkmigrate.simulate.look import SPEC, WorldLook
+from zkmigrate.simulate.world import World
+from zkmigrate.steps.arm import ArmStep, arm_spec
+
+
+def keys(spec: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in spec.splitlines())
+
+
+def named(host: ZooKeeperHost, *also: str) -> ZooKeeperHost:
+    """The same host, in the inventory by its name."""
+    return host.model_copy(update={"address": f"{host.name}.example", "also": also})
+
+
+def by_name(*, addresses: bool) -> Inventory:
+    """An inventory that names its ZooKeeper hosts, with their addresses under ``also`` or not at all."""
+    plain = inventory()
+
+    def of(host: ZooKeeperHost) -> ZooKeeperHost:
+        return named(host, host.address) if addresses else named(host)
+
+    source = plain.source.model_copy(update={"hosts": tuple(of(h) for h in plain.source.hosts)})
+    dest = plain.dest.model_copy(update={"hosts": tuple(of(h) for h in plain.dest.hosts)})
+    return plain.model_copy(update={"source": source, "dest": dest})
+
+
+def verdict(world: World, of: Inventory, *, rehearsal: bool = False) -> Verdict:
+    step, c = ArmStep(), Context("run", of, rehearsal=rehearsal)
+    return step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+
+
+def test_hosts_named_in_the_inventory_are_armed_with_their_addresses() -> None:
+    spec = keys(arm_spec(by_name(addresses=True), False))
+    assert spec["peers"] == "10.0.0.11,10.0.0.12,10.0.0.13"
+    assert spec["source"] == "10.0.0.1,10.0.0.2,10.0.0.3"
+    assert spec["members"] == "10.0.0.11:2181,10.0.0.12:2181,10.0.0.13:2181"
+
+
+def test_an_ipv6_member_is_bracketed() -> None:
+    plain = inventory()
+    first = plain.dest.hosts[0].model_copy(update={"address": "2001:db8:0::1"})
+    dest = plain.dest.model_copy(update={"hosts": (first, *plain.dest.hosts[1:])})
+    spec = keys(arm_spec(plain.model_copy(update={"dest": dest}), False))
+    assert spec["members"].split(",")[0] == "[2001:db8::1]:2181"
+
+
+def test_a_host_without_any_address_is_refused_before_anything_is_armed(tmp_path: Path) -> None:
+    world = quiet_world()
+    assert Operator(world, tmp_path / "run").forward(until="join").code == 0
+    refused = verdict(world, by_name(addresses=False))
+    assert isinstance(refused, Blocked)
+    assert {f.id for f in refused.findings} == {"arm.address"}
+    assert [f.target for f in refused.findings] == [
+        f"{role}{n}" for role in ("source", "dest") for n in (1, 2, 3)
+    ]
+
+
+def armed(tmp_path: Path) -> World:
+    world = quiet_world()
+    assert Operator(world, tmp_path / "run").forward(until="join").code == 0
+    for name in world.inventory.dest_names:
+        assert world.apply(Arm(name, arm_spec(world.inventory, False)), f"arm.{name}", 1)[0] == 0
+    return world
+
+
+def test_a_host_armed_with_this_spec_is_left_alone(tmp_path: Path) -> None:
+    world = armed(tmp_path)
+    assert isinstance(verdict(world, world.inventory), Done)
+
+
+def test_a_host_armed_with_another_spec_is_armed_again(tmp_path: Path) -> None:
+    world = armed(tmp_path)
+    old = arm_spec(world.inventory, False)
+    assert world.apply(Arm("dest2", old.replace("10.0.0.3", "10.0.0.4")), "arm.other", 1)[0] == 0
+    assert verdict(world, world.inventory) == Ready(("dest2",))
+    assert verdict(world, world.inventory, rehearsal=True) == Ready(("dest1", "dest2", "dest3"))
+
+
+def test_a_spec_that_cannot_be_read_blocks(tmp_path: Path) -> None:
+    world = armed(tmp_path)
+
+    class Blind(WorldLook):
+        def file(self, host: str, path: str) -> Reading[bytes]:
+            if (host, path) == ("dest3", SPEC):
+                return Unknown("timeout", "dest3: no answer")
+            return super().file(host, path)
+
+    step, c = ArmStep(), Context("run", world.inventory)
+    refused = step.check(c, step.observe(c, Blind(world)), Way.FORWARD)
+    assert isinstance(refused, Blocked)
+    assert [(f.id, f.target) for f in refused.findings] == [("arm.spec", "dest3")]
