@@ -105,6 +105,9 @@ class Files:
                 zxid = ((1 if before else 2) << 32) + 10 * n + place
                 path = f"/kafka/zkmigrate-raw/{host}/n-{n:010d}"
                 acks.append(event("ack", at, host=host, path=path, zxid=hex(zxid), sent_mono_ns=0))
+        acks += [
+            event("connect_failed", FENCE_AT + SECOND // 2, host=host, error="refused") for host in HOSTS
+        ]
         end = 6 * SECOND
         start = opened("raw", raw_hosts={host: f"{host}:2181" for host in HOSTS})
         return [start, *acks, event("stopping", end), closed(end)]

@@ -14,6 +14,7 @@ from tests.unit.judge_fixtures import (
     CREATES,
     FENCE_AT,
     HOSTS,
+    OPEN_AT,
     RECORDS,
     SECOND,
     SESSION_EXPIRED,
@@ -188,6 +189,21 @@ def expire_a_broker(files: Files) -> None:
     files.texts["broker-b2.log"] += SESSION_EXPIRED
 
 
+def produce_nothing_in_the_window(files: Files) -> None:
+    """Acknowledged in the window is moved before it, so that nothing else is wrong."""
+    for ack in files.lines["producer"]:
+        if ack["event"] == "ack" and FENCE_AT <= ack["mono_ns"] <= OPEN_AT + SECOND // 10:
+            ack["mono_ns"] = FENCE_AT - 1
+
+
+def consume_nothing_after_the_window(files: Files) -> None:
+    files.drop("consumer", lambda e: e["event"] == "consumed" and e["mono_ns"] > OPEN_AT + SECOND // 10)
+
+
+def let_a_raw_client_sleep_through_the_window(files: Files) -> None:
+    files.drop("raw", lambda e: e["event"] == "connect_failed" and e["host"] == "d2")
+
+
 FLAWS: list[tuple[Edit, set[str], Any]] = [
     (lose_one_record, {"lost"}, 1),
     (rewrite_an_offset, {"lost"}, 1),
@@ -203,7 +219,11 @@ FLAWS: list[tuple[Edit, set[str], Any]] = [
     (reuse_a_sequence_number, {"acked_creates_missing"}, 1),
     (swap_two_creates, {"raw_order_violations"}, 1),
     (expire_a_raw_session, {"raw_sessions_lost"}, 1),
-    (write_nothing_on_one_host, {"raw_acked", "gaps_s"}, {"d1": CREATES, "d2": CREATES, "d3": 0}),
+    (
+        write_nothing_on_one_host,
+        {"raw_acked", "gaps_s", "load_spans_window"},
+        {"d1": CREATES, "d2": CREATES, "d3": 0},
+    ),
     (expire_the_tenant, {"other_tenant_unharmed"}, False),
     (disconnect_the_tenant, {"other_tenant_unharmed"}, False),
     (refuse_the_tenant, {"other_tenant_unharmed"}, False),
@@ -230,18 +250,33 @@ def test_a_flaw_is_seen(tmp_path: Path, edit: Edit, claims: set[str], value: Any
     assert not verdict.held
 
 
+@pytest.mark.parametrize(
+    ("edit", "idle"),
+    [
+        (produce_nothing_in_the_window, "nothing of producer inside the window"),
+        (consume_nothing_after_the_window, "nothing of consumer after the window"),
+        (let_a_raw_client_sleep_through_the_window, "nothing of raw-d2 inside the window"),
+    ],
+)
+def test_a_load_that_was_not_there_proves_nothing(tmp_path: Path, edit: Edit, idle: str) -> None:
+    verdict = verdict_of(tmp_path, edit)
+    claim = verdict["load_spans_window"]
+    assert (claim.held, claim.detail) == (Held.NO, idle)
+    assert not verdict.held
+
+
 # --- what is missing or cut short is unknown ----------------------------------------------------------------
 
 RESTS_ON = {
     "producer.jsonl": {
         "acked", "lost", "duplicated", "produce_failed", "longest_ack_gap_s", "longest_partition_ack_gap_s",
-        "gaps_s",
+        "gaps_s", "load_spans_window",
     },
-    "consumer.jsonl": {"consumed", "lost", "duplicated"},
+    "consumer.jsonl": {"consumed", "lost", "duplicated", "load_spans_window"},
     "metadata.jsonl": {"metadata_changes"},
     "raw.jsonl": {
         "raw_acked", "acked_creates_missing", "raw_order_violations", "raw_sessions_lost", "window_s",
-        "gaps_s",
+        "gaps_s", "load_spans_window",
     },
     "tenant.jsonl": {"other_tenant_unharmed", "gaps_s"},
     "tree-d2.json": {"acked_creates_missing"},
@@ -256,7 +291,7 @@ RESTS_ON = {
         "sessions_preserved", "ephemerals_same_owner_and_czxid", "controller_epoch_unchanged_in_window",
     },
     "broker-b2.log": {"broker_sessions_expired"},
-    "run.json": {"window_s", "broker_sessions_expired", "gaps_s"},
+    "run.json": {"window_s", "broker_sessions_expired", "gaps_s", "load_spans_window"},
 }  # fmt: skip
 
 

@@ -1,6 +1,8 @@
 """What the servers themselves say at one moment: sessions, who owns what, the controller epoch.
 
-Saved as ``baseline-NAME.json`` for the judge (format: ``judge/history.py``).
+Saved as ``baseline-NAME.json`` for the judge (format: ``judge/history.py``). ``before`` is taken right before
+the cut-over stage begins, not at FENCE itself: the tool looks then, and nobody else should. A session that is
+lost between the two counts as not preserved.
 """
 
 from __future__ import annotations

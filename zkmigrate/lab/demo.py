@@ -29,16 +29,18 @@ from zkmigrate.lab.baseline import save_baseline
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.floor import measure_floor
 from zkmigrate.lab.inventory import write_inventory
-from zkmigrate.lab.judge import Policy, judge, load_history
+from zkmigrate.lab.judge import Policy, Verdict, judge, load_history
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
-from zkmigrate.lab.timeline import step_spans
+from zkmigrate.lab.timeline import opened_by, step_spans
+from zkmigrate.lab.versions import kafka_version, wanted_versions, zookeeper_version
 from zkmigrate.lab.waiting import Progress
 
 RUN = "demo"
+BACKEND = "nspawn"
 FLOWING_S = 60.0
 # Three JVMs starting beside the brokers on two cores hold a producer up; see docs/track-record.md.
 JUDGE = Policy(ack_gap_limit_s=10.0, tenant_gap_limit_s=5.0)
@@ -72,9 +74,10 @@ class Demo:
         for problem in load.finish():
             self.say(f"load: {problem}")
         unchanged = source_state(self.lab) == before
+        versions = self._versions()
         self.say("floor: three participants starting on the same data")
         floor = measure_floor(self.lab)
-        return self._result(unchanged, floor)
+        return self._result(unchanged, floor, versions)
 
     def _walk(self, load: LoadRunner) -> None:
         self.say("load: producers, consumers, metadata changes and the other tenant start")
@@ -121,19 +124,21 @@ class Demo:
         body = {"brokers": [h.name for h in self.lab.role(Role.BROKER)], "steps": steps}
         (self.history / "run.json").write_text(json.dumps(body, indent=1) + "\n")
 
-    def _result(self, source_unchanged: bool, floor_s: float) -> dict[str, Any]:
-        verdict = judge(load_history(self.history), JUDGE)
-        spec = self.lab.spec
+    def _versions(self) -> dict[str, str]:
+        """What the servers say that they are."""
+        brokers = [h.name for h in self.lab.role(Role.BROKER)]
+        return {
+            "zookeeper_source": zookeeper_version(self.lab, Role.SOURCE),
+            "zookeeper_dest": zookeeper_version(self.lab, Role.DEST),
+            "kafka": kafka_version({b: (self.history / f"broker-{b}.log").read_text() for b in brokers}),
+        }
+
+    def _result(self, source_unchanged: bool, floor_s: float, versions: dict[str, str]) -> dict[str, Any]:
         ended = read_journal(self.runs / RUN).ended
         steps = json.loads((self.history / "run.json").read_text())["steps"]
-        result = verdict.result()
-        result |= {
+        facts = {
             "backend": self.lab.record.backend,
-            "versions": {
-                "zookeeper_source": spec.source_version,
-                "zookeeper_dest": spec.dest_version,
-                "kafka": spec.kafka_version,
-            },
+            "versions": versions,
             "floor_s": round(floor_s, 3),
             "source_files_unchanged": source_unchanged,
             "steps": [
@@ -141,9 +146,25 @@ class Demo:
                 for s in steps
             ],
             "run_complete": ended is not None and ended[0] == 0,
+            "opened_by": opened_by(self.runs / RUN, [h.name for h in self.lab.role(Role.DEST)]),
+            "limits": {"ack_gap_s": JUDGE.ack_gap_limit_s, "tenant_gap_s": JUDGE.tenant_gap_limit_s},
         }
-        result["held"] = bool(verdict.held and source_unchanged and result["run_complete"])
-        return result
+        return result_of(judge(load_history(self.history), JUDGE), facts, wanted_versions(self.lab.spec))
+
+
+def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -> dict[str, Any]:
+    """What ``result.json`` holds. ``held`` only if every claim held and so did every condition.
+
+    facts: what the driver of the run knows beside the recordings. wanted: the versions that were asked for.
+    """
+    conditions = {
+        "real_hosts": facts["backend"] == BACKEND,
+        "versions_as_asked": facts["versions"] == wanted,
+        "source_files_unchanged": facts["source_files_unchanged"],
+        "run_complete": facts["run_complete"],
+    }
+    held = verdict.held and all(conditions.values())
+    return {**verdict.result(), **facts, "conditions": conditions, "held": held}
 
 
 @contextlib.contextmanager
@@ -167,7 +188,9 @@ def summary(result: dict[str, Any]) -> str:
     for name, claim in result["claims"].items():
         value = json.dumps(result[name])
         lines.append(f"{name:<40}{claim['held']:<9}{value[:90]}")
-    lines.append(f"{'source_files_unchanged':<40}{'yes' if result['source_files_unchanged'] else 'no'}")
+    lines += [f"{name:<40}{'yes' if held else 'no'}" for name, held in result["conditions"].items()]
+    lines.append(f"{'opened_by':<49}{json.dumps(result['opened_by'])}")
+    lines.append(f"{'limits':<49}{json.dumps(result['limits'])}")
     lines.append(f"{'window_s / floor_s':<49}{result['window_s']} / {result['floor_s']}")
     lines += ["", "every claim held" if result["held"] else "NOT every claim held: see demo/result.json"]
     return "\n".join(lines)

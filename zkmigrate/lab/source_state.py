@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
+from zkmigrate.inventory_checks import HOST_STATE_DIR
+from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.render import UNITS, ZOO_CFG, ZOOKEEPER_DATA
 from zkmigrate.lab.spec import Role
 
-_FILES = (
-    "find /etc/zookeeper /etc/systemd/system /etc/sudoers.d /usr/local/sbin -type f "
-    "! -name '*.dynamic.next' ! -name '*.dynamic*.tmp' -exec sha256sum {} + | sort -k2; "
-    "sha256sum /var/lib/zookeeper/myid; "
+UNIT = f"{UNITS}/zookeeper.service"
+MYID = f"{ZOOKEEPER_DATA}/myid"
+_STATE_ABSENT = f"absent  {HOST_STATE_DIR}"
+_LOOK = (
+    f"set -e; sha256sum {ZOO_CFG} {MYID} {UNIT}; there=; "
+    "for d in /etc/zookeeper /etc/systemd/system /etc/sudoers.d /usr/local/sbin; do "
+    'if [ -d "$d" ]; then there="$there $d"; else echo "absent  $d"; fi; done; '
+    "files=$(find $there -type f ! -name '*.dynamic.next' ! -name '*.dynamic*.tmp' | LC_ALL=C sort); "
+    "sha256sum $files; "
+    f"if [ -e {HOST_STATE_DIR} ]; then find {HOST_STATE_DIR}; else echo '{_STATE_ABSENT}'; fi; "
     "systemctl show -p MainPID -p ExecMainStartTimestampMonotonic zookeeper.service"
 )
 
@@ -16,6 +27,24 @@ _FILES = (
 def source_state(lab: Lab) -> dict[str, str]:
     """Digests of source's files and the identity of its server process, by host.
 
-    ``zoo.cfg.dynamic.next`` is left out: ZooKeeper 3.5.8 writes it by itself.
+    ``zoo.cfg.dynamic.next`` is left out: ZooKeeper 3.5.8 writes it by itself. Raises LabError when one of the
+    files that must be there is not, when the server does not run, or when zkmigrate has left state there.
     """
-    return {h.name: lab.exec(h.name, ["sh", "-c", _FILES]).stdout for h in lab.role(Role.SOURCE)}
+    return {
+        h.name: complete(h.name, lab.exec(h.name, ["sh", "-c", _LOOK]).stdout) for h in lab.role(Role.SOURCE)
+    }
+
+
+def complete(host: str, text: str) -> str:
+    """The same text, if it speaks of everything that has to be there; LabError names what is missing."""
+    digested = set(re.findall(r"^[0-9a-f]{64}  (\S+)$", text, re.MULTILINE))
+    missing = [path for path in (ZOO_CFG, MYID, UNIT) if path not in digested]
+    if not re.search(r"^MainPID=[1-9][0-9]*$", text, re.MULTILINE):
+        missing.append("a running zookeeper.service")
+    if not re.search(r"^ExecMainStartTimestampMonotonic=[1-9][0-9]*$", text, re.MULTILINE):
+        missing.append("the start time of zookeeper.service")
+    if _STATE_ABSENT not in text.splitlines():
+        missing.append(f"the absence of {HOST_STATE_DIR}")
+    if missing:
+        raise LabError(f"{host}: state of source cannot be vouched for, not seen: {', '.join(missing)}")
+    return text

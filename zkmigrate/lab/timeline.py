@@ -1,12 +1,14 @@
-"""The steps of a run with their times, read from its journal."""
+"""The steps of a run with their times, and who opened the door, read from its journal."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 _NS = 1_000_000_000
+OPENED_BY_OPERATOR, OPENED_BY_FINISHER = "operator", "finisher"
 
 
 def step_spans(run_directory: Path) -> list[dict[str, Any]]:
@@ -30,3 +32,20 @@ def step_spans(run_directory: Path) -> list[dict[str, Any]]:
             start, end = round(begun.pop(key) * _NS), round(body["mono"] * _NS)
             spans.append({"name": name, "start_mono_ns": start, "end_mono_ns": end})
     return spans
+
+
+def opened_by(run_directory: Path, hosts: Iterable[str]) -> dict[str, str]:
+    """Host → who opened its door: ``operator`` where the journal has our own ``open`` with its outcome.
+
+    Else its finisher did, at its own limit: OPEN then finds the host open and sends nothing.
+    """
+    asked: dict[str, str] = {}
+    opened: set[str] = set()
+    for line in (run_directory / "journal.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        body = entry["body"]
+        if entry["kind"] == "intent" and body["change"].get("verb") == "open" and body["way"] == "forward":
+            asked[body["operation"]] = body["target"]
+        elif entry["kind"] == "outcome" and body["status"] == "done" and body["operation"] in asked:
+            opened.add(asked[body["operation"]])
+    return {host: OPENED_BY_OPERATOR if host in opened else OPENED_BY_FINISHER for host in hosts}

@@ -15,6 +15,7 @@ from zkmigrate.lab.judge.gaps import gaps_of, longest_by_step, longest_s
 from zkmigrate.lab.judge.history import RunHistory, load_history
 from zkmigrate.lab.judge.kafka import kafka_claims
 from zkmigrate.lab.judge.sessions import session_claims
+from zkmigrate.lab.judge.spans import load_claim
 from zkmigrate.lab.judge.zookeeper import raw_claims, tenant_claim
 
 __all__ = ["Claim", "Policy", "RunHistory", "Verdict", "judge", "load_history"]
@@ -25,12 +26,14 @@ class Policy:
     """The limits of a run.
 
     Waits: a broker's stop moves its leaders within a second or two; much more than that means that somebody
-    had to be elected without ZooKeeper.  ``fence_step`` names the step in ``run.json`` that opens the window.
+    had to be elected without ZooKeeper.  ``fence_step`` and ``open_step`` name the steps in ``run.json`` that
+    begin and end the window.
     """
 
     ack_gap_limit_s: float = 10.0
     tenant_gap_limit_s: float = 3.0
     fence_step: str = "cutover.fence"
+    open_step: str = "cutover.open"
 
 
 def judge(history: RunHistory, policy: Policy = Policy()) -> Verdict:
@@ -41,6 +44,7 @@ def judge(history: RunHistory, policy: Policy = Policy()) -> Verdict:
         tenant_claim(history, policy.tenant_gap_limit_s),
         *session_claims(history),
         _gap_claim(history),
+        load_claim(history, policy.fence_step, policy.open_step),
     ]
     torn = {name: recording.torn for name, recording in history.recordings.items() if recording.torn}
     return Verdict(tuple(claims), torn)

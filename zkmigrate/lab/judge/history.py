@@ -5,7 +5,8 @@ Besides the load's own files (``zkmigrate.lab.load``) a run directory holds what
 ``run.json``
     ``{"brokers": ["b1", …], "steps": [{"name": "cutover.fence", "start_mono_ns": …, "end_mono_ns": …}, …]}``
 ``baseline-before.json``, ``baseline-open.json``, ``baseline-after.json``
-    sessions served by dest at FENCE, right after OPEN, and after twice the smallest session timeout:
+    sessions served by dest right before the cut-over stage begins (after the roll, some seconds before
+    FENCE), right after OPEN, and after twice the smallest session timeout:
     ``{"sessions": {"0x…": {"timeout_ms": …}}, "ephemerals": {path: {"owner": "0x…", "czxid": "0x…"}},
     "controller_epoch": n}``.  The load must run until the last of them is taken: a client that ends closes
     its session.

@@ -1,7 +1,7 @@
 """Claims about sessions, ephemerals and the controller epoch, by comparing saved baselines.
 
-Three moments: *before* (at FENCE, as dest serves it), *open* (right after OPEN) and *after* (twice the
-smallest session timeout later, when a session that was lost in silence has expired).
+Three moments: *before* (as dest serves it right before the cut-over stage), *open* (right after OPEN) and
+*after* (twice the smallest session timeout later, when a session that was lost in silence has expired).
 """
 
 from __future__ import annotations

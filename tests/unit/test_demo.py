@@ -1,0 +1,125 @@
+"""What the demo's result rests on beside the recordings, and that source is looked at in full."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.judge_fixtures import verdict_of
+from zkmigrate.lab.demo import result_of, summary
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.source_state import MYID, UNIT, complete
+from zkmigrate.lab.spec import LabSpec
+from zkmigrate.lab.timeline import opened_by
+from zkmigrate.lab.versions import kafka_version, wanted_versions
+
+WANTED = wanted_versions(LabSpec())
+
+
+def facts(**changed: Any) -> dict[str, Any]:
+    """A demo in which everything was as it had to be."""
+    return {
+        "backend": "nspawn",
+        "versions": dict(WANTED),
+        "floor_s": 1.5,
+        "source_files_unchanged": True,
+        "steps": [],
+        "run_complete": True,
+        "opened_by": {"dest1": "operator"},
+        "limits": {"ack_gap_s": 10.0, "tenant_gap_s": 5.0},
+        **changed,
+    }
+
+
+def test_a_whole_demo_holds_and_says_what_it_was_judged_by(tmp_path: Path) -> None:
+    result = result_of(verdict_of(tmp_path), facts(), WANTED)
+    assert result["held"] is True
+    assert result["limits"] == {"ack_gap_s": 10.0, "tenant_gap_s": 5.0}
+    required = {
+        "backend", "versions", "acked", "consumed", "lost", "duplicated", "longest_ack_gap_s", "window_s",
+        "floor_s", "sessions_before", "sessions_preserved", "ephemerals_same_owner_and_czxid",
+        "controller_epoch_unchanged_in_window", "other_tenant_unharmed", "source_files_unchanged",
+        "acked_creates_missing", "steps",
+    }  # fmt: skip
+    assert required <= set(result)
+    assert "every claim held" in summary(result)
+
+
+@pytest.mark.parametrize(
+    ("changed", "condition"),
+    [
+        ({"backend": "namespaces"}, "real_hosts"),
+        ({"versions": {**WANTED, "kafka": "2.3.1"}}, "versions_as_asked"),
+        ({"versions": {**WANTED, "zookeeper_dest": "3.5.8, 3.8.4"}}, "versions_as_asked"),
+        ({"source_files_unchanged": False}, "source_files_unchanged"),
+        ({"run_complete": False}, "run_complete"),
+    ],
+)
+def test_a_condition_that_does_not_hold_spoils_the_result(
+    tmp_path: Path, changed: dict[str, Any], condition: str
+) -> None:
+    result = result_of(verdict_of(tmp_path), facts(**changed), WANTED)
+    assert result["held"] is False
+    assert [name for name, held in result["conditions"].items() if not held] == [condition]
+    assert "NOT every claim held" in summary(result)
+
+
+def test_the_version_is_the_one_a_broker_logged_last() -> None:
+    line = "2026-11-21 01:14:29,818 INFO [main] AppInfoParser: Kafka version: {}\n"
+    assert kafka_version({"b1": line.format("2.3.1") + line.format("2.8.2"), "b2": line.format("2.8.2")}) == (
+        "2.8.2"
+    )
+    assert kafka_version({"b1": line.format("2.8.2"), "b2": line.format("3.9.1")}) == "2.8.2, 3.9.1"
+    with pytest.raises(LabError, match="b2 does not tell"):
+        kafka_version({"b1": line.format("2.8.2"), "b2": ""})
+
+
+def journal(directory: Path, *entries: tuple[str, dict[str, Any]]) -> Path:
+    lines = [json.dumps({"kind": kind, "body": body}) + "\n" for kind, body in entries]
+    (directory / "journal.jsonl").write_text("".join(lines))
+    return directory
+
+
+def test_who_opened_is_told_host_by_host(tmp_path: Path) -> None:
+    def intent(host: str, verb: str = "open") -> tuple[str, dict[str, Any]]:
+        change = {"type": "HostVerb", "host": host, "verb": verb}
+        return "intent", {"operation": f"{verb}.{host}", "target": host, "way": "forward", "change": change}
+
+    def outcome(host: str, status: str, verb: str = "open") -> tuple[str, dict[str, Any]]:
+        return "outcome", {"operation": f"{verb}.{host}", "status": status}
+
+    run = journal(
+        tmp_path,
+        intent("d1"),
+        outcome("d1", "done"),
+        intent("d2"),
+        outcome("d2", "unknown"),
+        intent("d3", "checked"),
+        outcome("d3", "done", "checked"),
+    )
+    assert opened_by(run, ["d1", "d2", "d3"]) == {"d1": "operator", "d2": "finisher", "d3": "finisher"}
+
+
+DIGEST = "0" * 64
+STATE = (
+    f"{DIGEST}  /etc/zookeeper/conf/zoo.cfg\n{DIGEST}  {MYID}\n{DIGEST}  {UNIT}\n"
+    "absent  /var/lib/zkmigrate\nExecMainStartTimestampMonotonic=123\nMainPID=44\n"
+)
+
+
+def test_a_whole_state_of_source_is_taken_as_it_is() -> None:
+    assert complete("source1", STATE) == STATE
+
+
+@pytest.mark.parametrize("line", STATE.splitlines(keepends=True), ids=lambda line: line.split()[-1])
+def test_a_state_of_source_that_lacks_a_part_is_refused(line: str) -> None:
+    with pytest.raises(LabError, match="source1: state of source cannot be vouched for"):
+        complete("source1", STATE.replace(line, ""))
+
+
+def test_a_server_of_source_that_does_not_run_is_refused() -> None:
+    with pytest.raises(LabError, match="a running zookeeper"):
+        complete("source1", STATE.replace("MainPID=44", "MainPID=0"))

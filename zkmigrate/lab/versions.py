@@ -1,0 +1,58 @@
+"""What runs, as the servers say it: ``srvr`` of each ZooKeeper server, a line of each broker's log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.readiness import four_letter_word
+from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.zkdata.words import WordError, parse_srvr
+
+# Kafka 2.3 to 3.9: "… INFO [main] AppInfoParser: Kafka version: 2.8.2".
+_KAFKA = re.compile(r"\bKafka version: (\S+)")
+
+
+def zookeeper_version(lab: Lab, role: Role) -> str:
+    """The version of every server of this role, comma-separated where they differ.
+
+    Raises LabError when one does not answer.
+    """
+    with lab.operator():
+        answers = {host.name: four_letter_word(host.address, "srvr") for host in lab.role(role)}
+    versions = []
+    for name, answer in answers.items():
+        try:
+            versions.append(".".join(map(str, parse_srvr(answer or "").version.numbers)))
+        except WordError as error:
+            raise LabError(f"{name} does not tell its version: {error}") from error
+    return _joined(versions)
+
+
+def kafka_version(logs: Mapping[str, str]) -> str:
+    """The version that each broker logged at its last start, comma-separated where they differ.
+
+    logs: server log by broker. Raises LabError for a log without one.
+    """
+    versions = []
+    for broker, log in logs.items():
+        found = _KAFKA.findall(log)
+        if not found:
+            raise LabError(f"the log of {broker} does not tell its version")
+        versions.append(found[-1])
+    return _joined(versions)
+
+
+def wanted_versions(spec: LabSpec) -> dict[str, str]:
+    """What the lab was asked for, by the same names as in the result."""
+    return {
+        "zookeeper_source": spec.source_version,
+        "zookeeper_dest": spec.dest_version,
+        "kafka": spec.kafka_version,
+    }
+
+
+def _joined(versions: Iterable[str]) -> str:
+    return ", ".join(sorted(set(versions)))
