@@ -21,6 +21,8 @@ WORDS = Path(__file__).parent.parent / "recorded" / "zk" / "3.5.8" / "words"
 
 CLUSTER_ID = "Q9fEx3xTRZmWq0oUGfGc9A"
 RUN = "r1"
+OWNER = 0x1000021C3000000
+"""The session that owns both, a client of dest1 once joined."""
 TIMEOUT = Unknown("timeout", "no answer in 3 s")
 WHITELIST = " is not executed because it is not in the whitelist.\n"
 
@@ -259,7 +261,9 @@ def healthy() -> PreflightWorld:
             world.connections[dest, address, 3888] = Seen("open")
         for word in ("srvr", "dump"):
             world.words[dest, word] = Seen(recorded(f"observer.{word}"))
-        world.words[dest, "cons"] = Seen(cons(f"10.71.0.3{n}"))
+        served = cons(f"10.71.0.3{n}")
+        owned = served.replace("sid=0x1000000000001,", f"sid={OWNER:#x},") if n == 1 else served
+        world.words[dest, "cons"] = Seen(owned)
         id_json = b'{"version":"1","id":"%s"}' % CLUSTER_ID.encode()
         world.znodes[dest, "/kafka/cluster/id"] = Seen(Znode(id_json, 1, 1, 1, 0, 0, ()))
         broker = f"broker{n}"

@@ -123,6 +123,9 @@ def six_seconds(w: PreflightWorld) -> None:
         reading = w.words[host, "dump"]
         assert isinstance(reading, Seen)
         w.words[host, "dump"] = Seen(reading.value.replace("\t20000ms", "\t6000ms"))
+    served = w.words["dest1", "cons"]
+    assert isinstance(served, Seen)
+    w.words["dest1", "cons"] = Seen(served.value.replace("to=20000", "to=6000"))
 
 
 DUMPS = ("source1", "source2", "source3", "dest1", "dest2", "dest3")
@@ -400,6 +403,15 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         "kafka.left-source", "cutover", "broker2",
         lambda w: w.socket_lists.update({"broker2": Seen("0 0 10.71.0.32:50000 [::ffff:10.71.0.13]:2181\n")}),
         "own socket to 10.71.0.13:2181", CONS_AND_SOCKETS,
+    ),
+    (
+        "kafka.sessions-on-dest", "cutover", "", word("dest1", "cons", cons("10.71.0.31")),
+        "session 0x1000021c3000000: client of nobody", no_word("cons", "source3"),
+    ),
+    (
+        "kafka.sessions-on-dest", "cutover", "",
+        lambda w: w.words.update({("source2", "cons"): w.words["dest1", "cons"]}),
+        "session 0x1000021c3000000: client of source2", no_word("dump", *DUMPS),
     ),
     (
         "kafka.session-timeout", "cutover", "", six_seconds, "T = 6 s leaves -1.5 s", no_word("dump", *DUMPS),

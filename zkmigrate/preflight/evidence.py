@@ -20,7 +20,7 @@ from zkmigrate.facts.kafka import cluster_id
 from zkmigrate.facts.largest import Largest, largest_znode
 from zkmigrate.facts.properties import properties, system_properties
 from zkmigrate.facts.runs import other_runs
-from zkmigrate.facts.sessions import Sessions, dump, sessions_of
+from zkmigrate.facts.sessions import Homes, Sessions, dump, homes, sessions_of
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
@@ -39,7 +39,8 @@ class Evidence:
     Keyed by host name. leader: ``mntr`` of source's leader. ports: (dest host, source host, port) → what a
     connect got. source_bytes: size of a source host's newest snapshot and logs. sessions: those that own
     ephemerals under the chroot. flags: ``-D`` settings of the JVM. asked: the operator's clock before and
-    after ``facts`` was asked. runs: other runs that a host knows, with their phase.
+    after ``facts`` was asked. homes: where those sessions are connected, None before the cut-over. runs:
+    other runs that a host knows, with their phase.
     """
 
     source: EnsembleView
@@ -61,6 +62,7 @@ class Evidence:
     dest: EnsembleView = NO_ENSEMBLE
     cluster_ids: Mapping[str, Reading[str]] = field(default_factory=dict)
     clients: SourceClients | None = None
+    homes: Homes | None = None
     runs: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
 
 
@@ -83,8 +85,12 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
     )
     if gate == "preflight":
         return _before_anything(c, look, common)
+    owners = common.sessions.value.owners if isinstance(common.sessions, Seen) else {}
+    at_dest = {host: cons[host] for host in joined}
+    at_source = {host: cons[host] for host in inventory.source_names}
     return replace(
         common,
+        homes=homes(owners, at_dest, at_source) if gate == "cutover" else None,
         dest=dest_view(inventory, look),
         cluster_ids=look.each(joined, lambda host: cluster_id(look, host, inventory.kafka.chroot)),
         clients=source_clients(inventory, look, cons) if gate == "cutover" else None,

@@ -189,6 +189,25 @@ def _left(broker: Broker, e: Evidence) -> Judged:
 
 
 @check(
+    "kafka.sessions-on-dest", "every session that owns a part of the chroot is a client of dest only",
+    Scope.CLUSTER, (Gate.CUTOVER,),
+)  # fmt: skip
+def sessions_on_dest(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """A session that no dest host serves is expired by dest after OPEN, with all it owns. Seen in cons of
+    every dest and source host; one that cannot be asked is unknown, and stops. SURVEY asks again before
+    FENCE."""
+    needed = "in the cons of a dest host, in none of source's"
+    moves = ("move this client to dest, or stop it", "allow cons in 4lw.commands.whitelist")
+    if e.homes is None or not isinstance(e.sessions, Seen):
+        yield unseen(e.sessions, needed, moves=moves)
+        return
+    astray = [f"session {s:#x}: {where}" for s, where in sorted(e.homes.astray.items())]
+    held = None if e.homes.unknown else not astray
+    seen = "; ".join((*e.homes.unknown, *astray[:LISTED])) or f"{len(e.homes.on_dest)} sessions, all on dest"
+    yield Judged(held, seen, needed, moves=moves)
+
+
+@check(
     "kafka.session-timeout", "the session timeouts leave time for the way back", Scope.CLUSTER,
     (Gate.CUTOVER,), early=True,
 )  # fmt: skip
@@ -238,5 +257,5 @@ def _numbers(values: Iterable[int]) -> str:
 
 CHECKS = (
     brokers, controller, cluster_id, offline, under_replicated, replication, min_isr, reassignment, config,
-    security, addresses, left_source, session_timeout,
+    security, addresses, left_source, sessions_on_dest, session_timeout,
 )  # fmt: skip
