@@ -232,6 +232,21 @@ def test_expiries_on_source_are_no_strays(tmp_path: Path) -> None:
     assert [f.held for f in said if f.id == "verify.strays"] == [Held.YES]
 
 
+def test_the_end_of_a_strays_session_is_no_write_of_its_own(tmp_path: Path) -> None:
+    world = rolled(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="cutover").code == 0
+    world.source.commit("open-session", FOREIGN, timeout_ms=KAFKA_SESSION_TIMEOUT_MS)
+    world.source.commit("create", FOREIGN, "/kafka/stray", ephemeral=1)
+    world.source.commit("close-session", FOREIGN, cxid=0)
+    operator.events.clear()
+    assert operator.resume(until="verify").code == 0
+    said = [f for e in operator.events if isinstance(e, StepEnded) for f in e.findings]
+    (found,) = [f for f in said if f.id == "verify.strays"]
+    assert found.seen.startswith("2 lost to dest: createSession ")
+    assert "closeSession" not in found.seen
+
+
 def test_a_host_clock_that_jumps_after_open_does_not_shorten_the_settling(tmp_path: Path) -> None:
     world = rolled(tmp_path)
     opened: list[float] = []
