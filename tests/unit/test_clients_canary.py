@@ -67,7 +67,7 @@ def test_a_round_trip_has_a_latency_and_no_age() -> None:
 
 
 def test_a_silent_broker_has_no_latency_but_an_age() -> None:
-    with broker([good, lambda n: b""]) as port:  # noqa: ARG005
+    with broker([good, lambda n: b""]) as port:
         canary = BrokerCanary({"b1": ("127.0.0.1", port)})
         canary.ask("b1", 5)
         pulse = canary.ask("b1", 0.3)
@@ -79,7 +79,7 @@ def test_a_silent_broker_has_no_latency_but_an_age() -> None:
 
 
 def test_an_idle_connection_that_the_broker_closed_is_opened_again() -> None:
-    with broker([good, lambda n: None, good]) as port:  # noqa: ARG005
+    with broker([good, lambda n: None, good]) as port:
         canary = BrokerCanary({"b1": ("127.0.0.1", port)})
         assert canary.ask("b1", 5).latency_s is not None
         assert canary.ask("b1", 5).latency_s is not None
@@ -93,7 +93,7 @@ def test_a_broker_that_was_never_there_has_no_age() -> None:
 
 
 def test_what_does_not_answer_as_a_broker_is_named() -> None:
-    with broker([lambda n: b"HTTP/1.1 400 Bad Request\r\n\r\n"]) as port:  # noqa: ARG005
+    with broker([lambda n: b"HTTP/1.1 400 Bad Request\r\n\r\n"]) as port:
         pulse = BrokerCanary({"b1": ("127.0.0.1", port)}).ask("b1", 2)
     assert "is this a broker?" in pulse.why
 

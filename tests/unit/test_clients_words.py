@@ -56,11 +56,11 @@ def test_the_answer_is_read_until_the_server_closes() -> None:
 
 
 def test_no_answer_is_not_an_empty_one() -> None:
-    assert cause(ask(lambda client, word: None)) == "failed"  # noqa: ARG005
+    assert cause(ask(lambda client, word: None)) == "failed"
 
 
 def test_an_answer_without_end_is_a_timeout_that_says_what_came() -> None:
-    def act(client: socket.socket, word: bytes) -> None:  # noqa: ARG001
+    def act(client: socket.socket, word: bytes) -> None:
         client.sendall(b"half")
         assert client.recv(1) == b""  # until the asker gives up
 
@@ -72,7 +72,7 @@ def test_an_answer_without_end_is_a_timeout_that_says_what_came() -> None:
 def test_an_answer_that_trickles_for_ever_ends_at_the_deadline() -> None:
     done = threading.Event()
 
-    def act(client: socket.socket, word: bytes) -> None:  # noqa: ARG001
+    def act(client: socket.socket, word: bytes) -> None:
         while not done.wait(0.05):
             client.sendall(b"x")
 
@@ -87,7 +87,7 @@ def test_an_answer_that_trickles_for_ever_ends_at_the_deadline() -> None:
 
 
 def test_a_huge_answer_is_refused() -> None:
-    def act(client: socket.socket, word: bytes) -> None:  # noqa: ARG001
+    def act(client: socket.socket, word: bytes) -> None:
         for _ in range(LIMIT // 65536 + 2):
             client.sendall(bytes(65536))
 
@@ -95,7 +95,7 @@ def test_a_huge_answer_is_refused() -> None:
 
 
 def test_a_reset_is_a_failure() -> None:
-    def act(client: socket.socket, word: bytes) -> None:  # noqa: ARG001
+    def act(client: socket.socket, word: bytes) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     assert cause(ask(act)) == "failed"
