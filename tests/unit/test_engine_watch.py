@@ -171,6 +171,18 @@ def test_a_lapsed_lease_is_the_first_finding(tmp_path: Path) -> None:
         assert watch.finding() is None
 
 
+def test_what_was_found_in_one_window_does_not_turn_the_next_one_back(tmp_path: Path) -> None:
+    renew = Renewals()
+    renew.answer = lambda host: Outcome(3, "lapsed") if host == "d3" else Outcome(0, "renewed")
+    stage, history = fenced(tmp_path)
+    with watching(Moment(), renew) as watch:
+        watch.follow(stage, history, CONTEXT)
+        until("the lapse is found", lambda: watch.finding() is not None)
+        history.first_sent.pop("main.fence")  # walked back: the door is open again
+        watch.follow(stage, history, CONTEXT)
+        assert watch.finding() is None
+
+
 def test_a_silent_host_counts_after_the_cuts_time_and_is_forgiven(tmp_path: Path) -> None:
     renew, moment = Renewals(), Moment(1000.0)
 

@@ -144,6 +144,10 @@ class Watch:
         if self._session is not None:
             self._session.end()
             self._session = None
+        # What was found belongs to the window that has ended: a renewal that came after the rehearsal had
+        # reopened a door must not turn the next window back.
+        with self._guard:
+            self._found.clear()
 
     def _renewer(self, session: _Session, host: str) -> None:
         delivered = self._now()

@@ -1,0 +1,87 @@
+"""A whole run at a real terminal, over the model world: what is asked, in which order, and what is not."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.world.site import INVENTORY
+
+# Long leases: the test is about the screen, and must not fail because a loaded machine renews late.
+PATIENT = "policy: {lease: {fence_ttl_ms: 60000, cut_ttl_ms: 30000}}\n"
+QUESTION = re.compile(r"^(\S+): go \(g\), stop \(s\), back \[TO\] \(b\)\? ?", re.MULTILINE)
+
+
+class Screen:
+    """A process at a terminal; ``text`` is what it has written, without control codes."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        file = folder / "migration.yml"
+        file.write_text(INVENTORY + PATIENT)
+        self._fd, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.world.site", *words, "-i", str(file)],
+            env={
+                **os.environ,
+                "ZKMIGRATE_RUNS": str(folder / "runs"),
+                "WORLD_SPEED": "4",
+                "TERM": "xterm",
+                "COLUMNS": "120",
+            },
+            cwd=Path(__file__).parents[2],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        self.text = ""
+
+    def until(self, wanted: str) -> None:
+        """Read until ``wanted`` was written after what was read before, or until the end."""
+        end, start = time.monotonic() + 60.0, len(self.text)
+        while wanted not in self.text[start:]:
+            assert time.monotonic() < end, f"never: {wanted!r} in {self.text[-2000:]!r}"
+            try:
+                more = os.read(self._fd, 65536).decode("utf-8", "replace")
+            except OSError:
+                return
+            self.text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", more).replace("\r", "")
+
+    def type(self, line: str) -> None:
+        os.write(self._fd, f"{line}\n".encode())
+
+    def close(self) -> int:
+        code = self.process.wait(timeout=60)
+        os.close(self._fd)
+        return code
+
+
+def test_a_whole_run_asks_before_what_changes_and_never_inside_the_window(tmp_path: Path) -> None:
+    screen = Screen(tmp_path, "run")
+    for name in ("install.install", "join.join", "roll", "cutover", "finalize"):
+        screen.until(f"{name}: go (g), stop (s), back [TO] (b)?")
+        screen.type("g")
+    screen.until("(exit code ")
+    assert screen.close() == 0, screen.text[-3000:]
+    assert QUESTION.findall(screen.text) == ["install.install", "join.join", "roll", "cutover", "finalize"]
+    before_cut = screen.text[: screen.text.index("Cut over now?")]
+    assert "as rehearsed: " in before_cut
+    assert "the way back starts by 12.0 - " in before_cut
+    assert "findings hold" in before_cut
+    assert not re.search(r"\[ok\] source\.", screen.text), "what holds at preflight is folded"
+
+
+def test_a_hold_counts_down_and_obeys_back(tmp_path: Path) -> None:
+    screen = Screen(tmp_path, "run", "--yes", "--hold-at", "cut")
+    screen.until("holding after cut: go (g), stop (s) or back (b)?")
+    screen.until("s left to turn back")
+    screen.type("back")
+    screen.until("zkmigrate status")
+    assert screen.close() == 0
+    assert "back at the start of cutover: asked by the operator" in screen.text
+    assert "go on: zkmigrate run -i" in screen.text
