@@ -155,7 +155,7 @@ class Policy(_Frozen):
     """What the operator allows. Times in seconds."""
 
     lease: Lease = Lease()
-    open_limit_s: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    open_limit_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     way_back_s: Annotated[float, Field(gt=0, le=600)] = 2.5
     broker_lost_in_window: Literal["back", "forward", "ask"] = "ask"
     roll_wave: Annotated[int, Field(ge=1)] = 1

@@ -140,8 +140,10 @@ class Night:
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
     directory = tmp_path_factory.mktemp("night")
-    with Lab.up(LabSpec(), print) as lab:
-        load = runner_for(lab, directory / "history")
+    # Sessions as long as in the published migration: on a busy machine of two cores the way from FENCE to
+    # CHECK and back takes longer than the 12 s that 18 s sessions leave. The rates keep the logs short.
+    with Lab.up(LabSpec(session_timeout_ms=40_000), print) as lab:
+        load = runner_for(lab, directory / "history", raw_rate=20.0, tenant_rate=30.0)
         load.start(("producer", "consumer", "metadata", "tenant"))
         load.wait_flowing(("producer", "consumer", "tenant"), 60)
         write_inventory(lab, directory / "migration.yml")

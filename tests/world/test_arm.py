@@ -9,9 +9,11 @@ from zkmigrate.inventory import Inventory, ZooKeeperHost
 from zkmigrate.model.change import Arm
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
-from zkmigrate.simulate.look import SPEC, WorldLook
+from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
 from zkmigrate.steps.arm import ArmStep, arm_spec
+
+SPEC = "/var/lib/zkmigrate/run/spec"
 
 
 def keys(spec: str) -> dict[str, str]:

@@ -82,7 +82,7 @@ def test_seal_and_go_say_what_is_decided_later() -> None:
     (go,) = said["cutover.go"].targets["dest1"]
     assert isinstance(go.change, Go)
     assert "decided from facts at GO" in go.detail[0]
-    assert go.command.endswith("go OPID first 10.0.0.11:2181,10.0.0.12:2181,10.0.0.13:2181 2 5000")
+    assert go.command.endswith("go OPID first 10.0.0.11:2181,10.0.0.12:2181,10.0.0.13:2181 2 10000")
 
 
 def test_arm_fence_and_cut_show_the_rules_of_their_spec() -> None:

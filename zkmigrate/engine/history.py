@@ -12,7 +12,8 @@ Bodies by kind:
 - ``intent`` {stage, step, target, way, leg, operation, change, mono}
 - ``outcome`` {operation, status: done|failed|unknown|skipped, rc, output, mono}
 - ``consent`` {stage, question, answer, by}
-- ``turn`` {way, to, then: next|again|end, why, code, reset: stage ids that are not done any more}
+- ``turn`` {way, to, then: next|again|end, why, code, reset: stage ids that are not done any more}; forward
+  {way, why, kept: stage ids that a refused way back never reached and that stay done}
 - ``finding`` {stage, step, finding} · ``note`` {text, leg?, lost?} · ``end`` {code, message}
 
 ``mono`` is seconds on the monotonic clock of the process that wrote the line.
@@ -82,7 +83,8 @@ class History:
     """The fold. Steps and stages are named by their ids (``stage.step``, ``stage``).
 
     first_sent: step → (line, seconds since the epoch, monotonic seconds) of its first intent that is not
-    undone. seconds: step → way → how long its last completed walk took.
+    undone. seconds: step → way → how long its last completed walk took. stages_reset: stages that were done
+    before the last turn back and are not any more.
     """
 
     run: str = ""
@@ -101,6 +103,7 @@ class History:
     undone: set[str] = field(default_factory=set)
     stages_begun: set[str] = field(default_factory=set)
     stages_done: set[str] = field(default_factory=set)
+    stages_reset: set[str] = field(default_factory=set)
     consents: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     _records: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -246,9 +249,11 @@ class History:
         self.way = Way(body["way"])
         if self.way is Way.BACK:
             self.turn = Turn(body["to"], body["then"], body["why"], body["code"])
-            self.stages_done -= set(body["reset"])
+            self.stages_reset = self.stages_done & set(body["reset"])
+            self.stages_done -= self.stages_reset
         else:
             self.turn = None
+            self.stages_done |= set(body.get("kept", ()))
             begun = {step.partition(".")[0] for step in self.begun}
             self.stages_begun &= begun
             self.consents = {s: a for s, a in self.consents.items() if s in begun}

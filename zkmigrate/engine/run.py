@@ -8,7 +8,7 @@ is next in the direction in force, visit it, journal the verdict, again. All pos
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -228,7 +228,7 @@ class Walk:
 
     def _leave(self, at: Next, verdict: Done | Blocked, started: float) -> None:
         if isinstance(verdict, Blocked):
-            self._blocked(at, verdict.findings)
+            self._blocked(at, verdict)
             return
         seconds = self.world.clock.now() - started
         self._findings = verdict.findings
@@ -247,10 +247,20 @@ class Walk:
         if at.way is Way.FORWARD and holds:
             self._obey(self._window.hold(at, self._stop_if_asked), at.stage)
 
-    def _blocked(self, at: Next, findings: tuple[Finding, ...]) -> None:
+    def _blocked(self, at: Next, verdict: Blocked) -> None:
         """A step refused: stop, or in a window let the rules decide whether to turn back."""
+        findings = verdict.findings
         self._journal_step(at, "blocked", findings=findings)
         self.world.emit(events.StepBlocked(at.stage.id, at.step.id, at.way, findings))
+        if at.way is Way.BACK and verdict.no_way_back:
+            # The hosts went past it alone. A direction that cannot be walked any more must not stay in force.
+            ids = [stage.id for stage in self.playbook.stages]
+            before = ids[: ids.index(at.stage.id)]
+            kept = [stage for stage in before if stage in self.history.stages_reset]
+            self._turn_forward(f"{at.id} has no way back", kept)
+            raise Leave(Ended(6, f"{at.id} has no way back; resume goes forward", findings))
+        if at.way is Way.BACK and self._window.hears_again(at, findings):
+            return
         if at.way is Way.BACK:
             message = f"the way back stopped at {at.id}: an operator is needed, then resume"
             raise Leave(Ended(8, message, findings))
@@ -268,8 +278,9 @@ class Walk:
         self.journal.append("turn", body)
         self.world.emit(events.Turned(Way.BACK, to, why))
 
-    def _turn_forward(self, why: str) -> None:
-        self.journal.append("turn", {"way": Way.FORWARD.value, "why": why})
+    def _turn_forward(self, why: str, kept: Sequence[str] = ()) -> None:
+        """kept: stages that were done before the way back, which never reached them."""
+        self.journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": list(kept)})
         self.world.emit(events.Turned(Way.FORWARD, "", why))
 
     def _arrived(self, turn: Turn) -> Ended | None:

@@ -6,6 +6,7 @@ Outside a window every method here lets the walk go on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zkmigrate.engine import events
@@ -16,7 +17,7 @@ from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.watch import LEASE_LAPSED
 from zkmigrate.inventory import Policy
-from zkmigrate.model.finding import Finding
+from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _RETRY_S = 1.0
 _HOLD_S = 0.1
+_UNHEARD_S = 10.0
+_LOOK_AGAIN_S = 0.3
 
 
 class Window:
@@ -36,9 +39,12 @@ class Window:
         self._policy = policy
         self._world = world
         self._refused_since: dict[str, float] = {}
+        self._unheard_since: dict[str, float] = {}
+        self._context: Context | None = None
 
     def follow(self, at: Next, context: Context) -> None:
         """Let the watch start, go on or stop, as the journal says."""
+        self._context = context
         if at.stage.window:
             self._world.watch.follow(at.stage, self._history, context)
 
@@ -61,6 +67,19 @@ class Window:
             raise Leave(Ended(8, f"{at.id} stays blocked past the point where it could turn back", findings))
         self._world.clock.pause(_RETRY_S)
 
+    def hears_again(self, at: Next, findings: tuple[Finding, ...]) -> bool:
+        """Walking back, one answer that did not come must not leave hosts shut: True = look again.
+
+        Not for long: once the tool ends nobody renews the lease, and hosts that are not sealed go back alone.
+        """
+        if not at.stage.window or any(f.held is not Held.UNKNOWN for f in findings if f.blocks):
+            return False
+        now = self._world.clock.now
+        if now() - self._unheard_since.setdefault(at.id, now()) > _UNHEARD_S:
+            return False
+        self._world.clock.pause(_LOOK_AGAIN_S)
+        return True
+
     def hold(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer:
         """Hold after a step, under the countdown, until the operator answers."""
         while True:
@@ -82,6 +101,13 @@ class Window:
         ]
         return reached[-1] if reached else ""
 
+    def _late(self, at: Next) -> bool:
+        """Whether the way back would start after its deadline, counted from the first FENCE."""
+        first = self._history.first_sent.get(f"{at.stage.id}.{self._world.rules.begins}")
+        if first is None or self._context is None:
+            return False
+        return self._world.clock.wall() - first[1] > self._world.rules.deadline_s(self._context)
+
     def _sealed(self, stage: Stage) -> bool:
         return f"{stage.id}.{self._world.rules.permanent}" in self._history.done
 
@@ -92,8 +118,14 @@ class Window:
         body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
         self._journal.append("finding", {**body, "phase": phase, "decision": decision})
         self._world.emit(events.Alarm(phase, finding, decision))
+        sealed = self._sealed(at.stage)
+        if decision == "back" and sealed and self._late(at):
+            # Sealed hosts do not go back alone, so nothing forces a way back that costs every session:
+            # only the operator may want it, by name.
+            decision = "ask"
+            finding = replace(finding, claim=f"{finding.claim} (going back now loses the clients' sessions)")
         if decision == "ask":
-            left, sealed = self._world.watch.left_s(), self._sealed(at.stage)
+            left = self._world.watch.left_s()
             decision = self._world.confirm.decide(phase, finding, sealed, left)
         if decision == "back":
             code = 9 if finding.id == LEASE_LAPSED else 7

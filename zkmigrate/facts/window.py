@@ -26,6 +26,10 @@ class Statuses:
         """Names of the hosts for which ``test`` holds, in inventory order."""
         return tuple(host for host, status in self.at.items() if test(status))
 
+    def phase(self, host: str) -> str:
+        """The host's phase, empty when it did not answer."""
+        return self.at[host].phase if host in self.at else ""
+
     def in_phase(self, *phases: str) -> tuple[str, ...]:
         """Names of the hosts in one of these phases."""
         return self.where(lambda status: status.phase in phases)

@@ -66,9 +66,14 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Blocked:
-    """The step cannot go on; the findings say why and which moves are open."""
+    """The step cannot go on; the findings say why and which moves are open.
+
+    no_way_back: walking back, the step says that there is none any more, now or later: the run's direction is
+    forward from here.
+    """
 
     findings: tuple[Finding, ...]
+    no_way_back: bool = False
 
 
 Verdict: TypeAlias = Done | Ready | Waiting | Blocked

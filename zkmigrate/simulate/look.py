@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 VERSION = "3.5.8"
 PROGRAM = "/usr/local/sbin/zkm-host"
-SPEC = "/var/lib/zkmigrate/run/spec"
+STAGED = "/staged/reform.cfg"
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,9 @@ class WorldLook:
             files[PROGRAM] = h.installed
         if h.armed:
             spec = "".join(f"{key}={value}\n" for key, value in h.spec.items())
-            files[SPEC] = f"ssh_ports=22\n{spec}own={h.address}\n".encode()
+            staged = [path for path in h.files if path.endswith(STAGED)]
+            state = staged[0].removesuffix(STAGED) if staged else "/var/lib/zkmigrate/run"
+            files[f"{state}/spec"] = f"ssh_ports=22\n{spec}own={h.address}\n".encode()
         return files if h.disk is None else {**files, **_version_2(world.inventory.dest.data_dir, h.disk)}
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:

@@ -117,7 +117,7 @@ def arm_spec(inventory: Inventory, rehearsal: bool) -> str:
         "log_dir": dest.txn_dir,
         "config_path": dest.config,
         "dynamic_glob": f"{dest.config}.dynamic*",
-        "members": ",".join(_endpoint(h, dest.ports.client) for h in dest.hosts),
+        "members": ",".join(endpoint(h, dest.ports.client) for h in dest.hosts),
         "rehearsal": "yes" if rehearsal else "no",
     }
     return "".join(f"{key}={value}\n" for key, value in values.items())
@@ -128,7 +128,7 @@ def _numeric(host: ZooKeeperHost) -> tuple[str, ...]:
     return tuple(dict.fromkeys(a for text in (host.address, *host.also) for a in numeric(text)))
 
 
-def _endpoint(host: ZooKeeperHost, port: int) -> str:
+def endpoint(host: ZooKeeperHost, port: int) -> str:
     address = _numeric(host)[0]
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 

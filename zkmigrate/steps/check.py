@@ -14,7 +14,7 @@ the owner and czxid of the baseline; nothing more and nothing less.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, synced_followers
 from zkmigrate.facts.ownership import Ownership, from_json
@@ -22,7 +22,7 @@ from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.window import Statuses, statuses
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.zkdata.zxid import epoch, format_zxid
@@ -70,12 +70,17 @@ class CheckStep:
             return Done()
         if f.hosts.unknown:
             return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("check", "started", "checked", "open"):
+        opened = f.hosts.in_phase("open")
+        allowed = ("started", "checked", "open", *(("go",) if opened else ()))
+        if wrong := f.hosts.outside("check", *allowed):
             return Blocked(wrong)
-        followers = len(c.inventory.dest.hosts) - 1
+        followers = c.inventory.dest.majority - 1 if opened else len(c.inventory.dest.hosts) - 1
         if f.synced < followers:
             return Waiting("every follower is synced", f"{f.synced} of {followers}", SYNCED_DEADLINE_S, 0.05)
         findings = (*quorum(c, f.servers), *same_ownership(baseline(c), f.owners, f.znodes, exact=True))
+        if opened:
+            # A finisher reached its own limit: there is no way back, so what does not hold is only said.
+            findings = tuple(replace(x, severity=Severity.WARN) for x in findings)
         if any(x.blocks for x in findings):
             return Blocked(findings)
         if todo := f.hosts.in_phase("started"):

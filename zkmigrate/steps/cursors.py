@@ -23,4 +23,4 @@ def from_json(body: Mapping[str, Any] | None) -> Cursor | None:
 
 def cursor_of(c: Context, host: str) -> Cursor | None:
     """The cursor SURVEY recorded for a host; None when it had no log record yet."""
-    return from_json(c.records["survey"]["cursors"].get(host))
+    return from_json(c.records.get("survey", {}).get("cursors", {}).get(host))

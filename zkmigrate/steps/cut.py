@@ -90,9 +90,12 @@ class CutStep:
     def _check_back(self, f: CutFacts) -> Verdict:
         if todo := f.hosts.in_phase("cut"):
             return Ready(todo)
-        if asleep := f.hosts.where(lambda s: s.unit_state != "active"):
+        # A host that is not armed was never cut by this run: it may not even have joined.
+        ours = f.hosts.where(lambda s: s.phase != "idle")
+        if asleep := tuple(h for h in ours if f.hosts.at[h].unit_state != "active"):
             return Ready(asleep)
-        modes = {h: r.value.mode if isinstance(r, Seen) else "unknown" for h, r in f.following.items()}
+        following = {h: r for h, r in f.following.items() if h in ours}
+        modes = {h: r.value.mode if isinstance(r, Seen) else "unknown" for h, r in following.items()}
         if any(mode != "observer" for mode in modes.values()):
             return Waiting(
                 "every dest host observes source again", f"modes: {modes}", OBSERVING_DEADLINE_S, 0.1

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkmigrate.facts.window import unknown
+from zkmigrate.facts.window import Statuses, statuses, unknown
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
-from zkmigrate.model.fact import Absent, Reading, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
@@ -26,9 +26,26 @@ from zkmigrate.steps.install import PROGRAM
 
 @dataclass(frozen=True)
 class FinalizeFacts:
-    """The installed program per host; Absent where it is gone."""
+    """The installed program per host, Absent where it is gone; each dest host's config and phase."""
 
     programs: dict[str, Reading[bytes]]
+    configs: dict[str, Reading[bytes]]
+    hosts: Statuses
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """Dest hosts behind the open door: they say so, or run the reformed config with nothing armed any
+        more."""
+        return tuple(
+            host
+            for host, config in self.configs.items()
+            if self.hosts.phase(host) == "open"
+            or (
+                self.hosts.phase(host) in ("", "idle")
+                and isinstance(config, Seen)
+                and _reformed(config.value)
+            )
+        )
 
 
 class FinalizeStep:
@@ -40,12 +57,16 @@ class FinalizeStep:
 
     def observe(self, c: Context, look: Look) -> FinalizeFacts:
         hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
-        return FinalizeFacts(look.each(hosts, lambda host: look.file(host, PROGRAM)))
+        dest = c.inventory.dest
+        return FinalizeFacts(
+            look.each(hosts, lambda host: look.file(host, PROGRAM)),
+            look.each(c.inventory.dest_names, lambda host: look.file(host, dest.config)),
+            statuses(c, look),
+        )
 
     def check(self, c: Context, f: FinalizeFacts, way: Way) -> Verdict:
         if way is Way.BACK:
-            # It only ever begins behind the open door, and takes away what would say so on the hosts.
-            return Blocked((past_the_door(c.inventory.dest_names),))
+            return Blocked((past_the_door(f.opened),), no_way_back=True) if f.opened else Done()
         lost = tuple(
             unknown("finalize.answer", h, r) for h, r in f.programs.items() if isinstance(r, Unknown)
         )
@@ -65,7 +86,12 @@ class FinalizeStep:
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
         hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
-        return {host: self.plan(c, FinalizeFacts({}), host) for host in hosts}
+        return {host: self.plan(c, self.observe(c, look), host) for host in hosts}
 
     def undo(self, c: Context, f: FinalizeFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+
+def _reformed(config: bytes) -> bool:
+    """Whether a dest config is of an ensemble of its own: server lines, and no observer."""
+    return b"server." in config and b"observer" not in config

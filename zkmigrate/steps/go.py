@@ -12,17 +12,22 @@ majority by themselves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.window import Statuses, statuses
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.rules.start_order import places
+from zkmigrate.steps.arm import endpoint
 
 GONE = ("go", "started", "checked")
+# So long a stop of all hosts may take, with a phase time that is known to the second.
+TOO_LATE_S = 4.0
 
 
 class GoStep:
@@ -40,8 +45,13 @@ class GoStep:
             return Blocked(f.unknown)
         if way is Way.BACK:
             if opened := f.in_phase("open"):
-                return Blocked((past_the_door(opened),))
+                return Blocked((past_the_door(opened),), no_way_back=True)
             running = f.in_phase(*GONE)
+            late = [h for h in running if _opens_in(c, f.at[h]) < TOO_LATE_S]
+            if late:
+                # Stopping some hosts while another opens would end a quorum that clients have already seen.
+                progress = ", ".join(f"{h} in {_opens_in(c, f.at[h]):.0f} s" for h in late)
+                return Waiting("what the hosts do at their own limit", progress, 60.0)
             return Ready(running) if running else Done()
         if wrong := f.outside("go", "sealed", *GONE, "open"):
             return Blocked(wrong)
@@ -54,7 +64,8 @@ class GoStep:
     def plan(self, c: Context, f: Statuses, target: str) -> Changes:
         inventory = c.inventory
         first = tuple(c.records["prove"]["first"])
-        addresses = tuple(f"{inventory.address(host)}:{inventory.dest.ports.client}" for host in first)
+        port = inventory.dest.ports.client
+        addresses = tuple(endpoint(inventory.dest_host(host), port) for host in first)
         limit_ms = round(inventory.policy.open_limit_s * 1000)
         place = places(inventory.dest_names, first)[target]
         return (Go(target, place, addresses, inventory.dest.majority, limit_ms),)
@@ -67,6 +78,13 @@ class GoStep:
 
     def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "halt"),)
+
+
+def _opens_in(c: Context, status: HostStatus) -> float:
+    """Seconds until the host's finisher acts by itself, at the least; infinite before it serves."""
+    if status.phase not in ("started", "checked"):
+        return math.inf
+    return c.inventory.policy.open_limit_s - (status.uptime_s - status.phase_since)
 
 
 def past_the_door(hosts: tuple[str, ...]) -> Finding:

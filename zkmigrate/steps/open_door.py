@@ -35,15 +35,15 @@ class OpenStep:
             return Blocked(f.unknown)
         opened = f.in_phase("open")
         if way is Way.BACK:
-            return Blocked((past_the_door(opened),)) if opened else Done()
-        if wrong := f.outside("open", "started", "checked", "open"):
+            return Blocked((past_the_door(opened),), no_way_back=True) if opened else Done()
+        if wrong := f.outside("open", "started", "checked", "open", *(("go",) if opened else ())):
             return Blocked(wrong)
         if todo := f.in_phase("started", "checked"):
             return Ready(todo)
         findings = f.every(
             "open.door",
-            "clients reach this dest host",
-            lambda s: s.fence_entries == 0,
+            "clients reach this dest host, or it has not come yet",
+            lambda s: s.fence_entries == 0 or s.phase == "go",
             lambda s: f"{s.fence_entries} set entries, {s.client_sockets} client sockets",
         )
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)

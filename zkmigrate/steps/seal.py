@@ -32,11 +32,14 @@ class SealStep:
         return statuses(c, look)
 
     def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
+        if way is Way.BACK:
+            # Here GO was never sent, or every host has been stopped: the hosts that answer need not wait shut
+            # for one that does not. That one stays shut, which is safe.
+            if sealed := f.in_phase("sealed"):
+                return Ready(sealed)
+            return Blocked(f.unknown) if f.unknown else Done()
         if f.unknown:
             return Blocked(f.unknown)
-        if way is Way.BACK:
-            sealed = f.in_phase("sealed")
-            return Ready(sealed) if sealed else Done()
         if wrong := f.outside("seal", "stopped", "sealed"):
             return Blocked(wrong)
         if todo := f.in_phase("stopped"):

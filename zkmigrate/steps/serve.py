@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from zkmigrate.facts.window import Statuses, statuses
 from zkmigrate.model.change import Applied, Changes
-from zkmigrate.model.finding import claim
+from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
 
@@ -54,6 +54,9 @@ class ServeStep:
                 )
             )
         waiting = f.in_phase("go")
+        if waiting and f.in_phase("open"):
+            # Once a host has opened by itself the only way is forward; a host that is missing joins later.
+            return Done(tuple(_late(host, f.at[host].finisher_note) for host in waiting))
         if waiting:
             notes = {h: f.at[h].finisher_note or f.at[h].finisher for h in waiting}
             return Waiting("every dest host serves as participant", f"{notes}", SERVING_DEADLINE_S, 0.05)
@@ -71,3 +74,15 @@ class ServeStep:
 
     def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+
+def _late(host: str, note: str) -> Finding:
+    return claim(
+        "serve.late",
+        "the host serves in the reformed ensemble",
+        False,
+        severity=Severity.WARN,
+        target=host,
+        seen=note,
+        moves=("the others serve and are open: repair this host, it joins them",),
+    )

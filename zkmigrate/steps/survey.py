@@ -29,7 +29,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
-from zkmigrate.rules.window import deadlines, expected_way_back_s
+from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
 from zkmigrate.steps.cursors import cursor_of
 from zkmigrate.steps.cursors import to_json as cursor_json
 from zkmigrate.zkdata.errors import ZkDataError
@@ -170,6 +170,17 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
                 "rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run",
                 "raise zookeeper.session.timeout.ms and restart the brokers (the roll does)",
             ),
+        )
+    )
+    limit = c.inventory.policy.open_limit_s
+    findings.append(
+        claim(
+            "survey.open-limit",
+            "the door opens before dest itself expires a session",
+            limit + FIND_DOOR_S < limits.forward,
+            seen=f"without OPEN the hosts open {limit:g} s after they serve, clients need {FIND_DOOR_S:g} s",
+            needed=f"less than the smallest session timeout, {limits.forward:g} s",
+            moves=("lower policy.open_limit_s in migration.yml",),
         )
     )
     return tuple(findings)

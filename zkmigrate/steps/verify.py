@@ -34,6 +34,8 @@ from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.zxid import format_zxid
 
 TIMEOUTS = 2
+# For a host that was not there when the others opened: its start, then its own limit.
+LATE_HOST_S = 60.0
 LISTED = 10
 NOT_YET = Absent("not looked at yet")
 
@@ -82,8 +84,11 @@ class VerifyStep:
             return Done()
         if f.hosts.unknown:
             return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("verify", "open"):
+        if wrong := f.hosts.outside("verify", "go", "started", "checked", "open"):
             return Blocked(wrong)
+        if late := f.hosts.where(lambda s: s.phase != "open"):
+            limit = c.inventory.policy.open_limit_s + LATE_HOST_S
+            return Waiting("every dest host is open", f"not yet: {', '.join(late)}", limit, 1.0)
         needed = _needed_s(c)
         if f.settled_for < needed:
             return Waiting(

@@ -1,0 +1,145 @@
+"""The way back and the way on when a host is not heard, dies, is late, or the journal is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.world.operator import Operator, quiet_world
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.journal import Journal
+from zkmigrate.errors import HostError
+from zkmigrate.facts.ensemble import EnsembleView
+from zkmigrate.model.change import Change, HostVerb, Seal
+from zkmigrate.model.fact import Reading, Unknown
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.step import Context
+from zkmigrate.simulate.host import Host
+from zkmigrate.simulate.look import WorldLook
+from zkmigrate.simulate.world import World
+from zkmigrate.steps import check
+
+
+def rolled(directory: Path) -> tuple[World, Operator]:
+    """A world and its operator, everything done up to the cut-over."""
+    world = quiet_world()
+    operator = Operator(world, directory / "run")
+    assert operator.forward(until="roll").code == 0
+    return world, operator
+
+
+def phases(world: World) -> dict[str, str]:
+    return {name: world.hosts[name].phase for name in world.inventory.dest_names}
+
+
+def doors_shut(world: World) -> list[str]:
+    return [n for n in world.inventory.dest_names if world.hosts[n].fence.holds(world.now)]
+
+
+def refuse_in_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHECK finds something wrong, but only in the real window."""
+    right = check.quorum
+
+    def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
+        return right(c, servers) if c.rehearsal else (claim("check.quorum", "a quorum", False),)
+
+    monkeypatch.setattr(check, "quorum", quorum)
+
+
+def test_one_answer_that_does_not_come_on_the_way_back_leaves_no_door_shut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, operator = rolled(tmp_path)
+    refuse_in_the_window(monkeypatch)
+    halted: list[str] = []
+    unheard: list[str] = []
+    answer, act = WorldLook.zkm, operator._apply
+
+    def zkm(look: WorldLook, host: str, *words: str) -> Reading[str]:
+        if len(halted) == 3 and host == "dest2" and words[0] == "status" and not unheard:
+            unheard.append(host)
+            return Unknown("timeout", "no answer")
+        return answer(look, host, *words)
+
+    def apply(change: Change, operation: str, fencing: int) -> Outcome:
+        if isinstance(change, HostVerb) and change.verb == "halt" and operation.startswith("cutover."):
+            halted.append(change.host)
+        return act(change, operation, fencing)
+
+    monkeypatch.setattr(WorldLook, "zkm", zkm)
+    monkeypatch.setattr(operator, "_apply", apply)
+    assert operator.forward(until="cutover").code == 7
+    assert unheard == ["dest2"]
+    assert doors_shut(world) == []
+    assert set(phases(world).values()) == {"idle"}
+
+
+def test_a_host_that_dies_while_sealing_keeps_no_other_host_shut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, operator = rolled(tmp_path)
+    dead: list[str] = []
+    answer, act = WorldLook.zkm, operator._apply
+
+    def zkm(look: WorldLook, host: str, *words: str) -> Reading[str]:
+        return Unknown("timeout", "no answer") if host in dead else answer(look, host, *words)
+
+    def apply(change: Change, operation: str, fencing: int) -> Outcome:
+        if isinstance(change, Seal) and operation.startswith("cutover.") and change.host == "dest3":
+            dead.append("dest3")
+        if change.host in dead:
+            raise HostError("dest3: no answer")
+        return act(change, operation, fencing)
+
+    monkeypatch.setattr(WorldLook, "zkm", zkm)
+    monkeypatch.setattr(operator, "_apply", apply)
+    ended = operator.forward(until="cutover")
+    assert ended.code == 8
+    assert "host.dest3" in {f.id for f in ended.findings}
+    world.advance(30.0)
+    assert "dest1" not in doors_shut(world)
+    assert "dest2" not in doors_shut(world)
+    assert {world.mode("dest1"), world.mode("dest2")} == {"observer"}
+
+
+def test_hosts_that_would_wait_for_open_longer_than_a_session_lives_are_refused_before_the_fence(
+    tmp_path: Path,
+) -> None:
+    world, operator = rolled(tmp_path)
+    policy = world.inventory.policy.model_copy(update={"open_limit_s": 15.5})
+    world.inventory = world.inventory.model_copy(update={"policy": policy})
+    ended = operator.forward(until="cutover")
+    assert ended.code == 7
+    assert [f.id for f in ended.findings if f.blocks] == ["survey.open-limit"]
+
+
+def test_a_host_that_does_not_come_up_after_go_does_not_turn_the_others_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, operator = rolled(tmp_path)
+    ready = Host.ready
+
+    def late(host: Host, now: float) -> bool:
+        stuck = host.name == "dest3" and host.phase == "go" and host.spec.get("rehearsal") != "yes"
+        return not stuck and ready(host, now)
+
+    monkeypatch.setattr(Host, "ready", late)
+    assert operator.forward(until="cutover").code == 0
+    assert phases(world) == {"dest1": "open", "dest2": "open", "dest3": "go"}
+    monkeypatch.setattr(Host, "ready", ready)
+    world.advance(30.0)
+    assert operator.resume().code == 0
+    assert sorted(world.mode(h) for h in world.inventory.dest_names) == ["follower", "follower", "leader"]
+
+
+@pytest.mark.parametrize("until", ["join", "roll"])
+def test_without_its_journal_a_run_can_still_be_walked_back(tmp_path: Path, until: str) -> None:
+    world = quiet_world()
+    assert Operator(world, tmp_path / "run").forward(until=until).code == 0
+    copy = (tmp_path / "run" / "journal.jsonl").read_bytes()
+    journal = Journal.recover(tmp_path / "again", lambda: world.wall, copies=[copy])
+    journal.close()
+    assert Operator(world, tmp_path / "again").back().code == 0
+    assert all(p.connected.startswith("source") for p in world.brokers.values())
+    assert not any(world.hosts[h].running for h in world.inventory.dest_names)
