@@ -121,8 +121,10 @@ def test_go_reforms_behind_the_closed_door_and_open_opens_it(dest: Dest) -> None
     assert "Mode: leader" in dest.call("word", "2181", "srvr").text
     assert_shut(dest)
     dest.do("checked")
+    assert float(dest.status()["served_s"]) >= 0
     dest.do("open")
     seen = dest.status()
+    assert "served_s" not in seen
     assert (seen["phase"], seen["fence_entries"], seen["cut_timeout_s"]) == ("open", "0", "permanent")
     assert dest.net.reaches("client", "10.77.0.1") == "open"
     eventually("the finisher has left", lambda: dest.status()["finisher"].startswith("done"))

@@ -67,6 +67,7 @@ class Walk:
         self._findings: tuple[Finding, ...] = ()
         self._cause: tuple[Finding, ...] = ()
         self._entered = ""
+        self._passed: set[str] = set()
 
     # --- the three ways to start -----------------------------------------------------------------------
 
@@ -259,6 +260,8 @@ class Walk:
             kept = [stage for stage in before if stage in self.history.stages_reset]
             self._turn_forward(f"{at.id} has no way back", kept)
             raise Leave(Ended(6, f"{at.id} has no way back; resume goes forward", findings))
+        if at.way is Way.BACK and verdict.others_back:
+            self._others_back(at)
         if at.way is Way.BACK and self._window.hears_again(at, findings):
             return
         if at.way is Way.BACK:
@@ -269,6 +272,22 @@ class Walk:
             raise Leave(Ended(_gate_code(at, findings), message, findings))
         self._window.refused(at, findings)
 
+    def _others_back(self, at: Next) -> None:
+        """Walking back a window, hosts that answer do not wait shut for one that does not.
+
+        The steps before are walked back as far as they go, once, without counting as walked: the host that is
+        missing is still to come back through each of them.
+        """
+        if at.id in self._passed:
+            return
+        self._passed.add(at.id)
+        steps = at.stage.steps
+        for step in reversed(steps[: steps.index(at.step)]):
+            if step.hazard is Hazard.WINDOW:
+                verdict = self._visit(Next(at.stage, step, Way.BACK))
+                if isinstance(verdict, Blocked) and not verdict.others_back:
+                    return
+
     # --- turning, arriving, stopping -------------------------------------------------------------------
 
     def _turn_back(self, to: str, then: Then, why: str, code: int) -> None:
@@ -276,6 +295,7 @@ class Walk:
         reset = ids[ids.index(to.partition(".")[0]) :] if to else ids
         body = {"way": Way.BACK.value, "to": to, "then": then, "why": why, "code": code, "reset": reset}
         self.journal.append("turn", body)
+        self._passed.clear()
         self.world.emit(events.Turned(Way.BACK, to, why))
 
     def _turn_forward(self, why: str, kept: Sequence[str] = ()) -> None:

@@ -39,8 +39,9 @@ class HostStatus:
     phase_since, unit_since: on the clock of ``uptime_s``, 0 when there is nothing to date.
     client_sockets: established to the client port, without loopback, operator and peers; like
     ``source_sockets`` None while nothing is armed. unit_state is unknown while nothing is armed.
-    finisher_note: last line of the finisher's log. missing: tools the host lacks. clock: the host's own, in
-    seconds since the epoch, read together with ``uptime_s``.
+    finisher_note: last line of the finisher's log. served_s: how long ago the host first served as
+    participant, which its own limit for OPEN counts from; None before that. missing: tools the host lacks.
+    clock: the host's own, in seconds since the epoch, read together with ``uptime_s``.
     """
 
     version: str
@@ -72,6 +73,7 @@ class HostStatus:
     missing: tuple[str, ...]
     rest: Mapping[str, str] = field(default_factory=dict)
     clock: float = 0.0
+    served_s: float | None = None
 
     @property
     def unit_started(self) -> float | None:
@@ -247,6 +249,7 @@ def parse_status(text: str) -> HostStatus:
         finisher_note=note,
         image=f.one_of("image", ("none", "begun", "complete")),
         missing=tuple(name for name in f.text("tools_missing").split(",") if name),
+        served_s=f.seconds("served_s") if "served_s" in f.left else None,
         rest=f.left,
         clock=clock,
     )

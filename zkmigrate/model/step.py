@@ -69,11 +69,13 @@ class Blocked:
     """The step cannot go on; the findings say why and which moves are open.
 
     no_way_back: walking back, the step says that there is none any more, now or later: the run's direction is
-    forward from here.
+    forward from here. others_back: walking back, every target that answers is back; the findings name those
+    that do not. The others need not wait for these in the steps before.
     """
 
     findings: tuple[Finding, ...]
     no_way_back: bool = False
+    others_back: bool = False
 
 
 Verdict: TypeAlias = Done | Ready | Waiting | Blocked

@@ -312,6 +312,8 @@ def status(host: Host, now: float, wall: float, unit: str, clients: int, source_
         "image": host.image_state,
         "tools_missing": "",
     }
+    if host.phase in ("started", "checked") and host.served_since is not None:
+        values["served_s"] = f"{now - host.served_since:.1f}"
     return "".join(f"{key}={value}\n" for key, value in values.items())
 
 

@@ -68,9 +68,9 @@ class CheckStep:
     def check(self, c: Context, f: CheckFacts, way: Way) -> Verdict:
         if way is Way.BACK:
             return Done()
-        if f.hosts.unknown:
-            return Blocked(f.hosts.unknown)
         opened = f.hosts.in_phase("open")
+        if f.hosts.unknown and not opened:
+            return Blocked(f.hosts.unknown)
         allowed = ("started", "checked", "open", *(("go",) if opened else ()))
         if wrong := f.hosts.outside("check", *allowed):
             return Blocked(wrong)

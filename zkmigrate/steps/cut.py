@@ -62,10 +62,10 @@ class CutStep:
         return CutFacts(hosts, probes, count, following)
 
     def check(self, c: Context, f: CutFacts, way: Way) -> Verdict:
-        if f.hosts.unknown:
-            return Blocked(f.hosts.unknown)
         if way is Way.BACK:
             return self._check_back(f)
+        if f.hosts.unknown:
+            return Blocked(f.hosts.unknown)
         if wrong := f.hosts.outside("cut", "fenced", "cut"):
             return Blocked(wrong)
         if todo := f.hosts.in_phase("fenced"):
@@ -100,6 +100,8 @@ class CutStep:
             return Waiting(
                 "every dest host observes source again", f"modes: {modes}", OBSERVING_DEADLINE_S, 0.1
             )
+        if f.hosts.unknown:
+            return Blocked(f.hosts.unknown, others_back=True)
         return Done(
             tuple(
                 claim("cut.following", "the dest host observes source again", True, target=host, seen=mode)

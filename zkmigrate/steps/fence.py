@@ -34,11 +34,12 @@ class FenceStep:
         return statuses(c, look)
 
     def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
+        if way is Way.BACK:
+            if shut := f.where(lambda s: s.phase == "fenced" or (s.phase == "armed" and s.fence_entries > 0)):
+                return Ready(shut)
+            return Blocked(f.unknown, others_back=True) if f.unknown else _reopened(f)
         if f.unknown:
             return Blocked(f.unknown)
-        if way is Way.BACK:
-            shut = f.where(lambda s: s.phase == "fenced" or (s.phase == "armed" and s.fence_entries > 0))
-            return Ready(shut) if shut else _reopened(f)
         if wrong := f.outside("fence", "armed", "fenced"):
             return Blocked(wrong)
         if todo := f.in_phase("armed"):

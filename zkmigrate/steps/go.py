@@ -26,7 +26,7 @@ from zkmigrate.rules.start_order import places
 from zkmigrate.steps.arm import endpoint
 
 GONE = ("go", "started", "checked")
-# So long a stop of all hosts may take, with a phase time that is known to the second.
+# So long a stop of all hosts may take.
 TOO_LATE_S = 4.0
 
 
@@ -41,11 +41,11 @@ class GoStep:
         return statuses(c, look)
 
     def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
+        if way is Way.BACK and (opened := f.in_phase("open")):
+            return Blocked((past_the_door(opened),), no_way_back=True)
         if f.unknown:
             return Blocked(f.unknown)
         if way is Way.BACK:
-            if opened := f.in_phase("open"):
-                return Blocked((past_the_door(opened),), no_way_back=True)
             running = f.in_phase(*GONE)
             late = [h for h in running if _opens_in(c, f.at[h]) < TOO_LATE_S]
             if late:
@@ -81,10 +81,8 @@ class GoStep:
 
 
 def _opens_in(c: Context, status: HostStatus) -> float:
-    """Seconds until the host's finisher acts by itself, at the least; infinite before it serves."""
-    if status.phase not in ("started", "checked"):
-        return math.inf
-    return c.inventory.policy.open_limit_s - (status.uptime_s - status.phase_since)
+    """Seconds until the host's finisher acts by itself; infinite before it serves."""
+    return math.inf if status.served_s is None else c.inventory.policy.open_limit_s - status.served_s
 
 
 def past_the_door(hosts: tuple[str, ...]) -> Finding:

@@ -18,6 +18,7 @@ from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
 from zkmigrate.steps.go import past_the_door
+from zkmigrate.steps.serve import late
 
 
 class OpenStep:
@@ -31,11 +32,13 @@ class OpenStep:
         return statuses(c, look)
 
     def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
-        if f.unknown:
-            return Blocked(f.unknown)
         opened = f.in_phase("open")
+        if way is Way.BACK and opened:
+            return Blocked((past_the_door(opened),), no_way_back=True)
+        if f.unknown and not (way is Way.FORWARD and opened):
+            return Blocked(f.unknown)
         if way is Way.BACK:
-            return Blocked((past_the_door(opened),), no_way_back=True) if opened else Done()
+            return Done()
         if wrong := f.outside("open", "started", "checked", "open", *(("go",) if opened else ())):
             return Blocked(wrong)
         if todo := f.in_phase("started", "checked"):
@@ -46,7 +49,7 @@ class OpenStep:
             lambda s: s.fence_entries == 0 or s.phase == "go",
             lambda s: f"{s.fence_entries} set entries, {s.client_sockets} client sockets",
         )
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        return Blocked(findings) if any(x.blocks for x in findings) else Done((*findings, *late(f)))
 
     def plan(self, c: Context, f: Statuses, target: str) -> Changes:
         # A finisher may have reached its own limit between CHECK and here: open is right from both phases.

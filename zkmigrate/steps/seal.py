@@ -37,7 +37,7 @@ class SealStep:
             # for one that does not. That one stays shut, which is safe.
             if sealed := f.in_phase("sealed"):
                 return Ready(sealed)
-            return Blocked(f.unknown) if f.unknown else Done()
+            return Blocked(f.unknown, others_back=True) if f.unknown else Done()
         if f.unknown:
             return Blocked(f.unknown)
         if wrong := f.outside("seal", "stopped", "sealed"):

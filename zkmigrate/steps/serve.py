@@ -33,6 +33,9 @@ class ServeStep:
     def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
         if way is Way.BACK:
             return Done()
+        if f.in_phase("open") and (missing := late(f)):
+            # Once a host has opened by itself the only way is forward; a host that is missing joins later.
+            return Done(missing)
         if f.unknown:
             return Blocked(f.unknown)
         failed = f.where(lambda s: s.phase == "go" and s.finisher == "failed")
@@ -54,9 +57,6 @@ class ServeStep:
                 )
             )
         waiting = f.in_phase("go")
-        if waiting and f.in_phase("open"):
-            # Once a host has opened by itself the only way is forward; a host that is missing joins later.
-            return Done(tuple(_late(host, f.at[host].finisher_note) for host in waiting))
         if waiting:
             notes = {h: f.at[h].finisher_note or f.at[h].finisher for h in waiting}
             return Waiting("every dest host serves as participant", f"{notes}", SERVING_DEADLINE_S, 0.05)
@@ -76,13 +76,19 @@ class ServeStep:
         return ()
 
 
-def _late(host: str, note: str) -> Finding:
-    return claim(
-        "serve.late",
-        "the host serves in the reformed ensemble",
-        False,
-        severity=Severity.WARN,
-        target=host,
-        seen=note,
-        moves=("the others serve and are open: repair this host, it joins them",),
+def late(f: Statuses) -> tuple[Finding, ...]:
+    """A warning for each host that does not serve, or does not answer, while others are open."""
+    notes = {str(x.target): x.seen for x in f.unknown}
+    notes |= {host: f.at[host].finisher_note or f.at[host].finisher for host in f.in_phase("go")}
+    return tuple(
+        claim(
+            "serve.late",
+            "the host serves in the reformed ensemble",
+            False,
+            severity=Severity.WARN,
+            target=host,
+            seen=note,
+            moves=("the others serve and are open: repair this host, it joins them",),
+        )
+        for host, note in sorted(notes.items())
     )

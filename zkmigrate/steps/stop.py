@@ -64,15 +64,17 @@ class StopStep:
         return StopFacts(hosts, tails, look.each(down, lambda host: stamp(look, host)))
 
     def check(self, c: Context, f: StopFacts, way: Way) -> Verdict:
-        if f.hosts.unknown:
-            return Blocked(f.hosts.unknown)
         if way is Way.BACK:
             down = f.hosts.where(
                 lambda s: (
                     s.phase == "stopped" or (s.phase == "cut" and s.unit_state in ("inactive", "failed"))
                 )
             )
-            return Ready(down) if down else Done()
+            if down:
+                return Ready(down)
+            return Blocked(f.hosts.unknown, others_back=True) if f.hosts.unknown else Done()
+        if f.hosts.unknown:
+            return Blocked(f.hosts.unknown)
         if wrong := f.hosts.outside("stop", "cut", "stopped"):
             return Blocked(wrong)
         if todo := f.hosts.in_phase("cut"):
