@@ -23,13 +23,14 @@ from zkmigrate.engine.observe import Observe
 from zkmigrate.engine.ports import WindowRules
 from zkmigrate.engine.watch import Probe, Watch
 from zkmigrate.errors import HostError
+from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import host_status
 from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import PutFile
 from zkmigrate.model.playbook import Stage
 from zkmigrate.rules import expected
-from zkmigrate.rules.window import deadline_s, decide_finding
+from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
 from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.program import Program
 from zkmigrate.transport.ssh import Transport
@@ -61,7 +62,7 @@ class Site:
 
     def rules(self) -> WindowRules:
         """The window's rules of the ZooKeeper move."""
-        return WindowRules(decide_finding, deadline_s)
+        return WindowRules(decide_finding, deadline_s, without_operator)
 
     def window_lines(self) -> tuple[str, ...]:
         """What ``plan`` says about the window."""
@@ -101,6 +102,7 @@ class Site:
             probes.brokers(
                 lambda: {name: pulse.why for name, pulse in self._canary.ask_all(_CANARY_S).items()}
             ),
+            probes.source(lambda: source_view(self.inventory, look)),
         )
 
     def _copy(self, lock: HostLock, content: bytes) -> None:

@@ -27,6 +27,7 @@ from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.rules.window import without_operator
 
 T = TypeVar("T")
 
@@ -156,7 +157,7 @@ class DiskSite:
         )
 
     def rules(self) -> WindowRules:
-        return WindowRules(_decide, lambda _context: 8.0)
+        return WindowRules(_decide, lambda _context: 8.0, without_operator)
 
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
         return NoWatch()

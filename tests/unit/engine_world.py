@@ -18,7 +18,7 @@ from zkmigrate.engine import events
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.journal import NAME, Journal
-from zkmigrate.engine.ports import Answer, Decision, NoWatch, WatchPort, WindowRules
+from zkmigrate.engine.ports import Answer, Decision, Fallback, NoWatch, WatchPort, WindowRules
 from zkmigrate.engine.run import Ended, Walk, World
 from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Policy, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
@@ -26,6 +26,7 @@ from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.rules.window import without_operator
 
 HOSTS = ("d1", "d2", "d3")
 
@@ -226,11 +227,11 @@ class TinyConfirm:
     def consent(self, stage: Stage) -> tuple[Answer, str]:
         return self._say(stage.id), "tester"
 
-    def decide(self, phase: str, finding: Finding, sealed: bool, left_s: float | None) -> Any:
+    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Any:
         self.asked.append(f"decide {phase} {finding.id}")
-        return self.ask_means or ("go" if sealed else "back")
+        return self.ask_means or unanswered
 
-    def hold(self, phase: str, sealed: bool, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, unanswered: Fallback, left_s: float | None) -> Answer | None:
         return self._say(f"hold {phase}")
 
     def _say(self, name: str) -> Answer:
@@ -262,7 +263,9 @@ class Tiny:
     clock: TinyClock = field(default_factory=TinyClock)
     seen: list[events.Event] = field(default_factory=list)
     watch: WatchPort = field(default_factory=NoWatch)
-    rules: WindowRules = field(default_factory=lambda: WindowRules(decide, lambda _context: 8.0))
+    rules: WindowRules = field(
+        default_factory=lambda: WindowRules(decide, lambda _context: 8.0, without_operator)
+    )
     policy: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.engine_world import Hosts, WriteStep
 from zkmigrate.engine import brief
 from zkmigrate.engine.confirm import Console, Terminal, Unattended
-from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.ports import Answer, Fallback
 from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
@@ -20,7 +20,7 @@ from zkmigrate.ui import words
 from zkmigrate.ui.console import StdConsole
 
 STAGE = Stage("roll", "Roll", (), consent="Restart the brokers?")
-TROUBLE = Finding("watch.canary-fails", "the canary sings", Held.NO, seen="silent", target="b1")
+TROUBLE = Finding("watch.broker-lost", "the broker answers requests", Held.NO, seen="silent", target="b1")
 
 
 class Script:
@@ -100,24 +100,24 @@ def test_before_a_window_its_phases_and_what_was_rehearsed_are_shown() -> None:
     assert script.shown.index("  as rehearsed: 1.8 s") < script.shown.index("  Now?")
 
 
-@pytest.mark.parametrize("sealed", [True, False])
-def test_ask_without_an_answer_means_back_before_seal_and_go_after(sealed: bool) -> None:
-    expected = "go" if sealed else "back"
-    assert Unattended(cast(Console, Script())).decide("cut", TROUBLE, sealed, 5.0) == expected
+@pytest.mark.parametrize("rule", ["go", "back"])
+def test_ask_without_an_answer_means_what_the_rules_say(rule: Fallback) -> None:
+    assert Unattended(cast(Console, Script())).decide("cut", TROUBLE, rule, 5.0) == rule
     silent, script = terminal()
-    assert silent.decide("cut", TROUBLE, sealed, 5.0) == expected
-    assert f"no answer in time means {expected}" in script.shown[-1]
+    assert silent.decide("cut", TROUBLE, rule, 5.0) == rule
+    assert f"no answer in time means {rule}" in script.shown[-1]
     ended, _ = terminal(None)
-    assert ended.decide("cut", TROUBLE, sealed, None) == expected
-    typed, _ = terminal("", "b" if sealed else "g")
-    assert typed.decide("cut", TROUBLE, sealed, 60.0) != expected
+    assert ended.decide("cut", TROUBLE, rule, None) == rule
+    typed, _ = terminal("", "b" if rule == "go" else "g")
+    assert typed.decide("cut", TROUBLE, rule, 60.0) != rule
 
 
 def test_a_hold_goes_on_until_something_is_typed() -> None:
     held, _ = terminal("", "what", "go")
-    assert [held.hold("cut", False, 5.0) for _ in range(3)] == [None, None, Answer("go")]
+    assert [held.hold("cut", "back", 5.0) for _ in range(3)] == [None, None, Answer("go")]
     closed = Unattended(cast(Console, Script(None, None)))
-    assert [closed.hold("cut", sealed, None) for sealed in (False, True)] == [Answer("back"), Answer("go")]
+    rules: tuple[Fallback, ...] = ("back", "go")
+    assert [closed.hold("cut", rule, None) for rule in rules] == [Answer("back"), Answer("go")]
 
 
 def test_the_console_reads_whole_lines_and_sees_the_end() -> None:

@@ -25,13 +25,17 @@ from zkmigrate.engine.watch import (
     Watch,
 )
 from zkmigrate.errors import HostError
+from zkmigrate.facts.ensemble import EnsembleView
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.inventory import Lease
 from zkmigrate.model.change import Change
-from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Verdict, Way
+from zkmigrate.rules.window import without_operator
+from zkmigrate.simulate.ensemble import srvr
+from zkmigrate.zkdata.words import Srvr, parse_srvr
 
 LEASE = Lease(fence_ttl_ms=5000, cut_ttl_ms=2000, renew_every_ms=100)
 CONTEXT = Context("tiny-1", inventory())
@@ -80,7 +84,7 @@ def fenced(tmp_path: Path, step: str = "main.fence") -> tuple[Stage, History]:
 
 @contextmanager
 def watching(moment: Moment, renew: Renewals, *asked: Probe, deadline_s: float = 8.0) -> Iterator[Watch]:
-    rules = WindowRules(decide, lambda _context: deadline_s)
+    rules = WindowRules(decide, lambda _context: deadline_s, without_operator)
     watch = Watch(HOSTS, LEASE, rules, renew, moment.now, moment.wall, lambda _stage: asked)
     try:
         yield watch
@@ -289,12 +293,37 @@ def test_a_finding_is_heard_while_a_step_waits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("means", "code"), [("go", 0), ("back", 7), ("", 7)])
 def test_ask_is_answered_by_somebody_and_only_once(tmp_path: Path, means: str, code: int) -> None:
     told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told, rules=WindowRules(lambda *_: "ask", lambda _context: 8.0))
+    tiny = Tiny(
+        tmp_path / "r",
+        watch=told,
+        rules=WindowRules(lambda *_: "ask", lambda _context: 8.0, without_operator),
+    )
     tiny.process(lambda walk: walk.forward(until="rehearse"))
     told.findings = [trouble("watch.broker-lost")]
     tiny.confirm.ask_means = means
     assert tiny.process(lambda walk: walk.forward()).code == code
     assert tiny.confirm.asked.count("decide fence watch.broker-lost") == 1
+
+
+@pytest.mark.parametrize(("done", "code"), [(False, 7), (True, 0)], ids=["seal sent", "seal done"])
+def test_ask_without_an_operator_means_go_only_once_all_hosts_are_sealed(
+    tmp_path: Path, done: bool, code: int
+) -> None:
+    """From the first SEAL sent the phase is sealed; until that step is done nobody's answer is back."""
+    told = Told()
+    asks = WindowRules(lambda *_: "ask", lambda _context: 8.0, without_operator)
+    tiny = Tiny(tmp_path / "r", watch=told, rules=asks)
+    tiny.process(lambda walk: walk.forward(until="rehearse"))
+
+    def sent(way: Way) -> Verdict | None:
+        if way is Way.BACK or not any(path == "/seal" for _, path in tiny.hosts.files):
+            return None
+        told.findings = [trouble("watch.block-leaks")]
+        return None if done else waiting("the last host", 1e9)(way)
+
+    tiny.steps["seal"].verdict = sent
+    assert tiny.process(lambda walk: walk.forward()).code == code
+    assert tiny.confirm.asked.count("decide seal watch.block-leaks") == 1
 
 
 def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tmp_path: Path) -> None:
@@ -316,6 +345,28 @@ def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tmp_path: 
     assert {path for _, path in tiny.hosts.files} == {"/one", "/two"}
 
 
+def test_a_leased_probe_is_asked_no_more_once_seal_is_done_on_all_hosts(tmp_path: Path) -> None:
+    leased, always = [0], [0]
+
+    def count(calls: list[int]) -> Callable[[], list[Finding]]:
+        def ask() -> list[Finding]:
+            calls[0] += 1
+            return []
+
+        return ask
+
+    stage, history = fenced(tmp_path)
+    asked = (Probe("leased", 0.01, count(leased), leased=True), Probe("always", 0.01, count(always)))
+    with watching(Moment(), Renewals(), *asked) as watch:
+        watch.follow(stage, history, CONTEXT)
+        until("it is asked", lambda: leased[0] > 2)
+        history.done.add("main.seal")
+        watch.follow(stage, history, CONTEXT)
+        before, others = leased[0], always[0]
+        until("the other one goes on", lambda: always[0] > others + 5)
+        assert leased[0] <= before + 1, "at most the question that was on its way"
+
+
 # --- probes --------------------------------------------------------------------------------------------
 
 
@@ -332,6 +383,90 @@ def test_a_broker_must_stay_silent_twice() -> None:
     probe = probes.brokers(lambda: {"b1": next(said)})
     helds = [[f.held for f in probe.ask()] for _ in range(4)]
     assert helds == [[Held.YES], [Held.YES], [Held.NO], [Held.YES]]
+
+
+LEADS, FOLLOWS, APART = Seen("leader"), Seen("follower"), Absent("not serving")
+SILENT, REFUSED = Unknown("timeout", "no answer in 3 s"), Unknown("refused", "nothing listens")
+
+
+def ensemble(*modes: Reading[str]) -> EnsembleView:
+    """Source with these answers to ``srvr``, in a mode each."""
+    template = parse_srvr(srvr("3.5.8", "leader", 0x100000001, 5))
+
+    def reading(mode: Reading[str]) -> Reading[Srvr]:
+        return Seen(replace(template, mode=mode.value)) if isinstance(mode, Seen) else mode
+
+    leading = [f"s{n}" for n, mode in enumerate(modes, 1) if mode == LEADS]
+    servers = {f"s{n}": reading(mode) for n, mode in enumerate(modes, 1)}
+    return EnsembleView(servers, leading[0] if len(leading) == 1 else None)
+
+
+@pytest.mark.parametrize(
+    ("modes", "quorum"),
+    [
+        ((LEADS, FOLLOWS, FOLLOWS), True),
+        ((LEADS, FOLLOWS, REFUSED), True),
+        ((LEADS, FOLLOWS, APART), True),
+        ((LEADS, FOLLOWS, SILENT), True),
+        ((SILENT, FOLLOWS, FOLLOWS), True),
+        ((Seen("standalone"),), True),
+        ((LEADS, SILENT, SILENT), None),
+        ((LEADS, REFUSED, SILENT), None),
+        ((SILENT, SILENT, SILENT), None),
+        ((SILENT, SILENT, REFUSED), None),
+        ((FOLLOWS, APART, SILENT), None),
+        ((LEADS, REFUSED, REFUSED), False),
+        ((LEADS, REFUSED, APART), False),
+        ((APART, APART, SILENT), False),
+        ((REFUSED, REFUSED, SILENT), False),
+        ((APART, APART, APART), False),
+        ((FOLLOWS, FOLLOWS, REFUSED), False),
+        ((LEADS, LEADS, FOLLOWS), False),
+        ((Seen("read-only"), Seen("read-only"), APART), False),
+    ],
+    ids=lambda value: "-".join(str(v) for v in value) if isinstance(value, tuple) else str(value),
+)
+def test_whether_source_has_a_quorum_and_whether_that_can_be_known(
+    modes: tuple[Reading[str], ...], quorum: bool | None
+) -> None:
+    assert ensemble(*modes).has_quorum() is quorum
+
+
+WELL, SICK, UNHEARD = (
+    ensemble(LEADS, FOLLOWS, FOLLOWS),
+    ensemble(APART, APART, REFUSED),
+    ensemble(SILENT, SILENT, LEADS),
+)
+HELD = [(LOOK_UNKNOWN, Held.YES), (probes.SOURCE_SICK, Held.YES)]
+NOT_HELD = [(LOOK_UNKNOWN, Held.YES), (probes.SOURCE_SICK, Held.NO)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "found"),
+    [
+        ([WELL, WELL], [HELD, HELD]),
+        ([SICK, WELL, SICK], [[], HELD, []]),
+        ([UNHEARD, WELL, UNHEARD], [[], HELD, []]),
+        ([SICK, SICK, WELL], [[], NOT_HELD, HELD]),
+        ([UNHEARD, UNHEARD, WELL], [[], [(LOOK_UNKNOWN, Held.UNKNOWN)], HELD]),
+        ([UNHEARD, SICK], [[], NOT_HELD]),
+    ],
+    ids=["well", "sick once", "unheard once", "sick", "unheard", "unheard, then sick"],
+)
+def test_source_must_be_sick_or_unheard_twice(
+    seen: list[EnsembleView], found: list[list[tuple[str, Held]]]
+) -> None:
+    views = iter(seen)
+    probe = probes.source(lambda: next(views))
+    assert [[(f.id, f.held) for f in probe.ask()] for _ in seen] == found
+    assert probe.leased
+
+
+def test_a_sick_source_is_told_with_what_each_server_said() -> None:
+    probe = probes.source(lambda: SICK)
+    tuple(probe.ask())
+    found = next(f for f in probe.ask() if f.id == probes.SOURCE_SICK)
+    assert found.seen == "s1 not serving, s2 not serving, s3 unknown (refused): nothing listens"
 
 
 WHOLE = HostStatus(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.operator import inventory
+from zkmigrate.engine import probes, watch
 from zkmigrate.engine.ports import WindowRules
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
@@ -89,12 +90,28 @@ def test_the_policy_changes_nothing_else() -> None:
     assert all(len({ROWS[phase, t, p] for p in POLICIES}) == 1 for phase in Phase for t in others)
 
 
+def test_nobody_to_ask_means_back_until_all_are_sealed_and_go_after() -> None:
+    assert window.without_operator(all_sealed=False) == "back"
+    assert window.without_operator(all_sealed=True) == "go"
+
+
 @pytest.mark.parametrize("phase", Phase)
-def test_nobody_to_ask_means_back_before_seal_and_go_after(phase: Phase) -> None:
-    ask = window.without_operator(Decision.ASK, phase)
-    assert ask is (Decision.BACK if phase in AT_RISK else Decision.GO)
-    for decided in (Decision.GO, Decision.BACK):
-        assert window.without_operator(decided, phase) is decided
+def test_none_is_sealed_before_the_first_seal_is_sent(phase: Phase) -> None:
+    assert phase.none_sealed is (phase in AT_RISK)
+
+
+def test_every_trouble_is_reported_by_somebody() -> None:
+    """A row of the table that nothing reports would promise what is not watched."""
+    reported = {
+        watch.LEASE_LAPSED,
+        watch.HOST_UNREACHABLE,
+        watch.DEADLINE,
+        watch.LOOK_UNKNOWN,
+        probes.BLOCK_LEAKS,
+        probes.BROKER_LOST,
+        probes.SOURCE_SICK,
+    }
+    assert {t.value for t in Trouble} - reported == {Trouble.STEP_BLOCKED.value}
 
 
 # --- findings as the engine brings them ------------------------------------------------------------------
@@ -146,7 +163,7 @@ def test_once_go_is_out_a_host_that_is_not_heard_turns_nothing_back_and_a_failed
 
 
 def test_the_engines_marks_of_a_window_are_steps_of_the_playbook() -> None:
-    rules = WindowRules(window.decide_finding, window.deadline_s)
+    rules = WindowRules(window.decide_finding, window.deadline_s, window.without_operator)
     [cutover] = [stage for stage in PLAYBOOK.stages if stage.id == "cutover"]
     ids = [step.id for step in cutover.steps]
     marks = [ids.index(mark) for mark in (rules.begins, rules.cuts, rules.permanent, rules.ends)]

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import Event
 from zkmigrate.engine.journal import Journal, RealDisk
-from zkmigrate.engine.ports import Answer, WindowRules, Word
+from zkmigrate.engine.ports import Answer, Fallback, NoWatch, WatchPort, WindowRules, Word
 from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.engine.run import World as Outside
 from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Source, Ssh, ZooKeeperHost
@@ -23,7 +22,7 @@ from zkmigrate.model.change import Change
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Way
-from zkmigrate.rules.window import deadline_s, decide_finding
+from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import SLICE_S, World, new_world
 
@@ -91,6 +90,7 @@ class Operator:
     answers: dict[str, Word] = field(default_factory=dict)
     unreachable: frozenset[str] = frozenset()
     events: list[Event] = field(default_factory=list)
+    watch: WatchPort = field(default_factory=NoWatch)
     calls: int = 0
     seconds: int = 0
 
@@ -117,7 +117,8 @@ class Operator:
             lock=self,
             interrupt=Interrupt(),
             emit=self.events.append,
-            rules=WindowRules(decide_finding, deadline_s),
+            rules=WindowRules(decide_finding, deadline_s, without_operator),
+            watch=self.watch,
         )
         return Walk(self.playbook, self.world.inventory, journal, outside)
 
@@ -168,10 +169,8 @@ class Operator:
     def consent(self, stage: Stage) -> tuple[Answer, str]:
         return Answer("go"), "--yes"
 
-    def decide(
-        self, phase: str, finding: Finding, sealed: bool, left_s: float | None
-    ) -> Literal["go", "back"]:
-        return "go" if sealed else "back"
+    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Fallback:
+        return unanswered
 
-    def hold(self, phase: str, sealed: bool, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, unanswered: Fallback, left_s: float | None) -> Answer | None:
         return Answer(self.answers.pop(phase, "go"))

@@ -24,7 +24,7 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Change
 from zkmigrate.model.look import Look
 from zkmigrate.rules import expected
-from zkmigrate.rules.window import deadline_s, decide_finding
+from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World, new_world
 
@@ -73,7 +73,7 @@ class WorldSite:
         return HostLock(names, "tester", lambda _h, _w, _f: Outcome(0, "fencing 1"), 1, steal=steal)
 
     def rules(self) -> WindowRules:
-        return WindowRules(decide_finding, deadline_s)
+        return WindowRules(decide_finding, deadline_s, without_operator)
 
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
         def renew(host: str, fence_ms: int, cut_ms: int) -> Outcome:

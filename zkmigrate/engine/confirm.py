@@ -1,17 +1,17 @@
 """Who says go: a person at a terminal, or ``--yes``.
 
 The same questions come up either way; ``--yes`` answers go to all of them, and where the rules say Ask it
-answers Back before SEAL and Go after. In a terminal, silence until a second before the deadline means the
-same. Nothing here prints: a Console does.
+answers what they say for nobody. In a terminal, silence until a second before the deadline means the same.
+Nothing here prints: a Console does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from zkmigrate.engine import brief
-from zkmigrate.engine.ports import Answer, Word
+from zkmigrate.engine.ports import Answer, Fallback, Word
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
@@ -87,16 +87,13 @@ class Terminal:
         self._consented = stage.id
         return self._ask(stage.id), self._user
 
-    def decide(
-        self, phase: str, finding: Finding, sealed: bool, left_s: float | None
-    ) -> Literal["go", "back"]:
+    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Fallback:
         """Go or back, before the time runs out."""
-        fallback: Literal["go", "back"] = "go" if sealed else "back"
         self._console.show(
             [
                 f"after {phase or 'the start'}: {finding.id} {finding.target}:",
                 f"  {finding.seen or finding.claim}",
-                f"  go (g) or back (b)? no answer in time means {fallback}",
+                f"  go (g) or back (b)? no answer in time means {unanswered}",
             ]
         )
         end = self._now() + (30.0 if left_s is None else max(0.0, left_s - 1.0))
@@ -107,11 +104,11 @@ class Terminal:
             word = _WORDS.get(line.strip().lower())
             if word == "go" or word == "back":
                 return word
-        return fallback
+        return unanswered
 
-    def hold(self, _phase: str, sealed: bool, _left_s: float | None) -> Answer | None:
+    def hold(self, _phase: str, unanswered: Fallback, _left_s: float | None) -> Answer | None:
         """Polled while holding: go, stop or back; None while nothing was typed."""
-        return _held(self._console.poll(0.0), sealed)
+        return _held(self._console.poll(0.0), unanswered)
 
     def _ask(self, where: str) -> Answer:
         while True:
@@ -140,23 +137,21 @@ class Unattended:
     def consent(self, _stage: Stage) -> tuple[Answer, str]:
         return Answer("go"), "--yes"
 
-    def decide(
-        self, _phase: str, _finding: Finding, sealed: bool, _left_s: float | None
-    ) -> Literal["go", "back"]:
-        return "go" if sealed else "back"
+    def decide(self, _phase: str, _finding: Finding, unanswered: Fallback, _left_s: float | None) -> Fallback:
+        return unanswered
 
-    def hold(self, _phase: str, sealed: bool, _left_s: float | None) -> Answer | None:
-        return _held(self._console.poll(0.0), sealed)
+    def hold(self, _phase: str, unanswered: Fallback, _left_s: float | None) -> Answer | None:
+        return _held(self._console.poll(0.0), unanswered)
 
 
 def _changing(stage: Stage) -> list[AnyStep]:
     return [step for step in stage.steps if step.hazard is not Hazard.READ_ONLY]
 
 
-def _held(line: str | None, sealed: bool) -> Answer | None:
+def _held(line: str | None, unanswered: Fallback) -> Answer | None:
     """The answer in a polled line; the end of input counts as nobody's answer."""
     if line is None:
-        return Answer("go" if sealed else "back")
+        return Answer(unanswered)
     return _answer(line)
 
 

@@ -1,6 +1,6 @@
 """What the engine needs from outside, as protocols; the command line injects the real ones.
 
-Look and Step are in :mod:`zkmigrate.model`; Apply and Call in :mod:`zkmigrate.engine.apply`.
+Look and Step are in :mod:`zkmigrate.model`; Apply is in :mod:`zkmigrate.engine.apply`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Context, Way
 
 Decision: TypeAlias = Literal["go", "back", "ask"]
+Fallback: TypeAlias = Literal["go", "back"]
 Word: TypeAlias = Literal["go", "stop", "back"]
 
 
@@ -41,12 +42,15 @@ class WindowRules:
     """The pure rules that a window stage is walked by.
 
     deadline_s: how many seconds after the first FENCE the way back must have started, ``math.inf`` for no
-    limit; it may read the rehearsal's times from the context. begins / cuts / permanent / ends: ids of the
-    steps that start the lease, add the cut to it, make it permanent, and open the door.
+    limit; it may read the rehearsal's times from the context. without_operator: what Ask means when nobody
+    answers, told whether the step ``permanent`` is done, that is, whether all hosts are sealed. begins /
+    cuts / permanent / ends: ids of the steps that start the lease, add the cut to it, make it permanent, and
+    open the door.
     """
 
     decide: Decide
     deadline_s: Callable[[Context], float]
+    without_operator: Callable[[bool], Fallback]
     begins: str = "fence"
     cuts: str = "cut"
     permanent: str = "seal"
@@ -98,14 +102,15 @@ class Confirm(Protocol):
         """A stage's own question; the answer and who gave it."""
         ...
 
-    def decide(
-        self, phase: str, finding: Finding, sealed: bool, left_s: float | None, /
-    ) -> Literal["go", "back"]:
-        """``rules`` said Ask. It must come back within ``left_s``; nobody's answer is Back before SEAL."""
+    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None, /) -> Fallback:
+        """``rules`` said Ask. It must come back within ``left_s``; nobody's answer is ``unanswered``."""
         ...
 
-    def hold(self, phase: str, sealed: bool, left_s: float | None, /) -> Answer | None:
-        """Polled while the walk holds after ``phase``; None = still holding."""
+    def hold(self, phase: str, unanswered: Fallback, left_s: float | None, /) -> Answer | None:
+        """Polled while the walk holds after ``phase``; None = still holding.
+
+        Where nobody can type any more the answer is ``unanswered``.
+        """
         ...
 
 

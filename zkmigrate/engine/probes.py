@@ -1,7 +1,7 @@
-"""The watch's questions: is the block whole on every dest host, do the brokers still answer.
+"""The watch's questions: is the block whole on every dest host, do the brokers answer, does source serve.
 
-One bad answer is not yet trouble: a look must fail, and a broker stay silent, twice in a row. A leak in the
-block counts at once.
+One bad answer is not yet trouble: a look must fail, a broker stay silent, source be without a quorum twice in
+a row. A leak in the block counts at once.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from zkmigrate.engine.watch import LEASE_LAPSED, LOOK_UNKNOWN, Probe
+from zkmigrate.facts.ensemble import EnsembleView
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim
 
 BLOCK_LEAKS = "watch.block-leaks"
 BROKER_LOST = "watch.broker-lost"
+SOURCE_SICK = "watch.source-sick"
 _FENCED = ("fenced", "cut", "stopped", "sealed", "go", "started", "checked")
 _CUT = ("cut", "stopped", "sealed", "go", "started", "checked")
 _IN_A_ROW = 2
@@ -75,6 +77,34 @@ def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
             )
 
     return Probe("brokers", 1.0, findings)
+
+
+def source(ask: Callable[[], EnsembleView]) -> Probe:
+    """Source could take dest back: a majority serves under one leader. Not asked any more after SEAL."""
+    missed = 0
+
+    def findings() -> Iterator[Finding]:
+        nonlocal missed
+        view = ask()
+        held = view.has_quorum()
+        missed = 0 if held else missed + 1
+        if missed and missed < _IN_A_ROW:
+            return
+        seen = ", ".join(f"{host} {mode}" for host, mode in view.modes().items())
+        told = None if held is None else True
+        yield claim(LOOK_UNKNOWN, "source tells whether it serves", told, seen=seen, target="source status")
+        if held is not None:
+            yield claim(
+                SOURCE_SICK,
+                "source serves",
+                held,
+                seen=seen,
+                needed="a majority that serves under one leader",
+                moves=("let the run walk back, then repair source",),
+                target="source",
+            )
+
+    return Probe("source", 1.0, findings, leased=True)
 
 
 def _text(reading: Reading[HostStatus]) -> str:

@@ -42,11 +42,15 @@ It must give up by itself well within the cut's TTL.
 
 @dataclass(frozen=True)
 class Probe:
-    """A question asked again and again: ``ask`` gives findings (held ones too, they clear earlier ones)."""
+    """A question asked again and again: ``ask`` gives findings (held ones too, they clear earlier ones).
+
+    leased: asked only while the lease is renewed, which ends when SEAL is done on all hosts.
+    """
 
     name: str
     every_s: float
     ask: Callable[[], Iterable[Finding]]
+    leased: bool = False
 
 
 class Watch:
@@ -179,6 +183,8 @@ class Watch:
 
     def _prober(self, session: _Session, probe: Probe) -> None:
         while not session.over.wait(probe.every_s):
+            if probe.leased and not session.renewing:
+                continue
             try:
                 findings = tuple(probe.ask())
             except Exception as error:  # a probe that fails is itself something the walk must hear of

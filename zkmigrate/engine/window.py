@@ -87,7 +87,8 @@ class Window:
             self.ask(at)
             left = self._world.watch.left_s()
             self._world.emit(events.Holding(at.step.id, left))
-            answer = self._world.confirm.hold(at.step.id, self._sealed(at.stage), left)
+            unanswered = self._world.rules.without_operator(self._all_sealed(at.stage))
+            answer = self._world.confirm.hold(at.step.id, unanswered, left)
             if answer is not None:
                 return answer
             self._world.clock.pause(_HOLD_S)
@@ -108,7 +109,8 @@ class Window:
             return False
         return self._world.clock.wall() - first[1] > self._world.rules.deadline_s(self._context)
 
-    def _sealed(self, stage: Stage) -> bool:
+    def _all_sealed(self, stage: Stage) -> bool:
+        """Whether the step that seals is done, on every host: a first SEAL sent is not enough."""
         return f"{stage.id}.{self._world.rules.permanent}" in self._history.done
 
     def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
@@ -118,15 +120,16 @@ class Window:
         body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
         self._journal.append("finding", {**body, "phase": phase, "decision": decision})
         self._world.emit(events.Alarm(phase, finding, decision))
-        sealed = self._sealed(at.stage)
-        if decision == "back" and sealed and self._late(at):
+        all_sealed = self._all_sealed(at.stage)
+        if decision == "back" and all_sealed and self._late(at):
             # Sealed hosts do not go back alone, so nothing forces a way back that costs every session:
             # only the operator may want it, by name.
             decision = "ask"
             finding = replace(finding, claim=f"{finding.claim} (going back now loses the clients' sessions)")
         if decision == "ask":
+            unanswered = self._world.rules.without_operator(all_sealed)
             left = self._world.watch.left_s()
-            decision = self._world.confirm.decide(phase, finding, sealed, left)
+            decision = self._world.confirm.decide(phase, finding, unanswered, left)
         if decision == "back":
             code = 9 if finding.id == LEASE_LAPSED else 7
             raise TurnBack(at.stage.id, f"{finding.id}: {finding.seen or finding.claim}", code, findings)

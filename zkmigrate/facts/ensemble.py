@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zkmigrate.facts.words import answer
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.words import Mntr, Srvr, parse_mntr, parse_srvr
 
@@ -25,6 +25,23 @@ class EnsembleView:
     def modes(self) -> dict[str, str]:
         """Host → mode, ``not serving``, or why it is unknown."""
         return {host: _mode(reading) for host, reading in self.servers.items()}
+
+    def has_quorum(self) -> bool | None:
+        """Whether a majority serves under one leader; None when those that were not heard decide it.
+
+        A host that refuses the connection was heard: nothing serves there. Followers serve only under a
+        leader, so a majority of them is enough while their leader is not heard.
+        """
+        modes = self.modes().values()
+        leading = sum(mode in ("leader", "standalone") for mode in modes)
+        serving = leading + sum(mode == "follower" for mode in modes)
+        unheard = sum(isinstance(r, Unknown) and r.cause != "refused" for r in self.servers.values())
+        majority = len(self.servers) // 2 + 1
+        if leading > 1 or serving + unheard < majority:
+            return False
+        if serving < majority:
+            return None
+        return leading == 1 or unheard > 0
 
     def zxids(self) -> dict[str, int]:
         """Host → zxid, of the hosts that serve."""

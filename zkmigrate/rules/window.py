@@ -33,8 +33,11 @@ class Phase(StrEnum):
     OPEN = "open"
 
     @property
-    def before_seal(self) -> bool:
-        """True while the hosts go back by themselves when the lease ends."""
+    def none_sealed(self) -> bool:
+        """True until the first SEAL is sent: every host goes back by itself when its lease ends.
+
+        From then on any host may be sealed. Whether *all* are is another question: :func:`without_operator`.
+        """
         return self in (Phase.ARMED, Phase.FENCED, Phase.CUT, Phase.STOPPED)
 
 
@@ -46,14 +49,13 @@ class Trouble(StrEnum):
     BLOCK_LEAKS = "watch.block-leaks"
     DEADLINE = "watch.deadline"
     BROKER_LOST = "watch.broker-lost"
-    CANARY_FAILS = "watch.canary-fails"
     SOURCE_SICK = "watch.source-sick"
     STEP_BLOCKED = "watch.step-blocked"
     LOOK_UNKNOWN = "watch.look-unknown"
 
 
 class Decision(StrEnum):
-    """``ASK`` asks the operator; without one it means ``BACK`` before SEAL and ``GO`` after (design §5)."""
+    """``ASK`` asks the operator; :func:`without_operator` says what nobody's answer means."""
 
     GO = "go"
     BACK = "back"
@@ -65,7 +67,6 @@ _BEFORE_SEAL: dict[Trouble, Decision] = {
     Trouble.HOST_UNREACHABLE: Decision.BACK,
     Trouble.BLOCK_LEAKS: Decision.BACK,
     Trouble.DEADLINE: Decision.BACK,
-    Trouble.CANARY_FAILS: Decision.ASK,
     Trouble.SOURCE_SICK: Decision.BACK,
     Trouble.STEP_BLOCKED: Decision.BACK,
     Trouble.LOOK_UNKNOWN: Decision.BACK,
@@ -79,7 +80,6 @@ _SEALED: dict[Trouble, Decision] = {
     Trouble.HOST_UNREACHABLE: Decision.GO,
     Trouble.BLOCK_LEAKS: Decision.ASK,
     Trouble.DEADLINE: Decision.GO,
-    Trouble.CANARY_FAILS: Decision.GO,
     Trouble.SOURCE_SICK: Decision.GO,
     Trouble.STEP_BLOCKED: Decision.BACK,
     Trouble.LOOK_UNKNOWN: Decision.GO,
@@ -96,15 +96,18 @@ def decide(phase: Phase, trouble: Trouble, broker_lost: BrokerPolicy = "ask") ->
     if trouble is Trouble.BROKER_LOST:
         wanted = {"back": Decision.BACK, "forward": Decision.GO, "ask": Decision.ASK}[broker_lost]
         # Once GO is out the quickest help for a lost broker is dest's own quorum.
-        return wanted if phase.before_seal else Decision.GO
-    return (_BEFORE_SEAL if phase.before_seal else _SEALED)[trouble]
+        return wanted if phase.none_sealed else Decision.GO
+    return (_BEFORE_SEAL if phase.none_sealed else _SEALED)[trouble]
 
 
-def without_operator(decision: Decision, phase: Phase) -> Decision:
-    """What ``ASK`` means when nobody can be asked (``--yes``)."""
-    if decision is not Decision.ASK:
-        return decision
-    return Decision.BACK if phase.before_seal else Decision.GO
+def without_operator(all_sealed: bool) -> Literal["go", "back"]:
+    """What ``ASK`` means when nobody answers: with ``--yes``, after silence, at the end of input.
+
+    all_sealed: the SEAL step is done. Until then GO cannot follow; hosts that are not sealed go back alone
+    when their lease ends, and those that are would stay shut: back. Afterwards all hosts are one GO from
+    finishing, or finish alone: go.
+    """
+    return "go" if all_sealed else "back"
 
 
 def table() -> Iterator[tuple[Phase, Trouble, BrokerPolicy, Decision]]:

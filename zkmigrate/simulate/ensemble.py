@@ -6,6 +6,7 @@ leader restarts every session's clock; hosts that lack the newest transaction lo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from zkmigrate.simulate.disk import Kind, Transaction, Tree, replay
@@ -54,6 +55,14 @@ class Ensemble:
         for session, timeout_ms in dict(self.tree().sessions).items():
             if now - self.seen.setdefault(session, now) > timeout_ms / 1000:
                 self.commit("close-session", session, cxid=0)
+
+
+def elected(names: Collection[str], down: Collection[str], leader: str) -> str:
+    """Who leads: the leader while it runs, else the last of those that do; nobody below a majority."""
+    up = [name for name in names if name not in down]
+    if len(up) <= len(names) // 2:
+        return ""
+    return leader if leader in up else up[-1]
 
 
 def srvr(version: str, mode: str, zxid: int, nodes: int) -> str:

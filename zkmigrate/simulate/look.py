@@ -46,6 +46,10 @@ class WorldLook:
         if host in self.unreachable:
             return Unknown("unreachable", f"{host} does not answer")
         if host in world.inventory.source_names:
+            if host in world.source_down:
+                return Unknown("refused", f"{host}: connection refused")
+            if not world.source_leader:
+                return Seen(words.UNSERVING)
             mode = "leader" if host == world.source_leader else "follower"
             return Seen(self._answer(host, word, mode, world.source))
         if not world.hosts[host].running:
@@ -176,7 +180,10 @@ class WorldLook:
 
     def znode(self, host: str, path: str) -> Reading[Znode]:
         world = self.world
-        state = world.source if host in world.inventory.source_names else world.serving_log(host)
+        if host in world.inventory.source_names:
+            state = world.source if world.source_leader and host not in world.source_down else None
+        else:
+            state = world.serving_log(host)
         if state is None:
             return Unknown("refused", f"{host} does not serve")
         znodes = state.tree().znodes

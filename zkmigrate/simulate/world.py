@@ -18,7 +18,7 @@ from zkmigrate.inventory import Broker, Inventory
 from zkmigrate.model.change import Change
 from zkmigrate.simulate import program
 from zkmigrate.simulate.disk import Disk, Kind, Transaction
-from zkmigrate.simulate.ensemble import Ensemble
+from zkmigrate.simulate.ensemble import Ensemble, elected
 from zkmigrate.simulate.host import File, Host
 
 SLICE_S = 0.1
@@ -53,7 +53,10 @@ class BrokerProcess:
 
 @dataclass
 class World:
-    """Build with :func:`new_world`. ``faults`` are called before each apply with (change, operation)."""
+    """Build with :func:`new_world`. ``faults`` are called before each apply with (change, operation).
+
+    source_down: source hosts whose server does not run; while too few do source_leader is empty.
+    """
 
     inventory: Inventory
     hosts: dict[str, Host]
@@ -64,6 +67,7 @@ class World:
     now: float = 1000.0
     source_files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     source_leader: str = ""
+    source_down: set[str] = field(default_factory=set)
     sessions_made: int = 0
     acknowledged: list[Transaction] = field(default_factory=list)
     faults: list[Callable[[Change, str], None]] = field(default_factory=list)
@@ -118,7 +122,7 @@ class World:
         if not host.ready(self.now):
             return ""
         if self._observes(host):
-            return "" if host.cut.holds(self.now) else "observer"
+            return "" if host.cut.holds(self.now) or not self.source_leader else "observer"
         if self.dest is None or not self.dest_leader:
             return ""
         return "leader" if name == self.dest_leader else "follower"
@@ -140,6 +144,7 @@ class World:
     # --- what happens by itself --------------------------------------------------------------------
 
     def _settle(self) -> None:
+        self._elect_source()
         for host in self._dest_hosts():
             self._guard_lease(host)
             self._finish(host)
@@ -218,6 +223,13 @@ class World:
             and h.phase in ("go", "started", "checked", "open", "idle")
         ]
 
+    def _elect_source(self) -> None:
+        leader = elected(self.inventory.source_names, self.source_down, self.source_leader)
+        if leader and leader != self.source_leader:
+            self.source.epoch += 1
+            self.source.seen = dict.fromkeys(self.source.tree().sessions, self.now)
+        self.source_leader = leader
+
     def _elect(self) -> None:
         members = self._participants()
         majority = self.inventory.dest.majority
@@ -270,8 +282,10 @@ class World:
 
     def door(self, address: str) -> tuple[str, Ensemble] | None:
         """Who answers a broker at this address: name and ensemble, None when nobody does."""
-        if address in {h.address for h in self.inventory.source.hosts}:
-            return next(h.name for h in self.inventory.source.hosts if h.address == address), self.source
+        for server in self.inventory.source.hosts:
+            if server.address == address:
+                serves = self.source_leader and server.name not in self.source_down
+                return (server.name, self.source) if serves else None
         for host in self._dest_hosts():
             if host.address == address and not host.fence.holds(self.now):
                 ensemble = self.serving_log(host.name)
@@ -333,7 +347,8 @@ class World:
 
     def _expire(self) -> None:
         self.source.seen[WRITER] = self.now
-        self.source.expire(self.now)
+        if self.source_leader:
+            self.source.expire(self.now)
         if self.dest is not None and self.dest_leader:
             self.dest.expire(self.now)
 
