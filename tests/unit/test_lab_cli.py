@@ -32,12 +32,22 @@ def test_every_fault_takes_its_arguments_and_asks_for_a_lab(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["status"], ["ssh", "dest1"], ["exec", "true"], ["logs", "dest1"], ["down"]]
+    "command",
+    [["status"], ["ssh", "dest1"], ["exec", "true"], ["logs", "dest1"], ["inventory", "new.yml"], ["down"]],
 )
 def test_without_a_lab_the_answer_says_how_to_get_one(command: list[str]) -> None:
     done = CliRunner().invoke(lab, command)
     assert done.exit_code == 1
     assert "zkmigrate lab up" in done.output
+
+
+def test_an_inventory_that_is_there_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "migration.yml"
+    file.write_text("mine")
+    done = CliRunner().invoke(lab, ["inventory", str(file)])
+    assert done.exit_code == 1
+    assert "--force" in done.output
+    assert file.read_text() == "mine"
 
 
 def test_a_lab_that_does_not_exist_is_named() -> None:

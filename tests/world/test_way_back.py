@@ -183,6 +183,45 @@ def test_one_open_host_ends_the_way_back_though_another_is_not_heard(
     assert operator._walk().history.way is Way.FORWARD
 
 
+@pytest.mark.parametrize(("stalled", "code"), [({"dest3"}, 7), ({"dest2", "dest3"}, 6)])
+def test_a_halt_that_comes_after_a_hosts_own_limit_splits_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stalled: set[str], code: int
+) -> None:
+    """A minority has no quorum to open with; a majority opens, and whoever was halted joins it again."""
+    world, operator = rolled(tmp_path)
+    refuse_in_the_window(monkeypatch)
+    act = operator._apply
+    waiting: list[Change] = []
+    halted: set[str] = set()
+
+    def apply(change: Change, operation: str, fencing: int) -> Outcome:
+        if isinstance(change, HostVerb) and change.verb == "halt" and operation.startswith("cutover."):
+            if change.host in stalled and change not in waiting:
+                waiting.append(change)
+                raise HostError(f"{change.host}: no answer")
+            outcome = act(change, operation, fencing)
+            halted.add(change.host)
+            if halted == set(world.inventory.dest_names) - stalled:
+                with world.lock:
+                    world.advance(30.0)
+            return outcome
+        return act(change, operation, fencing)
+
+    monkeypatch.setattr(operator, "_apply", apply)
+    ended = operator.forward(until="cutover")
+    assert ended.code == code
+    assert {c.host for c in waiting} == stalled
+    if code == 7:
+        assert doors_shut(world) == []
+        assert {world.mode(h) for h in world.inventory.dest_names} == {"observer"}
+        return
+    assert {h: phases(world)[h] for h in stalled} == dict.fromkeys(stalled, "open")
+    monkeypatch.undo()
+    assert Operator(world, operator.run_dir).resume().code == 0
+    assert doors_shut(world) == []
+    assert sorted(world.mode(h) for h in world.inventory.dest_names) == ["follower", "follower", "leader"]
+
+
 def test_what_is_left_until_a_host_opens_alone_counts_from_when_it_served(tmp_path: Path) -> None:
     world, operator = rolled(tmp_path)
     assert operator.forward(until="cutover.serve").code == 0

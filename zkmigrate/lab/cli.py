@@ -16,6 +16,7 @@ from zkmigrate.lab import lab as labs
 from zkmigrate.lab import state
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fault_cli import fault
+from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.load.cli import load
 from zkmigrate.lab.provision import ProvisionError
 from zkmigrate.lab.record import record
@@ -176,6 +177,19 @@ def exec_(named: str | None, host: str | None, command: tuple[str, ...]) -> None
     """Run COMMAND in the operator's network namespace, with this machine's files."""
     found = labs.find(named)
     _become(found.exec_command(host, command) if host else found.operator_command(command))
+
+
+@lab.command()
+@lab_option
+@click.argument(
+    "file", type=click.Path(path_type=Path, dir_okay=False, writable=True), default="migration.yml"
+)
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def inventory(named: str | None, file: Path, force: bool) -> None:
+    """Write the lab's migration.yml into FILE (migration.yml where left out), for `zkmigrate run`."""
+    if file.exists() and not force:
+        raise LabError(f"{file} is there already; possible now: another name, or --force to replace it")
+    click.echo(write_inventory(labs.find(named), file))
 
 
 @lab.command("record")

@@ -188,11 +188,13 @@ class World:
 
     def _act_alone(self, host: Host) -> None:
         """The finisher's own limit: open the door, or in a rehearsal go back."""
-        host.finisher = "done"
         if host.spec.get("rehearsal") != "yes":
-            host.fence.empty()
-            host.set_phase("open", self.now)
+            if self.mode(host.name) in ("leader", "follower"):  # else it looks again until it is one
+                host.finisher = "done"
+                host.fence.empty()
+                host.set_phase("open", self.now)
             return
+        host.finisher = "done"
         host.stop()
         host.disk, host.image_state = host.image, "begun"
         observer = next(f for p, f in host.files.items() if p.endswith("/staged/observer.cfg"))

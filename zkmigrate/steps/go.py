@@ -48,7 +48,9 @@ class GoStep:
         if way is Way.BACK:
             running = f.in_phase(*GONE)
             late = [h for h in running if _opens_in(c, f.at[h]) < TOO_LATE_S]
-            if late:
+            # A host opens only as part of a quorum; once the others are down it waits, for good.
+            alive = f.where(lambda s: s.phase in GONE or s.unit_state not in ("inactive", "failed"))
+            if late and len(alive) >= c.inventory.dest.majority:
                 # Stopping some hosts while another opens would end a quorum that clients have already seen.
                 progress = ", ".join(f"{h} in {_opens_in(c, f.at[h]):.0f} s" for h in late)
                 return Waiting("what the hosts do at their own limit", progress, 60.0)
