@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import Znode
 from zkmigrate.preflight import CHECKS, Gate, run_preflight
+from zkmigrate.preflight.drilled import DRILLED, Drill
 
 Break = Callable[[PreflightWorld], None]
 
@@ -216,6 +218,12 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         no_word("srvr", "source1"),
     ),
     (
+        # its files are read in tests, but no move from it has been drilled
+        "source.version", "preflight", "source3",
+        word("source3", "srvr", recorded("follower.srvr").replace("3.5.8", "3.9.3")), "3.9.3",
+        no_word("srvr", "source3"),
+    ),
+    (
         "source.zxid-counter", "preflight", "",
         word("source2", "srvr", recorded("leader.srvr").replace("0x100000008", "0x1fffffff0")), "0x1fffffff0",
         no_word("srvr", "source1", "source2", "source3"),
@@ -294,6 +302,16 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         lambda w: w.znodes.update({("dest1", "/kafka/cluster/id"): Absent("/kafka/cluster/id")}),
         "no /kafka/cluster/id",
         lambda w: w.znodes.update({("dest1", "/kafka/cluster/id"): TIMEOUT}),
+    ),
+    (
+        "dest.version", "roll", "dest1",
+        word("dest1", "srvr", recorded("observer.srvr").replace("3.5.8", "3.8.4")), "3.5.8 to 3.8.4",
+        no_word("srvr", "dest1"),
+    ),
+    (
+        "dest.version", "cutover", "dest2",
+        word("source1", "srvr", recorded("follower.srvr").replace("3.5.8", "3.8.4")), "3.5.8, 3.8.4 to 3.5.8",
+        no_word("srvr", "source1", "source2", "source3"),
     ),
     (
         "dest.cluster-id", "cutover", "dest1",
@@ -555,6 +573,24 @@ def test_the_reference_lists_every_check() -> None:
         f"{'blocks' if check.severity is Severity.BLOCK else 'warns'} |"
         for check in CHECKS
     ]
+
+
+def moves_named(text: str) -> set[Drill]:
+    """Every ``A to B, Kafka C`` and ``A to B with Kafka C`` of a text."""
+    number = r"(\d+\.\d+\.\d+)"
+    found = re.findall(rf"{number} to {number}(?:,| with) Kafka {number}", " ".join(text.split()))
+    return {Drill(*versions) for versions in found}
+
+
+def test_the_versions_are_those_of_the_drills_that_held() -> None:
+    """The track record's rows, the README's sentence and the check say the same, and nothing twice."""
+    root = Path(__file__).parents[2]
+    drills = (root / "docs" / "track-record.md").read_text().partition("## Drills\n")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in drills.splitlines() if line.startswith("| ")]
+    held = [name for name, _times, outcome, *_ in rows if outcome.startswith("every claim held")]
+    assert set(DRILLED) == {drill for name in held for drill in moves_named(name)}
+    assert set(DRILLED) == moves_named((root / "README.md").read_text())
+    assert len(set(DRILLED)) == len(DRILLED)
 
 
 def test_a_cluster_without_topics_is_healthy() -> None:

@@ -25,7 +25,7 @@ def zookeeper_version(lab: Lab, role: Role) -> str:
     versions = []
     for name, answer in answers.items():
         try:
-            versions.append(".".join(map(str, parse_srvr(answer or "").version.numbers)))
+            versions.append(parse_srvr(answer or "").version.number)
         except WordError as error:
             raise LabError(f"{name} does not tell its version: {error}") from error
     return _joined(versions)

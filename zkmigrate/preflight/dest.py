@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from zkmigrate.facts.config import ZooConfig
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import JOINED, Judged, Scope, check, unseen, why
+from zkmigrate.preflight.drilled import DRILLED, NEEDED
 from zkmigrate.preflight.evidence import Evidence, buffer_of
 from zkmigrate.preflight.security import security_of
 
@@ -210,7 +212,27 @@ def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(reading.value == kafka.cluster_id, reading.value, kafka.cluster_id, host, moves)
 
 
+@check(
+    "dest.version", "a move from source's version to the dest host's has been drilled", Scope.DEST, JOINED,
+    severity=Severity.WARN,
+)  # fmt: skip
+def version(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P03. Another pair may well work: then the rehearsal was its first trial."""
+    known = {(drill.source, drill.dest) for drill in DRILLED}
+    sources = sorted({r.value.version.number for r in e.source.servers.values() if isinstance(r, Seen)})
+    for host, reading in e.dest.servers.items():
+        if not sources:
+            yield Judged(None, "no source server tells its version", NEEDED, host)
+        elif isinstance(reading, Seen):
+            own = reading.value.version.number
+            held = all((number, own) in known for number in sources)
+            seen = f"{', '.join(sources)} to {own}"
+            yield Judged(held, seen, NEEDED, host, ("look closely at what the rehearsal found",))
+        else:
+            yield unseen(reading, NEEDED, host)
+
+
 CHECKS = (
     empty, leftovers, myid, jute_maxbuffer, sync_enabled, security, session_bounds, disk,
-    observing, cluster_id,
+    observing, cluster_id, version,
 )  # fmt: skip

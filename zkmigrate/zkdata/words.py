@@ -62,6 +62,11 @@ class Version:
     text: str
     numbers: tuple[int, ...]
 
+    @property
+    def number(self) -> str:
+        """``3.8.4``, without the build."""
+        return ".".join(map(str, self.numbers))
+
 
 def _version(word: str, text: str) -> Version:
     match = re.match(r"(\d+)\.(\d+)\.(\d+)", text)

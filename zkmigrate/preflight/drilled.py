@@ -1,0 +1,26 @@
+"""Between which versions a move has been drilled on real hosts, and held: what docs/track-record.md says.
+
+The readers of ZooKeeper's files are tested on files of further versions; that alone is no move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Drill:
+    """A whole move: ZooKeeper's versions at source and dest, and Kafka's."""
+
+    source: str
+    dest: str
+    kafka: str
+
+    def __str__(self) -> str:
+        return f"{self.source} to {self.dest} with Kafka {self.kafka}"
+
+
+DRILLED = (Drill("3.5.8", "3.5.8", "2.8.2"), Drill("3.8.4", "3.8.4", "3.9.1"))
+"""A row of the track record each; its test keeps the two the same."""
+
+NEEDED = "; ".join(map(str, DRILLED))
