@@ -100,7 +100,7 @@ class Site:
         return (
             probes.block(hosts, lambda: look.each(hosts, lambda host: host_status(look, host))),
             probes.brokers(
-                lambda: {name: pulse.why for name, pulse in self._canary.ask_all(_CANARY_S).items()}
+                lambda: {name: pulse.wrong for name, pulse in self._canary.ask_all(_CANARY_S).items()}
             ),
             probes.source(lambda: source_view(self.inventory, look)),
         )

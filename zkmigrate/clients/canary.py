@@ -1,4 +1,4 @@
-"""A round trip to each broker, for the watch: does its request handler still answer, how fast, how long ago.
+"""A round trip to each broker, for the watch: does its request handler still answer, and if not, since when.
 
 Metadata that brokers give while ZooKeeper is away cannot change and proves nothing (it comes from a cache); a
 request that a handler thread has to answer does. ApiVersions is such a request, needs no rights and leaves no
@@ -25,15 +25,22 @@ _ANSWER_LIMIT = 1 << 20
 
 @dataclass(frozen=True)
 class Pulse:
-    """One broker's answer, times in seconds.
+    """One broker's answer.
 
-    latency_s: how long this round trip took, None when there was no answer. age_s: how long ago the broker
-    last answered, None when it never did. why: what went wrong this time, empty when nothing did.
+    age_s: how many seconds ago the broker last answered, 0 when it did now, None when it never did. why: what
+    went wrong this time, empty when nothing did.
     """
 
-    latency_s: float | None
     age_s: float | None
     why: str = ""
+
+    @property
+    def wrong(self) -> str:
+        """What went wrong and since when, for a finding; empty when nothing did."""
+        if not self.why:
+            return ""
+        since = "it has not answered yet" if self.age_s is None else f"last answer {self.age_s:.1f} s ago"
+        return f"{self.why}; {since}"
 
 
 class BrokerCanary:
@@ -46,16 +53,15 @@ class BrokerCanary:
         """One round trip to one broker; a broken connection is opened again once, within the deadline."""
         held = self._held[broker]
         with held.turn:
-            begun = time.monotonic()
             try:
-                held.exchange(begun + deadline_s)
+                held.exchange(time.monotonic() + deadline_s)
             except (OSError, ValueError) as error:
                 held.drop()
                 why = socket_text(error) if isinstance(error, OSError) else str(error)
                 age = None if held.answered is None else time.monotonic() - held.answered
-                return Pulse(None, age, f"{held.address}:{held.port}: {why}")
+                return Pulse(age, f"{held.address}:{held.port}: {why}")
             held.answered = time.monotonic()
-            return Pulse(held.answered - begun, 0.0)
+            return Pulse(0.0)
 
     def ask_all(self, deadline_s: float) -> dict[str, Pulse]:
         """One round trip to every broker, all at once."""
