@@ -29,6 +29,7 @@ class Script:
     def __init__(self, *lines: str | None) -> None:
         self.lines = list(lines)
         self.shown: list[str] = []
+        self.forgotten = 0
 
     def show(self, lines: Sequence[str]) -> None:
         self.shown += lines
@@ -39,6 +40,9 @@ class Script:
 
     def poll(self, seconds: float) -> str | None:
         return self.lines.pop(0) if self.lines else ""
+
+    def forget(self) -> None:
+        self.forgotten += 1
 
 
 def terminal(*lines: str | None) -> tuple[Terminal, Script]:
@@ -113,8 +117,9 @@ def test_ask_without_an_answer_means_what_the_rules_say(rule: Fallback) -> None:
 
 
 def test_a_hold_goes_on_until_something_is_typed() -> None:
-    held, _ = terminal("", "what", "go")
+    held, script = terminal("", "what", "go")
     assert [held.hold("cut", "back", 5.0) for _ in range(3)] == [None, None, Answer("go")]
+    assert script.forgotten == 1, "what was typed before the hold, and not what is typed during it"
     closed = Unattended(cast(Console, Script(None, None)))
     rules: tuple[Fallback, ...] = ("back", "go")
     assert [closed.hold("cut", rule, None) for rule in rules] == [Answer("back"), Answer("go")]

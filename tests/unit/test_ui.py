@@ -94,6 +94,14 @@ def test_a_claim_that_holds_on_every_host_is_one_line() -> None:
     assert words.findings(held) == ["[ok] tiny.a d1, d2, d3: no client gets in"]
 
 
+def test_upper_case_is_for_what_stands_in_the_way() -> None:
+    marks = {
+        severity: words.finding(claim("tiny.a", "so it is", False, severity=severity)).split()[0]
+        for severity in Severity
+    }
+    assert marks == {Severity.BLOCK: "[NO]", Severity.WARN: "[warn]", Severity.INFO: "[note]"}
+
+
 def test_a_run_that_stopped_says_the_moves_and_one_that_turned_back_does_not() -> None:
     assert words.Story().lines(events.RunEnded(6, "blocked", (SICK,)))[-1] == "   possible now: heal it"
     assert "heal it" not in "".join(words.Story().lines(events.RunEnded(9, "back", (SICK,))))

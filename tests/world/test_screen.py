@@ -76,6 +76,20 @@ def test_a_whole_run_asks_before_what_changes_and_never_inside_the_window(tmp_pa
     assert not re.search(r"\[ok\] source\.", screen.text), "what holds at preflight is folded"
 
 
+def test_a_key_pressed_once_too_often_answers_no_later_question(tmp_path: Path) -> None:
+    screen = Screen(tmp_path, "run")
+    for name in ("install.install", "join.join"):
+        screen.until(f"{name}: go (g), stop (s), back [TO] (b)?")
+        screen.type("g")
+    screen.until("rehearse.arm: Arm dest")
+    screen.type("g\ng\ng")
+    screen.until("roll: go (g), stop (s), back [TO] (b)?")
+    screen.type("s")
+    screen.until("(exit code ")
+    assert screen.close() == 130, screen.text[-3000:]
+    assert QUESTION.findall(screen.text)[-1] == "roll"
+
+
 def test_a_hold_counts_down_and_obeys_back(tmp_path: Path) -> None:
     screen = Screen(tmp_path, "run", "--yes", "--hold-at", "cut")
     screen.until("holding after cut: go (g), stop (s) or back (b)?")

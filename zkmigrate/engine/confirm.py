@@ -34,6 +34,10 @@ class Console(Protocol):
         """A line if one comes within ``seconds``, else an empty one; None at the end of input."""
         ...
 
+    def forget(self) -> None:
+        """Drop what was typed so far: it answered nothing that could be read yet."""
+        ...
+
 
 class Terminal:
     """A person answers.
@@ -55,6 +59,7 @@ class Terminal:
         self._told = told
         self._remarks = remarks
         self._consented = ""
+        self._hold = _Hold(console)
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
         """Show the step's brief and the findings so far; ask go, stop or roll back.
@@ -89,6 +94,7 @@ class Terminal:
 
     def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Fallback:
         """Go or back, before the time runs out."""
+        self._console.forget()
         self._console.show(
             [
                 f"after {phase or 'the start'}: {finding.id} {finding.target}:",
@@ -106,11 +112,12 @@ class Terminal:
                 return word
         return unanswered
 
-    def hold(self, _phase: str, unanswered: Fallback, _left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, unanswered: Fallback, _left_s: float | None) -> Answer | None:
         """Polled while holding: go, stop or back; None while nothing was typed."""
-        return _held(self._console.poll(0.0), unanswered)
+        return self._hold.answer(phase, unanswered)
 
     def _ask(self, where: str) -> Answer:
+        self._console.forget()
         while True:
             line = self._console.ask(f"{where}: go (g), stop (s), back [TO] (b)? ")
             if line is None:
@@ -129,7 +136,7 @@ class Unattended:
     """``--yes``: the same path without prompts. A hold listens to standard input, where it is not empty."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        self._hold = _Hold(console)
 
     def step(self, _stage: Stage, _step: AnyStep, _findings: tuple[Finding, ...]) -> Answer:
         return Answer("go")
@@ -140,19 +147,28 @@ class Unattended:
     def decide(self, _phase: str, _finding: Finding, unanswered: Fallback, _left_s: float | None) -> Fallback:
         return unanswered
 
-    def hold(self, _phase: str, unanswered: Fallback, _left_s: float | None) -> Answer | None:
-        return _held(self._console.poll(0.0), unanswered)
+    def hold(self, phase: str, unanswered: Fallback, _left_s: float | None) -> Answer | None:
+        return self._hold.answer(phase, unanswered)
 
 
 def _changing(stage: Stage) -> list[AnyStep]:
     return [step for step in stage.steps if step.hazard is not Hazard.READ_ONLY]
 
 
-def _held(line: str | None, unanswered: Fallback) -> Answer | None:
-    """The answer in a polled line; the end of input counts as nobody's answer."""
-    if line is None:
-        return Answer(unanswered)
-    return _answer(line)
+class _Hold:
+    """Listens while the walk holds after a phase; what was typed before it held counts for nothing."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._phase = ""
+
+    def answer(self, phase: str, unanswered: Fallback) -> Answer | None:
+        """The answer in a polled line; the end of input counts as nobody's answer."""
+        if phase != self._phase:
+            self._phase = phase
+            self._console.forget()
+        line = self._console.poll(0.0)
+        return Answer(unanswered) if line is None else _answer(line)
 
 
 def _answer(line: str) -> Answer | None:

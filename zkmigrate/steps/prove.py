@@ -189,7 +189,9 @@ def _delta_claims(c: Context, result: DeltaResult) -> tuple[Finding, ...]:
         f"{format_zxid(m.zxid)} {m.type} {m.path} session {m.session:#x}" for m in result.missing[:LISTED]
     )
     # Until the roll brokers write through source, so a rehearsal's delta is read but may hold their writes.
-    severity = Severity.INFO if c.rehearsal and not result.unproved else Severity.BLOCK
+    rehearsed = c.rehearsal and not result.unproved
+    severity = Severity.INFO if rehearsed else Severity.BLOCK
+    why = " (expected in a rehearsal: the brokers still write through source)" if rehearsed else ""
     return (
         claim(
             "prove.delta",
@@ -198,7 +200,7 @@ def _delta_claims(c: Context, result: DeltaResult) -> tuple[Finding, ...]:
             severity=severity,
             seen=result.unproved
             or (
-                f"{len(result.missing)} missing: {listed}"
+                f"{len(result.missing)} missing{why}: {listed}"
                 if result.missing
                 else f"{result.records} read, none missing"
             ),

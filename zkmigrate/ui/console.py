@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import termios
 import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -58,6 +59,13 @@ class StdConsole:
                     self._out.write("\n")
                     return None
         return line
+
+    def forget(self) -> None:
+        """Only at a terminal: there a key pressed too often must not answer the next question. The lines of a
+        pipe were written for questions to come."""
+        if os.isatty(self._fd):
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+            self._buffer = b""
 
     def poll(self, seconds: float) -> str | None:
         while b"\n" not in self._buffer:

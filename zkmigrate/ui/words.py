@@ -60,7 +60,14 @@ def finding(found: Finding) -> str:
     """One finding as one line: whether it held, its id, its target, what was seen and needed."""
     where = f" {found.target}" if found.target else ""
     needed = f" (needed: {found.needed})" if found.needed and found.held is not Held.YES else ""
-    return f"[{_HELD[found.held]}] {found.id}{where}: {found.claim}; {found.seen or 'as claimed'}{needed}"
+    return f"[{_mark(found)}] {found.id}{where}: {found.claim}; {found.seen or 'as claimed'}{needed}"
+
+
+def _mark(found: Finding) -> str:
+    """Upper case is for what stands in the way; a warning or a remark does not."""
+    if found.held is Held.NO and not found.blocks:
+        return {Severity.WARN: "warn", Severity.INFO: "note"}.get(found.severity, _HELD[found.held])
+    return _HELD[found.held]
 
 
 _TURNED = (7, 9)
