@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -151,3 +154,21 @@ def test_cgroup_hierarchies_without_cpuset() -> None:
 def test_a_wait_that_ends_late_says_what_was_missing() -> None:
     with pytest.raises(NotReady, match=r"brokers ready: not within 0\.05 s; still missing: broker2"):
         wait_until("brokers ready", lambda: "broker2", 0.05, poll_s=0.01)
+
+
+def test_a_lab_that_somebody_else_took_down_while_this_one_waited_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "zkm-lab-a1b2c3"
+    directory.mkdir()
+    turn = state.locked
+
+    @contextlib.contextmanager
+    def after_the_other(path: Path, *, wait: bool = True) -> Iterator[bool]:
+        with turn(path, wait=wait) as mine:
+            shutil.rmtree(directory)
+            yield mine
+
+    monkeypatch.setattr(state, "locked", after_the_other)
+    teardown.remove(directory)
+    assert not directory.exists()

@@ -30,7 +30,8 @@ def remove(directory: Path, progress: Progress = silent) -> None:
     if not directory.exists():
         return
     with state.locked(directory / "lock"):
-        _remove(directory, progress)
+        if directory.exists():  # nobody else took it down while this waited for its turn
+            _remove(directory, progress)
 
 
 def _remove(directory: Path, progress: Progress) -> None:
