@@ -52,12 +52,34 @@ class Ssh(_Frozen):
 
 
 class Service(_Frozen):
-    """A service: a systemd unit, or the inventory's own commands (``start`` and ``stop`` both or none)."""
+    """A service: a systemd unit, or the inventory's own commands, run as root.
+
+    ``start``, ``stop`` and ``status`` all or none; ``kill`` may join them, else ``stop`` has to do. ``start``
+    returns once the service runs, ``status`` exits 0 as long as its process is there.
+    """
 
     unit: Unit
     start: Command | None = None
     stop: Command | None = None
+    status: Command | None = None
     kill: Command | None = None
+
+    @property
+    def has_commands(self) -> bool:
+        """Whether commands are used and systemd is not."""
+        return self.start is not None
+
+    def commands(self, *ports: int) -> tuple[str, ...]:
+        """What a change or a look has to carry: ``start=…``, ``stop=…``, ``status=…``, ``kill=…`` as far as
+        they are given, and the TCP ports on which the service listens; nothing where systemd is used.
+
+        ports: the first is the one by whose listener the service's process is known.
+        """
+        if not self.has_commands:
+            return ()
+        given = {"start": self.start, "stop": self.stop, "status": self.status, "kill": self.kill}
+        words = tuple(f"{key}={command}" for key, command in given.items() if command is not None)
+        return (*words, f"ports={','.join(str(port) for port in ports)}")
 
 
 class ZooKeeperHost(_Frozen):
@@ -116,6 +138,11 @@ class Dest(_Frozen):
         return self.log_dir or self.data_dir
 
     @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands of its service, with its ports; empty where systemd is used."""
+        return self.service.commands(self.ports.client, self.ports.quorum, self.ports.election)
+
+    @property
     def majority(self) -> int:
         """q: how many of the dest hosts make a quorum."""
         return len(self.hosts) // 2 + 1
@@ -141,6 +168,11 @@ class Kafka(_Frozen):
     service: Service = Service(unit="kafka.service")
     user: Account = "kafka"
     group: Account = "kafka"
+
+    def commands(self, broker: str) -> tuple[str, ...]:
+        """The commands of this broker's service, with its port; KeyError for a broker that is not there."""
+        port = {b.name: b.port for b in self.brokers}[broker]
+        return self.service.commands(port)
 
 
 class Lease(_Frozen):

@@ -40,7 +40,7 @@ _NEEDED = {
     "known_hosts": "a file name without blanks, quotes or shell characters",
     "start": "an absolute command, words of letters, digits and . _ / @ % + : = , - between single blanks",
 }
-_NEEDED["stop"] = _NEEDED["kill"] = _NEEDED["start"]
+_NEEDED["stop"] = _NEEDED["status"] = _NEEDED["kill"] = _NEEDED["start"]
 _REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"
 
 
@@ -318,9 +318,16 @@ def _settings(top: Any) -> _Wrong:
 def _services(top: Any) -> _Wrong:
     for path in (("dest", "service"), ("kafka", "service")):
         service = _get(top, path)
-        if isinstance(service, dict) and ("start" in service) != ("stop" in service):
-            seen, lacking = ("start", "stop") if "start" in service else ("stop", "start")
-            yield (*path, seen), f"{seen} without {lacking} (needed: both commands, or neither: systemd then)"
+        if not isinstance(service, dict):
+            continue
+        given = [key for key in ("start", "stop", "status", "kill") if key in service]
+        lacking = [key for key in ("start", "stop", "status") if key not in service]
+        if given and lacking:
+            yield (
+                (*path, given[0]),
+                f"{', '.join(given)} without {', '.join(lacking)} (needed: start, stop and status, with or "
+                "without kill; or none of them: systemd then)",
+            )
 
 
 def _paths(top: Any) -> _Wrong:

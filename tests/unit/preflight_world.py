@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from zkmigrate.errors import HostError
-from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Source, Ssh, ZooKeeperHost
+from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState, RandomReader, Znode
 from zkmigrate.model.step import Context
@@ -32,6 +32,12 @@ def recorded(name: str) -> str:
     return (WORDS / name).read_text()
 
 
+def service(name: str) -> Service:
+    """A service with commands of its own, so that the checks of commands have something to judge."""
+    actions = ("start", "stop", "status")
+    return Service(unit=name, **{action: f"/opt/{name}/service {action}" for action in actions})
+
+
 def inventory() -> Inventory:
     """Three of each, as in the lab."""
     return Inventory(
@@ -47,11 +53,13 @@ def inventory() -> Inventory:
                 ZooKeeperHost(name=f"dest{n}", address=f"10.71.0.2{n}", myid=10 + n) for n in (1, 2, 3)
             ),
             settings={"tickTime": "2000", "initLimit": "10", "syncLimit": "5"},
+            service=service("zookeeper"),
         ),
         kafka=Kafka(
             cluster_id=CLUSTER_ID,
             chroot="/kafka",
             brokers=tuple(Broker(name=f"broker{n}", address=f"10.71.0.3{n}", id=n) for n in (1, 2, 3)),
+            service=service("kafka"),
         ),
     )
 
@@ -90,7 +98,7 @@ cut_entries=0
 cut_timeout_s=-
 client_sockets=-
 source_sockets=-
-unit_state=unknown
+unit_state=inactive
 unit_pid=0
 unit_since=-
 lease=none
@@ -144,9 +152,9 @@ def cons(*clients: str) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def file_entry(name: str, size: int = 1) -> DirEntry:
+def file_entry(name: str, size: int = 1, mode: str = "") -> DirEntry:
     """A plain file of a listing."""
-    return DirEntry(name, "f", size, 0)
+    return DirEntry(name, "f", size, 0, mode)
 
 
 def view() -> KafkaView:
@@ -255,6 +263,8 @@ def healthy() -> PreflightWorld:
         world.programs[dest, "facts"] = Seen(FACTS)
         world.listings[dest, "/etc/zookeeper/conf"] = Seen((file_entry("java.env"),))
         world.listings[dest, "/var/lib/zookeeper"] = Seen(())
+        world.listings[dest, "/opt/zookeeper"] = Seen((file_entry("service", mode="0755"),))
+        world.files[dest, "/opt/zookeeper/service"] = Seen(b"#!/bin/sh\nzkm-host guard || exit 1\n")
         for address in ("10.71.0.11", "10.71.0.12", "10.71.0.13"):
             leads = address == "10.71.0.12"
             world.connections[dest, address, 2888] = Seen("open" if leads else "refused")
@@ -267,7 +277,9 @@ def healthy() -> PreflightWorld:
         id_json = b'{"version":"1","id":"%s"}' % CLUSTER_ID.encode()
         world.znodes[dest, "/kafka/cluster/id"] = Seen(Znode(id_json, 1, 1, 1, 0, 0, ()))
         broker = f"broker{n}"
-        world.programs[broker, "status"] = Seen(STATUS)
+        active = STATUS.replace("unit_state=inactive", "unit_state=active")
+        world.programs[broker, "status"] = Seen(active.replace("unit_pid=0", "unit_pid=311"))
+        world.listings[broker, "/opt/kafka"] = Seen((file_entry("service", mode="0755"),))
         world.programs[broker, "facts"] = Seen(FACTS)
         world.files[broker, "/etc/kafka/server.properties"] = Seen(server_properties(n).encode())
         world.socket_lists[broker] = Seen(f"0      0      10.71.0.3{n}:50000 10.71.0.2{n}:2181 \n")

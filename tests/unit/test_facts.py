@@ -163,11 +163,13 @@ def test_what_zkm_host_really_prints_is_understood(tmp_path: Path) -> None:
 
 
 def test_unit_status_names_the_unit() -> None:
-    world = _world(status=STATUS.replace("unit_state=unknown", "unit_state=active"))
+    world = _world(status=STATUS.replace("unit_state=inactive", "unit_state=active"))
     reading = unit_status(world, "h", "kafka.service")
     assert isinstance(reading, Seen)
     assert reading.value.unit_state == "active"
-    assert world.asked == [("zkm", "h", "status", "kafka.service")]
+    unit_status(world, "h", "kafka", ("start=/bin/k start", "ports=9092"))
+    words = ("start=L2Jpbi9rIHN0YXJ0", "ports=9092")
+    assert world.asked == [("zkm", "h", "status", "kafka.service"), ("zkm", "h", "status", "kafka", *words)]
 
 
 def test_facts_of_a_host() -> None:

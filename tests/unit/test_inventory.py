@@ -91,6 +91,7 @@ def test_ssh_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.
 
 D3 = "    - {name: dest3, address: 10.71.0.23, myid: 13}\n"
 D4 = "    - {name: dest4, address: 10.71.0.24, myid: 14}\n"
+NO_STATUS = "  service:\n    unit: zk\n    start: /bin/x\n    stop: /bin/y\n  settings:"
 LOG_INSIDE = "  data_dir: /srv/zk\n  log_dir: /srv/zk/log\n  settings:"
 
 MISTAKES: list[tuple[str, str, int, str]] = [
@@ -137,7 +138,20 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("  settings:", "  data_dir: /srv\n  settings:", 18, "dest.data_dir: not a usable path"),
     ("  settings:", LOG_INSIDE, 19, "dest.log_dir: /srv/zk/log is inside dest.data_dir"),
     ("  settings:", "  data_dir: /var/lib/zkmigrate/x\n  settings:", 18, "overlaps /var/lib/zkmigrate"),
-    ("  settings:", "  service: {unit: zk, start: /bin/x}\n  settings:", 18, "start without stop"),
+    ("  settings:", "  service: {unit: zk, start: /bin/x}\n  settings:", 18, "start without stop, status"),
+    (
+        "  settings:",
+        "  service: {unit: zk, kill: /bin/x}\n  settings:",
+        18,
+        "kill without start, stop",
+    ),
+    ("  settings:", NO_STATUS, 20, "dest.service.start: start, stop without status (needed: start, stop and"),
+    (
+        "  settings:",
+        NO_STATUS.replace("/bin/x", "bin/x"),
+        20,
+        "dest.service.start: not allowed (seen 'bin/x'",
+    ),
     ("tickTime: 2000", "clientPort: 2000", 19, "dest.settings.clientPort: zkmigrate writes this line"),
     ("tickTime: 2000", "server.4: x", 19, "dest.settings.server.4: zkmigrate writes this line itself"),
     ("name: lab", "name: lab\npolicy: {lease: {fence_ttl_ms: 3000}}", 3, "fence_ttl_ms: too short"),
@@ -229,7 +243,9 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 _VALUES = YAML(typ="safe", pure=True).load(GOOD)
 _LEAVES = _leaves(_VALUES)
 _FULL = copy.deepcopy(_VALUES)
-_FULL["kafka"]["service"] = {"unit": "kafka.service", "start": "/bin/a b", "stop": "/bin/c", "kill": "/bin/d"}
+_FULL["kafka"]["service"] = {
+    "unit": "kafka.service", "start": "/bin/a b", "stop": "/bin/c", "status": "/bin/s", "kill": "/bin/d",
+}  # fmt: skip
 _FULL["dest"] |= {
     "service": copy.deepcopy(_FULL["kafka"]["service"]),
     "config": "/etc/zk/zoo.cfg", "java_env": "/etc/zk/java.env", "data_dir": "/srv/zk/data",
@@ -255,7 +271,15 @@ def _changed(values: Any, path: tuple[Any, ...], change: Any) -> Any:
 
 
 def test_the_full_file_is_good(tmp_path: Path) -> None:
-    assert load(_write(tmp_path, json.dumps(_FULL))).dest.service.kill == "/bin/d"
+    full = load(_write(tmp_path, json.dumps(_FULL)))
+    commands = ("start=/bin/a b", "stop=/bin/c", "status=/bin/s", "kill=/bin/d")
+    assert full.dest.commands == (*commands, "ports=2181,2888,3888")
+    assert full.kafka.commands("broker1") == (*commands, "ports=9092")
+
+
+def test_a_service_of_systemd_has_no_commands(tmp_path: Path) -> None:
+    plain = load(_write(tmp_path, GOOD))
+    assert plain.dest.commands == plain.kafka.commands("broker1") == ()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ CHANGES: tuple[Change, ...] = (
     PutFile("d1", "/empty", b"", "root:root"),
     MoveAside("d1", "/var/lib/zookeeper/version-2"),
     Restore("d1", "join.join.d1.1.1", "/etc/zoo.cfg"),
-    SetService("d1", "zookeeper.service", "kill", "kill -9 'it'"),
+    SetService("d1", "zookeeper.service", "kill", ("kill=/opt/zk kill", "ports=2181")),
     Cut("d1", 2000),
     Seal("d1", "boot", "stamp"),
     Go("d1", "first", ("192.0.2.1:2181", "192.0.2.2:2181"), 2, 5000),

@@ -20,14 +20,17 @@ from tests.unit.preflight_world import (
     context,
     file_entry,
     healthy,
+    inventory,
     partition,
     recorded,
     server_properties,
     view,
 )
+from zkmigrate.inventory import Service
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
-from zkmigrate.model.look import Znode
+from zkmigrate.model.look import DirEntry, Znode
+from zkmigrate.model.step import Context
 from zkmigrate.preflight import CHECKS, Gate, run_preflight
 from zkmigrate.preflight.drilled import DRILLED, Drill
 
@@ -71,6 +74,10 @@ def entries(host: str, path: str, *names: str) -> Break:
     return lambda w: w.listings.update({(host, path): Seen(tuple(file_entry(name) for name in names))})
 
 
+def listed(host: str, path: str, entry: DirEntry) -> Break:
+    return lambda w: w.listings.update({(host, path): Seen((entry,))})
+
+
 def no_entries(host: str, path: str) -> Break:
     return lambda w: w.listings.update({(host, path): Unknown("denied", "sudo: a password is required")})
 
@@ -87,6 +94,11 @@ def program(host: str, verb: str, old: str, new: str) -> Break:
     text = {"status": STATUS, "facts": FACTS}[verb]
     assert old in text
     return lambda w: w.programs.update({(host, verb): Seen(text.replace(old, new))})
+
+
+def broker_says(host: str, state: str) -> Break:
+    said = STATUS.replace("unit_state=inactive", f"unit_state={state}").replace("unit_pid=0", "unit_pid=311")
+    return lambda w: w.programs.update({(host, "status"): Seen(said)})
 
 
 def no_program(host: str, verb: str, why: Unknown = TIMEOUT) -> Break:
@@ -349,6 +361,31 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         program("dest1", "status", "in4=absent", "in4=unknown"),
     ),
     (
+        "host.commands", "preflight", "broker2",
+        broker_says("broker2", "inactive"),
+        "inactive, process 311 listens",
+        broker_says("broker2", "unknown"),
+    ),
+    (
+        "host.commands", "preflight", "dest1",
+        program("dest1", "status", "unit_state=inactive", "unit_state=active"),
+        "active, nobody listens", no_program("dest1", "status"),
+    ),
+    (
+        "host.commands", "preflight", "broker3", entries("broker3", "/opt/kafka"),
+        "absent: /opt/kafka/service", no_entries("broker3", "/opt/kafka"),
+    ),
+    (
+        "host.commands", "preflight", "dest3",
+        listed("dest3", "/opt/zookeeper", file_entry("service", mode="0644")),
+        "/opt/zookeeper/service may not be run", no_entries("dest3", "/opt/zookeeper"),
+    ),
+    (
+        "host.start-guard", "preflight", "dest2",
+        file("dest2", "/opt/zookeeper/service", b"#!/bin/sh\nexec java\n"), "it does not ask",
+        no_file("dest2", "/opt/zookeeper/service"),
+    ),
+    (
         "host.clock", "preflight", "dest1", program("dest1", "facts", "time=1000.25", "time=1002.5"),
         "+2.5 s",
         no_program("dest1", "facts"),
@@ -473,6 +510,29 @@ def test_a_healthy_world_passes(gate: Gate) -> None:
     findings = run_preflight(context(), healthy(), gate)
     assert blocking(findings) == ()
     assert {f.id for f in findings if f.held is not Held.YES and f.severity is not Severity.INFO} == set()
+
+
+def test_where_systemd_is_used_no_command_is_asked() -> None:
+    plain = inventory()
+    systemd = Service(unit="any.service")
+    plain = plain.model_copy(
+        update={
+            "dest": plain.dest.model_copy(update={"service": systemd}),
+            "kafka": plain.kafka.model_copy(update={"service": systemd}),
+        }
+    )
+    world = healthy()
+    findings = run_preflight(Context("r1", plain), world, "preflight")
+    assert {f.id for f in findings}.isdisjoint({"host.commands", "host.start-guard"})
+    assert not any(look[0] == "zkm" and len(look) > 3 and look[2] == "status" for look in world.asked)
+    assert ("zkm", "dest1", "facts", "any.service", DATA) in world.asked
+
+
+def test_with_commands_systemd_is_asked_for_no_unit_and_a_broker_needs_ss() -> None:
+    world = healthy()
+    program("broker1", "facts", "tool.ss=ss utility, iproute2-6.1.0", "tool.ss=missing")(world)
+    assert _found(world, "host.tools", target="broker1").held is Held.NO
+    assert ("zkm", "broker1", "facts", "-") in world.asked
 
 
 def test_an_unknown_gate_is_refused() -> None:

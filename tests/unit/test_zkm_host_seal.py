@@ -46,7 +46,7 @@ def test_seal_makes_the_block_permanent_and_nothing_may_start(dest: Dest) -> Non
     guard = dest.call("guard")
     assert guard.rc == 3
     assert "sealed" in guard.text
-    assert "sealed" in dest.refused("service", "zookeeper", "start", encode(dest.start))
+    assert "sealed" in dest.refused(*dest.service("start"))
     assert dest.status()["unit_state"] == "inactive"
 
 
@@ -361,8 +361,9 @@ def test_every_operation_is_completed_after_its_outcome_was_lost(dest: Dest) -> 
             "cut_timeout_s",
             "lease",
             "finisher",
+            "served_s",
         ):
-            del seen[key]
+            seen.pop(key, None)
         return seen
 
     def twice(verb: str, *arguments: str) -> None:
@@ -444,7 +445,7 @@ def test_a_renewal_is_not_held_up_by_a_server_that_is_slow_to_end(dest: Dest) ->
     release = dest.folder / "release"
     slow = encode(f"while ! test -e {release}; do sleep 0.02; done; {dest.kill}")
     ending = subprocess.Popen(
-        dest.argv("service", "slow-kill", "zookeeper", "kill", slow),
+        dest.argv("service", "slow-kill", *dest.service("kill", kill=slow)[1:]),
         env=dest.environment(),
         stdout=subprocess.DEVNULL,
     )

@@ -267,11 +267,30 @@ class Dest(Host):
         return f"grep -q '^State:.[^Z]' /proc/$(cat {self._pid})/status"
 
     @property
+    def stop(self) -> str:
+        return f"kill $(cat {self._pid})"
+
+    @property
     def kill(self) -> str:
         return f"kill -9 $(cat {self._pid}); while {self.status_command} 2>/dev/null; do sleep 0.005; done"
 
+    @property
+    def commands(self) -> dict[str, str]:
+        return {
+            "start": encode(self.start),
+            "stop": encode(self.stop),
+            "status": encode(self.status_command),
+            "kill": encode(self.kill),
+            "ports": f"{CLIENT_PORT},2888,3888",
+        }
+
+    def service(self, action: str, **changed: str) -> tuple[str, ...]:
+        """The words of ``service`` that say how this server is started, stopped and seen."""
+        words = self.commands | changed
+        return ("service", "zookeeper", action, *(f"{key}={value}" for key, value in words.items() if value))
+
     def spec(self, **changed: str) -> str:
-        values = {
+        values: dict[str, str] = {
             "unit": "zookeeper",
             "user": "zookeeper:zookeeper",
             "client_port": str(CLIENT_PORT),
@@ -286,9 +305,7 @@ class Dest(Host):
             "dynamic_glob": f"{self.config}.dynamic*",
             "members": "10.77.0.1:2181,10.77.0.2:2181",
             "rehearsal": "no",
-            "start": encode(self.start),
-            "kill": encode(self.kill),
-            "status": encode(self.status_command),
+            **self.commands,
         } | changed
         return encode("".join(f"{key}={value}\n" for key, value in values.items()))
 
@@ -298,7 +315,7 @@ class Dest(Host):
 
     def serve(self) -> None:
         """Start the observer and wait until it answers."""
-        self.do("service", "zookeeper", "start", encode(self.start))
+        self.do(*self.service("start"))
         eventually("the observer serves", lambda: self.net.reaches("dest", "127.0.0.1") == "open")
 
     def armed(self, **changed: str) -> None:

@@ -17,7 +17,7 @@ from zkmigrate.engine.journal import Journal, RealDisk
 from zkmigrate.engine.ports import Answer, Fallback, NoWatch, WatchPort, WindowRules, Word
 from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.engine.run import World as Outside
-from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Source, Ssh, ZooKeeperHost
+from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.change import Change
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
@@ -36,8 +36,14 @@ PROPERTIES = (
 )
 
 
-def inventory(dest_hosts: int = 3) -> Inventory:
+def inventory(dest_hosts: int = 3, own_commands: bool = False) -> Inventory:
     """Three source hosts, dest hosts 11…, three brokers, as the lab has them."""
+
+    def service(name: str) -> Service:
+        actions = ("start", "stop", "status") if own_commands else ()
+        commands = {action: f"/opt/{name}/service {action}" for action in actions}
+        return Service(unit=f"{name}.service", **commands)
+
     return Inventory(
         version=1,
         name="world",
@@ -52,18 +58,20 @@ def inventory(dest_hosts: int = 3) -> Inventory:
                 for n in range(1, dest_hosts + 1)
             ),
             settings={"tickTime": "2000", "initLimit": "10", "syncLimit": "5", "4lw.commands.whitelist": "*"},
+            service=service("zookeeper"),
         ),
         kafka=Kafka(
             cluster_id="abcdefghijklmnopqrstuv",
             chroot="/kafka",
             brokers=tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in (1, 2, 3)),
+            service=service("kafka"),
         ),
     )
 
 
-def quiet_world(dest_hosts: int = 3) -> World:
-    """A world in which nothing has been done yet."""
-    return new_world(inventory(dest_hosts), PROPERTIES, SOURCE_CONFIG)
+def quiet_world(dest_hosts: int = 3, own_commands: bool = False) -> World:
+    """A world in which nothing has been done yet. own_commands: no systemd, the inventory gives commands."""
+    return new_world(inventory(dest_hosts, own_commands), PROPERTIES, SOURCE_CONFIG)
 
 
 class NoSync(RealDisk):

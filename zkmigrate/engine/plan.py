@@ -181,13 +181,15 @@ def command(change: Change) -> str:
             words[-1] = f'"$(base64 -w0 {change.path.rpartition("/")[2]})"'
         case Arm():
             words[-1] = '"$(base64 -w0 SPEC)"'
-        case SetService() if change.command:
-            words[-1] = f'"$(printf %s {_quoted(change.command)} | base64 -w0)"'
+        case SetService() if change.commands:
+            words = [change.unit, change.action, *(_own_command(text) for text in change.commands)]
     return " ".join(("sudo zkm-host --run", RUN, "--as N", change.verb, "OPID", *words))
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
+def _own_command(text: str) -> str:
+    """One ``KEY=VALUE`` of a service as a shell word; the inventory lets no quote into a command."""
+    key, _, value = text.partition("=")
+    return text if key == "ports" else f"{key}=\"$(printf %s '{value}' | base64 -w0)\""
 
 
 def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from zkmigrate.facts import keyvalue
+from zkmigrate.model.change import command_words
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.errors import ZkDataError
@@ -124,9 +125,12 @@ def host_status(look: Look, host: str) -> Reading[HostStatus]:
     return _parsed(look.zkm(host, "status"), parse_status)
 
 
-def unit_status(look: Look, host: str, unit: str) -> Reading[HostStatus]:
-    """Status of a host, its unit_… values those of ``unit``: a broker's, or a dest host's not yet armed."""
-    return _parsed(look.zkm(host, "status", unit), parse_status)
+def unit_status(look: Look, host: str, unit: str, commands: tuple[str, ...] = ()) -> Reading[HostStatus]:
+    """Status of a host, its unit_… values those of ``unit``: a broker's, or a dest host's not yet armed.
+
+    commands: the service's own, which are asked instead of systemd (``Service.commands`` of the inventory).
+    """
+    return _parsed(look.zkm(host, "status", unit, *command_words(commands)), parse_status)
 
 
 def drain(look: Look, host: str) -> Reading[Drain]:

@@ -21,6 +21,12 @@ def encode(content: bytes) -> str:
     return base64.b64encode(content).decode("ascii") or "="
 
 
+def command_words(commands: tuple[str, ...]) -> tuple[str, ...]:
+    """``KEY=VALUE`` of a service as zkm-host takes them: commands in base64, ``ports`` as they are."""
+    pairs = (text.partition("=") for text in commands)
+    return tuple(f"{key}={value if key == 'ports' else encode(value.encode())}" for key, _, value in pairs)
+
+
 @dataclass(frozen=True)
 class InstallProgram:
     """Install zkm-host and its sudoers file on a host; the only change that does not go through zkm-host."""
@@ -117,20 +123,26 @@ class Discard:
 
 @dataclass(frozen=True)
 class SetService:
-    """Start, stop, kill or restart a unit; ``command`` replaces systemctl where the inventory says so."""
+    """Start, stop, kill or restart a service.
+
+    commands: what replaces systemctl, ``KEY=VALUE`` as ``Service.commands`` of the inventory gives them; all
+    of them, because one action may need several: a restart stops, looks and starts.
+    """
 
     host: str
     unit: str
     action: ServiceAction
-    command: str = ""
+    commands: tuple[str, ...] = ()
     verb = "service"
 
     def arguments(self) -> tuple[str, ...]:
-        words = (self.unit, self.action)
-        return (*words, encode(self.command.encode())) if self.command else words
+        return (self.unit, self.action, *command_words(self.commands))
 
     def describe(self) -> str:
-        return f"{self.action} {self.unit}" + (f" with: {self.command}" if self.command else "")
+        own = dict(text.split("=", 1) for text in self.commands)
+        keys = {"restart": ("stop", "start"), "kill": ("kill" if "kill" in own else "stop",)}
+        used = [own[key] for key in keys.get(self.action, (self.action,)) if key in own]
+        return f"{self.action} {self.unit}" + (f" with: {', then '.join(used)}" if used else "")
 
 
 @dataclass(frozen=True)

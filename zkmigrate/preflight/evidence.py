@@ -18,6 +18,7 @@ from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, sourc
 from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status
 from zkmigrate.facts.kafka import cluster_id
 from zkmigrate.facts.largest import Largest, largest_znode
+from zkmigrate.facts.own_commands import OwnCommands, own_commands
 from zkmigrate.facts.properties import properties, system_properties
 from zkmigrate.facts.runs import other_runs
 from zkmigrate.facts.sessions import Homes, Sessions, dump, homes, sessions_of
@@ -40,7 +41,7 @@ class Evidence:
     connect got. source_bytes: size of a source host's newest snapshot and logs. sessions: those that own
     ephemerals under the chroot. flags: ``-D`` settings of the JVM. asked: the operator's clock before and
     after ``facts`` was asked. homes: where those sessions are connected, None before the cut-over. runs:
-    other runs that a host knows, with their phase.
+    other runs that a host knows, with their phase. own: the inventory's own commands for services.
     """
 
     source: EnsembleView
@@ -64,6 +65,7 @@ class Evidence:
     clients: SourceClients | None = None
     homes: Homes | None = None
     runs: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    own: OwnCommands = field(default_factory=OwnCommands)
 
 
 def gather(c: Context, look: Look, gate: str) -> Evidence:
@@ -114,10 +116,8 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
 
     def offer(host: str) -> tuple[Reading[HostFacts], tuple[float, float]]:
         before = look.wall()
-        if host in dests:
-            reading = host_facts(look, host, dest.service.unit, *directories)
-        else:
-            reading = host_facts(look, host, kafka.service.unit)
+        service, room = (dest.service, directories) if host in dests else (kafka.service, ())
+        reading = host_facts(look, host, "-" if service.has_commands else service.unit, *room)
         return reading, (before, look.wall())
 
     offers = look.each((*dests, *c.inventory.broker_names), offer)
@@ -134,6 +134,7 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
         dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
         dest_flags=dest_flags,
         runs=look.each((*dests, *c.inventory.broker_names), lambda host: other_runs(look, host, c.run)),
+        own=own_commands(c.inventory, look),
         facts={host: reading for host, (reading, _) in offers.items()},
         asked={host: when for host, (_, when) in offers.items()},
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zkmigrate.facts.host import HostStatus
-from zkmigrate.model.fact import Seen
+from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
-from zkmigrate.preflight.check import ALWAYS, AT_FIRST, Judged, Scope, check, unseen
+from zkmigrate.preflight.check import ALWAYS, AT_FIRST, Judged, Scope, check, unseen, why
 from zkmigrate.preflight.evidence import Evidence
 
 CLOCK_LIMIT_S = 1.0
@@ -19,7 +19,7 @@ OPTIONAL_TOOLS = ("systemd-run", "systemctl", "java")
 """zkm-host goes on without systemd where the inventory gives commands; java may lie outside root's path."""
 
 BROKER_SPARES = ("ipset", "iptables", "ip6tables", "ss")
-"""Tools that only the window needs, on dest hosts."""
+"""Tools that only the window needs, on dest hosts; ``ss`` also tells who listens where commands are given."""
 
 
 @check(
@@ -55,7 +55,10 @@ def tools(c: Context, e: Evidence) -> Iterator[Judged]:
         if not isinstance(facts, Seen):
             yield unseen(facts, "every tool", host)
             continue
-        spared = (*OPTIONAL_TOOLS, *(BROKER_SPARES if host in c.inventory.broker_names else ()))
+        spared: tuple[str, ...] = OPTIONAL_TOOLS
+        if host in c.inventory.broker_names:
+            needed = ("ss",) if c.inventory.kafka.service.has_commands else ()
+            spared = (*spared, *(tool for tool in BROKER_SPARES if tool not in needed))
         missing = [tool for tool in facts.value.missing if tool not in (*spared, *FOUR_LETTER_TOOLS)]
         if all(tool in facts.value.missing for tool in FOUR_LETTER_TOOLS):
             missing.append("nc (netcat-openbsd) or bash")
@@ -108,6 +111,60 @@ def _absent(status: HostStatus) -> bool:
     return {status.in4, status.out4, status.in6, status.out6} <= {"absent", "noipv6"}
 
 
+GUARD = b"zkm-host guard"
+
+
+@check(
+    "host.commands",
+    "the inventory's own commands can be run and tell whether the service runs",
+    Scope.OWN,
+)
+def commands(c: Context, e: Evidence) -> Iterator[Judged]:
+    """Only where the inventory gives commands. A status command that is wrong would let a server start twice,
+    or a running one be taken for dead; so it has to agree with who listens on the service's port: a broker
+    runs, a dest host's ZooKeeper does not."""
+    for (host, path), reading in e.own.programs.items():
+        runs = isinstance(reading, Seen) and reading.value
+        if not runs:
+            held = None if isinstance(reading, Unknown) else False
+            seen = f"{path} may not be run" if isinstance(reading, Seen) else why(reading)
+            yield Judged(held, seen, f"the program {path}", host, ("correct the command in migration.yml",))
+    for host, status in e.own.statuses.items():
+        wanted = "active" if host in c.inventory.broker_names else "inactive"
+        needed = f"{wanted}, and {'a' if wanted == 'active' else 'no'} process listens on its port"
+        if not isinstance(status, Seen):
+            yield unseen(status, needed, host)
+            continue
+        state, pid = status.value.unit_state, status.value.unit_pid
+        seen = f"{state}, {f'process {pid} listens' if pid else 'nobody listens'}"
+        moves = ("let the status command exit 0 exactly as long as the service's process is there",)
+        held = None if state == "unknown" else (state, bool(pid)) == (wanted, wanted == "active")
+        yield Judged(held, seen, needed, host, moves)
+
+
+@check(
+    "host.start-guard",
+    "nobody can start ZooKeeper on a sealed dest host",
+    Scope.DEST,
+    severity=Severity.WARN,
+)
+def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """Under systemd zkm-host puts a guard into the unit. With the inventory's own commands only zkm-host
+    itself refuses: a supervisor, cron or a boot script that starts ZooKeeper on a sealed host that has
+    rebooted lets it follow source again; past GO it starts it with the door open to clients. A start command
+    that asks `zkm-host guard` first, and obeys, closes this."""
+    needed = f"a start command that asks `{GUARD.decode()}`, or nobody else who starts ZooKeeper"
+    moves = (
+        "let the start command begin with: "
+        "[ ! -x /usr/local/sbin/zkm-host ] || /usr/local/sbin/zkm-host guard || exit 1",
+        "or switch off, until finalize, whatever else starts ZooKeeper: a supervisor, cron, the boot",
+    )
+    for host, script in e.own.start_scripts.items():
+        asks = isinstance(script, Seen) and GUARD in script.value
+        seen = "it asks" if asks else "it does not ask" if isinstance(script, Seen) else why(script)
+        yield Judged(asks if isinstance(script, Seen) else None, seen, needed, host, moves)
+
+
 @check("host.clock", "the host's clock agrees with the operator's", Scope.OWN, severity=Severity.WARN)
 def clock(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P25. Nothing is decided by comparing clocks, but logs and journal are hard to read when they differ."""
@@ -134,4 +191,4 @@ def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(not busy, ", ".join(busy) or "none", "none", host, moves)
 
 
-CHECKS = (access, tools, socket_kill, rules, clock, alone)
+CHECKS = (access, tools, socket_kill, rules, commands, start_guard, clock, alone)

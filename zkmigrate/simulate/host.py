@@ -45,6 +45,7 @@ class Host:
     """One host. before, ops: before-images and outcomes by operation id. aside: operation id → path moved.
 
     skew_s: how far its wall clock is ahead of the operator's; it dates files, phases and answers.
+    systemd: without it the service answers only to commands that a call or the spec brings along.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Host:
     before: dict[str, tuple[str, File | Disk | None]] = field(default_factory=dict)
     boot: str = ""
     skew_s: float = 0.0
+    systemd: bool = True
     phase: str = "idle"
     phase_since: float = 0.0
     lapsed: bool = False

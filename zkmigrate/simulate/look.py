@@ -91,9 +91,8 @@ class WorldLook:
         world, h = self.world, self.world.hosts[host]
         if args[0] == "status":
             cut_off = world.mode(host) != "observer" if host in world.inventory.dest_names else True
-            unit = args[1] if len(args) > 1 else ""
             clients = len(self._connected(host))
-            return Seen(program.status(h, world.now, world.wall, unit, clients, 0 if cut_off else 1))
+            return Seen(program.status(h, world.now, world.wall, args[1:], clients, 0 if cut_off else 1))
         if args[0] == "drain":
             state = world.serving_log(host)
             if state is None:

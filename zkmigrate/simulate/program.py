@@ -140,7 +140,15 @@ def _guard(host: Host) -> str:
     return ""
 
 
+def _has_commands(host: Host, words: tuple[str, ...]) -> bool:
+    """Whether the service can be controlled and seen: by systemd, or by these words or the spec's."""
+    keys = {word.partition("=")[0] for word in words} or set(host.spec)
+    return host.systemd or keys >= {"start", "stop", "status", "ports"}
+
+
 def _service(host: Host, change: SetService, now: float) -> Answer:
+    if not _has_commands(host, change.commands):
+        return 4, f"systemd does not run here and no command for '{change.action}' is given"
     if change.action in ("start", "restart"):
         if change.unit == host.spec.get("unit") and (why := _guard(host)):
             return 3, f"{change.unit} must not start: {why}"
@@ -157,6 +165,8 @@ def _arm(host: Host, change: Arm, now: float) -> Answer:
     refused = _phase(host, "arm", ("idle", "armed"))
     if refused:
         return refused
+    if not _has_commands(host, tuple(change.spec.splitlines())):
+        return 4, "systemd does not run here and the spec gives no commands"
     host.spec = dict(line.split("=", 1) for line in change.spec.splitlines())
     host.armed, host.lapsed, host.image_state = True, False, "begun"
     host.set_phase("armed", now)
@@ -277,12 +287,15 @@ def _take_down(host: Host) -> None:
     host.spec, host.armed, host.image, host.image_state = {}, False, None, "none"
 
 
-def status(host: Host, now: float, wall: float, unit: str, clients: int, source_sockets: int) -> str:
-    """The lines of ``zkm-host status [UNIT]``; the world counts ``clients`` and ``source_sockets``."""
+def status(
+    host: Host, now: float, wall: float, service: tuple[str, ...], clients: int, source_sockets: int
+) -> str:
+    """The lines of ``zkm-host status [UNIT [KEY=VALUE…]]``; the world counts ``clients`` and
+    ``source_sockets``."""
     chain = ("top" if host.rules_on_top else "present") if host.armed else "absent"
     six = "noipv6"
     sources = len(host.spec.get("source", "").split(","))
-    known = unit or host.spec.get("unit", "")
+    known = (service or host.spec.get("unit")) and _has_commands(host, service[1:])
     values = {
         "version": "model",
         "boot_id": host.boot,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from zkmigrate.dependents.kafka import current_connect
-from zkmigrate.inventory import Broker, Inventory
+from zkmigrate.inventory import Broker, Inventory, Service
 from zkmigrate.model.change import Change
 from zkmigrate.simulate import program
 from zkmigrate.simulate.disk import Disk, Kind, Transaction
@@ -375,8 +375,11 @@ def new_world(inventory: Inventory, properties: bytes, source_config: bytes) -> 
     properties: what all brokers have in ``server.properties`` beside their ``broker.id``.
     """
     hosts = {h.name: Host(h.name, h.address, boot=f"boot-{h.name}") for h in inventory.dest.hosts}
+    for host in hosts.values():
+        _own_service(host, inventory.dest.service)
     for broker in inventory.kafka.brokers:
         host = Host(broker.name, broker.address, boot=f"boot-{broker.name}")
+        _own_service(host, inventory.kafka.service)
         host.files[inventory.kafka.config] = File(
             b"broker.id=%d\n" % broker.id + properties,
             "0640",
@@ -411,3 +414,12 @@ def new_world(inventory: Inventory, properties: bytes, source_config: bytes) -> 
     source.commit("create", WRITER, f"{chroot}/controller_epoch", b"1")
     world.advance(1.0)
     return world
+
+
+def _own_service(host: Host, service: Service) -> None:
+    """Where the inventory gives commands, the host has their script and no systemd."""
+    host.systemd = not service.has_commands
+    if service.start is not None:
+        host.files[service.start.split()[0]] = File(
+            b"#!/bin/sh\nzkm-host guard || exit 1\n", "0755", "root:root"
+        )

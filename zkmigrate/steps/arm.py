@@ -19,13 +19,16 @@ from zkmigrate.errors import HostError
 from zkmigrate.facts.clients import numeric
 from zkmigrate.facts.window import Statuses, statuses, unknown
 from zkmigrate.inventory import Inventory, ZooKeeperHost
-from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, inverses
+from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
 from zkmigrate.rules.reform import observer_config, reformed_config
 from zkmigrate.steps.join import source_server_lines
+
+# What a host armed for its own commands must not keep when the inventory names systemd.
+COMMAND_KEYS = ("start", "stop", "status", "kill", "ports")
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,8 @@ def arm_spec(inventory: Inventory, rehearsal: bool) -> str:
         "members": ",".join(endpoint(h, dest.ports.client) for h in dest.hosts),
         "rehearsal": "yes" if rehearsal else "no",
     }
-    return "".join(f"{key}={value}\n" for key, value in values.items())
+    lines = (*(f"{key}={value}" for key, value in values.items()), *command_words(dest.commands))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _numeric(host: ZooKeeperHost) -> tuple[str, ...]:
@@ -158,7 +162,8 @@ def _is_armed_as(wanted: Mapping[str, str], spec: Reading[bytes]) -> bool:
     if not isinstance(spec, Seen):
         return False
     there = _keys(spec.value.decode("utf-8", "replace"))
-    return all(there.get(key) == value for key, value in wanted.items())
+    given = (*wanted, *COMMAND_KEYS)
+    return all(there.get(key) == wanted.get(key) for key in given)
 
 
 def _armed(f: ArmFacts) -> tuple[Finding, ...]:

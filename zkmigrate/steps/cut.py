@@ -120,8 +120,8 @@ class CutStep:
         status = f.hosts.at[target]
         unblock = (HostVerb(target, "uncut"),) if status.phase == "cut" else ()
         if status.unit_state != "active" or _backed_off(status):
-            service = c.inventory.dest.service
-            return (*unblock, SetService(target, service.unit, "restart"))
+            dest = c.inventory.dest
+            return (*unblock, SetService(target, dest.service.unit, "restart", dest.commands))
         return unblock
 
 

@@ -74,7 +74,7 @@ class JoinStep:
                 look.listing(host, dest.config.rsplit("/", 1)[0]),
                 look.listing(host, dest.data_dir),
                 look.listing(host, dest.txn_dir),
-                unit_status(look, host, dest.service.unit),
+                unit_status(look, host, dest.service.unit, dest.commands),
                 servers[host],
             )
 
@@ -138,10 +138,10 @@ class JoinStep:
         )
 
     def plan(self, c: Context, f: JoinFacts, target: str) -> Changes:
-        service = c.inventory.dest.service
+        dest = c.inventory.dest
         state = f.hosts[target].status
         running = isinstance(state, Seen) and state.value.unit_state == "active"
-        action = SetService(target, service.unit, "restart" if running else "start", service.start or "")
+        action = SetService(target, dest.service.unit, "restart" if running else "start", dest.commands)
         return (*_files(c.inventory, f, target), action)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
@@ -153,7 +153,7 @@ class JoinStep:
 
     def undo(self, c: Context, f: JoinFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         dest, state = c.inventory.dest, f.hosts[target]
-        changes: list[Change] = [SetService(target, dest.service.unit, "stop", dest.service.stop or "")]
+        changes: list[Change] = [SetService(target, dest.service.unit, "stop", dest.commands)]
         changes += [MoveAside(target, path) for path in _written(c.inventory, state)]
         changes += [Discard(target, operation, path) for path, operation in _aside(c.inventory, state)]
         return (*changes, *inverses(applied))

@@ -76,7 +76,7 @@ class RollStep:
             return BrokerFacts(
                 look.file(host, inventory.kafka.config),
                 entries[0] if entries else None,
-                unit_status(look, host, inventory.kafka.service.unit),
+                unit_status(look, host, inventory.kafka.service.unit, inventory.kafka.commands(host)),
                 _peers(look, host, ports),
             )
 
@@ -94,6 +94,7 @@ class RollStep:
             for h, b in f.brokers.items()
             if not isinstance(b.properties, Seen)
         ]
+        lost += [_untold(h, b.status) for h, b in f.brokers.items() if not _told(b.status)]
         if lost:
             return Blocked(tuple(lost))
         if way is Way.FORWARD and (wrong := _wrong_cluster(inventory, f)):
@@ -126,7 +127,7 @@ class RollStep:
         content = with_connect(broker.properties.value, connect_string(c.inventory))
         return (
             PutFile(target, kafka.config, content, f"{entry.owner}:{entry.group}", entry.mode),
-            SetService(target, kafka.service.unit, "restart", kafka.service.start or ""),
+            SetService(target, kafka.service.unit, "restart", kafka.commands(target)),
         )
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
@@ -150,8 +151,25 @@ class RollStep:
         kafka = c.inventory.kafka
         return (
             *inverses(applied),
-            SetService(target, kafka.service.unit, "restart", kafka.service.start or ""),
+            SetService(target, kafka.service.unit, "restart", kafka.commands(target)),
         )
+
+
+def _told(status: Reading[HostStatus]) -> bool:
+    return isinstance(status, Seen) and status.value.unit_state != "unknown"
+
+
+def _untold(host: str, status: Reading[HostStatus]) -> Finding:
+    """Whether a broker runs is not known: it may be up, so it must not be taken for one to restart."""
+    return claim(
+        "roll.service",
+        "the host tells whether its broker runs",
+        None,
+        target=host,
+        seen="neither systemd nor the status command can tell" if isinstance(status, Seen) else str(status),
+        needed="active or not",
+        moves=("run the status command, or systemctl status, on that host by hand; then resume",),
+    )
 
 
 def _peers(look: Look, host: str, ports: set[int]) -> Reading[frozenset[str]]:

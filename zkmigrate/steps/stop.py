@@ -92,9 +92,9 @@ class StopStep:
         )
 
     def plan(self, c: Context, f: StopFacts, target: str) -> Changes:
-        service = c.inventory.dest.service
+        dest = c.inventory.dest
         return (
-            SetService(target, service.unit, "kill", service.kill or ""),
+            SetService(target, dest.service.unit, "kill", dest.commands),
             HostVerb(target, "stopped"),
         )
 

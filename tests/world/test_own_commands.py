@@ -1,0 +1,103 @@
+"""The move where no host runs systemd: every change and look brings the inventory's commands along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.world.operator import Killed, Operator, inventory, quiet_world
+from tests.world.test_move import finish, footprint
+from zkmigrate.model.change import Arm, SetService
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.step import Blocked, Context, Ready, Way
+from zkmigrate.simulate.look import WorldLook
+from zkmigrate.simulate.world import World
+from zkmigrate.steps.arm import ArmStep
+from zkmigrate.steps.roll import RollStep
+
+
+def stops(tmp_path: Path, stride: int) -> Iterator[tuple[World, dict[str, object], Operator]]:
+    """Worlds in which the operator was killed after its n-th change, with the first world's footprint."""
+    n = 1
+    while True:
+        world = quiet_world(own_commands=True)
+        first = footprint(world)
+        operator = Operator(world, tmp_path / f"{n}" / "run", kill_after=n)
+        try:
+            operator.forward()
+        except Killed:
+            yield world, first, Operator(world, operator.run_dir)
+        else:
+            return
+        n += stride
+
+
+def test_the_move_and_its_way_back_go_through_commands_alone(tmp_path: Path) -> None:
+    world = quiet_world(own_commands=True)
+    first = footprint(world)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="cutover.check").code == 0
+    assert operator.back().code == 0
+    assert footprint(world) == first
+    assert operator.forward().code == 0
+    assert {world.mode(h) for h in world.inventory.dest_names} == {"leader", "follower"}
+    sent = [change for change, _ in world.applied if isinstance(change, SetService)]
+    assert {change.action for change in sent} >= {"start", "stop", "kill", "restart"}
+    assert all(change.commands for change in sent)
+
+
+def test_killed_at_a_change_and_left_alone_the_run_resumes(tmp_path: Path) -> None:
+    for world, _, again in stops(tmp_path, 3):
+        world.advance(30.0)
+        assert finish(again) == 0, again.run_dir
+        assert {world.mode(h) for h in world.inventory.dest_names} == {"leader", "follower"}, again.run_dir
+
+
+def test_killed_at_a_change_the_run_walks_back_to_the_first_world(tmp_path: Path) -> None:
+    for world, first, again in stops(tmp_path, 2):
+        ended = again.back()
+        if any(host.phase == "open" for host in world.hosts.values()) or world.dest is not None:
+            assert ended.code == 6, again.run_dir
+            continue
+        assert ended.code == 0, (again.run_dir, ended)
+        assert footprint(world) == first, again.run_dir
+
+
+def test_a_broker_of_which_nobody_can_tell_whether_it_runs_is_not_restarted(tmp_path: Path) -> None:
+    world = quiet_world()
+    assert Operator(world, tmp_path / "run").forward(until="join").code == 0
+    world.hosts["broker2"].systemd = False
+    step, c = RollStep(), Context("run", world.inventory)
+    verdict = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+    assert isinstance(verdict, Blocked)
+    assert [(f.id, f.target) for f in verdict.findings] == [("roll.service", "broker2")]
+
+
+def test_a_host_armed_for_commands_is_armed_again_where_systemd_is_named(tmp_path: Path) -> None:
+    world = quiet_world(own_commands=True)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="cutover.arm").code == 0
+    spec = WorldLook(world).file("dest1", "/var/lib/zkmigrate/run/spec")
+    assert isinstance(spec, Seen)
+    assert b"\nports=2181,2888,3888\n" in spec.value
+    step, c = ArmStep(), Context("run", inventory())
+    verdict = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+    assert verdict == Ready(world.inventory.dest_names)
+    (arm,) = [x for x in step.plan(c, step.observe(c, WorldLook(world)), "dest1") if isinstance(x, Arm)]
+    assert "start=" not in arm.spec
+
+
+@pytest.mark.parametrize("action", ["start", "stop", "kill", "restart"])
+def test_a_service_change_says_what_it_will_run(action: str) -> None:
+    dest = inventory(own_commands=True).dest
+    said = SetService("dest1", "zookeeper.service", action, dest.commands).describe()  # type: ignore[arg-type]
+    script = "/opt/zookeeper/service"
+    wanted = {
+        "start": f"{script} start",
+        "stop": f"{script} stop",
+        "kill": f"{script} stop",
+        "restart": f"{script} stop, then {script} start",
+    }
+    assert said == f"{action} zookeeper.service with: {wanted[action]}"
