@@ -54,7 +54,9 @@ def cli() -> None:
 
 def _common(verb: F) -> F:
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON, events one per line."),
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print JSON; run, resume, rollback: one event a line."
+        ),
         click.option(
             "--playbook", default="kafka_zookeeper_move", show_default=True, help="Name or .py file."
         ),
@@ -71,10 +73,18 @@ def _common(verb: F) -> F:
     return verb
 
 
-_run_id = click.option("--run-id", default="", help="Which run; the latest of this inventory when left out.")
-_yes = click.option("--yes", is_flag=True, help="Same path without prompts.")
-_until = click.option("--until", default="", metavar="STEP", help="Stop after this stage or stage.step.")
-_hold = click.option("--hold-at", default="", metavar="PHASE", help="Hold after this step of the window.")
+_run_id = click.option(
+    "--run-id",
+    default="",
+    help="Which run; the latest NAME-1, NAME-2, ... of the inventory when left out (run: a new one).",
+)
+_yes = click.option("--yes", is_flag=True, help="Same path without prompts; needed without a terminal.")
+_until = click.option(
+    "--until", default="", metavar="STEP", help="Stop after this stage or stage.step, such as roll."
+)
+_hold = click.option(
+    "--hold-at", default="", metavar="PHASE", help="Hold after this step of the cut-over, such as check."
+)
 _steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
 
 
@@ -105,7 +115,7 @@ def plan(**options: Any) -> None:
 @_steal
 @click.option("--plan", type=click.Path(path_type=Path), help="Only if this plan (plan --json) still holds.")
 def run(**options: Any) -> None:
-    """Walk the playbook forward."""
+    """Begin a run, or walk one forward that has turned back."""
     from zkmigrate import operate
 
     _do(lambda: operate.run(_setting(options), _wishes(options)))
@@ -136,7 +146,12 @@ def resume(**options: Any) -> None:
 @_run_id
 @_yes
 @_steal
-@click.option("--to", default="", metavar="STEP", help="Back to the start of this stage or stage.step.")
+@click.option(
+    "--to",
+    default="",
+    metavar="STEP",
+    help="Back to the start of this stage or stage.step; left out, of everything.",
+)
 def rollback(**options: Any) -> None:
     """Walk back, step by step, to the start of a named step or of everything."""
     from zkmigrate import operate
