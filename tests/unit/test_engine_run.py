@@ -440,10 +440,21 @@ def test_stop_and_roll_back_at_a_question(tmp_path: Path) -> None:
     assert tiny.hosts.files == {(host, "/one"): b"new" for host in HOSTS}
 
 
-def test_hold_at_holds_after_the_phase_until_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["chek", "prepare.one", "rehearse.cut"])
+def test_a_hold_that_would_never_come_is_refused_before_anything_is_done(tmp_path: Path, name: str) -> None:
+    tiny = Tiny(tmp_path / "r")
+    with pytest.raises(UsageError, match=r"no phase '.*' to hold at in tiny; possible: main\."):
+        tiny.process(lambda walk: walk.forward(hold_at=name))
+    with pytest.raises(UsageError, match="no phase"):
+        tiny.process(lambda walk: walk.resume(hold_at=name))
+    assert tiny.hosts.files == {}
+
+
+@pytest.mark.parametrize("phase", ["cut", "main.cut"])
+def test_hold_at_holds_after_the_phase_until_answered(tmp_path: Path, phase: str) -> None:
     tiny = Tiny(tmp_path / "r")
     tiny.confirm.words["hold cut"] = Answer("back")
-    ended = tiny.process(lambda walk: walk.forward(hold_at="cut"))
+    ended = tiny.process(lambda walk: walk.forward(hold_at=phase))
     assert ended.code == 0
     assert ended.message.startswith("back at the start of main")
     assert walked(tiny, Way.FORWARD)[-1] == "main.cut"

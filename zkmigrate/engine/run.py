@@ -75,10 +75,9 @@ class Walk:
         """Walk forward to the end, or through ``until`` (a stage or ``stage.step``).
 
         After a finished way back this turns the run forward again. ``hold_at``: id of a window step after
-        which the walk holds until the operator answers.
+        which the walk holds until the operator answers, with or without its stage before it.
         """
-        self._known(until)
-        self._until, self._hold_at = until, hold_at
+        self._wish(until, hold_at)
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
                 raise UsageError(f"run {self.history.run} is on its way back: resume finishes that first")
@@ -87,8 +86,7 @@ class Walk:
 
     def resume(self, until: str = "", hold_at: str = "") -> Ended:
         """Go on in the journal's direction. A rehearsal that was cut short walks back and starts again."""
-        self._known(until)
-        self._until, self._hold_at = until, hold_at
+        self._wish(until, hold_at)
         return self._guarded(self._after_interruption)
 
     def back(self, to: str = "") -> Ended:
@@ -98,6 +96,17 @@ class Walk:
         """
         self._known(to)
         return self._guarded(lambda: self._begin_back(to))
+
+    def _wish(self, until: str, hold_at: str) -> None:
+        """Take in how far to go and where to hold. UsageError for a name that would never be reached."""
+        self._known(until)
+        windows = [s for s in self.playbook.stages if s.window and not s.rehearsal]
+        phases = [f"{s.id}.{step.id}" for s in windows for step in s.steps]
+        found = [name for name in phases if hold_at in (name, name.partition(".")[2])]
+        if hold_at and not found:
+            possible = ", ".join(phases) or "none, it has no window"
+            raise UsageError(f"no phase {hold_at!r} to hold at in {self.playbook.id}; possible: {possible}")
+        self._until, self._hold_at = until, found[0] if found else ""
 
     def _known(self, name: str) -> None:
         names = ("", *(s.id for s in self.playbook.stages), *self.playbook.step_ids())
@@ -244,8 +253,7 @@ class Walk:
         self._window.follow(at, self._context(at))
         if at.way is Way.FORWARD:
             self._copy()
-        holds = at.stage.window and not at.stage.rehearsal and at.step.id == self._hold_at
-        if at.way is Way.FORWARD and holds:
+        if at.way is Way.FORWARD and at.id == self._hold_at:
             self._obey(self._window.hold(at, self._stop_if_asked), at.stage)
 
     def _blocked(self, at: Next, verdict: Blocked) -> None:
