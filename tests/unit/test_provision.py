@@ -287,3 +287,13 @@ def test_fetch_brings_rootfs_and_jars(program: Program, cache: Path) -> None:
 def test_java11_runs() -> None:
     home = provision.java11_home()
     assert 'JAVA_VERSION="11.' in (home / "release").read_text()
+
+
+def test_help_names_what_can_be_fetched(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["provision", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        provision.main()
+    assert ended.value.code == 0
+    assert "zookeeper-3.5.8" in capsys.readouterr().out

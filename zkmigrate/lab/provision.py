@@ -5,6 +5,7 @@ file lock and renamed when it is complete, so a reader never sees half of one, a
 `.part` folder for the next one to clear, and two builders do not collide.
 """
 
+import argparse
 import fcntl
 import hashlib
 import os
@@ -358,8 +359,13 @@ def main() -> int:
         print(f"[{time.monotonic() - begun:3.0f} s] {line}", flush=True)
 
     every = [f"zookeeper-{v}" for v in zookeeper_versions()] + [f"kafka-{v}" for v in kafka_versions()]
+    parser = argparse.ArgumentParser(
+        prog="python -m zkmigrate.lab.provision",
+        description="Fetch what the lab needs and is not there yet: its root file system and the jars named.",
+    )
+    parser.add_argument("name", nargs="*", help=f"all of them when left out: {', '.join(every)}")
     try:
-        fetch(sys.argv[1:] or every, tell)
+        fetch(parser.parse_args().name or every, tell)
     except ProvisionError as error:
         print(error, file=sys.stderr)
         return 1
