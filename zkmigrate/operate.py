@@ -35,17 +35,17 @@ from zkmigrate.engine.ports import Confirm, WatchPort, WindowRules
 from zkmigrate.engine.run import Ended, Walk, World
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Blocked, Context, Done, Way
+from zkmigrate.opening import Opened, Opening
 from zkmigrate.rules import expected
 from zkmigrate.ui import planned, words
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.jsonl import JsonLines
 from zkmigrate.ui.plain import Plain
-from zkmigrate.ui.record import keep_plan, recorded
+from zkmigrate.ui.record import recorded
 
 DEFAULT_PLAYBOOK = "kafka_zookeeper_move"
 
@@ -140,7 +140,7 @@ def run(setting: Setting, wishes: Wishes) -> int:
         runs.fresh(setting.runs, inventory.name, playbook)
         run_dir.mkdir(mode=0o700, exist_ok=True)
 
-    def act(walk: Walk) -> Ended:
+    def act(walk: Walk, _back_to: str) -> Ended:
         return walk.forward(wishes.until, wishes.hold_at)
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act)
@@ -151,9 +151,9 @@ def resume(setting: Setting, wishes: Wishes) -> int:
     inventory, playbook = _read(setting)
     run_dir = _existing(setting, wishes, inventory)
 
-    def act(walk: Walk) -> Ended:
-        if wishes.journal_lost == Way.BACK.value and walk.history.way is Way.FORWARD:
-            return walk.back()
+    def act(walk: Walk, back_to: str) -> Ended:
+        if wishes.journal_lost == Way.BACK.value:
+            return walk.back(back_to)
         return walk.resume(wishes.until, wishes.hold_at)
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act)
@@ -164,7 +164,7 @@ def rollback(setting: Setting, wishes: Wishes) -> int:
     inventory, playbook = _read(setting)
     run_dir = _existing(setting, wishes, inventory)
 
-    def act(walk: Walk) -> Ended:
+    def act(walk: Walk, _back_to: str) -> Ended:
         if setting.interactive and not wishes.yes:
             steps = [at.id for at in walk.history.to_undo(playbook, wishes.to)]
             console = StdConsole(setting.stdin, setting.out)
@@ -248,9 +248,12 @@ def _walk(
     inventory: Inventory,
     playbook: Playbook,
     run_dir: Path,
-    act: Callable[[Walk], Ended],
+    act: Callable[[Walk, str], Ended],
 ) -> int:
-    """Lock the run, open its journal and hosts, walk, and give everything up again."""
+    """Lock the run, open its journal and hosts, walk, and give everything up again.
+
+    act: what to do with the walk; told where a way back leads that a lost journal was recovered for.
+    """
     if not wishes.yes and (setting.as_json or not setting.interactive):
         raise UsageError("nobody can be asked here: give --yes, or run it on a terminal without --json")
     clock = RealClock(setting.interrupt)
@@ -258,7 +261,8 @@ def _walk(
         stack.callback(LocalLock(run_dir).close)
         stack.enter_context(setting.interrupt.listening())
         site = stack.enter_context(_site(setting, inventory, run_dir.name))
-        journal = _journal(setting, wishes, inventory, playbook, run_dir, site, clock)
+        start = _opened(setting, wishes, Opening(run_dir, playbook, inventory, site.look, clock.wall), site)
+        journal = start.journal
         stack.callback(journal.close)
         lock = site.lock(clock, steal=wishes.steal)
         stack.callback(lock.close)
@@ -267,6 +271,8 @@ def _walk(
         shown, confirm = _faces(setting, wishes, faces, _remarks(inventory, journal))
         emit = stack.enter_context(recorded(run_dir, shown))
         stack.callback(_say_interrupted(setting.interrupt, emit).set)
+        for text in start.said:
+            emit(events.Noted(text))
         world = World(
             look=site.look,
             apply=site.apply,
@@ -281,7 +287,7 @@ def _walk(
         )
         walk = Walk(playbook, inventory, journal, world)
         try:
-            code = act(walk).code
+            code = act(walk, start.back_to).code
         except KeyboardInterrupt:
             emit(events.RunEnded(130, f"stopped at once; {walk.state()}; resume goes on", ()))
             faces.close()
@@ -293,55 +299,13 @@ def _walk(
         return code
 
 
-def _journal(
-    setting: Setting,
-    wishes: Wishes,
-    inventory: Inventory,
-    playbook: Playbook,
-    run_dir: Path,
-    site: Site,
-    clock: Clock,
-) -> Journal:
-    """The journal of the run: opened and compared with what is asked, begun, or recovered."""
-    digest = inventories.digest(inventory)
+def _opened(setting: Setting, wishes: Wishes, opening: Opening, site: Site) -> Opened:
+    """The journal of the run: recovered where it is lost, else opened, or begun."""
     if wishes.journal_lost:
-        path = runs.copy_path(run_dir.name)
-        asked = site.look.each(inventory.dest_names, lambda host: site.look.file(host, path))
-        copies = [reading.value for reading in asked.values() if isinstance(reading, Seen)]
-        journal = Journal.recover(run_dir, clock.wall, copies=copies)
-    elif runs.has_begun(run_dir):
-        journal = Journal.open(run_dir, clock.wall)
-    else:
-        made = plan.make(playbook, inventory, site.look, site.window_lines())
-        if wishes.plan is not None:
-            _check_plan(setting, wishes.plan, made)
-        journal = Journal.create(run_dir, clock.wall)
-        _begin(journal, run_dir.name, playbook, digest, made.digest)
-        runs.mark_begun(run_dir)
-        keep_plan(run_dir, plan.to_json(made))
-    if not journal.history.run:  # lost, or died before its first line was whole
-        _begin(journal, run_dir.name, playbook, digest, "")
-    runs.check_same(journal.history, playbook.id, digest)
-    return journal
-
-
-def _begin(journal: Journal, run: str, playbook: Playbook, inventory: str, made: str) -> None:
-    body = {"run": run, "playbook": playbook.id, "inventory": inventory, "plan": made}
-    journal.append("begin", body)
-
-
-def _check_plan(setting: Setting, file: Path, made: plan.Plan) -> None:
-    """StaleError when the given plan is not what would be done now, or has been applied before."""
-    try:
-        wanted = json.loads(file.read_text("utf-8"))["digest"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{file} is no plan ({error}); needed: what plan --json printed") from None
-    if wanted != made.digest:
-        raise runs.StaleError(
-            f"the plan {wanted[:12]} is stale: what would be done now is {made.digest[:12]}. Possible now: "
-            "plan again, compare, and run that"
-        )
-    runs.refuse_applied(setting.runs, wanted)
+        return opening.recovered(site.rules(), Way(wishes.journal_lost), getpass.getuser())
+    if runs.has_begun(opening.run_dir):
+        return Opened(opening.opened())
+    return Opened(opening.begun(setting.runs, site.window_lines(), wishes.plan))
 
 
 def _faces(

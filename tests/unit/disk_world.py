@@ -46,6 +46,12 @@ class DiskLook:
             return Absent(path)
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
+        record = world() / host / ".before/ops"
+        if words[0] == "ops":
+            lines = sorted(p.name for p in record.iterdir()) if record.is_dir() else []
+            return Seen("".join(f"{id} {(record / id).read_text().split()[0]} 0\n" for id in lines))
+        if words[0] == "op":
+            return Seen(f"verb {(record / words[1]).read_text()}\nrc 0\n")
         return Unknown("missing-tool", f"{host} has no zkm-host to ask for {words[0]}")
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
@@ -54,7 +60,7 @@ class DiskLook:
 
 def apply(change: Change, operation: str, fencing: int) -> Outcome:
     before = world() / change.host / ".before"
-    before.mkdir(parents=True, exist_ok=True)
+    (before / "ops").mkdir(parents=True, exist_ok=True)
     if isinstance(change, PutFile):
         path = world() / change.host / change.path.lstrip("/")
         if path.name == "slow":
@@ -68,6 +74,8 @@ def apply(change: Change, operation: str, fencing: int) -> Outcome:
             path.write_bytes((before / change.operation).read_bytes())
         else:
             path.unlink(missing_ok=True)
+    what = change.operation if isinstance(change, Restore) else getattr(change, "path", "-")
+    (before / "ops" / operation).write_text(f"{change.verb} {what}")
     return Outcome(0)
 
 

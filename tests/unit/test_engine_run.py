@@ -309,8 +309,9 @@ def test_a_change_on_source_is_refused(tmp_path: Path) -> None:
 
 
 def test_operation_ids_stay_within_eighty_characters() -> None:
-    assert operation_id("join.join", "d1", 3, 2) == "join.join.d1.3.2"
-    long = [operation_id("rehearse.prove", "x" * 60 + end, 123456789, 12) for end in "ab"]
+    assert operation_id("join.join", "d1", Way.FORWARD, 3, 2) == "join.join.d1.3.2"
+    assert operation_id("join.join", "d1", Way.BACK, 3, 2) == "join.join.d1.back3.2"
+    long = [operation_id("rehearse.prove", "x" * 60 + end, Way.FORWARD, 123456789, 12) for end in "ab"]
     assert long[0] != long[1]
     assert max(map(len, long)) <= 80
 

@@ -19,6 +19,7 @@ from zkmigrate.engine.lanes import together
 from zkmigrate.errors import HostError, LockedError, UsageError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Change, Changes
+from zkmigrate.model.step import Way
 
 FENCED_OFF = 9
 _OUTPUT_KEPT = 4000
@@ -38,9 +39,13 @@ class Apply(Protocol):
     def __call__(self, change: Change, operation: str, fencing: int) -> Outcome: ...
 
 
-def operation_id(step: str, target: str, leg: int, number: int) -> str:
-    """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened."""
-    ends = f".{leg}.{number}"
+def operation_id(step: str, target: str, way: Way, leg: int, number: int) -> str:
+    """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened.
+
+    Walking back it is ``back<leg>``: without the journal the host's own record must tell what is to be undone
+    from what undid it (``facts/record.py``).
+    """
+    ends = f".{'back' if way is Way.BACK else ''}{leg}.{number}"
     if len(step) + len(target) + 1 + len(ends) > 80:
         target = f"{target[:12]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
     return f"{step}.{target}{ends}"
@@ -78,7 +83,7 @@ class Wave:
         leg = self._journal.history.leg + 1
         lanes = {
             target: tuple(
-                (operation_id(at.id, target, leg, number), change)
+                (operation_id(at.id, target, at.way, leg, number), change)
                 for number, change in enumerate(changes, start=1)
             )
             for target, changes in plans.items()

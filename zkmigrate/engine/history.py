@@ -13,7 +13,10 @@ Bodies by kind:
 - ``outcome`` {operation, status: done|failed|unknown|skipped, rc, output, mono}
 - ``consent`` {stage, question, answer, by}
 - ``turn`` {way, to, then: next|again|end, why, code, reset: stage ids that are not done any more}; forward
-  {way, why, kept: stage ids that a refused way back never reached and that stay done}
+  {way, why, kept: stage ids that a refused way back never reached and that stay done}; by: who asked
+- ``found`` {text, leg, stages, steps, unrecorded, consented, operations: [{operation, step, target, verb,
+  path, confirmed}]}: what the hosts say where the journal's own lines are lost (``engine/lost.py``). stages
+  and steps that are done; unrecorded: steps among them whose record is lost; consented: stages agreed to
 - ``finding`` {stage, step, finding} · ``note`` {text, leg?, lost?} · ``end`` {code, message}
 
 ``mono`` is seconds on the monotonic clock of the process that wrote the line.
@@ -26,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from zkmigrate.engine.codec import decode_change
-from zkmigrate.model.change import Applied, Restore
+from zkmigrate.model.change import Applied, Recorded, Restore
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Way
@@ -84,7 +87,8 @@ class History:
 
     first_sent: step → (line, seconds since the epoch, monotonic seconds) of its first intent that is not
     undone. seconds: step → way → how long its last completed walk took. stages_reset: stages that were done
-    before the last turn back and are not any more.
+    before the last turn back and are not any more. lost: lines of the journal are missing. rebuilt: what the
+    hosts say has been taken in since. leg: number of the last wave. known_leg: the last that lines tell of.
     """
 
     run: str = ""
@@ -94,8 +98,10 @@ class History:
     way: Way = Way.FORWARD
     turn: Turn | None = None
     leg: int = 0
+    known_leg: int = 0
     entries: int = 0
     lost: bool = False
+    rebuilt: bool = False
     ended: tuple[int, str] | None = None
     begun: set[str] = field(default_factory=set)
     first_sent: dict[str, tuple[int, float, float]] = field(default_factory=dict)
@@ -221,6 +227,7 @@ class History:
 
     def _on_intent(self, body: Mapping[str, Any], entry: Entry) -> None:
         self.leg = max(self.leg, body["leg"])
+        self.known_leg = max(self.known_leg, body["leg"])
         change = decode_change(body["change"])
         operation = body["operation"]
         if Way(body["way"]) is Way.FORWARD:
@@ -258,9 +265,32 @@ class History:
             self.stages_begun &= begun
             self.consents = {s: a for s, a in self.consents.items() if s in begun}
 
+    def _on_found(self, body: Mapping[str, Any], entry: Entry) -> None:
+        """The hosts' word counts for more than the lines that are left, where both say something."""
+        self.rebuilt = True
+        self.leg, self.known_leg = max(self.leg, body["leg"]), max(self.known_leg, body["leg"])
+        known, self._applied = self._applied, {}
+        for row in body["operations"]:
+            step, operation = row["step"], row["operation"]
+            told = Applied(Recorded(row["target"], row["verb"], row["path"]), operation, row["confirmed"])
+            self._applied[operation] = known.get(operation, (step, row["target"], told))
+            self.begun.add(step)
+            self.undone.discard(step)
+            # When it was sent is not known: deadlines count from now, as by the wall clock.
+            self.first_sent.setdefault(step, (0, entry.at, 0.0))
+        standing = {step for step, _, _ in self._applied.values()}
+        self.first_sent = {step: at for step, at in self.first_sent.items() if step in standing}
+        self.stages_done, self.done = set(body["stages"]), set(body["steps"])
+        self.stages_begun |= {step.partition(".")[0] for step in self.done}
+        self.consents = {**dict.fromkeys(body["consented"], "go"), **self.consents}
+        for step in body["unrecorded"]:
+            self._records.pop(step, None)
+            self._records.pop(step.partition(".")[2], None)
+
     def _on_note(self, body: Mapping[str, Any], _: Entry) -> None:
         self.leg = max(self.leg, body.get("leg", 0))
-        self.lost = self.lost or bool(body.get("lost"))
+        if body.get("lost"):
+            self.lost, self.rebuilt = True, False
 
     def _on_end(self, body: Mapping[str, Any], _: Entry) -> None:
         self.ended = (body["code"], body["message"])

@@ -108,20 +108,14 @@ class Journal:
         """Go on after damage or loss, from the longest intact beginning among the file and its copies.
 
         The old file is set aside. Legs start from the clock's seconds, so that no operation id of the lost
-        lines comes up again. The caller then journals ``begin`` where no line was left, and the direction
-        that the operator gave.
+        lines comes up again. The caller then journals ``begin`` where no line was left, what the hosts say
+        (``found``), and the direction that the operator gave.
         """
         _own_directory(run_dir, create=True)
+        entries = kept_lines(run_dir, copies)
         path = run_dir / NAME
-        contents = list(copies)
         if path.exists():
-            fd = _open_private(path)
-            try:
-                contents.append(_read_all(fd))
-            finally:
-                os.close(fd)
             path.rename(_free_name(run_dir))
-        entries = max((chain.parse(content).entries for content in contents), key=len, default=())
         journal = cls.create(run_dir, wall, disk)
         for entry in entries:
             journal._append(entry.kind, entry.body, entry.at)
@@ -203,8 +197,26 @@ def read(run_dir: Path) -> History:
         parsed = chain.parse(_read_all(fd)).intact()
     finally:
         os.close(fd)
+    return folded(parsed.entries)
+
+
+def kept_lines(run_dir: Path, copies: Iterable[bytes] = ()) -> tuple[Entry, ...]:
+    """The longest intact beginning of a run's journal among its file and its copies; read-only."""
+    _own_directory(run_dir, create=False)
+    contents = list(copies)
+    if (run_dir / NAME).exists():
+        fd = _open_private(run_dir / NAME)
+        try:
+            contents.append(_read_all(fd))
+        finally:
+            os.close(fd)
+    return max((chain.parse(content).entries for content in contents), key=len, default=())
+
+
+def folded(entries: Iterable[Entry]) -> History:
+    """The history that these lines tell."""
     history = History()
-    for entry in parsed.entries:
+    for entry in entries:
         history.fold(entry)
     return history
 

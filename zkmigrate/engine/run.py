@@ -267,7 +267,9 @@ class Walk:
             before = ids[: ids.index(at.stage.id)]
             kept = [stage for stage in before if stage in self.history.stages_reset]
             self._turn_forward(f"{at.id} has no way back", kept)
-            raise Leave(Ended(6, f"{at.id} has no way back; resume goes forward", findings))
+            # Without the journal's lines the step to go on from must be asked of the hosts again.
+            on = "resume --journal-lost forward" if self.history.lost else "resume"
+            raise Leave(Ended(6, f"{at.id} has no way back; {on} goes forward", findings))
         if at.way is Way.BACK and verdict.others_back:
             self._others_back(at)
         if at.way is Way.BACK and self._window.hears_again(at, findings):

@@ -314,6 +314,23 @@ Changes: TypeAlias = tuple[Change, ...]
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """A change that only the host's own record tells of, because the journal that knew it is lost.
+
+    path: what a ``put`` or ``move-aside`` replaced, empty for other verbs; the content is not on record.
+    """
+
+    host: str
+    verb: str
+    path: str = ""
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the host keeps a before-image of ``path``."""
+        return self.verb in (PutFile.verb, MoveAside.verb)
+
+
+@dataclass(frozen=True)
 class Applied:
     """A change that the journal knows for a step and target: its operation id, and whether the outcome is
     known.
@@ -321,7 +338,7 @@ class Applied:
     ``confirmed`` is False when only the intent was journaled (the tool died, or the connection broke).
     """
 
-    change: Change
+    change: Change | Recorded
     operation: str
     confirmed: bool
 
@@ -334,5 +351,5 @@ def inverses(applied: tuple[Applied, ...]) -> Changes:
     return tuple(
         Restore(a.change.host, a.operation, a.change.path)
         for a in reversed(applied)
-        if isinstance(a.change, PutFile | MoveAside)
+        if isinstance(a.change, PutFile | MoveAside) or (isinstance(a.change, Recorded) and a.change.replaces)
     )

@@ -3,7 +3,8 @@
 One JSON object per line. ``kind`` says which: ``begin`` (run, playbook, plan digest), ``stage``, ``step``
 (with
 its verdict), ``intent`` and ``outcome`` of one change, ``record`` (facts for later steps), ``consent``,
-``turn`` (the direction changed, and why), ``note``. ``hash`` chains every line to the one before.
+``turn`` (the direction changed, and why), ``found`` (the journal was lost: what the hosts say instead),
+``note``. ``previous`` chains every line to the one before.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal[
-    "begin", "stage", "step", "intent", "outcome", "record", "consent", "turn", "finding", "note", "end"
-]
+    "begin", "stage", "step", "intent", "outcome", "record",
+    "consent", "turn", "finding", "found", "note", "end",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,9 @@ class KernelSet:
 
 @dataclass
 class Host:
-    """One host. before, ops: before-images and outcomes by operation id. aside: operation id → path moved.
+    """One host. before: before-images by operation id. ops: intent, exit code and output by operation id.
 
+    aside: operation id → path moved.
     skew_s: how far its wall clock is ahead of the operator's; it dates files, phases and answers.
     systemd: without it the service answers only to commands that a call or the spec brings along.
     """

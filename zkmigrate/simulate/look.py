@@ -109,6 +109,10 @@ class WorldLook:
             )
         if args[0] == "stamp":
             return Seen(f"boot_id={h.boot}\nstamp={program.stamp(h)}\n")
+        if args[0] == "ops":
+            return Seen(program.ops(h))
+        if args[0] == "op":
+            return Seen(program.op(h, args[1]))
         if args[0] == "facts":
             return Seen(program.facts(h, world.wall, args[2:]))
         raise HostError(f"the model has no zkm-host verb {args[0]}")

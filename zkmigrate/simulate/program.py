@@ -48,8 +48,29 @@ def run(host: Host, change: Change, operation: str, fencing: int, now: float, wa
         return host.ops[operation][1:]
     rc, output = _act(host, change, operation, now, wall + host.skew_s)
     if rc == 0 and host.installed:
-        host.ops[operation] = (change.verb, rc, output)
+        host.ops[operation] = (_intent(change), rc, output)
     return rc, output
+
+
+def _intent(change: Change) -> str:
+    """What zkm-host writes down of a change: no file content."""
+    if isinstance(change, Arm):
+        return change.verb
+    words = change.arguments()[:-1] if isinstance(change, PutFile) else change.arguments()
+    return " ".join((change.verb, *words))
+
+
+def ops(host: Host) -> str:
+    """The lines of ``zkm-host ops``."""
+    return "".join(f"{id} {intent.split()[0]} {rc}\n" for id, (intent, rc, _) in sorted(host.ops.items()))
+
+
+def op(host: Host, operation: str) -> str:
+    """The lines of ``zkm-host op``."""
+    if operation not in host.ops:
+        return "none\n"
+    intent, rc, output = host.ops[operation]
+    return f"verb {intent}\nrc {rc}\n{output}\n"
 
 
 def _act(host: Host, change: Change, operation: str, now: float, wall: float) -> Answer:

@@ -59,7 +59,7 @@ class CheckStep:
             return CheckFacts(hosts, servers, 0, Absent("leader"), {})
         mntr = leader_mntr(look, leader)
         synced = (synced_followers(mntr.value) or 0) if isinstance(mntr, Seen) else 0
-        paths = tuple(baseline(c).ephemerals)
+        paths = tuple(baseline(c).ephemerals) if has_baseline(c) else ()
         znodes = look.each(paths, lambda path: look.znode(leader, path))
         return CheckFacts(
             hosts, servers, synced, owning_sessions(look, (leader,), c.inventory.kafka.chroot), znodes
@@ -77,7 +77,11 @@ class CheckStep:
         followers = c.inventory.dest.majority - 1 if opened else len(c.inventory.dest.hosts) - 1
         if f.synced < followers:
             return Waiting("every follower is synced", f"{f.synced} of {followers}", SYNCED_DEADLINE_S, 0.05)
-        findings = (*quorum(c, f.servers), *same_ownership(baseline(c), f.owners, f.znodes, exact=True))
+        if has_baseline(c):
+            same = same_ownership(baseline(c), f.owners, f.znodes, exact=True)
+        else:
+            same = (without_baseline("check.baseline"),)
+        findings = (*quorum(c, f.servers), *same)
         if opened:
             # A finisher reached its own limit: there is no way back, so what does not hold is only said.
             findings = tuple(replace(x, severity=Severity.WARN) for x in findings)
@@ -103,12 +107,33 @@ def baseline(c: Context) -> Ownership:
     return from_json(c.records["prove"]["baseline"])
 
 
+def has_baseline(c: Context) -> bool:
+    """False where the journal that held PROVE's record is lost."""
+    return "baseline" in c.records.get("prove", {})
+
+
+def without_baseline(id: str, severity: Severity = Severity.BLOCK) -> Finding:
+    """That sessions and their ephemerals cannot be compared with those before the cut."""
+    return claim(
+        id,
+        "sessions and ephemerals are those from before the cut",
+        None,
+        severity=severity,
+        seen="what they were stood in the lost part of the journal",
+        needed="the record of PROVE",
+        moves=(
+            "wait: the dest hosts check their quorum and open by themselves at policy.open_limit_s",
+            "before that: zkmigrate rollback",
+        ),
+    )
+
+
 def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
-    """One leader, the others follow, all in one epoch above source's."""
+    """One leader, the others follow, all in one epoch above source's, if DRAIN's record of that is left."""
     modes = servers.modes()
     epochs = {host: epoch(zxid) for host, zxid in servers.zxids().items()}
     led = epochs.get(servers.leader or "", 0)
-    old = epoch(int(c.records["drain"]["z"], 16))
+    old = epoch(int(c.records.get("drain", {}).get("z", "0x0"), 16))
     return (
         claim(
             "check.quorum",

@@ -65,11 +65,13 @@ class GoStep:
 
     def plan(self, c: Context, f: Statuses, target: str) -> Changes:
         inventory = c.inventory
-        first = tuple(c.records["prove"]["first"])
+        # Without the journal nobody knows whose disk was the newest; a quorum that has opened is led by it.
+        known = "first" in c.records.get("prove", {})
+        first = tuple(c.records["prove"]["first"]) if known else f.in_phase("open")
         port = inventory.dest.ports.client
         addresses = tuple(endpoint(inventory.dest_host(host), port) for host in first)
         limit_ms = round(inventory.policy.open_limit_s * 1000)
-        place = places(inventory.dest_names, first)[target]
+        place = places(inventory.dest_names, first)[target] if known else "rest"
         return (Go(target, place, addresses, inventory.dest.majority, limit_ms),)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:

@@ -27,7 +27,7 @@ from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import KafkaView, Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
 from zkmigrate.rules.next_wave import out_of_sync
-from zkmigrate.steps.check import baseline, quorum, same_ownership
+from zkmigrate.steps.check import baseline, has_baseline, quorum, same_ownership, without_baseline
 from zkmigrate.steps.cursors import from_json
 from zkmigrate.zkdata.delta import DeltaResult, delta
 from zkmigrate.zkdata.errors import ZkDataError
@@ -37,6 +37,9 @@ TIMEOUTS = 2
 # For a host that was not there when the others opened: its start, then its own limit.
 LATE_HOST_S = 60.0
 LISTED = 10
+# What ZooKeeper takes where its configuration does not say.
+DEFAULT_TICK_MS = 3000
+MOST_TICKS = 20
 NOT_YET = Absent("not looked at yet")
 
 
@@ -66,7 +69,7 @@ class VerifyStep:
         settled = min((_age_s(s) for s in hosts.at.values()), default=0.0)
         servers = dest_view(c.inventory, look)
         leader = servers.leader
-        if leader is None or settled < _needed_s(c):
+        if leader is None or settled < _needed_s(c) or not has_baseline(c):
             return VerifyFacts(hosts, settled, servers, NOT_YET, {}, look.kafka())
         znodes = look.each(tuple(baseline(c).ephemerals), lambda path: look.znode(leader, path))
         return VerifyFacts(
@@ -105,12 +108,11 @@ class VerifyStep:
             True,
             seen=f"{len(f.view.value.partitions)} partitions",
         )
-        findings = (
-            *quorum(c, f.servers),
-            *same_ownership(baseline(c), f.owners, f.znodes, exact=False),
-            synced,
-            _strays(f.since_proof),
-        )
+        if has_baseline(c):
+            same = same_ownership(baseline(c), f.owners, f.znodes, exact=False)
+        else:
+            same = (without_baseline("verify.baseline", Severity.WARN), _registered(c, f.view.value))
+        findings = (*quorum(c, f.servers), *same, synced, _strays(f.since_proof))
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
     def plan(self, c: Context, f: VerifyFacts, target: str) -> Changes:
@@ -130,10 +132,29 @@ def _age_s(status: HostStatus) -> float:
 
 def _needed_s(c: Context) -> float:
     """Twice the smallest timeout, and what passed between a server's start and the opening of its door."""
-    smallest = baseline(c).smallest_timeout_ms
+    smallest = baseline(c).smallest_timeout_ms if has_baseline(c) else _longest_timeout_ms(c)
     seconds = c.records.get("cutover", {}).get("seconds", {})
     until_open = sum(seconds.get(step, {}).get("forward", 0.0) for step in ("go", "serve", "check", "open"))
     return TIMEOUTS * (smallest or 0) / 1000 + float(until_open)
+
+
+def _longest_timeout_ms(c: Context) -> int:
+    """The longest timeout that dest grants any session, by its configuration."""
+    settings = c.inventory.dest.settings
+    tick = int(settings.get("tickTime", DEFAULT_TICK_MS))
+    return int(settings.get("maxSessionTimeout", MOST_TICKS * tick))
+
+
+def _registered(c: Context, view: KafkaView) -> Finding:
+    missing = [b.name for b in c.inventory.kafka.brokers if b.id not in view.brokers]
+    return claim(
+        "verify.registered",
+        "every broker is registered",
+        not missing,
+        seen=f"not registered: {', '.join(missing)}" if missing else f"{len(view.brokers)} brokers",
+        needed="all of them",
+        moves=("start the broker named here, then resume",),
+    )
 
 
 def _since_proof(c: Context, look: Look) -> Reading[DeltaResult]:

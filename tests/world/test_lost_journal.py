@@ -1,0 +1,232 @@
+"""A run whose journal is lost goes on from what the hosts say: both ways, from wherever it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.world.operator import Killed, Operator, inventory, quiet_world
+from tests.world.test_move import footprint
+from zkmigrate.engine import journal as journals
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.events import StepEnded, Turned
+from zkmigrate.engine.journal import NAME
+from zkmigrate.engine.ports import WindowRules
+from zkmigrate.engine.run import Ended
+from zkmigrate.errors import HostError, JournalError
+from zkmigrate.inventory import digest
+from zkmigrate.model.change import Change
+from zkmigrate.model.finding import Held
+from zkmigrate.model.step import Way
+from zkmigrate.opening import Opened, Opening
+from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
+from zkmigrate.simulate.look import WorldLook
+from zkmigrate.simulate.world import World
+
+RULES = WindowRules(decide_finding, deadline_s, without_operator)
+
+
+def opening(operator: Operator) -> Opening:
+    look = WorldLook(operator.world, operator.unreachable)
+    return Opening(
+        operator.run_dir, operator.playbook, operator.world.inventory, look, lambda: operator.world.wall
+    )
+
+
+def lose(operator: Operator, lines: int = 0) -> None:
+    """Keep so many lines of the journal, as the digest of the real inventory was in their first."""
+    file = operator.run_dir / NAME
+    kept = file.read_bytes().splitlines(keepends=True)[:lines]
+    file.write_bytes(b"".join(kept))
+
+
+def recover(operator: Operator, asked: Way) -> Opened:
+    opened = opening(operator).recovered(RULES, asked, "tester")
+    opened.journal.close()
+    return opened
+
+
+def go_on(operator: Operator, asked: Way) -> Ended:
+    """``resume --journal-lost forward|back``."""
+    opened = recover(operator, asked)
+    return operator.back(opened.back_to) if asked is Way.BACK else operator.resume()
+
+
+def started(directory: Path) -> Operator:
+    """An operator whose journal names the inventory as the command line does."""
+    operator = Operator(quiet_world(), directory / "run")
+    book = journals.Journal.create(operator.run_dir, lambda: operator.world.wall)
+    names = {"run": "run", "playbook": operator.playbook.id, "inventory": digest(inventory()), "plan": ""}
+    book.append("begin", names)
+    book.close()
+    return operator
+
+
+def kill_after(operator: Operator, verb: str, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """End the operator when the cut-over has sent ``verb`` so often."""
+    act, sent = operator.world.apply, 0
+
+    def apply(change: Change, operation: str, fencing: int) -> Outcome:
+        nonlocal sent
+        outcome = Outcome(*act(change, operation, fencing))
+        sent += operation.startswith("cutover.") and change.verb == verb
+        if sent == times:
+            raise Killed
+        return outcome
+
+    monkeypatch.setattr(operator, "_apply", apply)
+    with pytest.raises(Killed):
+        operator.forward()
+    monkeypatch.undo()
+
+
+def modes(world: World) -> list[str]:
+    return sorted(world.mode(host) for host in world.inventory.dest_names)
+
+
+@pytest.mark.parametrize("until", ["install", "join", "rehearse", "roll", "cutover.seal", "cutover.check"])
+def test_without_any_line_the_first_world_is_put_back(tmp_path: Path, until: str) -> None:
+    operator = started(tmp_path)
+    first = footprint(operator.world)
+    assert operator.forward(until=until).code == 0
+    lose(operator)
+    assert go_on(operator, Way.BACK).code == 0
+    assert footprint(operator.world) == first
+    assert all(p.connected.startswith("source") for p in operator.world.brokers.values())
+
+
+@pytest.mark.parametrize("until", ["install", "join", "rehearse", "roll.preflight", "roll", "cutover.arm"])
+def test_without_any_line_the_move_goes_on_to_its_end(tmp_path: Path, until: str) -> None:
+    operator = started(tmp_path)
+    assert operator.forward(until=until).code == 0
+    lose(operator)
+    assert go_on(operator, Way.FORWARD).code == 0
+    assert modes(operator.world) == ["follower", "follower", "leader"]
+    assert not any(host.installed for host in operator.world.hosts.values())
+
+
+@pytest.mark.parametrize("lines", [0, 40, 120])
+def test_with_dest_open_the_run_goes_on_with_verify_and_finalize(tmp_path: Path, lines: int) -> None:
+    operator = started(tmp_path)
+    assert operator.forward(until="cutover").code == 0
+    lose(operator, lines)
+    ended = go_on(operator, Way.FORWARD)
+    assert ended.code == 0, ended
+    steps = {f"{e.stage}.{e.step}": e for e in operator.events[-400:] if isinstance(e, StepEnded)}
+    verified = {f.id: f.held for f in steps["verify.verify"].findings}
+    assert verified["verify.baseline"] is Held.UNKNOWN
+    assert verified["verify.registered"] is Held.YES
+    assert not any(host.installed for host in operator.world.hosts.values())
+
+
+def test_with_dest_open_the_way_back_is_refused_and_forward_goes_on(tmp_path: Path) -> None:
+    operator = started(tmp_path)
+    assert operator.forward(until="cutover").code == 0
+    lose(operator)
+    ended = go_on(operator, Way.BACK)
+    assert (ended.code, [f.id for f in ended.findings]) == (6, ["open.no-way-back"])
+    assert operator.resume().code == 0
+
+
+@pytest.mark.parametrize("sent", [1, 3])
+def test_hosts_that_have_their_go_finish_without_the_journal(
+    tmp_path: Path, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = started(tmp_path)
+    kill_after(operator, "go", sent, monkeypatch)
+    lose(operator)
+    ended = go_on(operator, Way.FORWARD)
+    if sent == 1:  # the others are still sealed, and what proved them is lost
+        assert ended.code == 7
+        assert modes(operator.world) == ["observer"] * 3
+        assert operator.forward().code == 0
+    else:
+        assert ended.code == 0
+    assert modes(operator.world) == ["follower", "follower", "leader"]
+
+
+def test_a_host_that_does_not_tell_stops_it_before_anything_is_written(tmp_path: Path) -> None:
+    operator = started(tmp_path)
+    assert operator.forward(until="roll").code == 0
+    lose(operator, 3)
+    before = (operator.run_dir / NAME).read_bytes()
+    operator.unreachable = frozenset({"broker2"})
+    with pytest.raises(HostError, match=r"1 of 6 do not tell: broker2: .*bring these hosts back") as refused:
+        recover(operator, Way.BACK)
+    assert refused.value.exit_code == 8
+    assert (operator.run_dir / NAME).read_bytes() == before
+    operator.unreachable = frozenset()
+    assert go_on(operator, Way.BACK).code == 0
+
+
+def test_a_recovery_that_was_cut_short_is_done_again(tmp_path: Path) -> None:
+    operator = started(tmp_path)
+    assert operator.forward(until="join").code == 0
+    lose(operator, 3)
+    journals.Journal.recover(operator.run_dir, lambda: operator.world.wall).close()
+    with pytest.raises(JournalError, match="--journal-lost"):
+        opening(operator).opened()
+    assert go_on(operator, Way.FORWARD).code == 0
+
+
+def turned_back(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    """Killed on the way back from the roll with two brokers back already; the whole journal is there."""
+    operator = started(directory)
+    assert operator.forward(until="roll").code == 0
+    act, restarted = operator.world.apply, 0
+
+    def apply(change: Change, operation: str, fencing: int) -> Outcome:
+        nonlocal restarted
+        outcome = Outcome(*act(change, operation, fencing))
+        restarted += change.verb == "service"
+        if restarted == 2:
+            raise Killed
+        return outcome
+
+    monkeypatch.setattr(operator, "_apply", apply)
+    with pytest.raises(Killed):
+        operator.back("roll")
+    monkeypatch.undo()
+    return operator
+
+
+def test_a_direction_other_than_the_lines_that_are_left_is_a_turn_with_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = turned_back(tmp_path, monkeypatch)
+    opened = recover(operator, Way.FORWARD)
+    history = journals.read(operator.run_dir)
+    assert history.way is Way.FORWARD
+    why = (
+        "asked by tester: --journal-lost forward; the lines that are left said back to the start of roll "
+        "(asked by the operator)"
+    )
+    assert f"turned: {why}" in opened.said
+    assert (operator.run_dir / NAME).read_text().count('"by":"tester"') == 1
+    operator.events.clear()
+    assert operator.resume(until="roll").code == 0
+    assert [e for e in operator.events if isinstance(e, Turned)] == []
+    assert all(p.connected.startswith("dest") for p in operator.world.brokers.values())
+
+
+def test_the_way_back_that_was_begun_is_finished_where_it_was_going(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = turned_back(tmp_path, monkeypatch)
+    assert recover(operator, Way.BACK).back_to == "roll"
+    assert operator.back("roll").code == 0
+    assert all(p.connected.startswith("source") for p in operator.world.brokers.values())
+    assert all(operator.world.mode(h) == "observer" for h in operator.world.inventory.dest_names)
+
+
+def test_lines_that_end_in_the_way_back_of_the_rehearsal_do_not_turn_a_rolled_cluster(tmp_path: Path) -> None:
+    operator = started(tmp_path)
+    first = footprint(operator.world)
+    assert operator.forward(until="roll").code == 0
+    entries = journals.kept_lines(operator.run_dir)
+    turn = next(e.seq for e in entries if e.kind == "turn")
+    lose(operator, turn + 2)
+    assert journals.folded(journals.kept_lines(operator.run_dir)).way is Way.BACK
+    assert go_on(operator, Way.BACK).code == 0
+    assert footprint(operator.world) == first

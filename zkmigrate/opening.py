@@ -1,0 +1,128 @@
+"""The journal of a run as a verb needs it: begun, opened and compared with what is asked, or recovered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkmigrate import inventory as inventories
+from zkmigrate.engine import journal as journals
+from zkmigrate.engine import lost, plan, runs
+from zkmigrate.engine.history import History
+from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.ports import WindowRules
+from zkmigrate.errors import JournalError, UsageError
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.look import Look
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Way
+from zkmigrate.ui.record import keep_plan
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An open journal. back_to: where a way back that is asked for leads. said: remarks for the operator."""
+
+    journal: Journal
+    back_to: str = ""
+    said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What it takes to open the journal of one run. wall: seconds since the epoch."""
+
+    run_dir: Path
+    playbook: Playbook
+    inventory: Inventory
+    look: Look
+    wall: Callable[[], float]
+
+    def opened(self) -> Journal:
+        """The journal of a run that has begun; JournalError, or StaleError when it was begun with others."""
+        journal = Journal.open(self.run_dir, self.wall)
+        if journal.history.lost and not journal.history.rebuilt:
+            journal.close()
+            raise JournalError(
+                f"the journal of {self.run_dir.name} was lost, and what the hosts say is not in it yet. "
+                "Possible now: resume --journal-lost forward|back again"
+            )
+        return self._checked(journal)
+
+    def begun(self, runs_dir: Path, window_lines: tuple[str, ...], file: Path | None) -> Journal:
+        """A new journal with the plan of now. file: the plan it must be; StaleError when it is not."""
+        made = plan.make(self.playbook, self.inventory, self.look, window_lines)
+        if file is not None:
+            _check_plan(runs_dir, file, made)
+        journal = Journal.create(self.run_dir, self.wall)
+        self._begin(journal, made.digest)
+        runs.mark_begun(self.run_dir)
+        keep_plan(self.run_dir, plan.to_json(made))
+        return self._checked(journal)
+
+    def recovered(self, rules: WindowRules, asked: Way, by: str) -> Opened:
+        """A journal from the lines that are left and what the hosts say; the direction is ``asked`` for.
+
+        HostError, with nothing written, when a host does not tell what was done on it.
+        """
+        path = runs.copy_path(self.run_dir.name)
+        readings = self.look.each(self.inventory.dest_names, lambda host: self.look.file(host, path))
+        copies = [reading.value for reading in readings.values() if isinstance(reading, Seen)]
+        left = journals.folded(journals.kept_lines(self.run_dir, copies))
+        if left.run:
+            runs.check_same(left, self.playbook.id, inventories.digest(self.inventory))
+        run = self.run_dir.name
+        found = lost.ask_hosts(left, self.playbook, self.inventory, self.look, rules, run)
+        journal = Journal.recover(self.run_dir, self.wall, copies=copies)
+        if not journal.history.run:
+            self._begin(journal, "")
+        text = (
+            f"without the whole journal: {left.entries} lines of it are left, the hosts tell of "
+            f"{len(found.operations)} changes that stand; going {asked.value}, as {by} asks"
+        )
+        said = [text]
+        if left.way is Way.BACK:
+            why = (
+                f"asked by {by}: --journal-lost {asked.value}; the lines that are left said {_heading(left)}"
+            )
+            journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": [], "by": by})
+            said.append(f"turned: {why}")
+        journal.append("found", found.body(text))
+        # Where the lines are the newest word there is, the way back that was begun is the one to finish.
+        same = left.way is Way.BACK and left.turn is not None and left.turn.then == "end" and not found.newer
+        return Opened(self._checked(journal), left.turn.to if same and left.turn else "", tuple(said))
+
+    def _begin(self, journal: Journal, made: str) -> None:
+        digest = inventories.digest(self.inventory)
+        names = {"run": self.run_dir.name, "playbook": self.playbook.id, "inventory": digest}
+        journal.append("begin", {**names, "plan": made})
+
+    def _checked(self, journal: Journal) -> Journal:
+        if not journal.history.run:  # died before its first line was whole
+            self._begin(journal, "")
+        runs.check_same(journal.history, self.playbook.id, inventories.digest(self.inventory))
+        return journal
+
+
+def _heading(left: History) -> str:
+    """The direction of a run that was on its way back."""
+    if left.turn is None or not left.turn.to:
+        return "back to the beginning"
+    return f"back to the start of {left.turn.to} ({left.turn.why})"
+
+
+def _check_plan(runs_dir: Path, file: Path, made: plan.Plan) -> None:
+    """StaleError when the given plan is not what would be done now, or has been applied before."""
+    try:
+        wanted = json.loads(file.read_text("utf-8"))["digest"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{file} is no plan ({error}); needed: what plan --json printed") from None
+    if wanted != made.digest:
+        raise runs.StaleError(
+            f"the plan {wanted[:12]} is stale: what would be done now is {made.digest[:12]}. Possible now: "
+            "plan again, compare, and run that"
+        )
+    runs.refuse_applied(runs_dir, wanted)
