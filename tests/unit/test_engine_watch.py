@@ -277,6 +277,19 @@ def test_a_finding_turns_the_walk_back_between_steps(tmp_path: Path, id: str, co
     assert not any(path in ("/fence", "/cut") for _, path in tiny.hosts.files)
 
 
+def test_the_time_left_to_turn_back_is_not_counted_on_the_way_back(tmp_path: Path) -> None:
+    told = Told()
+    tiny = Tiny(tmp_path / "r", watch=told)
+    tiny.process(lambda walk: walk.forward(until="rehearse"))
+    told.findings = [trouble(HOST_UNREACHABLE)]
+    tiny.seen.clear()
+    tiny.process(lambda walk: walk.forward())
+    turned = next(n for n, e in enumerate(tiny.seen) if isinstance(e, events.Turned) and e.way is Way.BACK)
+    counted = [n for n, e in enumerate(tiny.seen) if isinstance(e, events.Countdown)]
+    assert counted
+    assert max(counted) < turned
+
+
 def test_a_finding_is_heard_while_a_step_waits(tmp_path: Path) -> None:
     told = Told()
     tiny = Tiny(tmp_path / "r", watch=told)

@@ -49,12 +49,15 @@ class Window:
             self._world.watch.follow(at.stage, self._history, context)
 
     def ask(self, at: Next) -> None:
-        """Between steps and while waiting: what did the watch see? Raises TurnBack when it turns the run."""
-        if not at.stage.window:
+        """Between steps and while waiting: what did the watch see? Raises TurnBack when it turns the run.
+
+        Walking back there is nothing to turn, and the time to begin with it counts no more.
+        """
+        if not at.stage.window or at.way is Way.BACK:
             return
         if (left := self._world.watch.left_s()) is not None:
             self._world.emit(events.Countdown(left))
-        while at.way is Way.FORWARD and (finding := self._world.watch.finding()) is not None:
+        while (finding := self._world.watch.finding()) is not None:
             self._judge(at, finding, (finding,))
             self._world.watch.answered(finding)
 
