@@ -320,7 +320,7 @@ def test_operation_ids_stay_within_eighty_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "code"), [("look", 3), ("one", 6), ("fence", 7), ("prove", 7)], ids=lambda v: str(v)
+    ("step", "code"), [("look", 3), ("one", 6), ("fence", 6), ("cut", 7), ("prove", 7)], ids=lambda v: str(v)
 )
 def test_a_blocked_step_ends_with_the_documented_code(tmp_path: Path, step: str, code: int) -> None:
     tiny = Tiny(tmp_path / "r")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.engine.events import ChangeSent, StepEnded
+from zkmigrate.engine.events import ChangeSent, Consented, StepEnded, Turned
 from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError
 from zkmigrate.facts.ensemble import EnsembleView
@@ -275,3 +275,18 @@ def test_without_its_journal_a_run_can_still_be_walked_back(tmp_path: Path, unti
     assert Operator(world, tmp_path / "again").back().code == 0
     assert all(p.connected.startswith("source") for p in world.brokers.values())
     assert not any(world.hosts[h].running for h in world.inventory.dest_names)
+
+
+def test_a_closed_gate_of_the_cut_over_turns_nothing_back_and_asks_again(tmp_path: Path) -> None:
+    world, operator = rolled(tmp_path)
+    world.hosts["dest1"].stop()
+    ended = operator.forward(until="cutover")
+    assert (ended.code, ended.message) == (6, "cutover.preflight is blocked; mend that, then resume")
+    assert "dest.observing" in {f.id for f in ended.findings if f.blocks}
+    turns = [e.to for e in operator.events if isinstance(e, Turned) and e.way is Way.BACK]
+    assert turns == ["rehearse"], "only the rehearsal walked back"
+    world.hosts["dest1"].start(world.now)
+    world.advance(10.0)
+    assert operator.resume(until="cutover").code == 0
+    asked = [e.stage for e in operator.events if isinstance(e, Consented)]
+    assert asked.count("cutover") == 2, "mending may take days: the question comes again"

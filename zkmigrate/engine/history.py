@@ -126,6 +126,10 @@ class History:
         """Targets for which a step has changes that are not undone, in order of their first change."""
         return tuple(dict.fromkeys(t for s, t, _ in self._applied.values() if s == step))
 
+    def touched_in(self, stage: str) -> bool:
+        """Whether any step of a stage has changes that are not undone: else there is nothing to turn back."""
+        return any(s.partition(".")[0] == stage for s, _, _ in self._applied.values())
+
     def unconfirmed(self) -> tuple[Applied, ...]:
         """Changes of which only the intent is known."""
         return tuple(a for _, _, a in self._applied.values() if not a.confirmed)
@@ -205,6 +209,9 @@ class History:
             self.undone.discard(step)
         elif event == "begin":
             self.done.discard(step)
+        elif event == "blocked":
+            if way is Way.FORWARD and not self.touched_in(body["stage"]):
+                self.consents.pop(body["stage"], None)  # mending may take days: asked again then
         elif event == "done":
             if way is Way.FORWARD:
                 self.done.add(step)

@@ -277,7 +277,7 @@ class Walk:
         if at.way is Way.BACK:
             message = f"the way back stopped at {at.id}: an operator is needed, then resume"
             raise Leave(Ended(8, message, findings))
-        if not at.stage.window:
+        if not (at.stage.window and self.history.touched_in(at.stage.id)):
             message = f"{at.id} is blocked; mend that, then resume"
             raise Leave(Ended(_gate_code(at, findings), message, findings))
         self._window.refused(at, findings)
