@@ -78,6 +78,8 @@ need ipset command -v ipset
 need iproute2 command -v ip
 need openssh-client command -v ssh-keygen
 need openssh-server command -v sshd
+# zkm-host proves with it that this kernel can end a connection; its tests run here, outside the lab.
+need netcat-openbsd command -v nc
 need e2fsprogs command -v mkfs.ext4
 need procps command -v sysctl
 need openjdk-17-jre-headless command -v java
