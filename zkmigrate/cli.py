@@ -83,7 +83,11 @@ _until = click.option(
     "--until", default="", metavar="STEP", help="Stop after this stage or stage.step, such as roll."
 )
 _hold = click.option(
-    "--hold-at", default="", metavar="PHASE", help="Hold after this step of the cut-over, such as check."
+    "--hold-at",
+    default="",
+    metavar="PHASE",
+    help="Hold after this step of the cut-over, such as check. Once dest serves (serve, check) no longer "
+    "than policy.open_limit_s: then the hosts open by themselves.",
 )
 _steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
 

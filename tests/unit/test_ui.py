@@ -252,3 +252,12 @@ def test_on_a_terminal_every_step_is_explained_and_asked(
     assert process.wait(timeout=30) == code
     os.close(ours)
     assert place.files() == left
+
+
+def test_a_hold_says_when_the_hosts_open_by_themselves_and_what_is_left_to_say_then() -> None:
+    assert words.sentence(events.Holding("check", None, 7.4)) == (
+        "   holding after check; in 7 s at most the hosts open by themselves: go (g), stop (s) or back (b)?"
+    )
+    assert words.sentence(events.Holding("check", None, -0.1)) == (
+        "   holding after check; the hosts open by themselves by now: go (g) or stop (s)?"
+    )

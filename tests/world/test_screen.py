@@ -71,6 +71,7 @@ def test_a_whole_run_asks_before_what_changes_and_never_inside_the_window(tmp_pa
     assert QUESTION.findall(screen.text) == ["install.install", "join.join", "roll", "cutover", "finalize"]
     before_cut = screen.text[: screen.text.index("Cut over now?")]
     assert "as rehearsed: " in before_cut
+    assert "the hosts wait 10 s for OPEN" in before_cut
     assert "the way back starts by 12.0 - " in before_cut
     assert "findings hold" in before_cut
     assert not re.search(r"\[ok\] source\.", screen.text), "what holds at preflight is folded"

@@ -133,10 +133,15 @@ class Consented:
 
 @dataclass(frozen=True)
 class Holding:
-    """The walk holds after ``phase`` until the operator answers; ``left_s`` is None without a countdown."""
+    """The walk holds after ``phase`` until the operator answers.
+
+    left_s: seconds in which the window can still turn back without losing a session, None when that does not
+    count. opens_s: seconds, at the most, until the hosts open by themselves, None before they serve.
+    """
 
     phase: str
     left_s: float | None
+    opens_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,8 @@ class History:
 
     first_sent: step → (line, seconds since the epoch, monotonic seconds) of its first intent that is not
     undone. seconds: step → way → how long its last completed walk took. stages_reset: stages that were done
-    before the last turn back and are not any more. lost: lines of the journal are missing. rebuilt: what the
+    before the last turn back and are not any more. done_at: step → seconds since the epoch
+    at which it was last done, walking forward. lost: lines of the journal are missing. rebuilt: what the
     hosts say has been taken in since. leg: number of the last wave. known_leg: the last that lines tell of.
     """
 
@@ -106,6 +107,7 @@ class History:
     begun: set[str] = field(default_factory=set)
     first_sent: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
+    done_at: dict[str, float] = field(default_factory=dict)
     undone: set[str] = field(default_factory=set)
     stages_begun: set[str] = field(default_factory=set)
     stages_done: set[str] = field(default_factory=set)
@@ -201,7 +203,7 @@ class History:
         else:
             self.stages_done.add(body["stage"])
 
-    def _on_step(self, body: Mapping[str, Any], _: Entry) -> None:
+    def _on_step(self, body: Mapping[str, Any], entry: Entry) -> None:
         step = f"{body['stage']}.{body['step']}"
         way, event = Way(body["way"]), body["event"]
         if event == "begin" and way is Way.FORWARD:
@@ -215,6 +217,7 @@ class History:
         elif event == "done":
             if way is Way.FORWARD:
                 self.done.add(step)
+                self.done_at[step] = entry.at
             else:
                 self._clear(step)
             if "seconds" in body:

@@ -44,8 +44,8 @@ class WindowRules:
     deadline_s: how many seconds after the first FENCE the way back must have started, ``math.inf`` for no
     limit; it may read the rehearsal's times from the context. without_operator: what Ask means when nobody
     answers, told whether the step ``permanent`` is done, that is, whether all hosts are sealed. begins /
-    cuts / permanent / ends: ids of the steps that start the lease, add the cut to it, make it permanent, and
-    open the door.
+    cuts / permanent / serves / ends: ids of the steps that start the lease, add the cut to it, make it
+    permanent, wait until every host serves and counts to its own limit, and open the door.
     """
 
     decide: Decide
@@ -54,6 +54,7 @@ class WindowRules:
     begins: str = "fence"
     cuts: str = "cut"
     permanent: str = "seal"
+    serves: str = "serve"
     ends: str = "open"
 
 

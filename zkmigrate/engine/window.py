@@ -84,12 +84,12 @@ class Window:
         return True
 
     def hold(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer:
-        """Hold after a step, under the countdown, until the operator answers."""
+        """Hold after a step until the operator answers; say what comes without an answer, and when."""
         while True:
             stop_if_asked()
             self.ask(at)
             left = self._world.watch.left_s()
-            self._world.emit(events.Holding(at.step.id, left))
+            self._world.emit(events.Holding(at.step.id, left, self._opens_s(at.stage)))
             unanswered = self._world.rules.without_operator(self._all_sealed(at.stage))
             answer = self._world.confirm.hold(at.step.id, unanswered, left)
             if answer is not None:
@@ -104,6 +104,16 @@ class Window:
             if (name := f"{stage.id}.{step.id}") in self._history.done or self._history.touched(name)
         ]
         return reached[-1] if reached else ""
+
+    def _opens_s(self, stage: Stage) -> float | None:
+        """Seconds, at the most, until the hosts open by themselves; None while they do not serve yet.
+
+        Each host counts from when it served itself, and all of them did when that step was done.
+        """
+        served = f"{stage.id}.{self._world.rules.serves}"
+        if served not in self._history.done or served not in self._history.done_at:
+            return None
+        return self._policy.open_limit_s - (self._world.clock.wall() - self._history.done_at[served])
 
     def _late(self, at: Next) -> bool:
         """Whether the way back would start after its deadline, counted from the first FENCE."""

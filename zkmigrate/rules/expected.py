@@ -29,13 +29,16 @@ def before_the_run(inventory: Inventory, sessions: Reading[Sessions]) -> tuple[s
 
 
 def before_the_cut(c: Context) -> tuple[str, ...]:
-    """For the question before the cut-over: what the rehearsal measured, and the deadline that follows.
-
-    Empty when nothing was rehearsed.
-    """
+    """For the question before the cut-over: what the rehearsal measured and the deadline that follows, where
+    there was one, and how long the hosts wait for OPEN."""
+    limit = c.inventory.policy.open_limit_s
+    alone = (
+        f"once dest serves, the hosts wait {limit:g} s for OPEN (policy.open_limit_s), then check and open",
+        "  by themselves: a hold there lasts no longer",
+    )
     seconds = c.records.get("rehearse", {}).get("seconds", {})
     if not seconds:
-        return ()
+        return alone
     there = {step: float(seconds[step]["forward"]) for step in _WINDOW if "forward" in seconds.get(step, {})}
     out = [
         f"as rehearsed: {sum(there.values()):.1f} s from FENCE to a checked dest ("
@@ -47,7 +50,7 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
         out += _arithmetic(
             timeout_ms / 1000, expected_way_back_s(c), "as rehearsed, or the policy's if longer"
         )
-    return tuple(out)
+    return (*out, *alone)
 
 
 def _deadline(inventory: Inventory, sessions: Reading[Sessions]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TextIO
 
 from rich.console import Console, Group
@@ -92,10 +93,7 @@ class LiveView:
             case events.Countdown():
                 self._left = event.left_s
             case events.Holding():
-                self._wait, self._left = (
-                    f"holding after {event.phase}: go (g), stop (s) or back (b)?",
-                    event.left_s,
-                )
+                self._wait, self._left = words.holding(replace(event, left_s=None)), event.left_s
             case events.Turned() | events.RunEnded():
                 self._wait, self._left = "", None
                 for stage, text in self._stages.items():

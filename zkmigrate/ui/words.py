@@ -45,7 +45,7 @@ def sentence(event: events.Event) -> str:
         case events.Consented():
             return f"   {event.stage}: {event.question} {event.answer} ({event.by})"
         case events.Holding():
-            return f"   holding after {event.phase}{_left(event.left_s)}: go (g), stop (s) or back (b)?"
+            return f"   {holding(event)}"
         case events.Countdown():
             return f"   {event.left_s:.0f} s left to turn back"
         case events.Alarm():
@@ -138,6 +138,17 @@ def _ended(event: events.ChangeEnded) -> str:
         return ""
     said = f": {event.output.strip()}" if event.output.strip() else ""
     return f"!! {event.target}: {event.operation} {event.status}{said}"
+
+
+def holding(event: events.Holding) -> str:
+    """What can be answered while the walk holds, and what comes without an answer."""
+    answers = "go (g), stop (s) or back (b)?"
+    if event.opens_s is None:
+        return f"holding after {event.phase}{_left(event.left_s)}: {answers}"
+    if event.opens_s <= 0:
+        return f"holding after {event.phase}; the hosts open by themselves by now: go (g) or stop (s)?"
+    seconds = f"{event.opens_s:.0f} s"
+    return f"holding after {event.phase}; in {seconds} at most the hosts open by themselves: {answers}"
 
 
 def _left(left_s: float | None) -> str:
