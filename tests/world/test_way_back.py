@@ -222,6 +222,26 @@ def test_a_halt_that_comes_after_a_hosts_own_limit_splits_nothing(
     assert sorted(world.mode(h) for h in world.inventory.dest_names) == ["follower", "follower", "leader"]
 
 
+@pytest.mark.parametrize("question", ["word", "file"])
+def test_the_way_back_waits_for_no_answer_of_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    world, operator = rolled(tmp_path)
+    refuse_in_the_window(monkeypatch)
+    asked: list[str] = []
+    answer = getattr(WorldLook, question)
+
+    def recorded(look: WorldLook, host: str, what: str) -> object:
+        turned = [e for e in operator.events if isinstance(e, Turned) and e.to == "cutover"]
+        if turned and host in world.inventory.source_names:
+            asked.append(f"{host} {what}")
+        return answer(look, host, what)
+
+    monkeypatch.setattr(WorldLook, question, recorded)
+    assert operator.forward(until="cutover").code == 7
+    assert asked == []
+
+
 def test_what_is_left_until_a_host_opens_alone_counts_from_when_it_served(tmp_path: Path) -> None:
     world, operator = rolled(tmp_path)
     assert operator.forward(until="cutover.serve").code == 0

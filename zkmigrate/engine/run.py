@@ -390,6 +390,7 @@ class Walk:
             inventory=self.inventory,
             fencing=self.world.lock.fencing(at.stage.id, at.way),
             rehearsal=at.stage.rehearsal,
+            way=at.way,
             records=self.history.records(),
             unrestored=frozenset(
                 target

@@ -88,7 +88,8 @@ class Context:
     run: id of the run, ``[a-z0-9-]{1,24}``. rehearsal: the cut-over steps act as rehearsal.
     records: step id → the record its last ``Done`` journaled (baseline, zxids, times).
     fencing: this operator's fencing number. unrestored: targets of this step on which the journal knows files
-    that were written or moved aside and not put back.
+    that were written or moved aside and not put back. way: the direction of the walk, so that a step does not
+    wait, going back, for answers that only going forward needs.
     """
 
     run: str
@@ -97,6 +98,7 @@ class Context:
     rehearsal: bool = False
     records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unrestored: frozenset[str] = frozenset()
+    way: Way = Way.FORWARD
 
 
 class Step(Protocol[F]):

@@ -34,7 +34,8 @@ OBSERVING_DEADLINE_S = 60.0
 
 @dataclass(frozen=True)
 class CutFacts:
-    """``learners``: how many learners source's leader still counts; ``following``: dest as it serves now."""
+    """learners: how many learners source's leader still counts, asked going forward; following: dest as it
+    serves now, asked going back."""
 
     hosts: Statuses
     probes: dict[str, Reading[dict[str, str]]]
@@ -52,14 +53,16 @@ class CutStep:
     def observe(self, c: Context, look: Look) -> CutFacts:
         hosts = statuses(c, look)
         cut = hosts.in_phase("cut")
+        if c.way is Way.BACK:
+            following = {} if cut else look.each(c.inventory.dest_names, lambda host: drain(look, host))
+            return CutFacts(hosts, {}, None, following)
         probes = look.each(cut, lambda host: probe(look, host))
         count: int | None = None
         if cut:
             view = source_view(c.inventory, look)
             mntr = leader_mntr(look, view.leader) if view.leader is not None else None
             count = learners(mntr.value) if isinstance(mntr, Seen) else None
-        following = {} if cut else look.each(c.inventory.dest_names, lambda host: drain(look, host))
-        return CutFacts(hosts, probes, count, following)
+        return CutFacts(hosts, probes, count, {})
 
     def check(self, c: Context, f: CutFacts, way: Way) -> Verdict:
         if way is Way.BACK:

@@ -33,7 +33,7 @@ from zkmigrate.zkdata.zxid import format_zxid
 
 @dataclass(frozen=True)
 class StopFacts:
-    """tails and stamps are read only from hosts whose ZooKeeper is down."""
+    """tails and stamps are read only from hosts whose ZooKeeper is down, and only going forward."""
 
     hosts: Statuses
     tails: dict[str, Reading[Tail]]
@@ -49,6 +49,8 @@ class StopStep:
 
     def observe(self, c: Context, look: Look) -> StopFacts:
         hosts = statuses(c, look)
+        if c.way is Way.BACK:
+            return StopFacts(hosts, {}, {})
         down = hosts.where(lambda s: s.phase == "stopped" and s.unit_state in ("inactive", "failed"))
 
         def tail(host: str) -> Reading[Tail]:
