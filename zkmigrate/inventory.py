@@ -184,13 +184,17 @@ class Lease(_Frozen):
 
 
 class Policy(_Frozen):
-    """What the operator allows. Times in seconds."""
+    """What the operator allows. Times in seconds.
+
+    join_outstanding: with more requests than this waiting at any source server, no further dest host joins.
+    """
 
     lease: Lease = Lease()
     open_limit_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     way_back_s: Annotated[float, Field(gt=0, le=600)] = 2.5
     broker_lost_in_window: Literal["back", "forward", "ask"] = "ask"
     roll_wave: Annotated[int, Field(ge=1)] = 1
+    join_outstanding: Annotated[int, Field(ge=0)] = 200
     step_deadline_s: Annotated[float, Field(gt=0)] = 300.0
 
 

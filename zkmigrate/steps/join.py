@@ -3,7 +3,7 @@
 Why now: dest is empty and proven to be; observers do not vote, so source's quorum is not affected.
 
 Clients may notice: a snapshot sync of a large tree costs source some latency; that is why it is one at a
-time.
+time, and why the next one waits while more requests are outstanding on source than the policy allows.
 
 Way back: stop the observers and put every file back; what they wrote is moved aside. Source forgets them.
 
@@ -28,8 +28,6 @@ from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict,
 from zkmigrate.rules.reform import observer_config
 from zkmigrate.zkdata.words import Srvr
 from zkmigrate.zkdata.zxid import format_zxid
-
-OBSERVING_DEADLINE_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class JoinStep:
         for host in c.inventory.dest_names:
             state = f.hosts[host]
             if not self._placed(c, f, host):
-                return Ready((host,))
+                return _busy(c, f.source, host) or Ready((host,))
             stat = state.stat
             if (
                 not isinstance(stat, Seen)
@@ -115,7 +113,7 @@ class JoinStep:
                 return Waiting(
                     f"{host} observes source and has caught up",
                     f"{seen}, source {format_zxid(leader.value.zxid)}",
-                    OBSERVING_DEADLINE_S,
+                    c.inventory.policy.step_deadline_s,
                 )
         return Done(
             tuple(
@@ -157,6 +155,17 @@ class JoinStep:
         changes += [MoveAside(target, path) for path in _written(c.inventory, state)]
         changes += [Discard(target, operation, path) for path, operation in _aside(c.inventory, state)]
         return (*changes, *inverses(applied))
+
+
+def _busy(c: Context, source: EnsembleView, host: str) -> Waiting | None:
+    """Source answers more slowly than the policy allows, perhaps because of the last host's sync."""
+    limit = c.inventory.policy.join_outstanding
+    waiting = {h: r.value.outstanding for h, r in source.servers.items() if isinstance(r, Seen)}
+    busy = ", ".join(f"{h}: {n} outstanding" for h, n in waiting.items() if n > limit)
+    if not busy:
+        return None
+    what = f"source has answered what it was asked before {host} joins"
+    return Waiting(what, f"{busy}, at most {limit}", c.inventory.policy.step_deadline_s, 1.0)
 
 
 def source_server_lines(inventory: Inventory, look: Look) -> Reading[tuple[str, ...]]:

@@ -1,0 +1,69 @@
+"""Join while source is busy: the next dest host waits, within the policy's limit and deadline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.world.operator import Operator, quiet_world
+from zkmigrate.engine.events import Waits
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.simulate.look import WorldLook
+
+
+def busy_after_the_first_host(
+    monkeypatch: pytest.MonkeyPatch, looks: int, outstanding: int
+) -> list[tuple[str, ...]]:
+    """source2 has ``outstanding`` requests for so many looks once dest1 runs; returns who ran at each."""
+    answer = WorldLook.word
+    running: list[tuple[str, ...]] = []
+
+    def word(look: WorldLook, host: str, what: str) -> Reading[str]:
+        said = answer(look, host, what)
+        hosts = look.world.hosts
+        joined = tuple(h for h in look.world.inventory.dest_names if hosts[h].running)
+        if (host, what) != ("source2", "srvr") or not joined or len(running) >= looks:
+            return said
+        assert isinstance(said, Seen)
+        running.append(joined)
+        return Seen(said.value.replace("Outstanding: 0", f"Outstanding: {outstanding}"))
+
+    monkeypatch.setattr(WorldLook, "word", word)
+    return running
+
+
+def test_the_next_host_joins_only_when_source_has_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = Operator(quiet_world(), tmp_path / "run")
+    running = busy_after_the_first_host(monkeypatch, looks=8, outstanding=201)
+    assert operator.forward(until="join").code == 0
+    assert running == [("dest1",)] * 8
+    waits = {(e.what, e.progress) for e in operator.events if isinstance(e, Waits) and "answered" in e.what}
+    assert waits == {
+        (
+            "source has answered what it was asked before dest2 joins",
+            "source2: 201 outstanding, at most 200",
+        )
+    }
+
+
+def test_within_the_policys_limit_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Operator(quiet_world(), tmp_path / "run")
+    busy_after_the_first_host(monkeypatch, looks=10_000, outstanding=200)
+    assert operator.forward(until="join").code == 0
+
+
+def test_a_source_that_stays_busy_stops_the_join_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    busy_after_the_first_host(monkeypatch, looks=10_000, outstanding=5000)
+    ended = operator.forward(until="join")
+    assert ended.code == 6
+    assert "before dest2 joins" in ended.findings[0].claim
+    assert [h for h in world.inventory.dest_names if world.hosts[h].running] == ["dest1"]
+    assert operator.back().code == 0
+    assert not any(world.hosts[h].running for h in world.inventory.dest_names)
