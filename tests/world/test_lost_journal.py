@@ -146,6 +146,32 @@ def test_hosts_that_have_their_go_finish_without_the_journal(
     assert modes(operator.world) == ["follower", "follower", "leader"]
 
 
+def test_a_sealed_host_joins_the_others_that_have_opened_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = started(tmp_path)
+    kill_after(operator, "go", 2, monkeypatch)
+    operator.world.advance(30.0)
+    phases = sorted(operator.world.hosts[h].phase for h in operator.world.inventory.dest_names)
+    assert phases == ["open", "open", "sealed"]
+    lose(operator)
+    assert go_on(operator, Way.FORWARD).code == 0
+    assert modes(operator.world) == ["follower", "follower", "leader"]
+
+
+def test_with_the_program_gone_from_some_hosts_what_is_left_is_finalized(tmp_path: Path) -> None:
+    operator = started(tmp_path)
+    assert operator.forward(until="verify").code == 0
+    operator.kill_after = operator.calls + 2
+    with pytest.raises(Killed):
+        operator.resume()
+    assert [h.name for h in operator.world.hosts.values() if not h.installed] == ["dest1"]
+    operator.kill_after = 0
+    lose(operator)
+    assert go_on(operator, Way.FORWARD).code == 0
+    assert not any(host.installed for host in operator.world.hosts.values())
+
+
 def test_a_host_that_does_not_tell_stops_it_before_anything_is_written(tmp_path: Path) -> None:
     operator = started(tmp_path)
     assert operator.forward(until="roll").code == 0

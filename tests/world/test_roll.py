@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.world.operator import Operator, quiet_world
+from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.dependents.kafka import connect_string, with_connect
 from zkmigrate.model.change import SetService
 from zkmigrate.model.fact import Reading, Seen
@@ -33,6 +33,20 @@ def test_a_clock_that_differs_restarts_no_broker_twice(tmp_path: Path, skew_s: f
         world.hosts[name].skew_s = skew_s
     assert Operator(world, tmp_path / "run").forward(until="roll").code == 0
     assert restarts(world) == dict.fromkeys(world.inventory.broker_names, 1)
+
+
+@pytest.mark.parametrize("last", range(1, 10))
+def test_killed_at_each_change_of_its_way_back_the_roll_is_walked_back_by_resume(
+    tmp_path: Path, last: int
+) -> None:
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="roll").code == 0
+    operator.kill_after = operator.calls + last
+    with pytest.raises(Killed):
+        operator.back("roll")
+    assert Operator(world, operator.run_dir).resume().code == 0
+    assert all(p.connected.startswith("source") for p in world.brokers.values())
 
 
 def half_done(world: World, *names: str) -> None:
