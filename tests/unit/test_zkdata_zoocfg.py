@@ -51,33 +51,6 @@ def test_any_file_renders_as_it_was(lines: list[str], end: str, ended: bool) -> 
     assert parse_zoocfg(text).render() == text
 
 
-@given(
-    st.lists(_LINE),
-    st.sampled_from(["\n", "\r\n"]),
-    st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20),
-)
-def test_a_set_value_is_read_back_and_nothing_else_moves(lines: list[str], end: str, value: str) -> None:
-    cfg = parse_zoocfg(end.join(lines))
-    edited = parse_zoocfg(cfg.with_value("peerType", value).render())
-    assert edited.get("peerType") == value
-    others = {key: v for key, v in cfg.values().items() if key != "peerType"}
-    assert {key: v for key, v in edited.values().items() if key != "peerType"} == others
-    assert edited.without("peerType").get("peerType") is None
-
-
-def test_edits_keep_everything_else() -> None:
-    cfg = parse_zoocfg(SAMPLE)
-    edited = cfg.with_value("initLimit", "20").with_value("peerType", "observer")
-    assert (
-        edited.render()
-        == SAMPLE.replace("  initLimit = 10", "  initLimit = 20") + "\r\npeerType=observer\r\n"
-    )
-    assert edited.with_value("initLimit", "10").without("peerType").render() == SAMPLE + "\r\n"
-    assert cfg.with_value("initLimit", "10") is cfg
-    assert cfg.with_value("tickTime", "600").render() == SAMPLE.removesuffix("500") + "600"
-    assert "tickTime" not in cfg.without("tickTime").render()
-
-
 def test_the_typed_view() -> None:
     seen = settings(parse_zoocfg(SAMPLE))
     assert seen.tick_time_ms == 500  # the last one counts

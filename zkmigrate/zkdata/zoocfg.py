@@ -2,18 +2,18 @@
 
 ZooKeeper reads the file as Java properties (ISO-8859-1; `#` and `!` comments; `=`, `:` or blanks between
 key and value; a trailing backslash continues a line; the last of equal keys wins). Parsing and rendering
-without an edit gives the same text, comments, order, blanks and line ends included.
+gives the same text, comments, order, blanks and line ends included.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from zkmigrate.zkdata.errors import ZkDataError
 
 _SEPARATOR = re.compile(
-    r"(?P<key>(?:\\.|[^\\=:\s])+)(?P<gap>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)(?P<value>.*)", re.DOTALL
+    r"(?P<key>(?:\\.|[^\\=:\s])+)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+)(?P<value>.*)", re.DOTALL
 )
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ZooCfg:
-    """One file. Edits return a new one; everything else stays byte for byte."""
+    """One file, every byte of it in one of the entries."""
 
     entries: tuple[Entry, ...]
     file: str = "zoo.cfg"
@@ -71,44 +71,9 @@ class ZooCfg:
                 seen.setdefault(entry.key, set()).add(entry.value)
         return tuple(sorted(key for key, values in seen.items() if len(values) > 1))
 
-    def with_value(self, key: str, value: str) -> ZooCfg:
-        """Set a key: the line that counts is changed in place, or a line added at the end."""
-        if self.get(key) == value:
-            return self
-        found = self.entry(key)
-        if found is None:
-            end = _line_end(self.render())
-            last = self.entries[-1:]
-            kept = self.entries[:-1] + tuple(
-                replace(e, raw=e.raw if _ended(e.raw) else e.raw + end) for e in last
-            )
-            line = sum(e.raw.count("\n") for e in kept) + 1
-            return replace(self, entries=(*kept, _entry(f"{key}={_escape(value)}{end}", line, self.file)))
-        at = max(i for i, entry in enumerate(self.entries) if entry is found)
-        body = found.raw.rstrip("\r\n")
-        match = _SEPARATOR.match(body.lstrip())
-        indent = body[: len(body) - len(body.lstrip())]
-        gap = match["gap"] if match else "="
-        name = match["key"] if match else key
-        raw = f"{indent}{name}{gap}{_escape(value)}{found.raw[len(body) :]}"
-        changed = _entry(raw, found.line, self.file)
-        return replace(self, entries=(*self.entries[:at], changed, *self.entries[at + 1 :]))
-
-    def without(self, key: str) -> ZooCfg:
-        """Every line that sets the key taken out."""
-        return replace(self, entries=tuple(entry for entry in self.entries if entry.key != key))
-
 
 def _ended(raw: str) -> bool:
     return raw.endswith(("\n", "\r"))
-
-
-def _line_end(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\")
 
 
 def _unescape(text: str) -> str:
