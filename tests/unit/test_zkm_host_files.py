@@ -14,6 +14,8 @@ import pytest
 
 from tests.unit.zkm_net import PROGRAM, Host, encode, need_root
 from zkmigrate import hostside
+from zkmigrate.engine.observe import parse_listing
+from zkmigrate.model.fact import Seen
 
 
 @pytest.fixture
@@ -69,6 +71,26 @@ def test_restore_puts_back_content_mode_and_owner_exactly(host: Host, tmp_path: 
     assert target.read_bytes() == b"\x00before\n\n"
     assert (seen.st_mode & 0o7777, seen.st_uid, seen.st_gid) == (0o604, 12, 34)
     assert seen.st_mtime_ns == 1_600_000_000_123_456_789
+
+
+def test_a_file_that_was_put_back_is_listed_as_changed_by_that(host: Host, tmp_path: Path) -> None:
+    """Else a process that still works from the content in between would seem younger than the file."""
+    target, mark = tmp_path / "server.properties", tmp_path / "mark"
+    target.write_bytes(b"before")
+    os.utime(target, ns=(5, 1_600_000_000_123_456_789))
+
+    def listed() -> int:
+        entries = parse_listing(str(target), host.call("list", str(target)).text)
+        assert isinstance(entries, Seen)
+        assert entries.value[0].changed_ns is not None
+        return entries.value[0].changed_ns
+
+    for begin in (lambda: host.put(str(target), b"after", "0644", "w"), lambda: host.do("restore", "w")):
+        mark.unlink(missing_ok=True)
+        mark.touch()
+        begin()
+        assert listed() >= mark.stat().st_ctime_ns
+    assert target.read_bytes() == b"before"
 
 
 def test_put_of_empty_content_and_from_standard_input(host: Host, tmp_path: Path) -> None:
@@ -324,7 +346,8 @@ def test_listing_a_directory_a_file_and_nothing(host: Host, tmp_path: Path) -> N
     (folder / "log.1").chmod(0o600)
     os.utime(folder / "log.1", ns=(0, 1_700_000_000_000_000_001))
     lines = host.call("list", str(folder)).lines()
-    assert lines[0] == "f 5 1700000000000000001 600 root root log.1"
+    changed = (folder / "log.1").stat().st_ctime_ns
+    assert lines[0] == f"f 5 {changed} 600 root root log.1"
     assert lines[1].split()[0] == "d"
     assert host.call("list", str(folder / "log.1")).lines() == [lines[0]]
     assert host.call("list", str(tmp_path / "none")).text == "absent\n"

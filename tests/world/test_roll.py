@@ -9,7 +9,8 @@ import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.dependents.kafka import connect_string, with_connect
-from zkmigrate.model.change import SetService
+from zkmigrate.errors import HostError
+from zkmigrate.model.change import Change, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Context, Ready, Waiting, Way
 from zkmigrate.simulate.look import WorldLook
@@ -119,6 +120,38 @@ def test_the_way_back_without_before_images_restarts_nobody(tmp_path: Path) -> N
     assert [f.id for f in refused.findings] == ["roll.before-image"]
     known = frozenset(world.inventory.broker_names)
     assert isinstance(verdict(world, Way.BACK, known), Ready)
+
+
+@pytest.mark.parametrize("trouble", ["killed", "failed"])
+def test_a_file_put_back_without_its_restart_is_no_broker_moved_back(tmp_path: Path, trouble: str) -> None:
+    """The file put back is not older than the process that had read the one before."""
+    world = quiet_world()
+    first = {n: dict(world.hosts[n].files) for n in world.inventory.broker_names}
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="roll").code == 0
+    world.advance(3600.0)
+    sent: list[str] = []
+
+    def fault(change: Change, operation: str) -> None:
+        if isinstance(change, SetService) and change.host in world.inventory.broker_names:
+            sent.append(change.host)
+            if len(sent) == 1:
+                raise Killed if trouble == "killed" else HostError(f"{change.host}: no answer")
+
+    world.faults.append(fault)
+    if trouble == "killed":
+        with pytest.raises(Killed):
+            operator.back("roll")
+        operator = Operator(world, operator.run_dir)
+        assert operator.resume().code == 0
+    else:
+        assert operator.back("roll").code == 0
+    assert sorted(sent) == ["broker1", "broker2", "broker2", "broker3"]
+    assert restarts(world) == dict.fromkeys(world.inventory.broker_names, 2), "there and back"
+    for name, files in first.items():
+        path = world.inventory.kafka.config
+        assert replace(world.hosts[name].files[path], changed=0) == replace(files[path], changed=0)
+    assert all(p.connected.startswith("source") for p in world.brokers.values())
 
 
 def test_a_broker_on_source_by_its_second_address_is_seen(tmp_path: Path) -> None:

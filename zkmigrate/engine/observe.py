@@ -238,7 +238,7 @@ class ProgramReader:
 
 
 def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
-    """zkm-host's ``list``: ``TYPE SIZE MTIME_NS MODE OWNER GROUP NAME`` a line, or one line ``absent``."""
+    """zkm-host's ``list``: ``TYPE SIZE CHANGED_NS MODE OWNER GROUP NAME`` a line, or one line ``absent``."""
     if text.strip() == _ABSENT:
         return Absent(path)
     entries: list[DirEntry] = []
@@ -246,9 +246,9 @@ def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
         words = line.split(" ", 6)
         if len(words) != 7 or len(words[0]) != 1 or not (words[1] + words[2]).isdigit():
             return Unknown("garbled", f"list {path} answered {line[:120]!r}")
-        kind, size, mtime, mode, owner, group, name = words
+        kind, size, changed, mode, owner, group, name = words
         kind = kind if kind in "fd" else "o"
-        entries.append(DirEntry(name, kind, int(size), int(mtime), mode.zfill(4), owner, group))
+        entries.append(DirEntry(name, kind, int(size), int(changed), mode.zfill(4), owner, group))
     return Seen(tuple(sorted(entries, key=lambda entry: entry.name)))
 
 

@@ -18,12 +18,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DirEntry:
-    """One entry of a directory: ``kind`` is ``f`` file, ``d`` directory, ``o`` other; size in bytes."""
+    """One entry of a directory: ``kind`` is ``f`` file, ``d`` directory, ``o`` other; size in bytes.
+
+    changed_ns: when content, owner, mode or place last changed (ctime, on the host's own clock, nanoseconds
+    since the epoch): unlike the time of the content a file that was put back cannot carry its old one. None
+    where the host is only read over SFTP, which does not tell it.
+    """
 
     name: str
     kind: str
     size: int
-    mtime_ns: int
+    changed_ns: int | None
     mode: str = ""
     owner: str = ""
     group: str = ""

@@ -12,7 +12,10 @@ JVM_START_S = 1.0
 
 @dataclass
 class File:
-    """A file: content, mode as octal text, ``user:group``, time of last change in seconds since the epoch."""
+    """A file: content, mode as octal text, ``user:group``.
+
+    changed: when it was last put or put back, seconds since the epoch.
+    """
 
     content: bytes
     mode: str

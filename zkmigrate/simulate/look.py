@@ -160,8 +160,8 @@ class WorldLook:
         if file is None:
             return DirEntry(path.rsplit("/", 1)[1], "f", len(content), 0, "0644", "zookeeper", "zookeeper")
         user, group = file.owner.split(":")
-        mtime = round(file.changed * 1e9)
-        return DirEntry(path.rsplit("/", 1)[1], "f", len(content), mtime, file.mode, user, group)
+        changed = round(file.changed * 1e9)
+        return DirEntry(path.rsplit("/", 1)[1], "f", len(content), changed, file.mode, user, group)
 
     def reader(self, host: str, path: str) -> RandomReader:
         content = self._contents(host).get(path)

@@ -76,13 +76,11 @@ def op(host: Host, operation: str) -> str:
 def _act(host: Host, change: Change, operation: str, now: float, wall: float) -> Answer:
     match change:
         case PutFile():
-            _before(host, operation, change.path, host.files.get(change.path))
-            host.files[change.path] = File(change.content, change.mode, change.owner, wall)
-            return 0, f"put {change.path}"
+            return _put(host, operation, change, wall)
         case MoveAside():
             return _move_aside(host, operation, change.path)
         case Restore():
-            return _restore(host, change.operation)
+            return _restore(host, change.operation, wall)
         case Discard():
             host.aside.pop(change.operation, None)
             host.before.pop(change.operation, None)
@@ -123,6 +121,16 @@ def _before(host: Host, operation: str, path: str, image: File | Disk | None) ->
     host.before.setdefault(operation, (path, image))
 
 
+def _put(host: Host, operation: str, change: PutFile, wall: float) -> Answer:
+    old = host.files.get(change.path)
+    _before(host, operation, change.path, old)
+    new = File(change.content, change.mode, change.owner, wall)
+    if old is not None and replace(old, changed=wall) == new:
+        return 0, f"unchanged {change.path}"
+    host.files[change.path] = new
+    return 0, f"wrote {change.path}"
+
+
 def _move_aside(host: Host, operation: str, path: str) -> Answer:
     host.aside[operation] = path
     if path.endswith("/version-2"):
@@ -133,7 +141,7 @@ def _move_aside(host: Host, operation: str, path: str) -> Answer:
     return 0, f"moved {path}"
 
 
-def _restore(host: Host, operation: str) -> Answer:
+def _restore(host: Host, operation: str, wall: float) -> Answer:
     if operation not in host.before:
         return 0, f"nothing to do: no before-image of operation {operation} on this host"
     path, image = host.before[operation]
@@ -143,7 +151,7 @@ def _restore(host: Host, operation: str) -> Answer:
     elif image is None:
         host.files.pop(path, None)
     else:
-        host.files[path] = image
+        host.files[path] = replace(image, changed=wall)
     return 0, f"restored {path}"
 
 

@@ -218,12 +218,17 @@ def _in_sync(f: RollFacts, broker: Broker) -> bool:
 def _restarted(inventory: Inventory, state: BrokerFacts, way: Way) -> bool:
     """The file is right and the process is younger than it: another restart would change nothing.
 
-    Both times are the host's own, so a clock that differs from the operator's does not matter.
+    The file is dated by its last change, not by its content: one that was put back has the content's old
+    time, and the process that is still to be restarted would seem younger. Both times are the host's own, so
+    a clock that differs from the operator's does not matter.
     """
-    if _names_dest(inventory, state) is not (way is Way.FORWARD) or state.entry is None:
+    if _names_dest(inventory, state) is not (way is Way.FORWARD):
+        return False
+    changed = state.entry.changed_ns if state.entry is not None else None
+    if changed is None:
         return False
     started = state.status.value.unit_started if isinstance(state.status, Seen) else None
-    return started is not None and started + CLOCK_STEP_S >= state.entry.mtime_ns / 1e9
+    return started is not None and started + CLOCK_STEP_S >= changed / 1e9
 
 
 def _wait_for(inventory: Inventory, f: RollFacts, name: str, way: Way) -> Waiting:

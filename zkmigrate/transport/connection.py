@@ -125,7 +125,7 @@ class Connection:
             file.write(content)
 
     def list_directory(self, path: str, deadline_s: float) -> tuple[DirEntry, ...]:
-        """The entries of a directory, sorted by name; the time has whole seconds (SFTP version 3)."""
+        """The entries of a directory, sorted by name; SFTP version 3 does not tell ``changed_ns``."""
         with self._files(deadline_s) as sftp:
             return tuple(sorted((_entry(a) for a in sftp.listdir_attr(path)), key=lambda entry: entry.name))
 
@@ -290,7 +290,7 @@ def _entry(attributes: paramiko.SFTPAttributes) -> DirEntry:
         attributes.filename,
         kind,
         attributes.st_size or 0,
-        (attributes.st_mtime or 0) * 1_000_000_000,
+        None,
         f"{stat.S_IMODE(mode):04o}",
         owner,
         group,
