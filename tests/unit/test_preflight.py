@@ -589,16 +589,6 @@ def test_the_operators_own_connection_is_no_client() -> None:
     assert blocking(run_preflight(context(), world, "cutover")) == ()
 
 
-def test_a_znode_above_dests_buffer_is_found_on_disk() -> None:
-    """mntr tells of more data than dest takes in one znode, so the largest one is looked up on disk."""
-    world = healthy()
-    big_tree(world)
-    world.listings["source2", f"{DATA}/version-2"] = Seen(())
-    finding = _found(world, "dest.jute-maxbuffer")
-    assert finding.held is Held.UNKNOWN
-    assert "snapshot" in finding.seen
-
-
 @pytest.mark.parametrize("gate", list(Gate))
 def test_every_look_is_made_once(gate: Gate) -> None:
     world = healthy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from zkmigrate.zkdata.reader import BytesDirectory
@@ -65,3 +65,18 @@ def log_from(payloads: Iterable[bytes]) -> bytes:
 def build_log(first: int, count: int, path: str = "/kafka/n") -> bytes:
     """A log of creates with consecutive zxids from `first`."""
     return log_from(create_payload(zxid, f"{path}{zxid}") for zxid in range(first, first + count))
+
+
+def set_payload(zxid: int, path: str, data: bytes, version: int = 1) -> bytes:
+    """A setData of one znode."""
+    return payload(zxid, 5, text(path) + struct.pack(">i", len(data)) + data + struct.pack(">i", version))
+
+
+def snapshot_of(nodes: Mapping[str, bytes]) -> bytes:
+    """A sealed snapshot of the root and these znodes, parents first, all open to everybody."""
+    listed = b"".join(
+        text(path) + struct.pack(">i", len(data)) + data + struct.pack(">q", -1) + bytes(60)
+        for path, data in {"": b"", **nodes}.items()
+    )
+    body = struct.pack(">4siqii", b"ZKSN", 2, -1, 0, 0) + listed + text("/")
+    return body + struct.pack(">q", zlib.adler32(body)) + text("/")

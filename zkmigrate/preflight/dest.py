@@ -90,10 +90,10 @@ def jute_maxbuffer(_c: Context, e: Evidence) -> Iterator[Judged]:
     second. So dest's value must reach source's own limit, and the largest znode that is there already."""
     limits = {host: _buffer(reading) for host, reading in e.source_flags.items()}
     unread = [f"{host}: {limit}" for host, limit in limits.items() if not isinstance(limit, int)]
-    needed_bytes = max((limit for limit in limits.values() if isinstance(limit, int)), default=0)
+    allowed = max((limit for limit in limits.values() if isinstance(limit, int)), default=0)
+    told = f"source allows {allowed}" if allowed else "what source allows is not known"
     largest = e.largest
-    if isinstance(largest, Seen):
-        needed_bytes = max(needed_bytes, largest.value.size)
+    needed_bytes = max(allowed, largest.value.size) if isinstance(largest, Seen) else allowed
     for host, reading in e.dest_flags.items():
         limit = _buffer(reading)
         known = (
@@ -101,7 +101,7 @@ def jute_maxbuffer(_c: Context, e: Evidence) -> Iterator[Judged]:
             if isinstance(largest, Seen)
             else why(largest)
         )
-        seen = f"{limit} bytes; source allows {needed_bytes}; {known}"
+        seen = f"{limit} bytes; {told}; {known}"
         moves = (f"set -Djute.maxbuffer={needed_bytes} in dest's JVM flags",)
         if isinstance(limit, int) and limit < needed_bytes:
             yield Judged(False, seen, f"at least {needed_bytes}", host, moves)
