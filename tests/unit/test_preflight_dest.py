@@ -1,13 +1,14 @@
-"""Checks of dest that weigh two places: source's disk against dest's buffer."""
+"""Checks of dest that weigh two places: source's disk against dest's buffer, settings beside JVM flags."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.unit.preflight_world import PreflightWorld, context, file_entry, healthy, recorded
+from tests.unit.preflight_world import PreflightWorld, context, file_entry, healthy, inventory, recorded
 from tests.unit.zkdata_fixtures import create_payload, log_from, set_payload, snapshot_of
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.step import Context
 from zkmigrate.preflight import run_preflight
 
 VERSION_2 = "/var/lib/zookeeper/version-2"
@@ -15,9 +16,9 @@ BIG = 3 << 20
 """Bytes in one znode: three times what a server with the default buffer takes."""
 
 
-def dest_findings(world: PreflightWorld, id: str) -> dict[str, Finding]:
+def dest_findings(world: PreflightWorld, id: str, c: Context | None = None) -> dict[str, Finding]:
     """The findings of one check of the first gate, by dest host."""
-    return {f.target: f for f in run_preflight(context(), world, "preflight") if f.id == id}
+    return {f.target: f for f in run_preflight(c or context(), world, "preflight") if f.id == id}
 
 
 def much_data(**disk: bytes) -> PreflightWorld:
@@ -100,3 +101,23 @@ def test_what_source_allows_is_not_guessed() -> None:
     finding = dest_findings(world, "dest.jute-maxbuffer")["dest1"]
     assert finding.held is Held.UNKNOWN
     assert "what source allows is not known" in finding.seen
+
+
+@pytest.mark.parametrize(
+    ("id", "key", "value", "seen"),
+    [
+        ("dest.sync-enabled", "syncEnabled", "false", "setting false, JVM flag true"),
+        ("dest.security", "quorum.auth.enableSasl", "true", "quorum.auth.enableSasl"),
+        ("dest.security", "secureClientPort", "2281", "secureClientPort"),
+    ],
+)
+def test_what_dest_settings_would_do_to_every_host_is_refused(
+    id: str, key: str, value: str, seen: str
+) -> None:
+    asked = inventory()
+    settings = {**asked.dest.settings, key: value}
+    asked = asked.model_copy(update={"dest": asked.dest.model_copy(update={"settings": settings})})
+    findings = dest_findings(healthy(), id, Context("r1", asked))
+    assert {(f.held, f.seen) for f in findings.values()} == {(Held.NO, seen)}
+    assert all(f.blocks for f in findings.values())
+    assert {f.held for f in dest_findings(healthy(), id).values()} == {Held.YES}
