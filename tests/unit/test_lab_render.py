@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import io
+import subprocess
 
 import paramiko
 import pytest
 
-from zkmigrate.lab import keys, render
+from zkmigrate.lab import keys, render, service
 from zkmigrate.lab.network import link_address
 from zkmigrate.lab.render import HostFile
 from zkmigrate.lab.spec import HostPlan, LabSpec, Role, hosts_of
@@ -154,3 +155,31 @@ def test_hosts_file_names_every_host() -> None:
     assert "10.71.0.2 operator" in lines
     assert [line.split()[1] for line in lines[2:]] == [plan.name for plan in hosts_of(LabSpec())]
     assert {plan.role for plan in hosts_of(LabSpec())} == set(Role)
+
+
+def test_without_units_dest_and_brokers_have_a_script_and_source_keeps_its_unit() -> None:
+    spec = LabSpec(service="commands")
+    for name, server in (("dest1", "zookeeper"), ("broker1", "kafka")):
+        there = files(name, spec)
+        assert f"{render.UNITS}/{server}.service" not in there
+        script = there[f"/opt/{server}/service"]
+        assert script.mode == 0o755
+        text = str(script.content)
+        assert f"runuser -u {server} -- " in text
+        assert f"3>/run/{server}.pid &" in text
+        assert ("zkm-host guard || exit 1" in text) is (name == "dest1")
+        assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
+    assert f"{render.UNITS}/zookeeper.service" in files("source1", spec)
+    assert "/opt/zookeeper/service" not in files("source1", spec)
+    assert "/opt/zookeeper/service" not in files("dest1")
+
+
+def test_the_lab_starts_a_script_in_a_cgroup_of_the_host_and_its_stop_waits() -> None:
+    """A JVM that `nsenter` started in a cgroup from outside died as it looked for its own."""
+    spec = LabSpec(service="commands")
+    start = service.control(spec, Role.DEST, "start")
+    assert start[0] == "systemd-run"
+    assert start[-2:] == ["/opt/zookeeper/service", "start"]
+    assert "while /opt/zookeeper/service status" in service.control(spec, Role.DEST, "stop")[-1]
+    assert service.control(spec, Role.SOURCE, "stop") == ["systemctl", "stop", "zookeeper"]
+    assert service.control(LabSpec(), Role.BROKER, "start") == ["systemctl", "start", "kafka"]

@@ -47,6 +47,7 @@ def test_spec_survives_json() -> None:
         ({"session_timeout_ms": 3_999}, "grants 4000 to 40000"),
         ({"tree_size": -1}, "negative"),
         ({"data_disk_mb": 64}, "128 or more"),
+        ({"service": "runit"}, "possible: systemd or commands"),
         ({"bandwidth_kbit": {"dest4": 100}}, "no such host: dest4"),
         ({"four_letter_words": "ruok, mntr"}, "leaves out srvr"),
     ],

@@ -96,6 +96,12 @@ _DEFAULT = LabSpec()
 )
 @click.option("--bandwidth-kbit", multiple=True, metavar="HOST=KBIT", help="Limits a host's link.")
 @click.option("--data-disk-mb", type=int, default=0, help="A disk of its own for ZooKeeper's data.")
+@click.option(
+    "--service",
+    type=click.Choice(["systemd", "commands"]),
+    default="systemd",
+    help="Who starts servers.",
+)
 @json_option
 def up(
     as_json: bool, source_option: tuple[str, ...], bandwidth_kbit: tuple[str, ...], **options: Any

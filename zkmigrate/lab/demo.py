@@ -33,6 +33,7 @@ from zkmigrate.lab.judge import Policy, Verdict, judge, load_history
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
+from zkmigrate.lab.service import read_log
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.timeline import opened_by, step_spans
@@ -117,7 +118,7 @@ class Demo:
     def _save_logs(self) -> None:
         """Broker logs and the steps with their times, as the judge reads them."""
         for host in self.lab.role(Role.BROKER):
-            log = self.lab.exec(host.name, ["journalctl", "-o", "cat", "-u", "kafka"], check=False).stdout
+            log = self.lab.exec(host.name, read_log(self.lab.spec, Role.BROKER), check=False).stdout
             (self.history / f"broker-{host.name}.log").write_text(log)
         journal = self.runs / RUN
         steps = step_spans(journal) if journal.exists() else []
@@ -200,15 +201,26 @@ def summary(result: dict[str, Any]) -> str:
 @click.option("--source-version", default=LabSpec.source_version, help="ZooKeeper of source.")
 @click.option("--dest-version", default=LabSpec.dest_version, help="ZooKeeper of dest.")
 @click.option("--kafka-version", default=LabSpec.kafka_version, help="Kafka.")
+@click.option(
+    "--service",
+    type=click.Choice(["systemd", "commands"]),
+    default="systemd",
+    help="What starts the servers of dest and the brokers.",
+)
 @click.option("--directory", default="demo", type=click.Path(path_type=Path), help="Where the result goes.")
-def main(source_version: str, dest_version: str, kafka_version: str, directory: Path) -> None:
+def main(source_version: str, dest_version: str, kafka_version: str, service: str, directory: Path) -> None:
     """Move a loaded Kafka between two real ZooKeeper ensembles in a lab on this machine, and judge it."""
     started = time.monotonic()
 
     def say(line: str) -> None:
         click.echo(f"[{time.monotonic() - started:6.1f} s] {line}")
 
-    spec = LabSpec(source_version=source_version, dest_version=dest_version, kafka_version=kafka_version)
+    spec = LabSpec(
+        source_version=source_version,
+        dest_version=dest_version,
+        kafka_version=kafka_version,
+        service=service,
+    )
     directory = directory.absolute()
     shutil.rmtree(directory, ignore_errors=True)
     (directory / "history").mkdir(parents=True)

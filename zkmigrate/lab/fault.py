@@ -10,7 +10,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from zkmigrate.lab import host as lab_host
-from zkmigrate.lab import network, render
+from zkmigrate.lab import network, render, service
 from zkmigrate.lab.commands import run
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
@@ -41,7 +41,9 @@ def unit_of(lab: Lab, host: str) -> str:
     role = lab.host(host).role
     if role is Role.CLIENT:
         raise LabError(f"{host} runs no server; this fault needs a ZooKeeper or broker host")
-    return "kafka.service" if role is Role.BROKER else "zookeeper.service"
+    if service.has_script(lab.spec, role):
+        raise LabError(f"{host} has no unit (a lab with service commands); this fault needs one")
+    return f"{service.name_of(role)}.service"
 
 
 def _main_pid(lab: Lab, host: str) -> int:

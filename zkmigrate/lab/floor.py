@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word, server_mode
+from zkmigrate.lab.service import control
 from zkmigrate.lab.spec import CLIENT_PORT, Role
 from zkmigrate.lab.waiting import wait_until
 
@@ -26,7 +27,7 @@ def measure_floor(lab: Lab) -> float:
 
     def unit(action: str) -> None:
         with ThreadPoolExecutor(len(hosts)) as pool:
-            list(pool.map(lambda h: lab.exec(h.name, ["systemctl", action, "zookeeper.service"]), hosts))
+            list(pool.map(lambda h: lab.exec(h.name, control(lab.spec, Role.DEST, action)), hosts))
 
     with lab.operator():
         unit("stop")

@@ -8,6 +8,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from zkmigrate.lab import service
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role
@@ -46,6 +47,9 @@ def write_inventory(lab: Lab, path: Path, policy: dict[str, Any] | None = None) 
             ],
         },
     }
+    for part, role in (("dest", Role.DEST), ("kafka", Role.BROKER)):
+        if service.has_script(spec, role):
+            body[part]["service"] = {"unit": service.name_of(role), **service.commands(role)}
     if policy:
         body["policy"] = policy
     with path.open("w") as stream:

@@ -16,7 +16,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from zkmigrate.lab import host as lab_host
-from zkmigrate.lab import machines, network, readiness, render, state, teardown
+from zkmigrate.lab import machines, network, readiness, render, service, state, teardown
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.spec import CLIENT_PORT, HostPlan, LabSpec, Role, hosts_of
@@ -291,9 +291,11 @@ class Lab:
     # -- servers and hosts
 
     def start_brokers(self) -> None:
-        """Starts Kafka on every broker host, now and at every boot."""
+        """Starts Kafka on every broker host, now and, with units, at every boot."""
+        scripted = service.has_script(self.spec, Role.BROKER)
+        enable = ["systemctl", "enable", "--now", "--quiet", "kafka.service"]
         for broker in self.role(Role.BROKER):
-            self.exec(broker.name, ["systemctl", "enable", "--now", "--quiet", "kafka.service"])
+            self.exec(broker.name, service.control(self.spec, Role.BROKER, "start") if scripted else enable)
 
     def wait_for_brokers(self, role: Role = Role.SOURCE, deadline_s: float = BROKERS_S) -> None:
         """Waits until every broker is registered as seen through one side and every ISR is full."""
@@ -305,10 +307,9 @@ class Lab:
 
     def _kafka_started_s(self, broker: str) -> int:
         """When the broker's process was started, unix time in seconds."""
-        show = ["systemctl", "show", "--timestamp=unix", "--property=ExecMainStartTimestamp", "--value"]
-        answer = self.exec(broker, [*show, "kafka.service"]).stdout.strip()
+        answer = self.exec(broker, service.started(self.spec, Role.BROKER)).stdout.strip()
         if not answer.startswith("@"):
-            raise LabError(f"kafka.service of {broker} was never started")
+            raise LabError(f"kafka of {broker} was never started")
         return int(answer[1:])
 
     def wait_for_quorum(self, role: Role, deadline_s: float = QUORUM_S) -> None:
@@ -343,13 +344,11 @@ class Lab:
         """The state of every host as JSON values: up or down, unit state, ZooKeeper's mode."""
         seen: dict[str, Any] = {}
         for name, host in self.hosts.items():
-            unit = {Role.SOURCE: "zookeeper", Role.DEST: "zookeeper", Role.BROKER: "kafka"}.get(host.role)
+            unit = None if host.role is Role.CLIENT else service.name_of(host.role)
             entry: dict[str, Any] = {"role": host.role.value, "address": host.address, "up": bool(host.pid)}
             if host.pid and unit is not None:
                 entry["unit"] = unit
-                entry["unit_state"] = self.exec(
-                    name, ["systemctl", "is-active", unit], check=False
-                ).stdout.strip()
+                entry["unit_state"] = self._service_state(name)
             if host.pid and host.myid is not None:
                 with self.operator():
                     entry["mode"] = readiness.server_mode(readiness.four_letter_word(host.address, "srvr"))
@@ -365,6 +364,15 @@ class Lab:
             "spec": record.spec.to_json(),
             "hosts": seen,
         }
+
+    def _service_state(self, name: str) -> str:
+        """What systemd says of a host's server, or `active` or `inactive` as its script says."""
+        role = self.hosts[name].role
+        if not service.has_script(self.spec, role):
+            active = ["systemctl", "is-active", service.name_of(role)]
+            return self.exec(name, active, check=False).stdout.strip()
+        status = self.exec(name, service.asked(role), check=False)
+        return "active" if status.returncode == 0 else "inactive"
 
     # -- taking it down
 

@@ -6,9 +6,11 @@ Paths are the usual ones of a packaged installation: `/etc/zookeeper/conf/zoo.cf
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from zkmigrate.lab import service
 from zkmigrate.lab.spec import (
     CLIENT_PORT,
     ELECTION_PORT,
@@ -101,6 +103,27 @@ def java_env(spec: LabSpec) -> str:
     return f'JVMFLAGS="{flags}"\n'
 
 
+_ZOOKEEPER = (
+    f"/usr/bin/java $JVMFLAGS -cp /etc/zookeeper/conf:{ZOOKEEPER_JARS}/* "
+    f"org.apache.zookeeper.server.quorum.QuorumPeerMain {ZOO_CFG}"
+)
+
+
+def _kafka(version: str) -> str:
+    return f"{kafka_java(version)} $KAFKA_JVM -cp /etc/kafka:{KAFKA_JARS}/* kafka.Kafka {SERVER_PROPERTIES}"
+
+
+def _started_by(
+    spec: LabSpec, role: Role, unit: str, account: str, environment: str, command: str
+) -> HostFile:
+    """The file that starts a host's server: its unit, or the script in place of it."""
+    if service.has_script(spec, role):
+        # A quoted class path: java expands its star itself.
+        text = re.sub(r"(/etc/\S+/\*)", r"'\1'", command)
+        return HostFile(service.script(role), service.script_text(role, account, environment, text), 0o755)
+    return HostFile(f"{UNITS}/{service.name_of(role)}.service", unit)
+
+
 def zookeeper_unit() -> str:
     """zookeeper.service; files come out group-readable, nothing restarts by itself."""
     return f"""[Unit]
@@ -113,8 +136,7 @@ User=zookeeper
 Group=zookeeper
 UMask=0027
 EnvironmentFile=-{JAVA_ENV}
-ExecStart=/usr/bin/java $JVMFLAGS -cp /etc/zookeeper/conf:{ZOOKEEPER_JARS}/* \
-org.apache.zookeeper.server.quorum.QuorumPeerMain {ZOO_CFG}
+ExecStart={_ZOOKEEPER}
 SuccessExitStatus=143
 Restart=no
 TimeoutStopSec=20
@@ -142,7 +164,7 @@ User=kafka
 Group=kafka
 UMask=0027
 EnvironmentFile=-{KAFKA_ENV}
-ExecStart={kafka_java(version)} $KAFKA_JVM -cp /etc/kafka:{KAFKA_JARS}/* kafka.Kafka {SERVER_PROPERTIES}
+ExecStart={_kafka(version)}
 SuccessExitStatus=143
 Restart=no
 TimeoutStopSec=60
@@ -292,7 +314,7 @@ def _zookeeper_files(spec: LabSpec, host: HostPlan) -> list[HostFile]:
         owned(f"{conf}/logback.xml", _LOGBACK, 0o640),
         owned(JAVA_ENV, java_env(spec), 0o640),
         owned(ZOOKEEPER_DATA, None, 0o750),
-        HostFile(f"{UNITS}/zookeeper.service", zookeeper_unit()),
+        _started_by(spec, host.role, zookeeper_unit(), "zookeeper", JAVA_ENV, _ZOOKEEPER),
     ]
     if host.role is Role.SOURCE:
         files += [
@@ -316,5 +338,12 @@ def _kafka_files(spec: LabSpec, host: HostPlan) -> list[HostFile]:
         HostFile(KAFKA_ENV, f'KAFKA_JVM="{flags} -Dlog4j.configuration=file:/etc/kafka/log4j.properties"\n'),
         owned(SERVER_PROPERTIES, server_properties(spec, host), 0o640),
         owned(KAFKA_DATA, None, 0o750),
-        HostFile(f"{UNITS}/kafka.service", kafka_unit(spec.kafka_version)),
+        _started_by(
+            spec,
+            host.role,
+            kafka_unit(spec.kafka_version),
+            "kafka",
+            KAFKA_ENV,
+            _kafka(spec.kafka_version),
+        ),
     ]

@@ -68,7 +68,8 @@ class LabSpec:
     to refuse. `sync_enabled` is ZooKeeper's `syncEnabled` on source. `bandwidth_kbit` limits a host's link
     in both directions (token bucket), keyed by host name. `data_disk_mb` gives each ZooKeeper host a disk
     of its own for its data directory (a loop-mounted file system), which `fault disk-full` needs; 0 leaves
-    the data on the host's root file system.
+    the data on the host's root file system. `service` is `systemd`, or `commands`: then ZooKeeper on dest and
+    Kafka on brokers are started by a script, and the inventory gives its commands.
     """
 
     source_version: str = "3.5.8"
@@ -86,8 +87,11 @@ class LabSpec:
     source_options: Mapping[str, str] = field(default_factory=dict)
     bandwidth_kbit: Mapping[str, int] = field(default_factory=dict)
     data_disk_mb: int = 0
+    service: str = "systemd"
 
     def __post_init__(self) -> None:
+        if self.service not in ("systemd", "commands"):
+            raise LabError(f"service {self.service!r} is not possible; possible: systemd or commands")
         if self.dest_count not in (3, 5):
             raise LabError(f"dest_count {self.dest_count} is not possible; possible: 3 or 5")
         if not _is_chroot(self.chroot):

@@ -61,12 +61,19 @@ def _remove(directory: Path, progress: Progress) -> None:
     progress(f"lab {record.id}: gone")
 
 
+_KILL = (
+    "sh",
+    "-c",
+    "systemctl kill --signal=KILL zookeeper.service kafka.service; "
+    "for script in /opt/*/service; do [ ! -x $script ] || $script kill; done",
+)
+
+
 def _stop_host(record: state.HostRecord) -> None:
     if record.leader is not None and record.leader.alive():
-        units = ["systemctl", "kill", "--signal=KILL", "zookeeper.service", "kafka.service"]
         # On a host without one of the units, or in the middle of its boot, this fails: then there is no
         # server to kill, or the power-off below ends it.
-        subprocess.run(host.exec_argv(record.leader, units), capture_output=True, timeout=10, check=False)
+        subprocess.run(host.exec_argv(record.leader, _KILL), capture_output=True, timeout=10, check=False)
     host.power_off(record, POWER_OFF_S)
 
 

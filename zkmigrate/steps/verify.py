@@ -125,7 +125,7 @@ class VerifyStep:
 def _age_s(status: HostStatus) -> float:
     """How long the server has run, on the host's boot clock, which no correction of its wall clock moves.
 
-    Where the host cannot date its service (own start commands), the time since it went open stands in.
+    Where the host cannot date its service, the time since it went open stands in.
     """
     return status.uptime_s - (status.unit_since or status.phase_since)
 

@@ -1,0 +1,144 @@
+"""The move on hosts whose ZooKeeper and Kafka systemd does not know: a script starts, stops and shows them.
+
+Each test goes on where the one before left the lab. There is no load here; a loaded one is moved by
+`python -m zkmigrate.lab.demo --service commands`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zkmigrate.lab.baseline import baseline
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.inventory import write_inventory
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.lab.waiting import wait_until
+
+pytestmark = pytest.mark.lab
+
+RUN = "commands"
+TURNED_BACK = (7, 9)
+DEST = ("dest1", "dest2", "dest3")
+BROKERS = ("broker1", "broker2", "broker3")
+PROCESS = 'pid=$(cat /run/{0}.pid) && ps -o user:32=,ppid=,sid= -p "$pid" && pgrep -c java'
+
+
+@dataclass
+class Site:
+    """A lab without units on dest and brokers, and the operator's directory."""
+
+    lab: Lab
+    directory: Path
+    sessions: dict[str, Any] = field(default_factory=dict)
+
+    def start(self, verb: str, *options: str) -> subprocess.Popen[str]:
+        path = str(self.directory / "migration.yml")
+        argv = [sys.executable, "-m", "zkmigrate", verb, "-i", path, "--run-id", RUN, "--yes", *options]
+        return subprocess.Popen(
+            self.lab.operator_command(argv),
+            env={**os.environ, "ZKMIGRATE_RUNS": str(self.directory / "runs")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def tool(self, verb: str, *options: str, answer: str = "") -> int:
+        """Run one verb to its end and print what it said; its exit code."""
+        process = self.start(verb, *options)
+        said, _ = process.communicate(answer, timeout=300)
+        print(said)
+        return process.returncode
+
+    def server(self, host: str) -> tuple[str, ...]:
+        """Account, parent and session of the host's one server; no other JVM runs beside it."""
+        name = "kafka" if host in BROKERS else "zookeeper"
+        *seen, count = self.lab.exec(host, ["sh", "-c", PROCESS.format(name)]).stdout.split()
+        assert count == "1"
+        return tuple(seen)
+
+    def phases(self, wanted: str) -> str | None:
+        """The phases of dest hosts that are in another one; None when none is."""
+        found = {}
+        for name in DEST:
+            path = self.lab.host(name).root / f"var/lib/zkmigrate/{RUN}/phase"
+            found[name] = path.read_text().split()[0] if path.exists() else "none"
+        return None if set(found.values()) == {wanted} else str(found)
+
+    def clients_are_back(self) -> None:
+        """The brokers' sessions of before are served by dest, with all they own."""
+
+        def missing() -> str | None:
+            try:
+                now = baseline(self.lab)
+            except LabError as error:
+                return str(error)
+            if now["ephemerals"] != self.sessions["ephemerals"]:
+                return "ephemerals differ"
+            away = set(self.sessions["sessions"]) - set(now["sessions"])
+            return f"sessions {sorted(away)}" if away else None
+
+        wait_until("the sessions of before on dest", missing, 30)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory = tmp_path_factory.mktemp("commands")
+    with Lab.up(LabSpec(service="commands"), print) as lab:
+        write_inventory(lab, directory / "migration.yml")
+        yield Site(lab, directory)
+
+
+def test_dest_joins_and_rehearses_by_its_script(site: Site) -> None:
+    for host in (*DEST, *BROKERS):
+        assert site.lab.exec(host, ["systemctl", "cat", "zookeeper", "kafka"], check=False).returncode != 0
+    assert site.tool("run", "--until", "rehearse") == 0
+    for host in DEST:
+        account, parent, session = site.server(host)
+        assert account == "zookeeper"
+        assert session == parent, "it runs in the session that its script made"
+
+
+def test_each_broker_is_restarted_once(site: Site) -> None:
+    assert site.tool("resume", "--until", "roll") == 0
+    for host in BROKERS:
+        assert site.server(host)[0] == "kafka"
+        said = site.lab.exec(host, ["cat", "/var/log/kafka.log"]).stdout
+        assert said.count("KafkaServer: starting") == 2, "once by the lab, once by the roll"
+        assert said.count("Controlled shutdown succeeded") == 1
+    site.sessions = baseline(site.lab)
+
+
+def test_halted_participants_observe_again(site: Site) -> None:
+    assert site.tool("run", "--until", "cutover", "--hold-at", "check", answer="back\n") == 0
+    site.clients_are_back()
+
+
+def test_without_the_tool_stopped_hosts_start_their_observer(site: Site) -> None:
+    process = site.start("run", "--until", "cutover", "--hold-at", "stop")
+    wait_until("every dest host is stopped", lambda: site.phases("stopped"), 60, 0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    wait_until("dest has gone back by itself", lambda: site.phases("armed"), 30)
+    site.clients_are_back()
+    assert site.tool("resume") in TURNED_BACK
+
+
+def test_the_move_completes_and_leaves_nothing(site: Site) -> None:
+    assert site.tool("run") == 0
+    site.clients_are_back()
+    for host in (*site.lab.role(Role.DEST), *site.lab.role(Role.BROKER)):
+        site.server(host.name)
+        left = ["ls", "/usr/local/sbin", "/var/lib/zkmigrate", "/etc/sudoers.d", "/etc/systemd/system"]
+        assert "zkm" not in site.lab.exec(host.name, left, check=False).stdout

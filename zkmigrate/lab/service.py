@@ -1,0 +1,112 @@
+"""How a lab host's server is controlled: a systemd unit, or a script of its own where the lab is built so.
+
+Source always has units; `LabSpec.service` decides for dest hosts and brokers.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.spec import LabSpec, Role
+
+ACTIONS = ("start", "stop", "status", "kill")
+
+
+def name_of(role: Role) -> str:
+    """The name of the server on hosts of this role; LabError for a client host, which has none."""
+    if role is Role.CLIENT:
+        raise LabError("a client host runs no server")
+    return "kafka" if role is Role.BROKER else "zookeeper"
+
+
+def has_script(spec: LabSpec, role: Role) -> bool:
+    """Whether hosts of this role have a script instead of a unit."""
+    return spec.service == "commands" and role in (Role.DEST, Role.BROKER)
+
+
+def script(role: Role) -> str:
+    """Path of the script on the host."""
+    return f"/opt/{name_of(role)}/service"
+
+
+def log_file(role: Role) -> str:
+    """Path of what the server prints when the script starts it."""
+    return f"/var/log/{name_of(role)}.log"
+
+
+def pid_file(role: Role) -> str:
+    """Path of the script's pid file."""
+    return f"/run/{name_of(role)}.pid"
+
+
+def commands(role: Role) -> dict[str, str]:
+    """The script's actions, as `migration.yml` names them."""
+    return {action: f"{script(role)} {action}" for action in ACTIONS}
+
+
+def control(spec: LabSpec, role: Role, action: str) -> list[str]:
+    """The command line that starts or stops the server on a host of this role, for the lab's own use.
+
+    A stop returns when the process is gone. What `Lab.exec` runs is in a cgroup that the host does not see,
+    and a JVM there may fail as it looks for its own; so a start goes through the host's systemd.
+    """
+    if not has_script(spec, role):
+        return ["systemctl", action, name_of(role)]
+    if action == "start":
+        return [
+            "systemd-run",
+            "--quiet",
+            "--collect",
+            "--wait",
+            "-p",
+            "KillMode=process",
+            script(role),
+            "start",
+        ]
+    return ["sh", "-c", f"{script(role)} {action}; while {script(role)} status; do sleep 0.05; done"]
+
+
+def asked(role: Role) -> list[str]:
+    """The command line of the script that exits 0 while the server runs."""
+    return [script(role), "status"]
+
+
+def read_log(spec: LabSpec, role: Role) -> list[str]:
+    """The command line that prints what the server has printed since the lab was built."""
+    if has_script(spec, role):
+        return ["cat", log_file(role)]
+    return ["journalctl", "-o", "cat", "-u", name_of(role)]
+
+
+def started(spec: LabSpec, role: Role) -> list[str]:
+    """The command line that prints `@SECONDS`, unix time of the server's last start."""
+    if has_script(spec, role):
+        return ["stat", "-c", "@%Y", pid_file(role)]
+    show = ["systemctl", "show", "--timestamp=unix", "--property=ExecMainStartTimestamp", "--value"]
+    return [*show, name_of(role)]
+
+
+def script_text(role: Role, account: str, environment: str, command: str) -> str:
+    """The script: starts `command` as `account` in a session of its own, with a pid file and a log.
+
+    environment: a file of shell assignments that `command` names. The pid file is written by the process that
+    becomes the server, so `start` returns before `status` says yes, as many scripts do.
+    """
+    ask_guard = "[ ! -x /usr/local/sbin/zkm-host ] || /usr/local/sbin/zkm-host guard || exit 1\n    "
+    return f"""#!/bin/sh
+# start|stop|status|kill: the server without systemd
+runs() {{ pid=$(cat {pid_file(role)} 2>/dev/null) && [ "$pid" ] && kill -0 "$pid" 2>/dev/null; }}
+case ${{1:-}} in
+  start)
+    {ask_guard if role is Role.DEST else ""}umask 027
+    ulimit -n 65536
+    . {environment}
+    cd /
+    setsid runuser -u {account} -- sh -c 'echo $$ >&3; exec 3>&-; exec "$@"' sh \\
+      {command} \\
+      </dev/null >>{log_file(role)} 2>&1 3>{pid_file(role)} & ;;
+  status) runs ;;
+  stop) ! runs || kill "$pid" ;;
+  kill) ! runs || kill -9 "$pid" ;;
+  *) exit 2 ;;
+esac
+"""
