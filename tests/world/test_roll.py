@@ -36,7 +36,7 @@ def test_a_clock_that_differs_restarts_no_broker_twice(tmp_path: Path, skew_s: f
     assert restarts(world) == dict.fromkeys(world.inventory.broker_names, 1)
 
 
-@pytest.mark.parametrize("last", range(1, 10))
+@pytest.mark.parametrize("last", range(1, 7))
 def test_killed_at_each_change_of_its_way_back_the_roll_is_walked_back_by_resume(
     tmp_path: Path, last: int
 ) -> None:
@@ -46,6 +46,7 @@ def test_killed_at_each_change_of_its_way_back_the_roll_is_walked_back_by_resume
     operator.kill_after = operator.calls + last
     with pytest.raises(Killed):
         operator.back("roll")
+    assert all(world.hosts[n].running for n in world.inventory.broker_names), "none is down meanwhile"
     assert Operator(world, operator.run_dir).resume().code == 0
     assert all(p.connected.startswith("source") for p in world.brokers.values())
 

@@ -149,12 +149,10 @@ class RollStep:
 
     def undo(self, c: Context, f: RollFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         kafka = c.inventory.kafka
-        # The old file comes back with its old time, so that a process cannot be dated by it: with the broker
-        # down in between, one that runs beside the old file was started with it.
+        # The file first: an operator that is gone in between leaves a broker that runs, not one that is down.
         return (
-            SetService(target, kafka.service.unit, "stop", kafka.commands(target)),
             *inverses(applied),
-            SetService(target, kafka.service.unit, "start", kafka.commands(target)),
+            SetService(target, kafka.service.unit, "restart", kafka.commands(target)),
         )
 
 
