@@ -18,13 +18,13 @@ from zkmigrate.errors import InventoryError
 
 # No pattern below lets a blank, a quote or another character through that means something to a shell;
 # a command is words of such characters, separated by single blanks.
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
 Address = Annotated[
     str, StringConstraints(pattern=r"^[0-9A-Za-z]([0-9A-Za-z.:-]*[0-9A-Za-z])?$", max_length=253)
 ]
 RemotePath = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/@%+-]*$", max_length=4096)]
 Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$", max_length=128)]
-Account = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
+Account = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]*$", max_length=32)]
 LocalPath = Annotated[str, StringConstraints(pattern=r"^(~/)?[A-Za-z0-9._/@%+-]+$", max_length=4096)]
 Command = Annotated[
     str, StringConstraints(pattern=r"^/[A-Za-z0-9._/@%+:=,-]+( [A-Za-z0-9._/@%+:=,-]+)*$", max_length=1024)
@@ -202,7 +202,7 @@ class Inventory(_Frozen):
     """Everything a run knows about the world without looking."""
 
     version: Literal[1]
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,19}$")]
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=20)]
     operator: Annotated[tuple[Address, ...], Field(min_length=1)]
     ssh: Ssh
     source: Source

@@ -50,9 +50,17 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
     for item in error.errors(include_url=False, include_context=True):
         # For a dictionary's key pydantic adds "[key]" to the location.
         path: Path = tuple(part for part in item["loc"] if part != "[key]")
-        if path in refused:
+        if path in refused or _miscounted(item, path, document):
             continue
         yield Mistake(document.mark(path), path, _reason(item, path, model))
+
+
+def _miscounted(item: Any, path: Path, document: Document) -> bool:
+    """True for a list that is long enough: the type checker does not count its items that are wrong."""
+    if item["type"] != "too_short":
+        return False
+    least: int = item["ctx"]["min_length"]
+    return len(_items(document.value, path)) >= least
 
 
 def _reason(item: Any, path: Path, model: type[BaseModel]) -> str:
@@ -66,6 +74,9 @@ def _reason(item: Any, path: Path, model: type[BaseModel]) -> str:
         return f"unknown key (needed one of: {', '.join(possible)}{meant})"
     if kind == "string_pattern_mismatch":
         return f"not allowed (seen {seen}, needed {_needed(path)})"
+    if kind == "string_too_long":
+        length, most = len(item["input"]), context.get("max_length")
+        return f"too long (seen {seen}, {length} characters, needed at most {most})"
     if kind == "string_type":
         hint = "; put it in quotes" if isinstance(item["input"], int | float) else ""
         return f"not text (seen {seen}, needed {_needed(path)}{hint})"
@@ -88,6 +99,8 @@ def _reason(item: Any, path: Path, model: type[BaseModel]) -> str:
 
 def _needed(path: Path) -> str:
     names = [str(part) for part in path if not isinstance(part, int)]
+    if names == ["name"]:
+        return "small letters, digits and hyphens, not - first, such as kafka-east"
     if "settings" in names:
         return _NEEDED["settings"]
     return _NEEDED.get(names[-1] if names else "", _REMOTE_PATH)
@@ -277,6 +290,8 @@ def _myids(hosts: list[_Host]) -> _Wrong:
                 )
     source = {h.number: h for h in hosts if h.role == "source" and h.number is not None}
     highest = max(source, default=None)
+    dest = [h.number for h in hosts if h.role == "dest" and h.number is not None]
+    swapped = bool(source and dest) and max(dest) < min(source)
     for host in hosts:
         if host.role != "dest" or host.number is None:
             continue
@@ -290,7 +305,8 @@ def _myids(hosts: list[_Host]) -> _Wrong:
             yield (
                 (*host.path, "myid"),
                 f"myid {host.number} is too low (needed: {highest + 1} to 254, above every myid of source: "
-                "the higher id opens the election connection)",
+                "the higher id opens the election connection"
+                + ("; all of dest's lie below source's: are source and dest swapped?)" if swapped else ")"),
             )
 
 

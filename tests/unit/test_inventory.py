@@ -104,6 +104,20 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("myid: 12", "myid: '12'", 16, "dest.hosts[1].myid: not a number (seen '12', needed a whole"),
     ("myid: 12", "myid: yes", 16, "dest.hosts[1].myid: not a number (seen 'yes'"),
     ("name: lab", "name: 7", 2, "name: not text (seen 7"),
+    (
+        "name: lab",
+        f"name: {'long-' * 5}1",
+        2,
+        "name: too long (seen 'long-long-long-long-long-1', 26 characters",
+    ),
+    (
+        "name: lab",
+        "name: Lab",
+        2,
+        "name: not allowed (seen 'Lab', needed small letters, digits and hyphens, not -",
+    ),
+    ("name: dest2", f"name: {'d' * 64}", 16, "64 characters, needed at most 63)"),
+    ("user: ops", f"user: {'o' * 33}", 5, "ssh.user: too long"),
     ("[10.71.0.2]", "10.71.0.2", 3, "operator: not a list (seen '10.71.0.2', needed a list)"),
     # YAML
     ("version: 1", "version: 1\nversion: 1", 2, "version: the key is there twice (first on line 1"),
@@ -172,6 +186,27 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = text.replace("myid: 12", "myid: 2").replace("chroot: /kafka", "chroot: kafka")
     lines = _mistakes(tmp_path, text)
     assert [line.split(":")[1] for line in lines] == ["1", "5", "16", "24"]
+
+
+def test_a_host_that_is_wrong_still_counts_as_a_host(tmp_path: Path) -> None:
+    [told] = _mistakes(tmp_path, GOOD.replace("myid: 12", "myid: 300"))
+    assert "dest.hosts[1].myid: out of range" in told
+
+
+def test_source_and_dest_swapped_whole_are_told_so(tmp_path: Path) -> None:
+    swapped = GOOD
+    for n in (1, 2, 3):
+        swapped = swapped.replace(f"source{n}, address: 10.71.0.1{n}, myid: {n}", f"SECTION{n}")
+        swapped = swapped.replace(
+            f"dest{n}, address: 10.71.0.2{n}, myid: 1{n}", f"dest{n}, address: 10.71.0.1{n}, myid: {n}"
+        )
+        swapped = swapped.replace(f"SECTION{n}", f"source{n}, address: 10.71.0.2{n}, myid: 1{n}")
+    told = _mistakes(tmp_path, swapped)
+    assert len(told) == 3
+    assert all("all of dest's lie below source's: are source and dest swapped?" in line for line in told)
+    one = _mistakes(tmp_path, GOOD.replace("myid: 3}", "myid: 12}"))
+    assert any("too low" in line for line in one)
+    assert not any("swapped" in line for line in one), "one myid is no swap"
 
 
 def test_even_five_hosts_are_fine(tmp_path: Path) -> None:

@@ -164,11 +164,11 @@ def test_a_key_that_the_account_does_not_know_is_refused(sshd: Sshd, tmp_path: P
 def test_files_that_others_can_change_are_not_trusted(sshd: Sshd, tmp_path: Path) -> None:
     key = daemon.make_key(tmp_path / "key")
     key.chmod(0o640)
-    with pytest.raises(UsageError, match=r"0640.*chmod go-rwx"):
+    with pytest.raises(UsageError, match=r"ssh\.key .*0640.*Possible now: chmod go-rwx"):
         Transport(daemon.inventory(sshd, key=key))
     pins = sshd.pin()
     pins.chmod(0o666)
-    with pytest.raises(UsageError, match=r"0666.*chmod go-w"):
+    with pytest.raises(UsageError, match=r"ssh\.known_hosts .*0666.*Possible now: chmod go-w"):
         Transport(daemon.inventory(sshd, known_hosts=pins))
 
 
@@ -176,7 +176,7 @@ def test_files_that_others_can_change_are_not_trusted(sshd: Sshd, tmp_path: Path
 def test_known_hosts_lines_that_would_be_skipped_are_refused(sshd: Sshd, tmp_path: Path, line: str) -> None:
     pins = tmp_path / "known_hosts"
     pins.write_text(f"# comment\n\n{line}\n")
-    with pytest.raises(UsageError, match="known_hosts:3"):
+    with pytest.raises(UsageError, match=r"ssh\.known_hosts \S*known_hosts:3: .*Possible now: "):
         Transport(daemon.inventory(sshd, known_hosts=pins))
 
 
@@ -188,8 +188,10 @@ def test_a_key_with_a_passphrase_or_no_key_is_refused_by_name(sshd: Sshd, tmp_pa
     junk.chmod(0o600)
     with pytest.raises(UsageError, match="not a private ssh key"):
         Transport(daemon.inventory(sshd, key=junk))
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(UsageError, match=r"ssh\.key \S*missing cannot be read \(No such file.*ssh-keygen"):
         Transport(daemon.inventory(sshd, key=tmp_path / "missing"))
+    with pytest.raises(UsageError, match=r"ssh\.known_hosts \S*missing cannot be read.*ssh-keyscan"):
+        Transport(daemon.inventory(sshd, known_hosts=tmp_path / "missing"))
 
 
 def test_a_server_that_never_speaks_times_out(sshd: Sshd) -> None:

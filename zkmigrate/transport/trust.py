@@ -17,6 +17,11 @@ from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
 from zkmigrate.errors import UsageError
 
+_KEY, _KNOWN_HOSTS = "ssh.key", "ssh.known_hosts"
+"""The inventory's keys that name the two files."""
+
+_MAKE_KEY = "ssh-keygen -t ed25519 -N '' -f FILE, and let the account's authorized_keys hold FILE.pub"
+_MAKE_KNOWN_HOSTS = "ssh-keyscan HOST prints such lines: compare their fingerprints at the host's console"
 _PRIVATE = 0o077
 _NOT_OTHERS_TO_WRITE = 0o022
 
@@ -46,20 +51,25 @@ def shown(key: paramiko.PKey) -> str:
 
 
 def load(key: str, known_hosts: str) -> Trust:
-    """Read and check both files; UsageError says what is wrong and how to put it right."""
+    """Read and check both files; UsageError says what is wrong, in which key of the inventory, and how to put
+    it right."""
     key_path, hosts_path = Path(key).expanduser(), Path(known_hosts).expanduser()
-    with _guarded(key_path, "ssh key", _PRIVATE):
+    with _guarded(key_path, _KEY, _PRIVATE):
         pass
-    with _guarded(hosts_path, "known_hosts file", _NOT_OTHERS_TO_WRITE) as file:
+    with _guarded(hosts_path, _KNOWN_HOSTS, _NOT_OTHERS_TO_WRITE) as file:
         _check_known_hosts(hosts_path, file.read())
     try:
         return Trust(paramiko.PKey.from_path(key_path), hosts_path)
     except paramiko.PasswordRequiredException:
         raise UsageError(
-            f"{key_path}: the ssh key has a passphrase, and zkmigrate runs unattended: give it its own key"
+            f"{_KEY} {key_path} has a passphrase, and zkmigrate runs unattended. Possible now: make it a key "
+            f"of its own, {_MAKE_KEY}"
         ) from None
     except (paramiko.SSHException, ValueError, TypeError, OSError) as error:
-        raise UsageError(f"{key_path}: not a private ssh key that can be read ({error})") from error
+        raise UsageError(
+            f"{_KEY} {key_path} is not a private ssh key that can be read ({error}). Possible now: name the "
+            f"private key, not its .pub; or make one, {_MAKE_KEY}"
+        ) from error
 
 
 def _guarded(path: Path, what: str, forbidden: int) -> IO[str]:
@@ -67,15 +77,19 @@ def _guarded(path: Path, what: str, forbidden: int) -> IO[str]:
     try:
         file = path.open(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UsageError(f"{path}: cannot read the {what} ({error.strerror})") from error
+        make = _MAKE_KEY if what == _KEY else _MAKE_KNOWN_HOSTS
+        raise UsageError(
+            f"{what} {path} cannot be read ({error.strerror}). Possible now: correct {what} in the "
+            f"inventory; or make the file, {make}"
+        ) from error
     info = fstat(file.fileno())
     mode = stat.S_IMODE(info.st_mode)
     if mode & forbidden or not stat.S_ISREG(info.st_mode) or info.st_uid not in (0, getuid()):
         file.close()
         raise UsageError(
-            f"{path}: the {what} must be a plain file of yours that others cannot "
-            f"{'read' if forbidden & 0o044 else 'write'} (mode {mode:04o}, owner {info.st_uid} seen); "
-            f"run: chmod go-{'rwx' if forbidden & 0o044 else 'w'} {path}"
+            f"{what} {path} has mode {mode:04o} and owner {info.st_uid}; needed: a plain file of yours that "
+            f"others cannot {'read' if forbidden & 0o044 else 'write'}. Possible now: "
+            f"chmod go-{'rwx' if forbidden & 0o044 else 'w'} {path}"
         )
     return file
 
@@ -88,11 +102,19 @@ def _check_known_hosts(path: Path, text: str) -> None:
             continue
         if line.startswith("@"):
             raise UsageError(
-                f"{path}:{number}: {line.split()[0]} lines are not supported; pin each host's own key instead"
+                f"{_KNOWN_HOSTS} {path}:{number}: {line.split()[0]} lines are not supported. Possible now: "
+                f"pin each host's own key instead, {_MAKE_KNOWN_HOSTS}"
             )
         try:
             entry = HostKeyEntry.from_line(line, number)
         except (InvalidHostKey, paramiko.SSHException, ValueError) as error:
-            raise UsageError(f"{path}:{number}: not a host key ({error})") from error
+            raise _no_line(path, number, f"not a host key ({error})") from error
         if entry is None:
-            raise UsageError(f"{path}:{number}: not a known_hosts line, or a key type that is not supported")
+            raise _no_line(path, number, "not a known_hosts line, or a key type that is not supported")
+
+
+def _no_line(path: Path, number: int, why: str) -> UsageError:
+    return UsageError(
+        f"{_KNOWN_HOSTS} {path}:{number}: {why}. Possible now: correct or remove that line; "
+        f"{_MAKE_KNOWN_HOSTS}"
+    )
