@@ -140,6 +140,21 @@ def test_a_resumed_window_counts_from_the_first_fence_by_the_wall_clock(tmp_path
         assert watch.left_s() == pytest.approx(5.0)
 
 
+@pytest.mark.parametrize(("answer", "found"), [("lapsed", LEASE_LAPSED), ("", DEADLINE)])
+def test_a_window_taken_up_after_its_deadline_asks_once_whether_the_lease_has_ended(
+    tmp_path: Path, answer: str, found: str
+) -> None:
+    """The operator was away for a minute: that the hosts have gone back alone is the reason, not the clock."""
+    renew, moment = Renewals(), Moment(1060.0)
+    renew.answer = lambda _host: Outcome(3, answer) if answer else Outcome(0, "permanent")
+    with watching(moment, renew) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        seen = watch.finding()
+        assert seen is not None
+        assert seen.id == found
+        assert sorted(renew.sent) == [(host, 1, 1) for host in HOSTS]
+
+
 def test_nothing_is_renewed_before_fence_after_seal_and_after_open(tmp_path: Path) -> None:
     renew = Renewals()
     stage, history = fenced(tmp_path)

@@ -3,10 +3,11 @@
 From the first FENCE until OPEN (or until the way back has reopened) one thread per dest host sends
 ``renew FENCE_TTL CUT_TTL`` over a channel of its own, each TTL no longer than what is left until the
 deadline, so that nothing keeps a host shut past it (walking back they are whole: the walk itself is reopening
-the doors). A sealed host answers ``permanent``; after the SEAL step
-nothing is renewed. Probe
-threads ask their question at their own pace. The watch never acts on the steps: it holds findings, and the
-walk asks for them between steps and while it waits.
+the doors). A window that is taken up again after its deadline is renewed once, for the least there is: a host
+whose lease has ended says so, which is then why the run turns back, and a host that is still shut is reopened
+by that very turn. A sealed host answers ``permanent``; after the SEAL step nothing is renewed. Probe threads ask
+their question at their own pace. The watch never acts on the steps: it holds findings, and the walk asks for
+them between steps and while it waits.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ HOST_UNREACHABLE = "watch.host-unreachable"
 DEADLINE = "watch.deadline"
 LOOK_UNKNOWN = "watch.look-unknown"
 _REFUSED = 3
+LEAST_MS = 1
+"""The shortest time that zkm-host takes for a lease."""
 
 Renew = Callable[[str, int, int], Outcome]
 """``renew(host, fence_ttl_ms, cut_ttl_ms)`` over the host's second channel; HostError when not delivered.
@@ -95,7 +98,7 @@ class Watch:
         session.silence_ms = self._lease.cut_ttl_ms if cut else self._lease.fence_ttl_ms
         if begun:
             self._session = session
-            together({h: partial(self._round, session, h, self._now()) for h in self._hosts})
+            together({h: partial(self._round, session, h, self._now(), LEAST_MS) for h in self._hosts})
             self._start(session, stage)
 
     def _new_session(self, fenced: tuple[int, float, float], context: Context) -> _Session:
@@ -158,10 +161,10 @@ class Watch:
         while not session.over.wait(self._lease.renew_every_ms / 1000):
             delivered = self._round(session, host, delivered) if session.renewing else self._now()
 
-    def _round(self, session: _Session, host: str, delivered: float) -> float:
-        """Renew once on one host; returns when a renewal last reached it."""
-        left_ms = math.inf if session.back else (session.deadline - self._now()) * 1000
-        if left_ms < 1:
+    def _round(self, session: _Session, host: str, delivered: float, least_ms: int = 0) -> float:
+        """Renew once on one host, for at least so long; returns when a renewal last reached it."""
+        left_ms = math.inf if session.back else max(least_ms, (session.deadline - self._now()) * 1000)
+        if left_ms < LEAST_MS:
             return delivered
         fence_ms, cut_ms = (
             int(min(ttl, left_ms)) for ttl in (self._lease.fence_ttl_ms, self._lease.cut_ttl_ms)
