@@ -144,7 +144,7 @@ def test_a_resumed_window_counts_from_the_first_fence_by_the_wall_clock(tmp_path
 def test_a_window_taken_up_after_its_deadline_asks_once_whether_the_lease_has_ended(
     tmp_path: Path, answer: str, found: str
 ) -> None:
-    """The operator was away for a minute: that the hosts have gone back alone is the reason, not the clock."""
+    """The operator was away for a minute: that hosts have gone back alone is the reason, not the clock."""
     renew, moment = Renewals(), Moment(1060.0)
     renew.answer = lambda _host: Outcome(3, answer) if answer else Outcome(0, "permanent")
     with watching(moment, renew) as watch:

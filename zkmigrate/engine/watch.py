@@ -5,9 +5,9 @@ From the first FENCE until OPEN (or until the way back has reopened) one thread 
 deadline, so that nothing keeps a host shut past it (walking back they are whole: the walk itself is reopening
 the doors). A window that is taken up again after its deadline is renewed once, for the least there is: a host
 whose lease has ended says so, which is then why the run turns back, and a host that is still shut is reopened
-by that very turn. A sealed host answers ``permanent``; after the SEAL step nothing is renewed. Probe threads ask
-their question at their own pace. The watch never acts on the steps: it holds findings, and the walk asks for
-them between steps and while it waits.
+by that very turn. A sealed host answers ``permanent``; after the SEAL step nothing is renewed. Probe threads
+ask their question at their own pace. The watch never acts on the steps: it holds findings, and the walk asks
+for them between steps and while it waits.
 """
 
 from __future__ import annotations
