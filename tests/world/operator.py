@@ -139,6 +139,8 @@ class Operator:
                     raise Killed
             if self.kill_before and self.calls >= self.kill_before:
                 raise Killed
+            if self.kill_after and self.calls > self.kill_after:
+                raise Killed  # another lane of the same wave: the n-th change was the last
             outcome = Outcome(*self.world.apply(change, operation, fencing))
             if self.kill_after and self.calls >= self.kill_after:
                 raise Killed
