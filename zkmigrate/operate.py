@@ -41,7 +41,7 @@ from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Blocked, Context, Done, Way
 from zkmigrate.opening import Opened, Opening
 from zkmigrate.rules import expected
-from zkmigrate.ui import planned, words
+from zkmigrate.ui import found, planned
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.jsonl import JsonLines
 from zkmigrate.ui.plain import Plain
@@ -109,9 +109,9 @@ def preflight(setting: Setting) -> int:
     if setting.as_json:
         _print_json(setting, {"code": code, "findings": [encode_finding(f) for f in findings]})
         return code
-    for line in words.findings(findings):
+    for line in found.findings(findings):
         setting.out.write(f"{line}\n")
-    for move in words.moves(tuple(findings)):
+    for move in found.moves(findings):
         setting.out.write(f"possible now: {move}\n")
     count = len(blocking(findings))
     setting.out.write(f"{len(findings)} findings, {count} of them block; --json has all of them\n")
@@ -327,7 +327,7 @@ def _faces(
     console = StdConsole(setting.stdin, setting.out, quiet, lambda: setting.interrupt.wanted)
     if wishes.yes or not setting.interactive:
         return view, Unattended(console)
-    return view, Terminal(console, getpass.getuser(), time.monotonic, words.findings, remarks)
+    return view, Terminal(console, getpass.getuser(), time.monotonic, found.findings, remarks)
 
 
 def _remarks(inventory: Inventory, journal: Journal) -> Callable[[Stage], Sequence[str]]:

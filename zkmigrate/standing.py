@@ -52,7 +52,7 @@ def lines(body: Mapping[str, Any]) -> list[str]:
     out += [f"  begun {step}" for step in body["begun"]]
     out += [f"  not confirmed: {operation}" for operation in body["not_confirmed"]]
     for host, said in body.get("hosts", {}).items():
-        text = ", ".join(f"{key} {value}" for key, value in said.items())
+        text = said.get("unknown") or ", ".join(f"{key} {value}" for key, value in said.items())
         out.append(f"  {host}: {text}")
     return out
 

@@ -228,7 +228,7 @@ def test_status_reads_the_journal_and_what_hosts_say(place: Place) -> None:
     done = place.call("status")
     assert done.exit_code == 0
     assert "run lab-1 of disk: open, at prepare.slow, forward" in done.output
-    assert "dest1: unknown unknown (missing-tool): dest1 has no zkm-host" in done.output
+    assert "  dest1: unknown (missing-tool): dest1 has no zkm-host" in done.output
     said = json.loads(place.call("status", "--json", "--offline").output)
     assert said["done"] == ["preflight.sick", "install.one"]
     assert "hosts" not in said

@@ -16,7 +16,7 @@ from zkmigrate.engine.ports import Answer, Fallback
 from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
-from zkmigrate.ui import words
+from zkmigrate.ui import found
 from zkmigrate.ui.console import StdConsole
 
 STAGE = Stage("roll", "Roll", (), consent="Restart the brokers?")
@@ -48,7 +48,7 @@ class Script:
 def terminal(*lines: str | None) -> tuple[Terminal, Script]:
     script = Script(*lines)
     ticks = iter(range(10_000))
-    return Terminal(cast(Console, script), "anna", lambda: float(next(ticks)), words.findings), script
+    return Terminal(cast(Console, script), "anna", lambda: float(next(ticks)), found.findings), script
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_before_a_window_its_phases_and_what_was_rehearsed_are_shown() -> None:
     stage = Stage("cutover", "Cut over", (window,), consent="Now?", window=True)
     script = Script("g")
     remarks = {"cutover": ["as rehearsed: 1.8 s"]}
-    someone = Terminal(cast(Console, script), "anna", lambda: 0.0, words.findings, lambda s: remarks[s.id])
+    someone = Terminal(cast(Console, script), "anna", lambda: 0.0, found.findings, lambda s: remarks[s.id])
     assert someone.consent(stage)[0] == Answer("go")
     assert "  Phases: fence; no question between them" in script.shown
     assert script.shown.index("  as rehearsed: 1.8 s") < script.shown.index("  Now?")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -27,13 +28,15 @@ from tests.unit.preflight_world import (
     view,
 )
 from zkmigrate.inventory import Service
-from zkmigrate.model.fact import Absent, Seen, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import DirEntry, Znode
 from zkmigrate.model.step import Context
 from zkmigrate.preflight import CHECKS, Gate, run_preflight
 from zkmigrate.preflight.drilled import DRILLED, Drill
+from zkmigrate.ui import found
 
+T = TypeVar("T")
 Break = Callable[[PreflightWorld], None]
 
 ZOO_CFG, JAVA_ENV = "/etc/zookeeper/conf/zoo.cfg", "/etc/zookeeper/conf/java.env"
@@ -612,6 +615,68 @@ def test_nothing_answers() -> None:
         findings = run_preflight(context(), world, gate)
         assert [f for f in findings if f.held is not Held.UNKNOWN] == []
         assert len({f.id for f in findings if f.blocks}) > 5
+
+
+NO_ROUTE = "cannot connect to it: No route to host"
+
+
+class Unreached(PreflightWorld):
+    """Every look at these hosts, or at all, ends without an answer."""
+
+    def __init__(self, *hosts: str) -> None:
+        super().__init__(**vars(healthy()))
+        self.hosts = hosts
+        if not hosts:
+            self.view = Unknown("timeout", "no broker answered")
+
+    def word(self, host: str, word: str) -> Reading[str]:
+        return self._or_none(host, super().word(host, word))
+
+    def zkm(self, host: str, *words: str) -> Reading[str]:
+        return self._or_none(host, super().zkm(host, *words))
+
+    def file(self, host: str, path: str) -> Reading[bytes]:
+        return self._or_none(host, super().file(host, path))
+
+    def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
+        return self._or_none(host, super().listing(host, path))
+
+    def connects(self, host: str, address: str, port: int) -> Reading[str]:
+        return self._or_none(host, super().connects(host, address, port))
+
+    def _or_none(self, host: str, reading: Reading[T]) -> Reading[T]:
+        silent = not self.hosts or host in self.hosts
+        return Unknown("unreachable", f"{host}: {NO_ROUTE}") if silent else reading
+
+
+def test_a_host_that_is_not_reached_is_one_line_and_the_first() -> None:
+    findings = run_preflight(context(), Unreached("dest2"), "preflight")
+    unknown = [f for f in findings if f.target == "dest2" and f.held is Held.UNKNOWN and f.cause]
+    assert len(unknown) > 10
+    lines = found.findings(findings)
+    assert lines[0] == f"[??] dest2: unreachable: {NO_ROUTE}; {len(unknown)} checks unknown"
+    assert [line.split()[1] for line in lines[1:] if line.startswith("[??]")] == ["source.ports"]
+    moves = found.moves(findings)
+    assert [m for m in moves if m.startswith("see why it does not answer")]
+    assert not [m for m in moves if "ssh.known_hosts" in m], "a key does not open a route"
+
+
+def test_with_no_host_reached_every_host_is_one_line() -> None:
+    findings = run_preflight(context(), Unreached(), "preflight")
+    lines = found.findings(findings)
+    hosts = [*inventory().source_names, *inventory().dest_names, *inventory().broker_names]
+    assert [line.split()[1] for line in lines[:9]] == [f"{host}:" for host in hosts]
+    assert len(lines) < 20 < 90 < len(findings)
+    assert "(denied)" not in "".join(lines), "nobody denied anything"
+    assert not [line for line in lines if "unreachable bytes" in line or NO_ROUTE + " bytes" in line]
+
+
+def test_moves_name_what_they_belong_to() -> None:
+    world = healthy()
+    world.files["source2", ZOO_CFG] = Unknown("denied", f"{ZOO_CFG}: permission denied")
+    told = found.moves(run_preflight(context(), world, "preflight"))
+    assert "let the ssh account read it (source.config)" in told
+    assert told[-1] == "put it right, then run zkmigrate preflight again"
 
 
 def test_the_reference_lists_every_check() -> None:

@@ -21,7 +21,7 @@ from zkmigrate.engine import events
 from zkmigrate.model.change import Fence, PutFile
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Hazard, Way
-from zkmigrate.ui import words
+from zkmigrate.ui import found, words
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.jsonl import JsonLines
 from zkmigrate.ui.live import LiveView
@@ -82,7 +82,7 @@ def test_many_findings_that_hold_are_counted_and_the_others_told_in_full() -> No
     held = [claim(f"tiny.{name}", "well", True, target=host) for name in "abcd" for host in HOSTS]
     later = claim("tiny.e", "well", None, seen="later: checked at the gate roll", severity=Severity.INFO)
     unsure = claim("tiny.f", "it answers", None, seen="no answer", severity=Severity.WARN)
-    assert words.findings([*held, later, SICK, unsure]) == [
+    assert found.findings([*held, later, SICK, unsure]) == [
         "[NO] tiny.sick d2: it is well; sick (needed: health)",
         "[??] tiny.f: it answers; no answer",
         "12 findings hold; 1 to come later",
@@ -91,19 +91,22 @@ def test_many_findings_that_hold_are_counted_and_the_others_told_in_full() -> No
 
 def test_a_claim_that_holds_on_every_host_is_one_line() -> None:
     held = [claim("tiny.a", "no client gets in", True, target=host, seen="0 sockets") for host in HOSTS]
-    assert words.findings(held) == ["[ok] tiny.a d1, d2, d3: no client gets in"]
+    assert found.findings(held) == ["[ok] tiny.a d1, d2, d3: no client gets in"]
 
 
 def test_upper_case_is_for_what_stands_in_the_way() -> None:
     marks = {
-        severity: words.finding(claim("tiny.a", "so it is", False, severity=severity)).split()[0]
+        severity: found.finding(claim("tiny.a", "so it is", False, severity=severity)).split()[0]
         for severity in Severity
     }
     assert marks == {Severity.BLOCK: "[NO]", Severity.WARN: "[warn]", Severity.INFO: "[note]"}
 
 
 def test_a_run_that_stopped_says_the_moves_and_one_that_turned_back_does_not() -> None:
-    assert words.Story().lines(events.RunEnded(6, "blocked", (SICK,)))[-1] == "   possible now: heal it"
+    assert (
+        words.Story().lines(events.RunEnded(6, "blocked", (SICK,)))[-1]
+        == "   possible now: heal it (tiny.sick)"
+    )
     assert "heal it" not in "".join(words.Story().lines(events.RunEnded(9, "back", (SICK,))))
 
 

@@ -53,6 +53,7 @@ def encode_finding(finding: Finding) -> dict[str, Any]:
         "needed": finding.needed,
         "moves": list(finding.moves),
         "target": finding.target,
+        "cause": finding.cause,
     }
 
 
@@ -68,6 +69,7 @@ def decode_finding(body: Mapping[str, Any]) -> Finding:
             needed=body["needed"],
             moves=tuple(body["moves"]),
             target=body["target"],
+            cause=body.get("cause", ""),  # journals of earlier versions have none
         )
     except (KeyError, ValueError, TypeError) as error:
         raise JournalError(f"the journal holds a finding that this version cannot read: {error!r}") from None

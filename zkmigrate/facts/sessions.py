@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from zkmigrate.facts.clients import connections
 from zkmigrate.facts.words import answer
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.fact import Cause, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.words import Connection, Dump, parse_dump
 
@@ -96,7 +96,9 @@ def sessions_of(
     timeouts: dict[int, int] = {}
     seen = [reading.value for reading in dumps.values() if isinstance(reading, Seen)]
     if not seen:
-        return Unknown("denied", "; ".join(f"{host}: {reading}" for host, reading in dumps.items()))
+        causes: set[Cause] = {r.cause for r in dumps.values() if isinstance(r, Unknown)}
+        cause = causes.pop() if len(causes) == 1 else "failed"
+        return Unknown(cause, "; ".join(f"{host}: {reading}" for host, reading in dumps.items()))
     for listed in seen:
         for session, paths in listed.ephemerals.items():
             under = tuple(p for p in paths if p == chroot or p.startswith(f"{chroot}/"))

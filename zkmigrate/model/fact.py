@@ -13,6 +13,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 Cause: TypeAlias = Literal["timeout", "refused", "unreachable", "denied", "missing-tool", "garbled", "failed"]
 
+NotHeard: TypeAlias = Literal["timeout", "refused", "unreachable"]
+"""The causes that mean that nobody answered."""
+
 
 @dataclass(frozen=True)
 class Seen(Generic[T_co]):

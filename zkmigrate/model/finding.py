@@ -35,6 +35,8 @@ class Finding:
     seen / needed: what the world showed and what the claim asks for, as text for the operator.
     moves: what the operator can do now, each a short imperative sentence.
     target: host or broker the claim is about, empty for the whole cluster.
+    cause: why it is unknown, as in :class:`zkmigrate.model.fact.Unknown`, where one look that failed is all
+    there is to say; else empty.
     """
 
     id: str
@@ -45,6 +47,7 @@ class Finding:
     needed: str = ""
     moves: tuple[str, ...] = ()
     target: str = ""
+    cause: str = ""
 
     @property
     def blocks(self) -> bool:

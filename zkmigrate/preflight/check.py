@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
-from zkmigrate.model.fact import Absent, Reading, Unknown
+from zkmigrate.model.fact import Absent, NotHeard, Reading, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.evidence import Evidence
@@ -33,13 +33,14 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """Whether the claim held for one target; None is unknown. seen, needed and moves as in a Finding."""
+    """Whether the claim held for one target; None is unknown. The rest as in a Finding."""
 
     held: bool | None
     seen: str
     needed: str = ""
     target: str = ""
     moves: tuple[str, ...] = ()
+    cause: str = ""
 
 
 Decide: TypeAlias = Callable[[Context, Evidence], Iterable[Judged]]
@@ -48,6 +49,9 @@ AT_FIRST = (Gate.PREFLIGHT,)
 ALWAYS = (Gate.PREFLIGHT, Gate.ROLL, Gate.CUTOVER)
 JOINED = (Gate.ROLL, Gate.CUTOVER)
 AGAIN = "put it right, then run zkmigrate preflight again"
+NOT_HEARD = (
+    "see why it does not answer: is it up, is its address right, does a firewall let this machine through"
+)
 
 
 @dataclass(frozen=True)
@@ -78,15 +82,18 @@ class Check:
                 return (claim(self.id, self.claim, None, seen=text, severity=Severity.INFO),)
         severity = self.severity if gate in self.gates else Severity.WARN
         return tuple(
-            claim(
-                self.id,
-                self.claim,
-                j.held,
-                seen=j.seen,
-                needed=j.needed,
-                moves=() if j.held else (*j.moves, AGAIN),
-                target=j.target,
-                severity=severity,
+            replace(
+                claim(
+                    self.id,
+                    self.claim,
+                    j.held,
+                    seen=j.seen,
+                    needed=j.needed,
+                    moves=() if j.held else (*j.moves, AGAIN),
+                    target=j.target,
+                    severity=severity,
+                ),
+                cause=j.cause,
             )
             for j in self.decide(c, e)
         )
@@ -113,8 +120,12 @@ def check(
 def unseen(
     reading: Reading[object], needed: str = "", target: str = "", moves: tuple[str, ...] = ()
 ) -> Judged:
-    """The verdict over evidence that could not be had: unknown, so it does not pass."""
-    return Judged(None, why(reading), needed, target, moves)
+    """The verdict over evidence that could not be had: unknown, so it does not pass. moves: where the host
+    answers; one that does not leaves another."""
+    if not isinstance(reading, Unknown):
+        return Judged(None, why(reading), needed, target, moves)
+    heard = reading.cause not in get_args(NotHeard)
+    return Judged(None, why(reading), needed, target, moves if heard else (NOT_HEARD,), reading.cause)
 
 
 def why(reading: Reading[object]) -> str:

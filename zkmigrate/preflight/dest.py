@@ -95,13 +95,17 @@ def jute_maxbuffer(_c: Context, e: Evidence) -> Iterator[Judged]:
     largest = e.largest
     needed_bytes = max(allowed, largest.value.size) if isinstance(largest, Seen) else allowed
     for host, reading in e.dest_flags.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "the JVM's flags, readable", host)
+            continue
         limit = _buffer(reading)
         known = (
             f"largest znode {largest.value.size} bytes ({largest.value.where})"
             if isinstance(largest, Seen)
             else why(largest)
         )
-        seen = f"{limit} bytes; {told}; {known}"
+        own = f"{limit} bytes" if isinstance(limit, int) else limit
+        seen = f"{own}; {told}; {known}"
         moves = (f"set -Djute.maxbuffer={needed_bytes} in dest's JVM flags",)
         if isinstance(limit, int) and limit < needed_bytes:
             yield Judged(False, seen, f"at least {needed_bytes}", host, moves)
@@ -149,7 +153,8 @@ def session_bounds(c: Context, e: Evidence) -> Iterator[Judged]:
         source = reading.value.session_bounds_ms if isinstance(reading, Seen) else None
         if source is None or dest is None:
             told = "dest.settings: not numbers" if dest is None else f"{host}: {_bounds_unknown(reading)}"
-            yield Judged(None, told, "bounds of source and dest", moves=moves)
+            unread = dest is not None and not isinstance(reading, Seen)
+            yield Judged(None, told, "bounds of source and dest", moves=() if unread else moves)
             return
         seen = f"dest {dest[0]} to {dest[1]} ms, {host} {source[0]} to {source[1]} ms"
         if dest[0] > source[0] or dest[1] < source[1]:

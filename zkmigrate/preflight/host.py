@@ -124,11 +124,13 @@ def commands(c: Context, e: Evidence) -> Iterator[Judged]:
     or a running one be taken for dead; so it has to agree with who listens on the service's port: a broker
     runs, a dest host's ZooKeeper does not."""
     for (host, path), reading in e.own.programs.items():
-        runs = isinstance(reading, Seen) and reading.value
-        if not runs:
-            held = None if isinstance(reading, Unknown) else False
-            seen = f"{path} may not be run" if isinstance(reading, Seen) else why(reading)
-            yield Judged(held, seen, f"the program {path}", host, ("correct the command in migration.yml",))
+        needed, moves = f"the program {path}", ("correct the command in migration.yml",)
+        if isinstance(reading, Unknown):
+            yield unseen(reading, needed, host, moves)
+        elif not isinstance(reading, Seen):
+            yield Judged(False, why(reading), needed, host, moves)
+        elif not reading.value:
+            yield Judged(False, f"{path} may not be run", needed, host, moves)
     for host, status in e.own.statuses.items():
         wanted = "active" if host in c.inventory.broker_names else "inactive"
         needed = f"{wanted}, and {'a' if wanted == 'active' else 'no'} process listens on its port"
@@ -160,9 +162,11 @@ def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
         "or switch off, until finalize, whatever else starts ZooKeeper: a supervisor, cron, the boot",
     )
     for host, script in e.own.start_scripts.items():
-        asks = isinstance(script, Seen) and GUARD in script.value
-        seen = "it asks" if asks else "it does not ask" if isinstance(script, Seen) else why(script)
-        yield Judged(asks if isinstance(script, Seen) else None, seen, needed, host, moves)
+        if not isinstance(script, Seen):
+            yield unseen(script, needed, host, moves)
+            continue
+        asks = GUARD in script.value
+        yield Judged(asks, "it asks" if asks else "it does not ask", needed, host, moves)
 
 
 @check("host.clock", "the host's clock agrees with the operator's", Scope.OWN, severity=Severity.WARN)

@@ -242,10 +242,12 @@ def addresses(c: Context, e: Evidence) -> Iterator[Judged]:
     were swapped in the inventory show here."""
     for broker in c.inventory.kafka.brokers:
         needed = f"{broker.address}:{broker.port}"
-        there = e.kafka.value.brokers.get(broker.id) if isinstance(e.kafka, Seen) else None
+        if not isinstance(e.kafka, Seen):
+            yield unseen(e.kafka, needed, broker.name)
+            continue
+        there = e.kafka.value.brokers.get(broker.id)
         if there is None:
-            told = "not registered" if isinstance(e.kafka, Seen) else str(e.kafka)
-            yield Judged(None, told, needed, broker.name)
+            yield Judged(None, "not registered", needed, broker.name)
         else:
             same = there[0] in (broker.address, *broker.also, broker.name) and there[1] == broker.port
             yield Judged(same, f"{there[0]}:{there[1]}", needed, broker.name)

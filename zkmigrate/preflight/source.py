@@ -9,7 +9,7 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
-from zkmigrate.preflight.check import ALWAYS, Judged, Scope, check, unseen, why
+from zkmigrate.preflight.check import ALWAYS, NOT_HEARD, Judged, Scope, check, unseen, why
 from zkmigrate.preflight.drilled import DRILLED, NEEDED
 from zkmigrate.preflight.evidence import Evidence
 from zkmigrate.preflight.security import security_of
@@ -28,7 +28,7 @@ def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
     moves = ("repair source before anything else",)
     if sorted(modes.values()) != sorted(["leader", *["follower"] * (len(modes) - 1)]):
         unasked = any(isinstance(reading, Unknown) for reading in e.source.servers.values())
-        yield Judged(None if unasked else False, seen, needed, moves=moves)
+        yield Judged(None if unasked else False, seen, needed, moves=(NOT_HEARD,) if unasked else moves)
         return
     # zk_synced_followers counts voting followers only, no observers.
     synced = e.leader.value.synced_followers if isinstance(e.leader, Seen) else None
@@ -44,23 +44,28 @@ def ports(c: Context, e: Evidence) -> Iterator[Judged]:
     """P02. A server whose election listener has died looks healthy, but no observer can join through it. Only
     a leader listens on its quorum port: on the others a refusal is as it should be, a timeout is not."""
     for host in c.inventory.source_names:
-        wrong, unknown, asked = [], [], 0
+        wrong: list[str] = []
+        unknown: dict[str, list[str]] = {}
+        asked = 0
         for (dest, _, port), reading in ((k, r) for k, r in e.ports.items() if k[1] == host):
             asked += 1
             idle = port == c.inventory.source.ports.quorum and host != e.source.leader
             if not isinstance(reading, Seen):
-                unknown.append(f"{port} from {dest}: {why(reading)}")
+                unknown.setdefault(f"from {dest}: {why(reading)}", []).append(str(port))
             elif reading.value != "open" and not (idle and reading.value == "refused"):
                 wrong.append(f"{port} from {dest}: {reading.value}")
         yield Judged(
             False if wrong else None if unknown or not asked else True,
-            "; ".join((*wrong, *unknown)) or f"{asked} connects as they should be",
+            "; ".join((*wrong, *(f"{' and '.join(p)} {text}" for text, p in unknown.items())))
+            or f"{asked} connects as they should be",
             "open",
             host,
             (
                 "open the ports between dest and source",
                 "if only the election port refuses, its listener has died: restart that server",
-            ),
+            )
+            if wrong
+            else (),
         )
 
 

@@ -1,15 +1,13 @@
-"""Events and findings as sentences, shared by the plain and the live view."""
+"""Events as sentences, shared by the plain and the live view."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from zkmigrate.engine import events
-from zkmigrate.model.finding import Finding, Held, Severity
+from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Way
+from zkmigrate.ui import found
 
 _ARROW = {Way.FORWARD: "->", Way.BACK: "<-"}
-_HELD = {Held.YES: "ok", Held.NO: "NO", Held.UNKNOWN: "??"}
 
 
 def sentence(event: events.Event) -> str:
@@ -49,25 +47,11 @@ def sentence(event: events.Event) -> str:
         case events.Countdown():
             return f"   {event.left_s:.0f} s left to turn back"
         case events.Alarm():
-            return f"!! after {event.phase or 'the start'}: {finding(event.finding)}: {event.decision}"
+            return f"!! after {event.phase or 'the start'}: {found.finding(event.finding)}: {event.decision}"
         case events.Noted():
             return f"   {event.text}"
         case events.RunEnded():
             return f"{event.message} (exit code {event.code})"
-
-
-def finding(found: Finding) -> str:
-    """One finding as one line: whether it held, its id, its target, what was seen and needed."""
-    where = f" {found.target}" if found.target else ""
-    needed = f" (needed: {found.needed})" if found.needed and found.held is not Held.YES else ""
-    return f"[{_mark(found)}] {found.id}{where}: {found.claim}; {found.seen or 'as claimed'}{needed}"
-
-
-def _mark(found: Finding) -> str:
-    """Upper case is for what stands in the way; a warning or a remark does not."""
-    if found.held is Held.NO and not found.blocks:
-        return {Severity.WARN: "warn", Severity.INFO: "note"}.get(found.severity, _HELD[found.held])
-    return _HELD[found.held]
 
 
 _TURNED = (7, 9)
@@ -85,52 +69,11 @@ class Story:
         out = [line] if (line := sentence(event)) else []
         if isinstance(event, events.StepEnded | events.StepBlocked | events.RunEnded):
             if event.findings != self._told:
-                out += [f"     {line}" for line in findings(event.findings)]
+                out += [f"     {line}" for line in found.findings(event.findings)]
             self._told = event.findings
         if isinstance(event, events.RunEnded) and event.code not in _TURNED:  # their move has been made
-            out += [f"   possible now: {move}" for move in moves(event.findings)]
+            out += [f"   possible now: {move}" for move in found.moves(event.findings)]
         return out
-
-
-_FOLDED_FROM = 4
-"""So many different claims that hold are counted instead of listed."""
-
-
-def findings(found: Sequence[Finding]) -> list[str]:
-    """Findings for the screen: what did not hold in full, what held in short.
-
-    A claim that holds on several targets is one line; many claims are only counted. The journal and
-    ``--json`` have them all.
-    """
-    out = [finding(f) for f in found if f.held is not Held.YES and not _later(f)]
-    held: dict[str, list[Finding]] = {}
-    for f in found:
-        if f.held is Held.YES:
-            held.setdefault(f.id, []).append(f)
-    later = sum(_later(f) for f in found)
-    if len(held) >= _FOLDED_FROM:
-        count = sum(len(same) for same in held.values())
-        out.append(f"{count} findings hold" + (f"; {later} to come later" if later else ""))
-        return out
-    out += [_together(same) for same in held.values()]
-    return [*out, f"{later} findings to come later"] if later else out
-
-
-def _later(found: Finding) -> bool:
-    """A check whose gate is still to come: unknown, and of no weight yet."""
-    return found.held is Held.UNKNOWN and found.severity is Severity.INFO
-
-
-def _together(same: list[Finding]) -> str:
-    """The same claim about several targets, as one line."""
-    if len(same) == 1:
-        return finding(same[0])
-    return f"[{_HELD[Held.YES]}] {same[0].id} {', '.join(f.target for f in same)}: {same[0].claim}"
-
-
-def moves(findings: tuple[Finding, ...]) -> list[str]:
-    """The moves that the refusing findings leave open, each once."""
-    return list(dict.fromkeys(move for f in findings if f.blocks for move in f.moves))
 
 
 def _ended(event: events.ChangeEnded) -> str:

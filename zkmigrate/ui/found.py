@@ -1,0 +1,125 @@
+"""Findings as lines: what stands in the way first, what has one cause in one line, what holds in short.
+
+The journal and ``--json`` have every finding whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import get_args
+
+from zkmigrate.model.fact import NotHeard
+from zkmigrate.model.finding import Finding, Held, Severity
+from zkmigrate.preflight.host import access
+
+_HELD = {Held.YES: "ok", Held.NO: "NO", Held.UNKNOWN: "??"}
+_FOLDED_FROM = 4
+"""So many different claims that hold are counted instead of listed."""
+
+_NAMED = 3
+"""So many ids are named beside a move; more are counted."""
+
+
+def finding(found: Finding) -> str:
+    """One finding as one line: whether it held, its id, its target, what was seen and needed."""
+    return _together([found])
+
+
+def findings(found: Sequence[Finding]) -> list[str]:
+    """Findings for the screen, in this order: hosts that do not answer, one line each; what blocks; what
+    warns; what holds, in short.
+
+    The same claim about several targets, and claims that are unknown for the same reason, are one line.
+    """
+    rest = [f for f in found if f.held is not Held.YES and not _later(f)]
+    out: list[str] = []
+    for silent in _silent(rest):
+        out.append(_host(silent))
+        rest = [f for f in rest if f not in silent]
+    out += [_together(same) for same in _alike(sorted(rest, key=_weight))]
+    held: dict[str, list[Finding]] = {}
+    for f in found:
+        if f.held is Held.YES:
+            held.setdefault(f.id, []).append(f)
+    later = sum(_later(f) for f in found)
+    if len(held) >= _FOLDED_FROM:
+        count = sum(len(same) for same in held.values())
+        return [*out, f"{count} findings hold" + (f"; {later} to come later" if later else "")]
+    for same in held.values():
+        out.append(_together(same) if len(same) == 1 else _held(same))
+    return [*out, f"{later} findings to come later"] if later else out
+
+
+def moves(found: Iterable[Finding]) -> list[str]:
+    """The moves that the refusing findings leave open, each once, with the ids that it belongs to; one that
+    belongs to all of them comes last, without."""
+    refusing = [f for f in found if f.blocks]
+    ids: dict[str, list[str]] = {}
+    for f in refusing:
+        for move in f.moves:
+            if f.id not in ids.setdefault(move, []):
+                ids[move].append(f.id)
+    every = {f.id for f in refusing}
+    common = [move for move, of in ids.items() if set(of) == every and len(ids) > 1]
+    return [f"{move} ({_few(of)})" for move, of in ids.items() if move not in common] + common
+
+
+def _silent(found: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings that are unknown because one host does not answer, host by host."""
+    causes = {f.target: f.cause for f in found if f.id == access.id and f.cause}
+    hosts: dict[str, list[Finding]] = {}
+    for f in found:
+        if f.target and f.cause and f.cause in (causes.get(f.target), *get_args(NotHeard)):
+            hosts.setdefault(f.target, []).append(f)
+    return [unknown for unknown in hosts.values() if len(unknown) > 1]
+
+
+def _host(silent: Sequence[Finding]) -> str:
+    told = next((f for f in silent if f.id == access.id), silent[0])
+    why = told.seen.removeprefix(f"unknown ({told.cause}): ").removeprefix(f"{told.target}: ")
+    return f"[{_HELD[Held.UNKNOWN]}] {told.target}: {told.cause}: {why}; {len(silent)} checks unknown"
+
+
+def _alike(found: Iterable[Finding]) -> list[list[Finding]]:
+    """The same claim with the same words, or unknown for the same reason, together, in order."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for f in found:
+        one = ("", f.seen) if f.cause else (f.id, f.seen, f.needed)
+        groups.setdefault((f.held.value, _mark(f), *one), []).append(f)
+    return list(groups.values())
+
+
+def _together(same: Sequence[Finding]) -> str:
+    """One line about findings with the same words."""
+    first, ids = same[0], dict.fromkeys(f.id for f in same)
+    if len(ids) > 1:
+        return f"[{_mark(first)}] {', '.join(ids)}: {first.seen}"
+    where = f" {', '.join(f.target for f in same)}" if first.target else ""
+    needed = f" (needed: {first.needed})" if first.needed and first.held is not Held.YES else ""
+    return f"[{_mark(first)}] {first.id}{where}: {first.claim}; {first.seen or 'as claimed'}{needed}"
+
+
+def _held(same: Sequence[Finding]) -> str:
+    return f"[{_HELD[Held.YES]}] {same[0].id} {', '.join(f.target for f in same)}: {same[0].claim}"
+
+
+def _mark(found: Finding) -> str:
+    """Upper case is for what stands in the way; a warning or a remark does not."""
+    if found.held is Held.NO and not found.blocks:
+        return {Severity.WARN: "warn", Severity.INFO: "note"}.get(found.severity, _HELD[found.held])
+    return _HELD[found.held]
+
+
+def _weight(found: Finding) -> tuple[bool, bool]:
+    """What blocks before what does not, what is false before what is unknown."""
+    return not found.blocks, found.held is not Held.NO
+
+
+def _later(found: Finding) -> bool:
+    """A check whose gate is still to come: unknown, and of no weight yet."""
+    return found.held is Held.UNKNOWN and found.severity is Severity.INFO
+
+
+def _few(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+    return ", ".join(ids[:_NAMED]) + more
