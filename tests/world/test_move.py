@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
+from zkmigrate.model.change import Change
 from zkmigrate.simulate.world import World
 
 WAYS_ON = (7, 9)
+Sent = tuple[Change, str]
 
 
 def footprint(world: World) -> dict[str, object]:
@@ -42,13 +47,49 @@ def finish(operator: Operator) -> int:
     return operator.forward().code if ended.code in WAYS_ON else ended.code
 
 
+def step_of(sent: Sent) -> tuple[str, bool]:
+    """The stage.step that sent a change, and whether walking back, by its operation id."""
+    stage, step, *_, leg, _ = sent[1].split(".")
+    return f"{stage}.{step}", leg.startswith("back")
+
+
+def words(sent: Sequence[Sent]) -> Counter[tuple[str, ...]]:
+    """Changes without what a second try makes anew: operation ids, and so the one that a restore names."""
+    return Counter(
+        (c.host, c.verb, *(str(getattr(c, name, "")) for name in ("path", "content", "action", "place")))
+        for c, _ in sent
+    )
+
+
+def half_done(whole: Sequence[Sent], sent: Sequence[Sent]) -> list[Sent]:
+    """What the last step has sent to hosts to which it had more to send, or whose answer was not heard."""
+    step = step_of(sent[-1])
+    wanted = Counter(change.host for change, operation in whole if step_of((change, operation)) == step)
+    last = [one for one in sent if step_of(one) == step]
+    done = Counter(change.host for change, _ in last)
+    unheard = sent[-1][0].host
+    return [one for one in last if one[0].host == unheard or done[one[0].host] < wanted[one[0].host]]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The undisturbed move: what it sent, how much of it up to the cut-over, owners then, and the end."""
+
+    sent: tuple[Sent, ...]
+    rolled: int
+    owners: dict[str, tuple[int, int]]
+    end: dict[str, object]
+
+
 @pytest.fixture(scope="module")
-def changes(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """How many changes the undisturbed move sends."""
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     world = quiet_world()
     operator = Operator(world, tmp_path_factory.mktemp("whole") / "run")
-    assert operator.forward().code == 0
-    return operator.calls
+    assert operator.forward(until="roll").code == 0
+    rolled, before = len(world.applied), owners(world)
+    assert operator.resume().code == 0
+    assert operator.calls == len(world.applied)
+    return Whole(tuple(world.applied), rolled, before, footprint(world))
 
 
 def test_the_move_completes_and_keeps_every_session(tmp_path: Path) -> None:
@@ -97,24 +138,40 @@ def test_rollback_after_open_is_refused_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("when", "stride"), [("before", 4), ("after", 1)])
 def test_killed_at_each_change_the_run_resumes_to_the_same_end(
-    tmp_path: Path, changes: int, when: str, stride: int
+    tmp_path: Path, whole: Whole, when: str, stride: int
 ) -> None:
-    """Before a change the world is as after the one before it; only the journal knows one intent more."""
-    for n in range(1, changes + 1, stride):
+    """Before a change the world is as after the one before it; only the journal knows one intent more.
+
+    What is sent after that is what was still to be sent; at most a host that was half done gets its own
+    changes again. Only a rehearsal that had not come to its end is begun anew.
+    """
+    for n in range(1, len(whole.sent) + 1, stride):
         world = quiet_world()
         operator = Operator(world, tmp_path / f"{n}" / "run")
         setattr(operator, f"kill_{when}", n)
         with pytest.raises(Killed):
             operator.forward()
-        again = Operator(world, operator.run_dir)
-        assert finish(again) == 0, n
+        sent = list(world.applied)
+        before = whole.owners
+        if len(sent) < whole.rolled:
+            assert Operator(world, operator.run_dir).resume(until="roll").code == 0, n
+            before = owners(world)
+        assert Operator(world, operator.run_dir).resume().code == 0, n
+        assert footprint(world) == whole.end, n
+        assert owners(world) == before, n
         assert {world.mode(h) for h in world.inventory.dest_names} == {"leader", "follower"}, n
-        assert not any(h.installed or h.armed for h in world.hosts.values()), n
+        step, back = step_of(sent[-1]) if sent else ("", False)
+        if step.startswith("rehearse.") and not back:
+            continue
+        left = words(whole.sent) - words(sent)
+        more = words(world.applied[len(sent) :]) - left
+        assert left <= words(world.applied[len(sent) :]), (n, step)
+        assert more <= words(half_done(whole.sent, sent) if sent else ()), (n, step)
 
 
-def test_killed_at_each_change_and_left_alone_the_run_resumes(tmp_path: Path, changes: int) -> None:
+def test_killed_at_each_change_and_left_alone_the_run_resumes(tmp_path: Path, whole: Whole) -> None:
     """The operator's machine stays away for half a minute: leases end, finishers act, sessions may go."""
-    for n in range(1, changes + 1, 2):
+    for n in range(1, len(whole.sent) + 1, 2):
         world = quiet_world()
         operator = Operator(world, tmp_path / f"{n}" / "run", kill_after=n)
         with pytest.raises(Killed):
@@ -122,11 +179,13 @@ def test_killed_at_each_change_and_left_alone_the_run_resumes(tmp_path: Path, ch
         world.advance(30.0)
         again = Operator(world, operator.run_dir)
         assert finish(again) == 0, n
+        assert footprint(world) == whole.end, n
+        assert owners(world).keys() == whole.owners.keys(), n
         assert {world.mode(h) for h in world.inventory.dest_names} == {"leader", "follower"}, n
 
 
-def test_killed_at_each_change_the_run_walks_back_to_the_first_world(tmp_path: Path, changes: int) -> None:
-    for n in range(1, changes + 1):
+def test_killed_at_each_change_the_run_walks_back_to_the_first_world(tmp_path: Path, whole: Whole) -> None:
+    for n in range(1, len(whole.sent) + 1):
         world = quiet_world()
         first = footprint(world)
         operator = Operator(world, tmp_path / f"{n}" / "run", kill_after=n)
