@@ -49,6 +49,7 @@ class Host:
 
     aside: operation id → path moved.
     skew_s: how far its wall clock is ahead of the operator's; it dates files, phases and answers.
+    undying_sockets: client sockets that no kill ends, as on a kernel without ``ss -K``.
     systemd: without it the service answers only to commands that a call or the spec brings along.
     """
 
@@ -65,6 +66,7 @@ class Host:
     boot: str = ""
     skew_s: float = 0.0
     systemd: bool = True
+    undying_sockets: int = 0
     phase: str = "idle"
     phase_since: float = 0.0
     lapsed: bool = False

@@ -206,6 +206,8 @@ def _fence(host: Host, ttl_ms: int, now: float) -> Answer:
     host.lapsed = False
     host.fence.fill(now + ttl_ms / 1000)
     host.set_phase("fenced", now)
+    if host.undying_sockets:
+        return 5, f"fenced, but {host.undying_sockets} client sockets stay open"
     return 0, "killed=0 left=0"
 
 
@@ -344,7 +346,7 @@ def status(
         "fence_timeout_s": _left(host.fence.until, host.fence.holds(now), now),
         "cut_entries": host.cut.entries(now, sources),
         "cut_timeout_s": _left(host.cut.until, host.cut.holds(now), now),
-        "client_sockets": clients if host.armed else "-",
+        "client_sockets": clients + host.undying_sockets if host.armed else "-",
         "source_sockets": source_sockets if host.armed else "-",
         "unit_state": ("active" if host.running else "inactive") if known else "unknown",
         "unit_pid": 100 if host.running else 0,

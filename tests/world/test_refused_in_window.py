@@ -1,0 +1,76 @@
+"""A whole cut-over in which a proof or the client door refuses: back by itself, and nothing is lost by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.world.operator import Operator
+from tests.world.test_move import owners
+from tests.world.test_way_back import doors_shut, phases, rolled
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.model.change import Change, Cut
+from zkmigrate.simulate.world import World
+
+STRANGER = 0x300000000000777
+
+
+def turned_back(world: World, before: dict[str, tuple[int, int]]) -> None:
+    """The cut-over left no trace: doors open, hosts idle and observing, every owner as before."""
+    assert doors_shut(world) == []
+    assert set(phases(world).values()) == {"idle"}
+    assert {world.mode(h) for h in world.inventory.dest_names} == {"observer"}
+    assert world.dest is None
+    assert owners(world) == before
+    assert all(p.connected.startswith("dest") for p in world.brokers.values())
+
+
+def test_a_stray_write_to_source_after_the_cut_turns_back_by_the_delta_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, operator = rolled(tmp_path)
+    before = owners(world)
+    act = operator._apply
+    cut: list[str] = []
+
+    def apply(change: Change, operation: str, fencing: int) -> Outcome:
+        outcome = act(change, operation, fencing)
+        if isinstance(change, Cut):
+            cut.append(change.host)
+            if len(cut) == len(world.inventory.dest_names):
+                world.source.commit("create", STRANGER, "/kafka/stray")
+        return outcome
+
+    monkeypatch.setattr(operator, "_apply", apply)
+    ended = operator.forward(until="cutover")
+
+    assert ended.code == 7
+    (refusal,) = [f for f in ended.findings if f.blocks]
+    assert refusal.id == "prove.delta"
+    assert f"/kafka/stray session {STRANGER:#x}" in refusal.seen
+    turned_back(world, before)
+
+    assert Operator(world, operator.run_dir).forward(until="cutover").code == 0
+    assert world.dest is not None
+    assert "/kafka/stray" in world.dest.tree().znodes
+    assert owners(world) == before
+
+
+def test_a_client_socket_that_survives_the_fence_turns_back_before_the_cut(tmp_path: Path) -> None:
+    world, operator = rolled(tmp_path)
+    before = owners(world)
+    world.hosts["dest2"].undying_sockets = 1
+
+    ended = operator.forward(until="cutover")
+
+    assert ended.code == 7
+    (refusal,) = [f for f in ended.findings if f.blocks]
+    assert (refusal.id, refusal.target) == ("fence.closed", "dest2")
+    assert "1 client sockets" in refusal.seen
+    assert not any(isinstance(c, Cut) and o.startswith("cutover.") for c, o in world.applied)
+    turned_back(world, before)
+
+    world.hosts["dest2"].undying_sockets = 0
+    assert Operator(world, operator.run_dir).forward(until="cutover").code == 0
+    assert owners(world) == before
