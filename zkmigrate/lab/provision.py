@@ -303,8 +303,8 @@ def _run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, 
         )
     except FileNotFoundError as error:
         raise _missing(argv[0]) from error
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         for line in _lines(process.stdout, begun + seconds):
             elapsed = f"{time.monotonic() - begun:.0f} s"
             if line is None:
@@ -320,6 +320,7 @@ def _run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, 
         if process.poll() is None:
             process.terminate()
             process.wait()
+        process.stdout.close()
     if status != 0:
         said = "\n".join(f"  {line}" for line in last) or "  (nothing)"
         raise ProvisionError(

@@ -65,7 +65,10 @@ class LoadRunner:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.config.write(self.directory / "load.json")
         for kind in wanted:
-            self._remember(kind, self._spawn(kind, self.directory / f"{kind}.stderr").pid)
+            child = self._spawn(kind, self.directory / f"{kind}.stderr")
+            # Popen would warn about a running child when it is collected; this one is meant to outlive it.
+            child.returncode = 0
+            self._remember(kind, child.pid)
             self._wait_opened(kind)
 
     def _spawn(self, kind: str, errors: Path) -> subprocess.Popen[bytes]:
