@@ -180,6 +180,19 @@ def test_a_dest_disk_that_ends_before_the_surveys_cursor_proves_nothing(tmp_path
     assert found["prove.cursor"].needed == f"at least 0x{world.source.zxid:x}"
 
 
+@pytest.mark.parametrize("laggard", ["dest1", "dest2", "dest3"])
+def test_one_laggard_blocks_though_a_majority_holds_everything(tmp_path: Path, laggard: str) -> None:
+    world = rolled(tmp_path)
+    facts, _ = surveyed(world)
+    assert isinstance(facts.ownership, Seen)
+    newest = facts.ownership.value[0].newest
+    tails = dict.fromkeys(world.inventory.dest_names, world.source.zxid)
+    verdict = proved(world, {**tails, laggard: newest - 1})
+    assert isinstance(verdict, Blocked)
+    lacking = [(f.target, f.needed) for f in verdict.findings if f.id == "prove.tail" and f.blocks]
+    assert lacking == [(laggard, f"at least {newest:#x}")]
+
+
 @pytest.mark.parametrize("on_dest", [True, False])
 def test_only_the_expiry_of_a_session_seen_on_dest_is_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_dest: bool

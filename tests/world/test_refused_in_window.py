@@ -10,7 +10,7 @@ from tests.world.operator import Operator
 from tests.world.test_move import owners
 from tests.world.test_way_back import doors_shut, phases, rolled
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.model.change import Change, Cut
+from zkmigrate.model.change import Change, Cut, SetService
 from zkmigrate.simulate.world import World
 
 STRANGER = 0x300000000000777
@@ -55,6 +55,30 @@ def test_a_stray_write_to_source_after_the_cut_turns_back_by_the_delta_proof(
     assert world.dest is not None
     assert "/kafka/stray" in world.dest.tree().znodes
     assert owners(world) == before
+
+
+def test_a_disk_that_lost_what_its_server_had_shown_turns_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three hold everything, which would be a majority: one laggard is enough to turn back."""
+    world, operator = rolled(tmp_path)
+    before = owners(world)
+    act = operator._apply
+
+    def apply(change: Change, operation: str, fencing: int) -> Outcome:
+        outcome = act(change, operation, fencing)
+        if isinstance(change, SetService) and change.host == "dest3" and change.action == "kill":
+            disk = world.hosts["dest3"].disk
+            assert disk is not None
+            world.hosts["dest3"].disk = disk.with_log(disk.log[:-1])
+        return outcome
+
+    monkeypatch.setattr(operator, "_apply", apply)
+    ended = operator.forward(until="cutover")
+
+    assert ended.code == 7
+    assert [(f.id, f.target) for f in ended.findings if f.blocks] == [("stop.tail", "dest3")]
+    turned_back(world, before)
 
 
 def test_a_client_socket_that_survives_the_fence_turns_back_before_the_cut(tmp_path: Path) -> None:
