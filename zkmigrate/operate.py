@@ -10,13 +10,10 @@ import getpass
 import importlib
 import importlib.util
 import json
-import os
 import re
 import shlex
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO
@@ -27,24 +24,21 @@ from zkmigrate.engine import events, plan, runs
 from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.clock import Clock, Interrupt, RealClock
 from zkmigrate.engine.codec import encode_finding
-from zkmigrate.engine.confirm import Terminal, Unattended
 from zkmigrate.engine.history import Arrived
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import HostLock, LocalLock
-from zkmigrate.engine.ports import Confirm, WatchPort, WindowRules
+from zkmigrate.engine.ports import WatchPort, WindowRules
 from zkmigrate.engine.run import Ended, Walk, World
 from zkmigrate.errors import UsageError
+from zkmigrate.face import face_of, remarks_of, say_interrupted
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Blocked, Context, Done, Way
 from zkmigrate.opening import Opened, Opening
-from zkmigrate.rules import expected
 from zkmigrate.ui import found, planned
 from zkmigrate.ui.console import StdConsole
-from zkmigrate.ui.jsonl import JsonLines
-from zkmigrate.ui.plain import Plain
 from zkmigrate.ui.record import recorded
 
 DEFAULT_PLAYBOOK = "kafka_zookeeper_move"
@@ -91,6 +85,15 @@ class Wishes:
     plan: Path | None = None
     steal: bool = False
     journal_lost: str = ""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A walk that is ready. back_to: where a way back leads that a lost journal was recovered for."""
+
+    walk: Walk
+    console: StdConsole
+    back_to: str
 
 
 def preflight(setting: Setting) -> int:
@@ -140,8 +143,8 @@ def run(setting: Setting, wishes: Wishes) -> int:
         runs.fresh(setting.runs, inventory.name, playbook)
         run_dir.mkdir(mode=0o700, exist_ok=True)
 
-    def act(walk: Walk, _back_to: str) -> Ended:
-        return walk.forward(wishes.until, wishes.hold_at)
+    def act(begun: Begun) -> Ended:
+        return begun.walk.forward(wishes.until, wishes.hold_at)
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act)
 
@@ -151,10 +154,10 @@ def resume(setting: Setting, wishes: Wishes) -> int:
     inventory, playbook = _read(setting)
     run_dir = _existing(setting, wishes, inventory)
 
-    def act(walk: Walk, back_to: str) -> Ended:
+    def act(begun: Begun) -> Ended:
         if wishes.journal_lost == Way.BACK.value:
-            return walk.back(back_to)
-        return walk.resume(wishes.until, wishes.hold_at)
+            return begun.walk.back(begun.back_to)
+        return begun.walk.resume(wishes.until, wishes.hold_at)
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act)
 
@@ -164,14 +167,17 @@ def rollback(setting: Setting, wishes: Wishes) -> int:
     inventory, playbook = _read(setting)
     run_dir = _existing(setting, wishes, inventory)
 
-    def act(walk: Walk, _back_to: str) -> Ended:
+    def act(begun: Begun) -> Ended:
         if setting.interactive and not wishes.yes:
-            steps = [at.id for at in walk.history.to_undo(playbook, wishes.to)]
-            console = StdConsole(setting.stdin, setting.out)
-            console.show(["these steps are walked back, in this order:", *(f"  {step}" for step in steps)])
-            if (console.ask("roll back? (yes) ") or "").lower() not in ("y", "yes", "go", "g"):
+            steps = [at.id for at in begun.walk.history.to_undo(playbook, wishes.to)]
+            begun.console.show(
+                ["these steps are walked back, in this order:", *(f"  {step}" for step in steps)]
+            )
+            begun.console.forget()
+            if (begun.console.ask("roll back? (yes) ") or "").lower() not in ("y", "yes", "go", "g"):
+                begun.console.show(["not rolled back: nothing was changed"])
                 return Ended(130, "nothing was changed")
-        return walk.back(wishes.to)
+        return begun.walk.back(wishes.to)
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act)
 
@@ -248,11 +254,11 @@ def _walk(
     inventory: Inventory,
     playbook: Playbook,
     run_dir: Path,
-    act: Callable[[Walk, str], Ended],
+    act: Callable[[Begun], Ended],
 ) -> int:
     """Lock the run, open its journal and hosts, walk, and give everything up again.
 
-    act: what to do with the walk; told where a way back leads that a lost journal was recovered for.
+    act: what to do with the walk.
     """
     if not wishes.yes and (setting.as_json or not setting.interactive):
         raise UsageError("nobody can be asked here: give --yes, or run it on a terminal without --json")
@@ -268,16 +274,16 @@ def _walk(
         stack.callback(lock.close)
         faces = contextlib.ExitStack()
         stack.callback(faces.close)
-        shown, confirm = _faces(setting, wishes, faces, _remarks(inventory, journal))
-        emit = stack.enter_context(recorded(run_dir, shown))
-        stack.callback(_say_interrupted(setting.interrupt, emit).set)
+        face = face_of(setting, wishes.yes, faces, remarks_of(inventory, journal))
+        emit = stack.enter_context(recorded(run_dir, face.emit))
+        stack.callback(say_interrupted(setting.interrupt, emit).set)
         for text in start.said:
             emit(events.Noted(text))
         world = World(
             look=site.look,
             apply=site.apply,
             clock=clock,
-            confirm=confirm,
+            confirm=face.confirm,
             lock=lock,
             interrupt=setting.interrupt,
             emit=emit,
@@ -287,7 +293,7 @@ def _walk(
         )
         walk = Walk(playbook, inventory, journal, world)
         try:
-            code = act(walk, start.back_to).code
+            code = act(Begun(walk, face.console, start.back_to)).code
         except KeyboardInterrupt:
             emit(events.RunEnded(130, f"stopped at once; {walk.state()}; resume goes on", ()))
             faces.close()
@@ -306,60 +312,6 @@ def _opened(setting: Setting, wishes: Wishes, opening: Opening, site: Site) -> O
     if runs.has_begun(opening.run_dir):
         return Opened(opening.opened())
     return Opened(opening.begun(setting.runs, site.window_lines(), wishes.plan))
-
-
-def _faces(
-    setting: Setting,
-    wishes: Wishes,
-    stack: contextlib.ExitStack,
-    remarks: Callable[[Stage], Sequence[str]],
-) -> tuple[events.Emit, Confirm]:
-    """Where events go, and who is asked."""
-    if setting.as_json:
-        return JsonLines(setting.out, time.time), Unattended(StdConsole(setting.stdin, sys.stderr))
-    quiet: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
-    view: events.Emit = Plain(setting.out, lambda: time.strftime("%H:%M:%S"), time.monotonic)
-    if setting.interactive and os.environ.get("TERM", "dumb") != "dumb":
-        from zkmigrate.ui.live import LiveView  # rich is slow to import
-
-        live = stack.enter_context(LiveView(setting.out))
-        view, quiet = live, live.quiet
-    console = StdConsole(setting.stdin, setting.out, quiet, lambda: setting.interrupt.wanted)
-    if wishes.yes or not setting.interactive:
-        return view, Unattended(console)
-    return view, Terminal(console, getpass.getuser(), time.monotonic, found.findings, remarks)
-
-
-def _remarks(inventory: Inventory, journal: Journal) -> Callable[[Stage], Sequence[str]]:
-    """What a rehearsal of this run says about a window that is about to open."""
-
-    def remarks(stage: Stage) -> Sequence[str]:
-        if not stage.window or stage.rehearsal:
-            return ()
-        history = journal.history
-        return expected.before_the_cut(Context(history.run, inventory, records=history.records()))
-
-    return remarks
-
-
-def _say_interrupted(interrupt: Interrupt, emit: events.Emit) -> threading.Event:
-    """Answer the first Ctrl-C at once, from a thread of its own; set the event to end that."""
-    over = threading.Event()
-
-    def listen() -> None:
-        while not over.is_set():
-            interrupt.wait(0.5)
-            if interrupt.wanted and not over.is_set():
-                emit(
-                    events.Noted(
-                        "asked to stop: what is in flight on the hosts is finished and journaled first; "
-                        "once more stops at once"
-                    )
-                )
-                return
-
-    threading.Thread(target=listen, name="interrupt", daemon=True).start()
-    return over
 
 
 def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook) -> None:

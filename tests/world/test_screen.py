@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.world.site import INVENTORY
 
 # Long leases: the test is about the screen, and must not fail because a loaded machine renews late.
@@ -18,7 +20,7 @@ QUESTION = re.compile(r"^(\S+): go \(g\), stop \(s\), back \[TO\] \(b\)\? ?", re
 
 
 class Screen:
-    """A process at a terminal; ``text`` is what it has written, without control codes."""
+    """A process at a terminal; ``text`` is what it has written, without control codes, ``raw`` with them."""
 
     def __init__(self, folder: Path, *words: str) -> None:
         file = folder / "migration.yml"
@@ -39,6 +41,7 @@ class Screen:
             stderr=theirs,
         )
         os.close(theirs)
+        self.raw = ""
         self.text = ""
 
     def until(self, wanted: str) -> None:
@@ -50,6 +53,7 @@ class Screen:
                 more = os.read(self._fd, 65536).decode("utf-8", "replace")
             except OSError:
                 return
+            self.raw += more
             self.text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", more).replace("\r", "")
 
     def type(self, line: str) -> None:
@@ -100,3 +104,25 @@ def test_a_hold_counts_down_and_obeys_back(tmp_path: Path) -> None:
     assert screen.close() == 0
     assert "back at the start of cutover: asked by the operator" in screen.text
     assert "go on: zkmigrate run -i" in screen.text
+
+
+@pytest.mark.parametrize(("answer", "code"), [("yes", 0), ("no", 130)])
+def test_the_question_of_a_rollback_stays_on_the_screen(tmp_path: Path, answer: str, code: int) -> None:
+    begun = Screen(tmp_path, "run", "--yes", "--until", "install")
+    begun.until("zkmigrate status")
+    assert begun.close() == 0, begun.text[-3000:]
+    screen = Screen(tmp_path, "rollback")
+    screen.until("roll back? (yes) ")
+    assert "  install.install\n" in screen.text
+    # A live view hides the cursor while it is drawn, over whatever was written below it since.
+    asked = screen.raw[: screen.raw.index("roll back? (yes) ")]
+    assert asked.count("\x1b[?25l") == asked.count("\x1b[?25h") > 0, "no live view while the question is open"
+    screen.type(answer)
+    screen.until("zkmigrate status" if code else "(exit code 0)")
+    assert screen.close() == code, screen.text[-3000:]
+    if code:
+        assert "not rolled back: nothing was changed" in screen.text
+    else:
+        assert "back at the beginning: asked by the operator" in screen.text
+        assert "run world-1 of kafka_zookeeper_move resumed, walking back" in screen.text
+        assert "resumed, forward" not in screen.text

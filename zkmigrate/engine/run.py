@@ -95,7 +95,7 @@ class Walk:
         A step on the way that has no way back any more refuses before anything is undone (code 6).
         """
         self._known(to)
-        return self._guarded(lambda: self._begin_back(to))
+        return self._guarded(lambda: self._begin_back(to), Way.BACK)
 
     def _wish(self, until: str, hold_at: str) -> None:
         """Take in how far to go and where to hold. UsageError for a name that would never be reached."""
@@ -339,12 +339,15 @@ class Walk:
         forward = self.history.way is Way.FORWARD
         return bool(until) and forward and until in (self.history.done | self.history.stages_done)
 
-    def _guarded(self, begin: Callable[[], None]) -> Ended:
-        """Run ``begin`` and the walk; whatever happens, nothing goes on beside it afterwards."""
+    def _guarded(self, begin: Callable[[], None], way: Way | None = None) -> Ended:
+        """Run ``begin`` and the walk; whatever happens, nothing goes on beside it afterwards.
+
+        way: the direction asked for, else the one in force.
+        """
         resumed = bool(self.history.stages_begun or self.history.begun)
         stages = tuple((s.id, s.title) for s in self.playbook.stages)
         hosts = (*self.inventory.dest_names, *self.inventory.broker_names)
-        way = self.history.way
+        way = way or self.history.way
         self.world.emit(events.RunBegun(self.history.run, self.playbook.id, way, resumed, hosts, stages))
         try:
             begin()

@@ -15,7 +15,8 @@ def sentence(event: events.Event) -> str:
     match event:
         case events.RunBegun():
             how = "resumed" if event.resumed else "begun"
-            return f"run {event.run} of {event.playbook} {how}, {event.way.value}"
+            way = "walking back" if event.way is Way.BACK else event.way.value
+            return f"run {event.run} of {event.playbook} {how}, {way}"
         case events.StageBegun():
             marks = [w for w, on in (("rehearsal", event.rehearsal), ("window", event.window)) if on]
             return f"{_ARROW[event.way]} {event.stage}: {event.title}" + (
