@@ -28,6 +28,7 @@ def facts(**changed: Any) -> dict[str, Any]:
         "source_files_unchanged": True,
         "steps": [],
         "run_complete": True,
+        "owners_on_dest_at_survey": True,
         "opened_by": {"dest1": "operator"},
         "limits": {"ack_gap_s": 10.0, "tenant_gap_s": 5.0},
         **changed,
@@ -56,6 +57,7 @@ def test_a_whole_demo_holds_and_says_what_it_was_judged_by(tmp_path: Path) -> No
         ({"versions": {**WANTED, "zookeeper_dest": "3.5.8, 3.8.4"}}, "versions_as_asked"),
         ({"source_files_unchanged": False}, "source_files_unchanged"),
         ({"run_complete": False}, "run_complete"),
+        ({"owners_on_dest_at_survey": False}, "owners_on_dest_at_survey"),
     ],
 )
 def test_a_condition_that_does_not_hold_spoils_the_result(

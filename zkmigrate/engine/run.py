@@ -8,17 +8,17 @@ is next in the direction in force, visit it, journal the verdict, again. All pos
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from zkmigrate.engine import events
 from zkmigrate.engine.apply import Apply, Wave
 from zkmigrate.engine.clock import Clock, Interrupt
-from zkmigrate.engine.codec import encode_finding
-from zkmigrate.engine.history import Arrived, Next, Rehearsed, Then, Turn
+from zkmigrate.engine.history import Arrived, Next, Rehearsed, Turn
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
+from zkmigrate.engine.logbook import Logbook
 from zkmigrate.engine.patience import TRIES, Patience
 from zkmigrate.engine.ports import Answer, Confirm, Lock, NoWatch, WatchPort, WindowRules
 from zkmigrate.engine.window import Window
@@ -61,6 +61,7 @@ class Walk:
         self.history = journal.history
         self.world = world
         self._wave = Wave(journal, inventory, world.apply, world.emit, world.clock.now)
+        self._log = Logbook(playbook, journal, world)
         self._window = Window(journal, inventory.policy, world)
         self._until = ""
         self._hold_at = ""
@@ -81,7 +82,7 @@ class Walk:
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
                 raise UsageError(f"run {self.history.run} is on its way back: resume finishes that first")
-            self._turn_forward("asked by the operator")
+            self._log.turned_forward("asked by the operator")
         return self._guarded(self._after_interruption)
 
     def resume(self, until: str = "", hold_at: str = "") -> Ended:
@@ -119,7 +120,7 @@ class Walk:
         if isinstance(at, Next) and at.way is Way.FORWARD and at.stage.rehearsal:
             begun = {step.partition(".")[0] for step in self.history.begun}
             if at.stage.id in begun:
-                self._turn_back(at.stage.id, "again", "the rehearsal was interrupted", 0)
+                self._log.turned_back(at.stage.id, "again", "the rehearsal was interrupted", 0)
 
     def _begin_back(self, to: str) -> None:
         for at in self.history.to_undo(self.playbook, to):
@@ -129,7 +130,7 @@ class Walk:
                 if isinstance(verdict, Blocked):
                     self.world.emit(events.StepBlocked(at.stage.id, at.step.id, Way.BACK, verdict.findings))
                     raise Leave(Ended(6, f"{at.id} has no way back; nothing was changed", verdict.findings))
-        self._turn_back(to, "end", "asked by the operator", 0)
+        self._log.turned_back(to, "end", "asked by the operator", 0)
 
     # --- the playbook ----------------------------------------------------------------------------------
 
@@ -143,7 +144,7 @@ class Walk:
                         if ended := self._arrived(turn):
                             return ended
                     case Rehearsed(stage):
-                        self._turn_back(stage.id, "next", "the rehearsal is complete", 0)
+                        self._log.turned_back(stage.id, "next", "the rehearsal is complete", 0)
                     case Next() as at:
                         if self._reached(self._until):
                             return Ended(0, f"stopped after {self._until} as asked; resume goes on")
@@ -152,7 +153,8 @@ class Walk:
                         self._leave(at, self._visit(at), started)
             except TurnBack as turn:
                 self._cause = turn.findings
-                self._turn_back(turn.to, "end", turn.why, turn.code)
+                self._passed.clear()
+                self._log.turned_back(turn.to, "end", turn.why, turn.code)
 
     def _visit(self, at: Next) -> Done | Blocked:
         """The step loop: observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
@@ -220,53 +222,42 @@ class Walk:
         self._window.ask(at)
         if at.way is Way.FORWARD and not at.stage.window and at.step.hazard is not Hazard.READ_ONLY:
             self._obey(self.world.confirm.step(at.stage, at.step, self._findings), at.stage)
-        self._journal_step(at, "begin")
-        self.world.emit(events.StepBegun(at.stage.id, at.step.id, at.step.title, at.step.hazard, at.way))
+        self._log.begun(at)
 
     def _enter_stage(self, at: Next) -> None:
         stage = at.stage
         if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
             answer, by = self.world.confirm.consent(stage)
             self._obey(answer, stage)
-            body = {"stage": stage.id, "question": stage.consent, "answer": answer.word, "by": by}
-            self.journal.append("consent", body)
-            self.world.emit(events.Consented(stage.id, stage.consent, answer.word, by))
-        if at.way is Way.FORWARD and stage.id not in self.history.stages_begun:
-            self.journal.append("stage", {"stage": stage.id, "event": "begin"})
+            self._log.consented(stage, answer.word, by)
         self._entered = f"{stage.id} {at.way.value}"
-        self.world.emit(events.StageBegun(stage.id, stage.title, at.way, stage.window, stage.rehearsal))
+        self._log.stage_begun(stage, at.way)
 
     def _leave(self, at: Next, verdict: Done | Blocked, started: float) -> None:
         if isinstance(verdict, Blocked):
             self._blocked(at, verdict)
             return
-        seconds = self.world.clock.now() - started
         self._findings = verdict.findings
-        if at.way is Way.FORWARD and verdict.record:
-            body = {"stage": at.stage.id, "step": at.step.id, "record": dict(verdict.record)}
-            self.journal.append("record", body, sync=False)
-        self._journal_step(at, "done", seconds=seconds, findings=verdict.findings)
-        self.world.emit(events.StepEnded(at.stage.id, at.step.id, at.way, seconds, verdict.findings))
+        self._log.ended(at, verdict, self.world.clock.now() - started)
         whole = all(f"{at.stage.id}.{s.id}" in self.history.done for s in at.stage.steps)
         if at.way is Way.FORWARD and whole and not at.stage.rehearsal:
-            self.journal.append("stage", {"stage": at.stage.id, "event": "done"})
+            self._log.stage_done(at.stage.id)
         self._window.follow(at, self._context(at))
         if at.way is Way.FORWARD:
-            self._copy()
+            self._log.copy()
         if at.way is Way.FORWARD and at.id == self._hold_at:
             self._obey(self._window.hold(at, self._stop_if_asked), at.stage)
 
     def _blocked(self, at: Next, verdict: Blocked) -> None:
         """A step refused: stop, or in a window let the rules decide whether to turn back."""
         findings = verdict.findings
-        self._journal_step(at, "blocked", findings=findings)
-        self.world.emit(events.StepBlocked(at.stage.id, at.step.id, at.way, findings))
+        self._log.blocked(at, findings)
         if at.way is Way.BACK and verdict.no_way_back:
             # The hosts went past it alone. A direction that cannot be walked any more must not stay in force.
             ids = [stage.id for stage in self.playbook.stages]
             before = ids[: ids.index(at.stage.id)]
             kept = [stage for stage in before if stage in self.history.stages_reset]
-            self._turn_forward(f"{at.id} has no way back", kept)
+            self._log.turned_forward(f"{at.id} has no way back", kept)
             # Without the journal's lines the step to go on from must be asked of the hosts again.
             on = "resume --journal-lost forward" if self.history.lost else "resume"
             raise Leave(Ended(6, f"{at.id} has no way back; {on} goes forward", findings))
@@ -300,27 +291,14 @@ class Walk:
 
     # --- turning, arriving, stopping -------------------------------------------------------------------
 
-    def _turn_back(self, to: str, then: Then, why: str, code: int) -> None:
-        ids = [stage.id for stage in self.playbook.stages]
-        reset = ids[ids.index(to.partition(".")[0]) :] if to else ids
-        body = {"way": Way.BACK.value, "to": to, "then": then, "why": why, "code": code, "reset": reset}
-        self.journal.append("turn", body)
-        self._passed.clear()
-        self.world.emit(events.Turned(Way.BACK, to, why))
-
-    def _turn_forward(self, why: str, kept: Sequence[str] = ()) -> None:
-        """kept: stages that were done before the way back, which never reached them."""
-        self.journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": list(kept)})
-        self.world.emit(events.Turned(Way.FORWARD, "", why))
-
     def _arrived(self, turn: Turn) -> Ended | None:
         """The way back is walked: end there, or go forward again after a rehearsal."""
         where = f"the start of {turn.to}" if turn.to else "the beginning"
         if turn.then == "end":
             return Ended(turn.code, f"back at {where}: {turn.why}", self._cause)
         if turn.then == "next":
-            self.journal.append("stage", {"stage": turn.to, "event": "done"}, sync=False)
-        self._turn_forward(turn.why)
+            self._log.stage_done(turn.to)
+        self._log.turned_forward(turn.why)
         return None
 
     def _obey(self, answer: Answer, stage: Stage) -> None:
@@ -368,10 +346,7 @@ class Walk:
 
     def _close(self, ended: Ended, *, journal: bool) -> None:
         self.world.watch.close()
-        if journal:
-            self.journal.append("end", {"code": ended.code, "message": ended.message})
-            self._copy()
-        self.world.emit(events.RunEnded(ended.code, ended.message, ended.findings))
+        self._log.closed(ended, journal=journal)
 
     # --- small things ----------------------------------------------------------------------------------
 
@@ -401,35 +376,6 @@ class Walk:
                 if inverses(self.history.applied(at.id, target))
             ),
         )
-
-    def _journal_step(
-        self, at: Next, event: str, *, seconds: float | None = None, findings: tuple[Finding, ...] = ()
-    ) -> None:
-        body: dict[str, object] = {
-            "stage": at.stage.id,
-            "step": at.step.id,
-            "way": at.way.value,
-            "event": event,
-            "mono": self.world.clock.now(),
-        }
-        if seconds is not None:
-            body["seconds"] = seconds
-        if findings:
-            body["findings"] = [encode_finding(f) for f in findings]
-        self.journal.append("step", body, sync=event != "begin")
-
-    def _copy(self) -> None:
-        """Copies for the dest hosts, outside windows and while there is a step to come.
-
-        A host that takes none is worth a remark, not a stop.
-        """
-        at = self.history.next(self.playbook)
-        if self.world.copies is None or not isinstance(at, Next) or at.stage.window:
-            return
-        try:
-            self.world.copies(self.journal.content())
-        except HostError as error:
-            self.world.emit(events.Noted(f"no copy of the journal on the dest hosts: {error}"))
 
 
 def _gate_code(at: Next, findings: tuple[Finding, ...]) -> int:

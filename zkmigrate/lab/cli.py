@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
 from zkmigrate.lab import lab as labs
 from zkmigrate.lab import state
+from zkmigrate.lab.ending import end_on_signals
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fault_cli import fault
 from zkmigrate.lab.inventory import write_inventory
@@ -44,16 +43,6 @@ def lab() -> None:
 
 def _progress(line: str) -> None:
     click.echo(line, err=True)
-
-
-def _end_on_signals() -> None:
-    """SIGTERM and SIGHUP end this process like Ctrl-C, so that a half-built lab is taken down."""
-
-    def end(number: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGHUP, end)
 
 
 def _pairs(values: tuple[str, ...], what: str) -> dict[str, str]:
@@ -107,7 +96,7 @@ def up(
     as_json: bool, source_option: tuple[str, ...], bandwidth_kbit: tuple[str, ...], **options: Any
 ) -> None:
     """Build a lab and keep it until `lab down`."""
-    _end_on_signals()
+    end_on_signals()
     spec = LabSpec(
         source_options=_pairs(source_option, "--source-option"),
         bandwidth_kbit=_numbers(_pairs(bandwidth_kbit, "--bandwidth-kbit"), "--bandwidth-kbit"),

@@ -25,7 +25,9 @@ import click
 
 from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.errors import ZkmigrateError
+from zkmigrate.lab import state
 from zkmigrate.lab.baseline import save_baseline
+from zkmigrate.lab.ending import end_on_signals
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.floor import measure_floor
 from zkmigrate.lab.inventory import write_inventory
@@ -43,6 +45,7 @@ from zkmigrate.lab.waiting import Progress
 RUN = "demo"
 BACKEND = "nspawn"
 FLOWING_S = 60.0
+LEFT = "there are still {}; `zkmigrate lab sweep`, or the next start, takes down what nobody owns any more"
 # Three JVMs starting beside the brokers on two cores hold a producer up; see docs/track-record.md.
 JUDGE = Policy(ack_gap_limit_s=10.0, tenant_gap_limit_s=5.0)
 
@@ -135,7 +138,8 @@ class Demo:
         }
 
     def _result(self, source_unchanged: bool, floor_s: float, versions: dict[str, str]) -> dict[str, Any]:
-        ended = read_journal(self.runs / RUN).ended
+        history = read_journal(self.runs / RUN)
+        surveyed = set(history.records()["cutover.survey"]["on_dest"])
         steps = json.loads((self.history / "run.json").read_text())["steps"]
         facts = {
             "backend": self.lab.record.backend,
@@ -146,11 +150,20 @@ class Demo:
                 {"name": s["name"], "seconds": round((s["end_mono_ns"] - s["start_mono_ns"]) / 1e9, 3)}
                 for s in steps
             ],
-            "run_complete": ended is not None and ended[0] == 0,
+            "run_complete": history.ended is not None and history.ended[0] == 0,
+            "owners_on_dest_at_survey": self._owners() <= surveyed,
             "opened_by": opened_by(self.runs / RUN, [h.name for h in self.lab.role(Role.DEST)]),
             "limits": {"ack_gap_s": JUDGE.ack_gap_limit_s, "tenant_gap_s": JUDGE.tenant_gap_limit_s},
         }
         return result_of(judge(load_history(self.history), JUDGE), facts, wanted_versions(self.lab.spec))
+
+    def _owners(self) -> set[str]:
+        """Who owned the brokers' registrations and the controller in the baseline before the cut-over.
+
+        The tool looked again at SURVEY, right before FENCE: there they must be clients of dest.
+        """
+        before = json.loads((self.history / "baseline-before.json").read_text())
+        return {znode["owner"] for znode in before["ephemerals"].values()}
 
 
 def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -> dict[str, Any]:
@@ -163,6 +176,7 @@ def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -
         "versions_as_asked": facts["versions"] == wanted,
         "source_files_unchanged": facts["source_files_unchanged"],
         "run_complete": facts["run_complete"],
+        "owners_on_dest_at_survey": facts["owners_on_dest_at_survey"],
     }
     held = verdict.held and all(conditions.values())
     return {**verdict.result(), **facts, "conditions": conditions, "held": held}
@@ -224,17 +238,23 @@ def main(source_version: str, dest_version: str, kafka_version: str, service: st
     directory = directory.absolute()
     shutil.rmtree(directory, ignore_errors=True)
     (directory / "history").mkdir(parents=True)
+    end_on_signals()
+    others = state.directories()
     try:
         with Lab.up(spec, say) as lab:
-            result = Demo(lab, directory, say).move()
-            say("lab: taking everything down")
+            try:
+                result = Demo(lab, directory, say).move()
+            finally:
+                say("lab: taking everything down")
     except ZkmigrateError as error:
         say(f"failed: {error}")
         say(f"what was recorded is in {directory}")
         sys.exit(1)
-    except KeyboardInterrupt:
-        say("interrupted: the lab is down, nothing is left behind")
-        sys.exit(130)
+    except (KeyboardInterrupt, SystemExit) as end:
+        # A second signal may have ended the taking down as well.
+        left = [path.name for path in state.directories() if path not in others]
+        say("interrupted: " + (LEFT.format(", ".join(left)) if left else "nothing of the lab is left behind"))
+        sys.exit(end.code if isinstance(end, SystemExit) else 130)
     result["seconds"] = round(time.monotonic() - started, 1)
     (directory / "result.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
     click.echo(summary(result))

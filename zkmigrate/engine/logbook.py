@@ -1,0 +1,117 @@
+"""The logbook: what the walk did goes into the journal and, in the same breath, to whoever listens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zkmigrate.engine import events
+from zkmigrate.engine.codec import encode_finding
+from zkmigrate.engine.history import Next, Then
+from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.leaving import Ended
+from zkmigrate.errors import HostError
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.step import Done, Way
+
+if TYPE_CHECKING:
+    from zkmigrate.engine.run import World
+
+
+class Logbook:
+    """One walk's entries. Every method may raise JournalError: what cannot be written must not go on."""
+
+    def __init__(self, playbook: Playbook, journal: Journal, world: World) -> None:
+        self._playbook = playbook
+        self._journal = journal
+        self._world = world
+
+    # --- stages ----------------------------------------------------------------------------------------
+
+    def consented(self, stage: Stage, answer: str, by: str) -> None:
+        """The question of a stage was answered."""
+        body = {"stage": stage.id, "question": stage.consent, "answer": answer, "by": by}
+        self._journal.append("consent", body)
+        self._world.emit(events.Consented(stage.id, stage.consent, answer, by))
+
+    def stage_begun(self, stage: Stage, way: Way) -> None:
+        """Only the way forward begins a stage for the journal, once."""
+        if way is Way.FORWARD and stage.id not in self._journal.history.stages_begun:
+            self._journal.append("stage", {"stage": stage.id, "event": "begin"})
+        self._world.emit(events.StageBegun(stage.id, stage.title, way, stage.window, stage.rehearsal))
+
+    def stage_done(self, stage: str) -> None:
+        """All of a stage has been walked forward, or a rehearsal there and back."""
+        self._journal.append("stage", {"stage": stage, "event": "done"})
+
+    # --- steps -----------------------------------------------------------------------------------------
+
+    def begun(self, at: Next) -> None:
+        """A step is entered; not synced, its first intent will be."""
+        self._step(at, "begin")
+        self._world.emit(events.StepBegun(at.stage.id, at.step.id, at.step.title, at.step.hazard, at.way))
+
+    def ended(self, at: Next, verdict: Done, seconds: float) -> None:
+        """A step is done in its direction; forward with what later steps compare with."""
+        if at.way is Way.FORWARD and verdict.record:
+            body = {"stage": at.stage.id, "step": at.step.id, "record": dict(verdict.record)}
+            self._journal.append("record", body, sync=False)
+        self._step(at, "done", seconds=seconds, findings=verdict.findings)
+        self._world.emit(events.StepEnded(at.stage.id, at.step.id, at.way, seconds, verdict.findings))
+
+    def blocked(self, at: Next, findings: tuple[Finding, ...]) -> None:
+        """A step refused."""
+        self._step(at, "blocked", findings=findings)
+        self._world.emit(events.StepBlocked(at.stage.id, at.step.id, at.way, findings))
+
+    def _step(
+        self, at: Next, event: str, *, seconds: float | None = None, findings: tuple[Finding, ...] = ()
+    ) -> None:
+        body: dict[str, object] = {
+            "stage": at.stage.id,
+            "step": at.step.id,
+            "way": at.way.value,
+            "event": event,
+            "mono": self._world.clock.now(),
+        }
+        if seconds is not None:
+            body["seconds"] = seconds
+        if findings:
+            body["findings"] = [encode_finding(f) for f in findings]
+        self._journal.append("step", body, sync=event != "begin")
+
+    # --- directions and the end ------------------------------------------------------------------------
+
+    def turned_back(self, to: str, then: Then, why: str, code: int) -> None:
+        """From here back to the start of ``to``, empty for the beginning."""
+        ids = [stage.id for stage in self._playbook.stages]
+        reset = ids[ids.index(to.partition(".")[0]) :] if to else ids
+        body = {"way": Way.BACK.value, "to": to, "then": then, "why": why, "code": code, "reset": reset}
+        self._journal.append("turn", body)
+        self._world.emit(events.Turned(Way.BACK, to, why))
+
+    def turned_forward(self, why: str, kept: Sequence[str] = ()) -> None:
+        """kept: stages that were done before the way back, which never reached them."""
+        self._journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": list(kept)})
+        self._world.emit(events.Turned(Way.FORWARD, "", why))
+
+    def closed(self, ended: Ended, *, journal: bool) -> None:
+        """The walk stops. journal: False where the journal itself may be what failed."""
+        if journal:
+            self._journal.append("end", {"code": ended.code, "message": ended.message})
+            self.copy()
+        self._world.emit(events.RunEnded(ended.code, ended.message, ended.findings))
+
+    def copy(self) -> None:
+        """Copies for the dest hosts, outside windows and while there is a step to come.
+
+        A host that takes none is worth a remark, not a stop.
+        """
+        at = self._journal.history.next(self._playbook)
+        if self._world.copies is None or not isinstance(at, Next) or at.stage.window:
+            return
+        try:
+            self._world.copies(self._journal.content())
+        except HostError as error:
+            self._world.emit(events.Noted(f"no copy of the journal on the dest hosts: {error}"))
