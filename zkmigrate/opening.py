@@ -41,8 +41,12 @@ class Opening:
     look: Look
     wall: Callable[[], float]
 
-    def opened(self) -> Journal:
-        """The journal of a run that has begun; JournalError, or StaleError when it was begun with others."""
+    def opened(self, window_lines: Callable[[], tuple[str, ...]]) -> Opened:
+        """The journal of a run that has begun. JournalError; StaleError when it was begun with another
+        inventory or playbook, and has changed hosts since. Where it has not, it is begun again with these.
+
+        window_lines: what the plan says of the window, asked for only where the run is begun again.
+        """
         journal = Journal.open(self.run_dir, self.wall)
         if journal.history.lost and not journal.history.rebuilt:
             journal.close()
@@ -50,7 +54,15 @@ class Opening:
                 f"the journal of {self.run_dir.name} was lost, and what the hosts say is not in it yet. "
                 "Possible now: resume --journal-lost forward|back again"
             )
-        return self._checked(journal)
+        history, digest = journal.history, inventories.digest(self.inventory)
+        if not history.run or history.binds or runs.is_same(history, self.playbook.id, digest):
+            return Opened(self._checked(journal))
+        made = plan.make(self.playbook, self.inventory, self.look, window_lines())
+        self._begin(journal, made.digest)
+        keep_plan(self.run_dir, plan.to_json(made))
+        said = "begun again with this inventory and playbook: nothing had been changed on any host"
+        journal.append("note", {"text": said})
+        return Opened(journal, said=(said,))
 
     def begun(self, runs_dir: Path, window_lines: tuple[str, ...], file: Path | None) -> Journal:
         """A new journal with the plan of now. file: the plan it must be; StaleError when it is not."""
@@ -97,8 +109,8 @@ class Opening:
 
     def _begin(self, journal: Journal, made: str) -> None:
         digest = inventories.digest(self.inventory)
-        names = {"run": self.run_dir.name, "playbook": self.playbook.id, "inventory": digest}
-        journal.append("begin", {**names, "plan": made})
+        names = {"run": self.run_dir.name, "name": self.inventory.name, "playbook": self.playbook.id}
+        journal.append("begin", {**names, "inventory": digest, "plan": made})
 
     def _checked(self, journal: Journal) -> Journal:
         if not journal.history.run:  # died before its first line was whole

@@ -310,7 +310,7 @@ def _opened(setting: Setting, wishes: Wishes, opening: Opening, site: Site) -> O
     if wishes.journal_lost:
         return opening.recovered(site.rules(), Way(wishes.journal_lost), getpass.getuser())
     if runs.has_begun(opening.run_dir):
-        return Opened(opening.opened())
+        return opening.opened(site.window_lines)
     return Opened(opening.begun(setting.runs, site.window_lines(), wishes.plan))
 
 

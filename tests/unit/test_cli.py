@@ -202,12 +202,32 @@ def test_until_resume_and_rollback(place: Place) -> None:
     assert (place.runs / "lab-2").is_dir()
 
 
+@pytest.mark.parametrize("verb", ["resume", "rollback", "run"])
+def test_a_run_that_changed_nothing_goes_on_with_a_corrected_inventory(place: Place, verb: str) -> None:
+    (place.world / "sick").touch()
+    assert place.call("run", "--yes").exit_code == 3
+    (place.world / "sick").unlink()
+    begun = place.file.read_text()
+    place.file.write_text(GOOD.replace("/kafka", "/kafka2"))
+    done = place.call(verb, "--yes", "--run-id", "lab-1")
+    assert done.exit_code == 0, done.output
+    assert "nothing had been changed on any host" in done.output
+    assert place.files() == (set() if verb == "rollback" else ALL)
+    history = journal.read(place.runs / "lab-1")
+    assert history.plan == json.loads((place.runs / "lab-1/plan.json").read_text())["digest"]
+    if verb != "rollback":
+        place.file.write_text(begun)
+        assert place.call("rollback", "--yes").exit_code == 4, "now it has changed hosts"
+
+
 def test_a_run_goes_on_only_with_the_inventory_it_was_begun_with(place: Place) -> None:
     place.call("run", "--yes", "--until", "install")
     place.file.write_text(GOOD.replace("/kafka", "/kafka2"))
-    done = place.call("resume", "--yes")
-    assert done.exit_code == 4
-    assert "was begun with inventory" in done.output
+    for words in (("resume",), ("rollback",), ("run", "--run-id", "lab-1")):
+        done = place.call(*words, "--yes")
+        assert done.exit_code == 4
+        assert "was begun with inventory" in done.output
+        assert "hosts have been changed" in done.output
 
 
 def test_json_is_one_event_per_line(place: Place) -> None:

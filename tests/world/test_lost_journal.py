@@ -192,7 +192,7 @@ def test_a_recovery_that_was_cut_short_is_done_again(tmp_path: Path) -> None:
     lose(operator, 3)
     journals.Journal.recover(operator.run_dir, lambda: operator.world.wall).close()
     with pytest.raises(JournalError, match="--journal-lost"):
-        opening(operator).opened()
+        opening(operator).opened(tuple)
     assert go_on(operator, Way.FORWARD).code == 0
 
 

@@ -5,7 +5,8 @@ resumed by another process see the same. :meth:`History.next` is the whole posit
 
 Bodies by kind:
 
-- ``begin`` {run, playbook, inventory, plan}; the last two are digests
+- ``begin`` {run, name, playbook, inventory, plan}; name is the inventory's, the last two are digests. A
+  second one begins the run again, with another inventory or playbook, while no change had been sent
 - ``stage`` {stage, event: begin|done}
 - ``step`` {stage, step, way, event: begin|done|blocked, mono, seconds?, findings?}
 - ``record`` {stage, step, record}
@@ -90,9 +91,11 @@ class History:
     before the last turn back and are not any more. done_at: step → seconds since the epoch
     at which it was last done, walking forward. lost: lines of the journal are missing. rebuilt: what the
     hosts say has been taken in since. leg: number of the last wave. known_leg: the last that lines tell of.
+    sent: a change was sent to a host, ever.
     """
 
     run: str = ""
+    name: str = ""
     playbook: str = ""
     inventory: str = ""
     plan: str = ""
@@ -103,6 +106,7 @@ class History:
     entries: int = 0
     lost: bool = False
     rebuilt: bool = False
+    sent: bool = False
     ended: tuple[int, str] | None = None
     begun: set[str] = field(default_factory=set)
     first_sent: dict[str, tuple[int, float, float]] = field(default_factory=dict)
@@ -131,6 +135,12 @@ class History:
     def touched_in(self, stage: str) -> bool:
         """Whether any step of a stage has changes that are not undone: else there is nothing to turn back."""
         return any(s.partition(".")[0] == stage for s, _, _ in self._applied.values())
+
+    @property
+    def binds(self) -> bool:
+        """Whether the run has to go on with the inventory it was begun with: something was, or may have been,
+        changed on a host."""
+        return self.sent or self.lost
 
     def unconfirmed(self) -> tuple[Applied, ...]:
         """Changes of which only the intent is known."""
@@ -194,7 +204,10 @@ class History:
             handler(entry.body, entry)
 
     def _on_begin(self, body: Mapping[str, Any], _: Entry) -> None:
+        if self.run:  # again: what was looked at with another inventory counts for nothing
+            vars(self).update({**vars(History()), "entries": self.entries, "leg": self.leg})
         self.run, self.playbook = body["run"], body["playbook"]
+        self.name = body.get("name", "")  # journals of earlier versions have none
         self.inventory, self.plan = body["inventory"], body["plan"]
 
     def _on_stage(self, body: Mapping[str, Any], _: Entry) -> None:
@@ -236,6 +249,7 @@ class History:
         self._records[f"{body['stage']}.{body['step']}"] = body["record"]
 
     def _on_intent(self, body: Mapping[str, Any], entry: Entry) -> None:
+        self.sent = True
         self.leg = max(self.leg, body["leg"])
         self.known_leg = max(self.known_leg, body["leg"])
         change = decode_change(body["change"])

@@ -116,16 +116,23 @@ def refuse_applied(runs: Path, plan: str) -> None:
 
 
 def check_same(history: History, playbook: str, inventory: str) -> None:
-    """StaleError when a run would go on with another playbook or inventory than it was begun with."""
+    """StaleError when a run that has changed hosts would go on with another playbook or inventory than it was
+    begun with."""
     for what, seen, needed in (
         ("playbook", playbook, history.playbook),
         ("inventory", inventory[:12], history.inventory[:12]),
     ):
         if seen != needed:
             raise StaleError(
-                f"run {history.run} was begun with {what} {needed}, this is {seen}. Possible now: give the "
-                "one it was begun with; what a run touches is fixed when it begins"
+                f"run {history.run} was begun with {what} {needed}, this is {seen}, and hosts have been "
+                "changed since. Possible now: give the one it was begun with; or rollback with that one, then "
+                "run with this one"
             )
+
+
+def is_same(history: History, playbook: str, inventory: str) -> bool:
+    """Whether a run was begun with this playbook and inventory (its digest)."""
+    return (history.playbook, history.inventory) == (playbook, inventory)
 
 
 def make_base(runs: Path) -> None:
