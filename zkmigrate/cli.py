@@ -209,6 +209,11 @@ def _do(verb: Callable[[], int]) -> None:
     except ZkmigrateError as error:
         click.echo(f"zkmigrate: {error}", err=True)
         code = error.exit_code
+    except OSError as error:  # of this machine: those of the hosts have become one of ours
+        click.echo(
+            f"zkmigrate: {error}. Possible now: mend that on this machine, then the same again", err=True
+        )
+        code = 8
     except KeyboardInterrupt:  # the second Ctrl-C: threads that wait for a silent host must not keep us
         sys.stdout.flush()
         sys.stderr.flush()

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import importlib
-import importlib.util
 import json
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -18,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from zkmigrate import books, standing
 from zkmigrate import inventory as inventories
-from zkmigrate import standing
 from zkmigrate.engine import events, plan, runs
 from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.clock import Clock, Interrupt, RealClock
@@ -40,8 +37,6 @@ from zkmigrate.opening import Opened, Opening
 from zkmigrate.ui import found, planned
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.record import recorded
-
-DEFAULT_PLAYBOOK = "kafka_zookeeper_move"
 
 
 class Site(Protocol):
@@ -136,12 +131,11 @@ def show_plan(setting: Setting) -> int:
 def run(setting: Setting, wishes: Wishes) -> int:
     """Begin a run, or walk one forward that has begun."""
     inventory, playbook = _read(setting)
-    runs.make_base(setting.runs)
     name = wishes.run_id or runs.fresh(setting.runs, inventory.name, playbook)
     run_dir = runs.directory(setting.runs, name)
     if not runs.has_begun(run_dir):
         runs.fresh(setting.runs, inventory.name, playbook)
-        run_dir.mkdir(mode=0o700, exist_ok=True)
+        runs.make(run_dir)
 
     def act(begun: Begun) -> Ended:
         return begun.walk.forward(wishes.until, wishes.hold_at)
@@ -197,33 +191,8 @@ def status(setting: Setting, run_id: str, *, offline: bool) -> int:
     return 0
 
 
-def load_playbook(name: str) -> Playbook:
-    """A shipped playbook by name, or one from a ``.py`` file; its module has ``PLAYBOOK``."""
-    if name.endswith(".py"):
-        path = Path(name)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None or not path.is_file():
-            raise UsageError(f"no playbook file {name}")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
-    else:
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            raise UsageError(f"{name!r} is no playbook name; needed: a name such as {DEFAULT_PLAYBOOK}")
-        try:
-            module = importlib.import_module(f"playbooks.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"playbooks.{name}":
-                raise
-            raise UsageError(f"no playbook {name} is shipped; a path ending in .py names another") from None
-    found = getattr(module, "PLAYBOOK", None)
-    if not isinstance(found, Playbook):
-        raise UsageError(f"{name} has no PLAYBOOK")
-    return found
-
-
 def _read(setting: Setting) -> tuple[Inventory, Playbook]:
-    return inventories.load(setting.inventory), load_playbook(setting.playbook)
+    return inventories.load(setting.inventory), books.load(setting.playbook)
 
 
 @contextlib.contextmanager
@@ -241,8 +210,7 @@ def _existing(setting: Setting, wishes: Wishes, inventory: Inventory) -> Path:
     else:
         run_dir = setting.runs / runs.latest(setting.runs, inventory.name)
     if wishes.journal_lost:
-        runs.make_base(setting.runs)
-        run_dir.mkdir(mode=0o700, exist_ok=True)
+        runs.make(run_dir)
     elif not runs.has_begun(run_dir):
         raise UsageError(f"no run {run_dir.name} in {setting.runs}. Possible now: --run-id of another")
     return run_dir
@@ -323,7 +291,7 @@ def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook) -> None
     if setting.as_json or runs.stand(journal.history, playbook).state != "open":
         return
     words_on = ["-i", str(setting.inventory)]
-    if setting.playbook != DEFAULT_PLAYBOOK:
+    if setting.playbook != books.DEFAULT:
         words_on += ["--playbook", setting.playbook]
     same = shlex.join([*words_on, "--run-id", journal.history.run])
     onward = "run" if isinstance(journal.history.next(playbook), Arrived) else "resume"

@@ -119,6 +119,59 @@ def test_a_wrong_inventory_or_playbook_is_refused_with_2(place: Place) -> None:
     assert place.call("run", "--yes", "--until", "prepare.three").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("def x(:\n", "book.py:1: the playbook file does not run: SyntaxError: "),
+        (
+            "\nimport no_such_module\n",
+            "book.py:2: the playbook file does not run: ModuleNotFoundError: No module",
+        ),
+        ("raise SystemExit(0)\n", "book.py:1: the playbook file does not run: SystemExit: 0"),
+        ("x = 1\n", "book.py has no PLAYBOOK (seen none, needed PLAYBOOK = Playbook(...)"),
+        ("PLAYBOOK = {}\n", "book.py has no PLAYBOOK (seen a dict"),
+    ],
+    ids=["syntax", "import", "exit", "none", "dict"],
+)
+def test_a_playbook_file_that_is_none_is_refused_with_2(place: Place, content: str, expected: str) -> None:
+    book = place.root / "book.py"
+    book.write_text(content)
+    done = CliRunner().invoke(cli, ["plan", "-i", str(place.file), "--playbook", str(book)])
+    assert done.exit_code == 2
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert expected in done.output
+    assert "Possible now: correct the file, or leave --playbook out" in done.output
+
+
+@pytest.mark.parametrize("words", [("run",), ("resume", "--journal-lost", "back", "--run-id", "lab-1")])
+def test_a_runs_directory_that_cannot_be_made_is_refused_with_2(place: Place, words: tuple[str, ...]) -> None:
+    place.runs.write_text("a file")
+    done = place.call(*words, "--yes")
+    assert done.exit_code == 2
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert f"the run directory {place.runs}/lab-1 cannot be made (" in done.output
+    assert "ZKMIGRATE_RUNS" in done.output
+
+
+def test_a_run_directory_that_is_a_link_is_refused_with_8(place: Place) -> None:
+    place.call("run", "--yes", "--until", "install")
+    (place.runs / "lab-1").rename(place.root / "elsewhere")
+    (place.runs / "lab-1").symlink_to(place.root / "elsewhere")
+    done = place.call("resume", "--yes")
+    assert done.exit_code == 8
+    assert "no link" in done.output
+
+
+def test_an_error_of_this_machine_is_no_traceback(place: Place) -> None:
+    place.call("run", "--yes", "--until", "install")
+    (place.runs / "lab-1/events.jsonl").unlink()
+    (place.runs / "lab-1/events.jsonl").mkdir()
+    done = place.call("resume", "--yes")
+    assert done.exit_code == 8
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert "events.jsonl" in done.output
+
+
 def test_preflight_prints_findings_and_exits_3_when_one_blocks(place: Place) -> None:
     assert place.call("preflight").exit_code == 0
     (place.world / "sick").touch()

@@ -17,6 +17,8 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PURE = {"model", "zkdata", "facts", "preflight", "rules", "placement", "dependents", "steps"}
 EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "simulate"} | {
     "opening",
+    "books",
+    "face",
     "operate",
     "standing",
     "wiring",

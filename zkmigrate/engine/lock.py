@@ -17,7 +17,7 @@ from pathlib import Path
 
 from zkmigrate.engine.apply import FENCED_OFF, Outcome
 from zkmigrate.engine.lanes import together
-from zkmigrate.errors import HostError, LockedError
+from zkmigrate.errors import HostError, JournalError, LockedError
 from zkmigrate.model.step import Way
 
 TTL_MS = 30_000
@@ -31,7 +31,12 @@ class LocalLock:
     """flock of a run directory: one process at a time on this machine, given up when the process ends."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._fd = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            self._fd = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError as error:
+            raise JournalError(
+                f"{run_dir} cannot be opened: {error.strerror}; needed: a directory of our own, no link"
+            ) from None
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

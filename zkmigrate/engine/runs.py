@@ -125,7 +125,7 @@ def check_same(history: History, playbook: str, inventory: str) -> None:
         if seen != needed:
             raise StaleError(
                 f"run {history.run} was begun with {what} {needed}, this is {seen}, and hosts have been "
-                "changed since. Possible now: give the one it was begun with; or rollback with that one, then "
+                "changed since. Possible now: give the one it was begun with; or roll back with it, then "
                 "run with this one"
             )
 
@@ -135,6 +135,13 @@ def is_same(history: History, playbook: str, inventory: str) -> bool:
     return (history.playbook, history.inventory) == (playbook, inventory)
 
 
-def make_base(runs: Path) -> None:
-    """Create the base directory, private."""
-    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+def make(run_dir: Path) -> None:
+    """Create the directory of a run, private, and what it lies in; UsageError when that cannot be."""
+    try:
+        run_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run_dir.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the run directory {run_dir} cannot be made ({error.strerror}: {error.filename}); nothing was "
+            "changed. Possible now: mend that, or name another place for runs in ZKMIGRATE_RUNS"
+        ) from None

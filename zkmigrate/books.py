@@ -1,0 +1,66 @@
+"""Playbooks by name: those that are shipped, or one from a file."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+import traceback
+from pathlib import Path
+
+from zkmigrate.errors import UsageError
+from zkmigrate.model.playbook import Playbook
+
+DEFAULT = "kafka_zookeeper_move"
+
+
+def load(name: str) -> Playbook:
+    """A shipped playbook by name, or one from a ``.py`` file; its module has ``PLAYBOOK``.
+
+    UsageError when there is none of that name, or its file does not run.
+    """
+    if name.endswith(".py"):
+        module = _from_file(Path(name))
+    else:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise UsageError(f"{name!r} is no playbook name; needed: a name such as {DEFAULT}")
+        try:
+            module = importlib.import_module(f"playbooks.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"playbooks.{name}":
+                raise
+            raise UsageError(f"no playbook {name} is shipped; a path ending in .py names another") from None
+    found = getattr(module, "PLAYBOOK", None)
+    if not isinstance(found, Playbook):
+        seen = "none" if found is None else f"a {type(found).__name__}"
+        raise UsageError(
+            f"{name} has no PLAYBOOK (seen {seen}, needed PLAYBOOK = Playbook(...), see "
+            f"playbooks/{DEFAULT}.py). Possible now: correct the file, or leave --playbook out"
+        )
+    return found
+
+
+def _from_file(path: Path) -> object:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise UsageError(f"no playbook file {path}. Possible now: correct the path, or leave --playbook out")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # whatever the operator's file does wrong
+        raise UsageError(
+            f"{path}:{_line(error, path)}: the playbook file does not run: {type(error).__name__}: "
+            f"{getattr(error, 'msg', None) or error}. Possible now: correct the file, or leave --playbook out"
+        ) from error
+    return module
+
+
+def _line(error: BaseException, path: Path) -> int:
+    """Where in the file it went wrong, as far as that can be told; else 1."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path) and frame.lineno]
+    return lines[-1] if lines else 1
