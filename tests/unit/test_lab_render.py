@@ -166,7 +166,7 @@ def test_without_units_dest_and_brokers_have_a_script_and_source_keeps_its_unit(
         assert script.mode == 0o755
         text = str(script.content)
         assert f"runuser -u {server} -- " in text
-        assert f"3>/run/{server}.pid &" in text
+        assert f"3>/run/{server}.pid &\n    until [ -s /run/{server}.pid ]" in text
         assert ("zkm-host guard || exit 1" in text) is (name == "dest1")
         assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
     assert f"{render.UNITS}/zookeeper.service" in files("source1", spec)

@@ -165,6 +165,12 @@ def test_a_start_that_returns_without_a_server_has_failed(dest: Dest) -> None:
     assert "its status command says inactive" in answer.text
 
 
+def test_a_start_waits_until_its_server_shows(dest: Dest) -> None:
+    late = f"(sleep 0.5; {dest.start}) >/dev/null 2>&1 &"
+    assert call(dest, "start", start=encode(late)).rc == 0
+    assert unit(dest)["unit_state"] == "active"
+
+
 def test_nothing_is_started_beside_somebody_who_listens(dest: Dest) -> None:
     dest.serve()
     answer = call(dest, "start", status=encode("exit 3"))

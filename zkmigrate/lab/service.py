@@ -89,7 +89,7 @@ def script_text(role: Role, account: str, environment: str, command: str) -> str
     """The script: starts `command` as `account` in a session of its own, with a pid file and a log.
 
     environment: a file of shell assignments that `command` names. The pid file is written by the process that
-    becomes the server, so `start` returns before `status` says yes, as many scripts do.
+    becomes the server; `start` returns once it is there.
     """
     ask_guard = "[ ! -x /usr/local/sbin/zkm-host ] || /usr/local/sbin/zkm-host guard || exit 1\n    "
     return f"""#!/bin/sh
@@ -101,9 +101,11 @@ case ${{1:-}} in
     ulimit -n 65536
     . {environment}
     cd /
+    rm -f {pid_file(role)}
     setsid runuser -u {account} -- sh -c 'echo $$ >&3; exec 3>&-; exec "$@"' sh \\
       {command} \\
-      </dev/null >>{log_file(role)} 2>&1 3>{pid_file(role)} & ;;
+      </dev/null >>{log_file(role)} 2>&1 3>{pid_file(role)} &
+    until [ -s {pid_file(role)} ]; do sleep 0.02; done ;;
   status) runs ;;
   stop) ! runs || kill "$pid" ;;
   kill) ! runs || kill -9 "$pid" ;;
