@@ -5,9 +5,12 @@ Nothing heavy is imported before a verb needs it, so that ``--help`` answers at 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from zkmigrate.operate import Setting, Wishes
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_TELL_EVENTS = ("run", "resume", "rollback")
 
 
 class Verbs(click.Group):
@@ -207,18 +212,28 @@ def _do(verb: Callable[[], int]) -> None:
     try:
         code = verb()
     except ZkmigrateError as error:
-        click.echo(f"zkmigrate: {error}", err=True)
-        code = error.exit_code
+        code = _refused(str(error), error.exit_code)
     except OSError as error:  # of this machine: those of the hosts have become one of ours
-        click.echo(
-            f"zkmigrate: {error}. Possible now: mend that on this machine, then the same again", err=True
-        )
-        code = 8
+        code = _refused(f"{error}. Possible now: mend that on this machine, then the same again", 8)
     except KeyboardInterrupt:  # the second Ctrl-C: threads that wait for a silent host must not keep us
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(130)
     click.get_current_context().exit(code)
+
+
+def _refused(message: str, code: int) -> int:
+    """Say why, with ``--json`` on standard output too: as the last event of a verb that tells events."""
+    context = click.get_current_context()
+    click.echo(f"zkmigrate: {message}", err=True)
+    if context.params["as_json"]:
+        body: dict[str, Any] = {"code": code, "error": message}
+        if context.command.name in _TELL_EVENTS:
+            body = {"at": round(time.time(), 3), "event": "RunEnded"}
+            body |= {"code": code, "message": message, "findings": []}
+        with contextlib.suppress(OSError):  # nobody reads there any more
+            click.echo(json.dumps(body, ensure_ascii=False))
+    return code
 
 
 main = cli

@@ -61,7 +61,7 @@ def fresh(runs: Path, name: str, playbook: Playbook) -> str:
         try:
             standing = stand(journal.read(runs / run), playbook)
         except JournalError as error:
-            raise UsageError(f"run {run} is not finished and its journal does not read: {error}") from None
+            raise JournalError(f"run {run} is not finished and its journal does not read: {error}") from None
         if standing.state == "open":
             raise UsageError(
                 f"run {run} is not finished ({standing.where}). Possible now: resume or rollback, "
