@@ -81,7 +81,7 @@ def _common(verb: F) -> F:
 _run_id = click.option(
     "--run-id",
     default="",
-    help="Which run; the latest NAME-1, NAME-2, ... of the inventory when left out (run: a new one).",
+    help="Which run; the open, else the newest one of the inventory when left out (run: a new one).",
 )
 _yes = click.option("--yes", is_flag=True, help="Same path without prompts; needed without a terminal.")
 _until = click.option(

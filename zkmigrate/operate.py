@@ -131,10 +131,10 @@ def show_plan(setting: Setting) -> int:
 def run(setting: Setting, wishes: Wishes) -> int:
     """Begin a run, or walk one forward that has begun."""
     inventory, playbook = _read(setting)
-    name = wishes.run_id or runs.fresh(setting.runs, inventory.name, playbook)
-    run_dir = runs.directory(setting.runs, name)
-    if not runs.has_begun(run_dir):
-        runs.fresh(setting.runs, inventory.name, playbook)
+    run_dir = runs.directory(setting.runs, wishes.run_id) if wishes.run_id else None
+    if run_dir is None or not runs.has_begun(run_dir):
+        fresh = runs.fresh(setting.runs, inventory, playbook)
+        run_dir = run_dir or runs.directory(setting.runs, fresh)
         runs.make(run_dir)
 
     def act(begun: Begun) -> Ended:
@@ -146,7 +146,7 @@ def run(setting: Setting, wishes: Wishes) -> int:
 def resume(setting: Setting, wishes: Wishes) -> int:
     """Go on where a run stands, in the direction it was going."""
     inventory, playbook = _read(setting)
-    run_dir = _existing(setting, wishes, inventory)
+    run_dir = _existing(setting, wishes, inventory, playbook)
 
     def act(begun: Begun) -> Ended:
         if wishes.journal_lost == Way.BACK.value:
@@ -159,7 +159,7 @@ def resume(setting: Setting, wishes: Wishes) -> int:
 def rollback(setting: Setting, wishes: Wishes) -> int:
     """Walk back to the start of a stage or step, or all the way."""
     inventory, playbook = _read(setting)
-    run_dir = _existing(setting, wishes, inventory)
+    run_dir = _existing(setting, wishes, inventory, playbook)
 
     def act(begun: Begun) -> Ended:
         if setting.interactive and not wishes.yes:
@@ -179,7 +179,7 @@ def rollback(setting: Setting, wishes: Wishes) -> int:
 def status(setting: Setting, run_id: str, *, offline: bool) -> int:
     """Print where a run stands; writes nothing."""
     inventory, playbook = _read(setting)
-    run_dir = _existing(setting, Wishes(run_id=run_id), inventory)
+    run_dir = _existing(setting, Wishes(run_id=run_id), inventory, playbook)
     body = standing.of_run(run_dir, playbook)
     if not offline:
         with _site(setting, inventory, run_dir.name) as site:
@@ -204,11 +204,11 @@ def _site(setting: Setting, inventory: Inventory, run: str) -> Iterator[Site]:
         site.close()
 
 
-def _existing(setting: Setting, wishes: Wishes, inventory: Inventory) -> Path:
+def _existing(setting: Setting, wishes: Wishes, inventory: Inventory, playbook: Playbook) -> Path:
     if wishes.run_id:
         run_dir = runs.directory(setting.runs, wishes.run_id)
     else:
-        run_dir = setting.runs / runs.latest(setting.runs, inventory.name)
+        run_dir = setting.runs / runs.latest(setting.runs, inventory, playbook)
     if wishes.journal_lost:
         runs.make(run_dir)
     elif not runs.has_begun(run_dir):

@@ -14,6 +14,8 @@ from pathlib import Path
 from zkmigrate.engine import journal
 from zkmigrate.engine.history import Arrived, History, Next
 from zkmigrate.errors import JournalError, UsageError
+from zkmigrate.inventory import Inventory, digest
+from zkmigrate.model.entry import Entry
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 
@@ -40,34 +42,85 @@ def base(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("ZKMIGRATE_RUNS") or "runs")
 
 
-def named(runs: Path, name: str) -> tuple[str, ...]:
-    """Ids of the runs of an inventory, oldest first."""
-    found = [p.name for p in runs.glob(f"{name}-*") if re.fullmatch(rf"{re.escape(name)}-\d+", p.name)]
-    return tuple(sorted(found, key=lambda run: int(run.rpartition("-")[2])))
+@dataclass(frozen=True)
+class Known:
+    """A run of an inventory. history: of the intact beginning of its journal. begun_at: seconds since the
+    epoch. damaged: why the journal does not read, else empty."""
+
+    run: str
+    history: History
+    begun_at: float
+    damaged: str
+
+    def is_open(self, playbook: Playbook) -> bool:
+        """Whether there is anything left to do; so where that cannot be told."""
+        return bool(self.damaged) or stand(self.history, playbook).state == "open"
 
 
-def latest(runs: Path, name: str) -> str:
-    """The newest run of an inventory; UsageError when there is none."""
-    found = tuple(run for run in named(runs, name) if has_begun(runs / run))
-    if not found:
-        raise UsageError(f"no run of {name} in {runs}. Possible now: zkmigrate run begins one")
-    return found[-1]
+def known(runs: Path, inventory: Inventory) -> tuple[Known, ...]:
+    """The runs of an inventory, oldest first, whatever they are called.
 
-
-def fresh(runs: Path, name: str, playbook: Playbook) -> str:
-    """Id for a new run; UsageError while an older one of this inventory is still open."""
-    found = tuple(run for run in named(runs, name) if has_begun(runs / run))
-    for run in found:
+    Whose a run is its journal says, by the inventory's name; where it does not, ``NAME-NUMBER`` does.
+    """
+    found = []
+    for path in runs.iterdir() if runs.is_dir() else ():
+        if not (_ID.fullmatch(path.name) and has_begun(path)):
+            continue
         try:
-            standing = stand(journal.read(runs / run), playbook)
+            entries, damaged = journal.kept_lines(path), ""
+            journal.read(path)
         except JournalError as error:
-            raise JournalError(f"run {run} is not finished and its journal does not read: {error}") from None
-        if standing.state == "open":
+            entries, damaged = _readable(path), str(error)
+        history = journal.folded(entries)
+        if history.name == inventory.name or (
+            not history.name
+            and (history.inventory == digest(inventory) or _number(path.name, inventory.name) is not None)
+        ):
+            found.append(Known(path.name, history, entries[0].at if entries else 0.0, damaged))
+    return tuple(sorted(found, key=lambda run: (run.begun_at, _number(run.run, inventory.name) or 0)))
+
+
+def _readable(run_dir: Path) -> tuple[Entry, ...]:
+    try:
+        return journal.kept_lines(run_dir)
+    except JournalError:
+        return ()
+
+
+def _number(run: str, name: str) -> int | None:
+    """The number of ``NAME-NUMBER``; None for a run with a name of its own."""
+    found = re.fullmatch(rf"{re.escape(name)}-(\d+)", run)
+    return int(found[1]) if found else None
+
+
+def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
+    """The open run of an inventory, else the newest; UsageError when there is none, or several are open."""
+    found = known(runs, inventory)
+    if not found:
+        raise UsageError(f"no run of {inventory.name} in {runs}. Possible now: zkmigrate run begins one")
+    still = [run.run for run in found if run.is_open(playbook)]
+    if len(still) > 1:
+        raise UsageError(
+            f"{len(still)} runs of {inventory.name} are open: {', '.join(still)}. Possible now: --run-id of "
+            "the one that is meant"
+        )
+    return still[0] if still else found[-1].run
+
+
+def fresh(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
+    """Id for a new run, ``NAME-NUMBER``. UsageError while an older one of this inventory is open,
+    JournalError where that cannot be told."""
+    for run in known(runs, inventory):
+        if run.damaged:
+            raise JournalError(f"run {run.run} is not finished and its journal does not read: {run.damaged}")
+        if run.is_open(playbook):
             raise UsageError(
-                f"run {run} is not finished ({standing.where}). Possible now: resume or rollback, "
-                f"with --run-id {run}"
+                f"run {run.run} is not finished ({stand(run.history, playbook).where}). Possible now: resume "
+                f"or rollback, with --run-id {run.run}"
             )
-    return f"{name}-{int(found[-1].rpartition('-')[2]) + 1 if found else 1}"
+    begun = [path.name for path in runs.glob(f"{inventory.name}-*") if has_begun(path)]
+    numbers = [number for run in begun if (number := _number(run, inventory.name)) is not None]
+    return f"{inventory.name}-{max(numbers, default=0) + 1}"
 
 
 def copy_path(run: str) -> str:
