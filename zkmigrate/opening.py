@@ -64,11 +64,15 @@ class Opening:
         journal.append("note", {"text": said})
         return Opened(journal, said=(said,))
 
-    def begun(self, runs_dir: Path, window_lines: tuple[str, ...], file: Path | None) -> Journal:
-        """A new journal with the plan of now. file: the plan it must be; StaleError when it is not."""
+    def begun(self, window_lines: tuple[str, ...], wanted: str) -> Journal:
+        """A new journal with the plan of now. wanted: digest of the plan it must be, else empty; StaleError
+        when it is not."""
         made = plan.make(self.playbook, self.inventory, self.look, window_lines)
-        if file is not None:
-            _check_plan(runs_dir, file, made)
+        if wanted not in ("", made.digest):
+            raise runs.StaleError(
+                f"the plan {wanted[:12]} is stale: what would be done now is {made.digest[:12]}. Possible "
+                "now: plan again, compare, and run that"
+            )
         journal = Journal.create(self.run_dir, self.wall)
         self._begin(journal, made.digest)
         runs.mark_begun(self.run_dir)
@@ -126,15 +130,12 @@ def _heading(left: History) -> str:
     return f"back to the start of {left.turn.to} ({left.turn.why})"
 
 
-def _check_plan(runs_dir: Path, file: Path, made: plan.Plan) -> None:
-    """StaleError when the given plan is not what would be done now, or has been applied before."""
+def digest_of(file: Path) -> str:
+    """The digest of a plan in a file; UsageError when there is none in it."""
     try:
-        wanted = json.loads(file.read_text("utf-8"))["digest"]
+        return str(json.loads(file.read_text("utf-8"))["digest"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{file} is no plan ({error}); needed: what plan --json printed") from None
-    if wanted != made.digest:
-        raise runs.StaleError(
-            f"the plan {wanted[:12]} is stale: what would be done now is {made.digest[:12]}. Possible now: "
-            "plan again, compare, and run that"
-        )
-    runs.refuse_applied(runs_dir, wanted)
+        raise UsageError(
+            f"{file} is no plan ({error}); needed: what plan --json printed. Possible now: zkmigrate plan "
+            f"--json > {file}"
+        ) from None

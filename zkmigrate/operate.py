@@ -17,7 +17,7 @@ from typing import Any, Protocol, TextIO
 
 from zkmigrate import books, standing
 from zkmigrate import inventory as inventories
-from zkmigrate.engine import events, plan, runs
+from zkmigrate.engine import asked, events, plan, runs
 from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.clock import Clock, Interrupt, RealClock
 from zkmigrate.engine.codec import encode_finding
@@ -33,7 +33,7 @@ from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Blocked, Context, Done, Way
-from zkmigrate.opening import Opened, Opening
+from zkmigrate.opening import Opened, Opening, digest_of
 from zkmigrate.ui import found, planned
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.record import recorded
@@ -130,9 +130,11 @@ def show_plan(setting: Setting) -> int:
 
 def run(setting: Setting, wishes: Wishes) -> int:
     """Begin a run, or walk one forward that has begun."""
-    inventory, playbook = _read(setting)
+    inventory, playbook = _asked(setting, wishes)
     run_dir = runs.directory(setting.runs, wishes.run_id) if wishes.run_id else None
     if run_dir is None or not runs.has_begun(run_dir):
+        if wishes.plan is not None:
+            runs.refuse_applied(setting.runs, digest_of(wishes.plan))
         fresh = runs.fresh(setting.runs, inventory, playbook)
         run_dir = run_dir or runs.directory(setting.runs, fresh)
         runs.make(run_dir)
@@ -145,7 +147,7 @@ def run(setting: Setting, wishes: Wishes) -> int:
 
 def resume(setting: Setting, wishes: Wishes) -> int:
     """Go on where a run stands, in the direction it was going."""
-    inventory, playbook = _read(setting)
+    inventory, playbook = _asked(setting, wishes)
     run_dir = _existing(setting, wishes, inventory, playbook)
 
     def act(begun: Begun) -> Ended:
@@ -158,7 +160,7 @@ def resume(setting: Setting, wishes: Wishes) -> int:
 
 def rollback(setting: Setting, wishes: Wishes) -> int:
     """Walk back to the start of a stage or step, or all the way."""
-    inventory, playbook = _read(setting)
+    inventory, playbook = _asked(setting, wishes)
     run_dir = _existing(setting, wishes, inventory, playbook)
 
     def act(begun: Begun) -> Ended:
@@ -195,6 +197,17 @@ def _read(setting: Setting) -> tuple[Inventory, Playbook]:
     return inventories.load(setting.inventory), books.load(setting.playbook)
 
 
+def _asked(setting: Setting, wishes: Wishes) -> tuple[Inventory, Playbook]:
+    """As ``_read``, and what the wishes name is there: before a host is asked or a directory made."""
+    inventory, playbook = _read(setting)
+    for name in (wishes.until, wishes.to):
+        asked.known(playbook, name)
+    asked.phase(playbook, wishes.hold_at)
+    if not wishes.yes and (setting.as_json or not setting.interactive):
+        raise UsageError("nobody can be asked here: give --yes, or run it on a terminal without --json")
+    return inventory, playbook
+
+
 @contextlib.contextmanager
 def _site(setting: Setting, inventory: Inventory, run: str) -> Iterator[Site]:
     site = setting.site(inventory, run)
@@ -228,14 +241,12 @@ def _walk(
 
     act: what to do with the walk.
     """
-    if not wishes.yes and (setting.as_json or not setting.interactive):
-        raise UsageError("nobody can be asked here: give --yes, or run it on a terminal without --json")
     clock = RealClock(setting.interrupt)
     with contextlib.ExitStack() as stack:
         stack.callback(LocalLock(run_dir).close)
         stack.enter_context(setting.interrupt.listening())
         site = stack.enter_context(_site(setting, inventory, run_dir.name))
-        start = _opened(setting, wishes, Opening(run_dir, playbook, inventory, site.look, clock.wall), site)
+        start = _opened(wishes, Opening(run_dir, playbook, inventory, site.look, clock.wall), site)
         journal = start.journal
         stack.callback(journal.close)
         lock = site.lock(clock, steal=wishes.steal)
@@ -273,13 +284,14 @@ def _walk(
         return code
 
 
-def _opened(setting: Setting, wishes: Wishes, opening: Opening, site: Site) -> Opened:
+def _opened(wishes: Wishes, opening: Opening, site: Site) -> Opened:
     """The journal of the run: recovered where it is lost, else opened, or begun."""
     if wishes.journal_lost:
         return opening.recovered(site.rules(), Way(wishes.journal_lost), getpass.getuser())
     if runs.has_begun(opening.run_dir):
         return opening.opened(site.window_lines)
-    return Opened(opening.begun(setting.runs, site.window_lines(), wishes.plan))
+    wanted = digest_of(wishes.plan) if wishes.plan is not None else ""
+    return Opened(opening.begun(site.window_lines(), wanted))
 
 
 def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook) -> None:

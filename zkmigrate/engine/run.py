@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from zkmigrate.engine import events
+from zkmigrate.engine import asked, events
 from zkmigrate.engine.apply import Apply, Wave
 from zkmigrate.engine.clock import Clock, Interrupt
 from zkmigrate.engine.history import Arrived, Next, Rehearsed, Turn
@@ -95,25 +95,13 @@ class Walk:
 
         A step on the way that has no way back any more refuses before anything is undone (code 6).
         """
-        self._known(to)
+        asked.known(self.playbook, to)
         return self._guarded(lambda: self._begin_back(to), Way.BACK)
 
     def _wish(self, until: str, hold_at: str) -> None:
         """Take in how far to go and where to hold. UsageError for a name that would never be reached."""
-        self._known(until)
-        windows = [s for s in self.playbook.stages if s.window and not s.rehearsal]
-        phases = [f"{s.id}.{step.id}" for s in windows for step in s.steps]
-        found = [name for name in phases if hold_at in (name, name.partition(".")[2])]
-        if hold_at and not found:
-            possible = ", ".join(phases) or "none, it has no window"
-            raise UsageError(f"no phase {hold_at!r} to hold at in {self.playbook.id}; possible: {possible}")
-        self._until, self._hold_at = until, found[0] if found else ""
-
-    def _known(self, name: str) -> None:
-        names = ("", *(s.id for s in self.playbook.stages), *self.playbook.step_ids())
-        if name not in names:
-            possible = ", ".join(names[1:])
-            raise UsageError(f"no stage or step {name!r} in {self.playbook.id}; possible: {possible}")
+        asked.known(self.playbook, until)
+        self._until, self._hold_at = until, asked.phase(self.playbook, hold_at)
 
     def _after_interruption(self) -> None:
         at = self.history.next(self.playbook)
@@ -306,7 +294,7 @@ class Walk:
             raise Leave(Ended(130, f"stopped by the operator before {stage.id} went on; resume goes on"))
         if answer.word == "back":
             to = answer.to or stage.id
-            self._known(to)
+            asked.known(self.playbook, to)
             raise TurnBack(to, "asked by the operator", 0)
 
     def _stop_if_asked(self) -> None:
