@@ -1,8 +1,9 @@
 """zkmigrate's command line with one change at which the process is killed, as ``kill -9`` kills it.
 
 ``python -m tests.lab.killing KIND HOST OTHERS VERB OPTIONS…``: before a change of class KIND is sent to
-HOST, once
-that many other hosts have confirmed theirs. Everything else is the real program.
+HOST, once that many other hosts have confirmed theirs. When they do not within ``WAIT_S`` the process ends
+with ``NOT_CONFIRMED`` instead, so that no test takes another moment for the one it asked for. Everything else
+is the real program.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from zkmigrate import wiring
@@ -20,6 +22,8 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Change
 
 WAIT_S = 20.0
+NOT_CONFIRMED = 99
+"""Exit code that the tool itself never has."""
 
 
 class KillingSite(wiring.Site):
@@ -37,18 +41,22 @@ class KillingSite(wiring.Site):
     def _killing(self, change: Change, operation: str, fencing: int) -> Outcome:
         if type(change).__name__ != self.kind:
             return self._real(change, operation, fencing)
-        if change.host == self.victim:
-            with self._turn:
-                self._turn.wait_for(lambda: self._confirmed >= self.others, WAIT_S)
-            os.kill(os.getpid(), signal.SIGKILL)
         with self._turn:
+            if change.host == self.victim:
+                self._wait(lambda: self._confirmed >= self.others)
+                os.kill(os.getpid(), signal.SIGKILL)
             # The others are sent one by one, so that exactly as many as wanted have theirs.
             if self.others:
-                self._turn.wait_for(lambda: self._confirmed < self.others, WAIT_S)
+                self._wait(lambda: self._confirmed < self.others)
             outcome = self._real(change, operation, fencing)
-            self._confirmed += 1
+            self._confirmed += outcome.rc == 0
             self._turn.notify_all()
             return outcome
+
+    def _wait(self, come: Callable[[], bool]) -> None:
+        if not self._turn.wait_for(come, WAIT_S):
+            print(f"killing: {self._confirmed} of {self.others} hosts confirmed {self.kind}", flush=True)
+            os._exit(NOT_CONFIRMED)
 
 
 if __name__ == "__main__":
