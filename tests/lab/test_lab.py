@@ -54,6 +54,28 @@ def wait_reaches(lab: Lab, host: str, other: str) -> None:
     wait_until(f"{host} reaches {other}", lambda: None if reaches(lab, host, other) else "an answer", 20)
 
 
+def lab_fault(lab: Lab, *words: str) -> None:
+    """One ``lab fault`` command, as a user types it."""
+    subprocess.run([sys.executable, "-m", "zkmigrate.lab", "fault", *words, "--lab", lab.id], check=True)
+
+
+def boot_id(lab: Lab, host: str) -> str:
+    return lab.exec(host, ["cat", "/proc/sys/kernel/random/boot_id"]).stdout
+
+
+def watch_for_a_clean_stop(lab: Lab, host: str) -> None:
+    """Starts a service that leaves a file when it is asked to end."""
+    script = 'trap "echo asked > /var/lib/witness; exit" TERM; touch /run/witness; sleep infinity & wait'
+    lab.exec(host, ["rm", "-f", "/var/lib/witness"])
+    lab.exec(host, ["systemd-run", "--quiet", "--unit=witness", "sh", "-c", script])
+
+    def missing() -> str | None:
+        there = lab.exec(host, ["test", "-e", "/run/witness"], check=False).returncode == 0
+        return None if there else "/run/witness"
+
+    wait_until(f"the witness on {host} waits", missing, 10)
+
+
 def test_every_host_is_a_machine_of_its_own(lab: Lab) -> None:
     for host in lab.hosts.values():
         assert lab.exec(host.name, ["hostname"]).stdout == f"{host.name}\n"
@@ -175,12 +197,39 @@ def test_reboot_loses_rules_and_sets_and_starts_enabled_units(lab: Lab) -> None:
         ["iptables", "-A", "OURS", "-m", "set", "--match-set", "kept", "src", "-j", "DROP"],
     ):
         lab.exec("source1", command)
-    before = lab.exec("source1", ["cat", "/proc/sys/kernel/random/boot_id"]).stdout
+    watch_for_a_clean_stop(lab, "source1")
+    before = boot_id(lab, "source1")
     fault.reboot(lab, "source1")
-    assert lab.exec("source1", ["cat", "/proc/sys/kernel/random/boot_id"]).stdout != before
+    assert boot_id(lab, "source1") != before
+    assert lab.exec("source1", ["cat", "/var/lib/witness"]).stdout == "asked\n"
     assert "OURS" not in lab.exec("source1", ["iptables-save"]).stdout
     assert lab.exec("source1", ["ipset", "list"]).stdout == ""
     lab.wait_for_quorum(Role.SOURCE)
+
+
+def test_a_hard_reboot_asks_no_service_to_end(lab: Lab) -> None:
+    watch_for_a_clean_stop(lab, "source3")
+    before = boot_id(lab, "source3")
+    lab_fault(lab, "reboot", "--hard", "source3")
+    assert boot_id(lab, "source3") != before
+    assert lab.exec("source3", ["test", "-e", "/var/lib/witness"], check=False).returncode == 1
+    lab.wait_for_quorum(Role.SOURCE)
+
+
+def test_a_host_without_power_stays_off_until_it_has_it_again(lab: Lab) -> None:
+    lab.exec("dest2", ["sh", "-c", "echo written > /var/lib/zookeeper/kept; ipset create kept hash:ip"])
+    before = boot_id(lab, "dest2")
+    lab_fault(lab, "power-cut", "dest2")
+    assert lab.host("dest2").pid == 0
+    assert not reaches(lab, "dest1", "dest2")
+    with pytest.raises(LabError, match=rf"dest2 of lab {lab.id} is down"):
+        lab.exec("dest2", ["true"])
+    lab_fault(lab, "power-on", "dest2")
+    assert boot_id(lab, "dest2") != before
+    assert lab.exec("dest2", ["cat", "/var/lib/zookeeper/kept"]).stdout == "written\n"
+    assert lab.exec("dest2", ["ipset", "list"]).stdout == ""
+    wait_reaches(lab, "dest1", "dest2")
+    lab.exec("dest2", ["rm", "/var/lib/zookeeper/kept"])
 
 
 def test_rules_removed_keeps_the_sets(lab: Lab) -> None:
