@@ -108,11 +108,12 @@ def preflight(**options: Any) -> None:
 
 @cli.command()
 @_common
-def plan(**options: Any) -> None:
+@click.option("--run-id", default="", help="The run whose rehearsal tells how long the window will be.")
+def plan(run_id: str, **options: Any) -> None:
     """Print every change, command and file diff that is known now; change nothing."""
     from zkmigrate import operate
 
-    _do(lambda: operate.show_plan(_setting(options)))
+    _do(lambda: operate.show_plan(_setting(options), run_id))
 
 
 @cli.command()

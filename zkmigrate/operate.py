@@ -18,6 +18,7 @@ from typing import Any, Protocol, TextIO
 from zkmigrate import books, standing
 from zkmigrate import inventory as inventories
 from zkmigrate.engine import asked, events, plan, runs
+from zkmigrate.engine import journal as journals
 from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.clock import Clock, Interrupt, RealClock
 from zkmigrate.engine.codec import encode_finding
@@ -32,7 +33,7 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import Blocked, Context, Done, Way
+from zkmigrate.model.step import Blocked, Context, Done, Records, Way
 from zkmigrate.opening import Opened, Opening, digest_of
 from zkmigrate.ui import found, planned
 from zkmigrate.ui.console import StdConsole
@@ -49,7 +50,7 @@ class Site(Protocol):
     def rules(self) -> WindowRules: ...
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort: ...
     def copies(self, lock: HostLock) -> Callable[[bytes], None]: ...
-    def window_lines(self) -> tuple[str, ...]: ...
+    def window_lines(self, records: Records) -> tuple[str, ...]: ...
     def close(self) -> None: ...
 
 
@@ -116,16 +117,22 @@ def preflight(setting: Setting) -> int:
     return code
 
 
-def show_plan(setting: Setting) -> int:
-    """Print the plan; only looks."""
+def show_plan(setting: Setting, run_id: str) -> int:
+    """Print the plan; only looks. run_id: the run whose rehearsal tells how long the window will be."""
     inventory, playbook = _read(setting)
+    records: Records = {}
+    if run_id:
+        history = journals.read(_existing(setting, Wishes(run_id=run_id), inventory, playbook))
+        if history.binds:
+            runs.check_same(history, playbook.id, inventories.digest(inventory))
+        records = history.records()
     with _site(setting, inventory, "plan") as site:
-        made = plan.make(playbook, inventory, site.look, site.window_lines())
+        made = plan.make(playbook, inventory, site.look, site.window_lines(records))
     if setting.as_json:
         _print_json(setting, plan.to_json(made))
     else:
         setting.out.write("".join(f"{line}\n" for line in planned.lines(made)))
-    return 0
+    return 8 if made.unknown else 0
 
 
 def run(setting: Setting, wishes: Wishes) -> int:
@@ -289,9 +296,9 @@ def _opened(wishes: Wishes, opening: Opening, site: Site) -> Opened:
     if wishes.journal_lost:
         return opening.recovered(site.rules(), Way(wishes.journal_lost), getpass.getuser())
     if runs.has_begun(opening.run_dir):
-        return opening.opened(site.window_lines)
+        return opening.opened(lambda: site.window_lines({}))
     wanted = digest_of(wishes.plan) if wishes.plan is not None else ""
-    return Opened(opening.begun(site.window_lines(), wanted))
+    return Opened(opening.begun(site.window_lines({}), wanted))
 
 
 def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook) -> None:

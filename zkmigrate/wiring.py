@@ -29,6 +29,7 @@ from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import PutFile
 from zkmigrate.model.playbook import Stage
+from zkmigrate.model.step import Context, Records
 from zkmigrate.rules import expected
 from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
 from zkmigrate.transport.channels import Channels
@@ -64,11 +65,11 @@ class Site:
         """The window's rules of the ZooKeeper move."""
         return WindowRules(decide_finding, deadline_s, without_operator)
 
-    def window_lines(self) -> tuple[str, ...]:
-        """What ``plan`` says about the window."""
+    def window_lines(self, records: Records) -> tuple[str, ...]:
+        """What ``plan`` says about the window. records: of a run that may have been rehearsed."""
         hosts = (*self.inventory.source_names, *self.inventory.dest_names)
         sessions = owning_sessions(self.look, hosts, self.inventory.kafka.chroot)
-        return expected.before_the_run(self.inventory, sessions)
+        return expected.before_the_run(Context("plan", self.inventory, records=records), sessions)
 
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
         """The watch, over channels of its own."""

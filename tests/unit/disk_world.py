@@ -26,7 +26,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Records, Verdict, Way
 from zkmigrate.rules.window import without_operator
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ class DiskSite:
 
         return copy
 
-    def window_lines(self) -> tuple[str, ...]:
+    def window_lines(self, records: Records) -> tuple[str, ...]:
         return ("window: none here",)
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Change
 from zkmigrate.model.look import Look
+from zkmigrate.model.step import Context, Records
 from zkmigrate.rules import expected
 from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
 from zkmigrate.simulate.look import WorldLook
@@ -87,10 +88,10 @@ class WorldSite:
     def copies(self, lock: HostLock) -> Callable[[bytes], None]:
         return lambda _content: None
 
-    def window_lines(self) -> tuple[str, ...]:
+    def window_lines(self, records: Records) -> tuple[str, ...]:
         names = (*self.inventory.source_names, *self.inventory.dest_names)
         sessions = owning_sessions(self.look, names, self.inventory.kafka.chroot)
-        return expected.before_the_run(self.inventory, sessions)
+        return expected.before_the_run(Context("plan", self.inventory, records=records), sessions)
 
     def close(self) -> None:
         self._over.set()

@@ -17,6 +17,7 @@ from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.hostside import block
 from zkmigrate.model.change import Arm, Change, Go, PutFile, Seal
 from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.model.step import Context
 from zkmigrate.rules import expected
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
@@ -150,7 +151,11 @@ def test_the_window_lines_show_the_arithmetic_of_the_deadline() -> None:
     world = quiet_world()
     inventory = world.inventory
     hosts = (*inventory.source_names, *inventory.dest_names)
-    said = "\n".join(expected.before_the_run(inventory, owning_sessions(WorldLook(world), hosts, "/kafka")))
+    said = "\n".join(
+        expected.before_the_run(
+            Context("plan", inventory), owning_sessions(WorldLook(world), hosts, "/kafka")
+        )
+    )
     assert "deadline: T = 18 s, the smallest timeout of the 3 sessions" in said
     assert "clients connected again by T - T/3 = 18 - 6.0 = 12.0 s after FENCE" in said
     assert "the way back starts by 12.0 - 2.5 (way back: policy.way_back_s) - 3 (" in said
@@ -167,6 +172,6 @@ def test_the_window_lines_show_the_arithmetic_of_the_deadline() -> None:
     ids=["unknown", "none", "no-timeout"],
 )
 def test_a_deadline_that_cannot_be_computed_yet_says_why(sessions: object, why: str) -> None:
-    said = "\n".join(expected.before_the_run(quiet_world().inventory, sessions))  # type: ignore[arg-type]
+    said = "\n".join(expected.before_the_run(Context("plan", quiet_world().inventory), sessions))  # type: ignore[arg-type]
     assert why in said
     assert "T - T/3 - 2.5 (policy.way_back_s) - 3 s" in said

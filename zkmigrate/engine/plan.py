@@ -65,7 +65,7 @@ class PlannedChange:
 
     text: its words for the operator. command: what one would type on the host to do it by hand. diff: of the
     file, values that look secret left out, empty if none. detail: what the command makes on the host, or what
-    is decided only later.
+    is decided only later. unread: why the diff is not known, else empty.
     """
 
     change: Change
@@ -73,11 +73,13 @@ class PlannedChange:
     command: str
     diff: str
     detail: tuple[str, ...]
+    unread: str = ""
 
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step: its brief, and the changes per target or why they are not known yet."""
+    """One step: its brief, and the changes per target or why they are not known yet. unknown: why they could
+    not be looked at, though they could be known now; else empty."""
 
     id: str
     title: str
@@ -85,6 +87,7 @@ class PlannedStep:
     brief: brief.Brief
     targets: Mapping[str, tuple[PlannedChange, ...]]
     note: str
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,20 @@ class Plan:
     inventory: str
     stages: tuple[PlannedStage, ...]
     window: tuple[str, ...]
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        """What could be known now and is not, because a look failed: ``stage.step``, or that and a target, to
+        the reason."""
+        steps = {f"{stage.id}.{step.id}": step for stage in self.stages for step in stage.steps}
+        diffs = {
+            f"{name} on {target}": change.unread
+            for name, step in steps.items()
+            for target, changes in step.targets.items()
+            for change in changes
+            if change.unread
+        }
+        return {**{name: step.unknown for name, step in steps.items() if step.unknown}, **diffs}
 
     @property
     def digest(self) -> str:
@@ -148,6 +165,7 @@ def _step(
 ) -> PlannedStep:
     context = Context(run=RUN, inventory=inventory, rehearsal=stage.rehearsal)
     targets: dict[str, tuple[PlannedChange, ...]] = {}
+    unknown = ""
     note = READS if step.hazard is Hazard.READ_ONLY else LATER
     if isinstance(step, Previewing):
         try:
@@ -159,13 +177,15 @@ def _step(
             }
             note = "" if targets else NOTHING
         except (HostError, UsageError) as error:
-            note = f"not known now: {error}"
-    return PlannedStep(step.id, step.title, step.hazard, brief.of(step), targets, note)
+            unknown = str(error)
+            note = f"not known now: {unknown}"
+    return PlannedStep(step.id, step.title, step.hazard, brief.of(step), targets, note, unknown)
 
 
 def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> PlannedChange:
-    diff = _diff(change, look) if isinstance(change, PutFile) else ""
-    return PlannedChange(change, change.describe(), command(change), diff, _detail(change, inventory, spec))
+    diff, unread = _diff(change, look) if isinstance(change, PutFile) else ("", "")
+    detail = _detail(change, inventory, spec)
+    return PlannedChange(change, change.describe(), command(change), diff, detail, unread)
 
 
 def command(change: Change) -> str:
@@ -230,19 +250,19 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
             return ()
 
 
-def _diff(change: PutFile, look: Look) -> str:
-    """Unified diff from what is there to what will be; says so where that cannot be looked at."""
+def _diff(change: PutFile, look: Look) -> tuple[str, str]:
+    """Unified diff from what is there to what will be, and why not where that cannot be looked at."""
     seen = look.file(change.host, change.path)
     if isinstance(seen, Seen):
         old, name = _readable(seen.value), change.path
     elif isinstance(seen, Absent):
         old, name = "", "/dev/null"
     else:
-        return f"{change.path}: {seen}\n"
+        return f"{change.path}: {seen}\n", f"{change.path}: {seen}"
     lines = difflib.unified_diff(
         old.splitlines(), _readable(change.content).splitlines(), name, change.path, lineterm=""
     )
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in lines), ""
 
 
 def _readable(content: bytes) -> str:
@@ -257,6 +277,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "playbook": plan.playbook,
         "inventory": plan.inventory,
         "window": list(plan.window),
+        "unknown": dict(plan.unknown),
         "stages": [
             {
                 "id": stage.id,

@@ -81,6 +81,10 @@ class Blocked:
 Verdict: TypeAlias = Done | Ready | Waiting | Blocked
 
 
+Records: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""What steps recorded and how long they took, as ``History.records`` gives it."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What every step of a run may know without looking.
@@ -96,7 +100,7 @@ class Context:
     inventory: Inventory
     fencing: int = 0
     rehearsal: bool = False
-    records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    records: Records = field(default_factory=dict)
     unrestored: frozenset[str] = frozenset()
     way: Way = Way.FORWARD
 

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from zkmigrate.facts.sessions import Sessions
-from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context
 from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
 
 _WINDOW = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
+_REHEARSED = "as rehearsed, or the policy's if longer"
 
 
-def before_the_run(inventory: Inventory, sessions: Reading[Sessions]) -> tuple[str, ...]:
-    """For ``plan``. sessions: those that own ephemerals under the chroot now."""
-    policy, lease = inventory.policy, inventory.policy.lease
+def before_the_run(c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
+    """For ``plan``. c: with the records of a run that has been rehearsed, where one is named. sessions: those
+    that own ephemerals under the chroot now."""
+    policy, lease = c.inventory.policy, c.inventory.policy.lease
+    measured = _measured(c)
+    length = (
+        (f"  length: {measured}",)
+        if measured
+        else (
+            "  length: not known before the rehearsal, which measures every phase on these hosts; shown",
+            "    before the cut-over is asked for, and by plan --run-id",
+        )
+    )
     return (
         "window: from FENCE to the first write that dest serves; no broker restarts in it",
-        "  length: not known before the rehearsal, which measures every phase on these hosts; shown before",
-        "    the cut-over is asked for",
+        *length,
         f"  lease: fence {lease.fence_ttl_ms} ms, cut {lease.cut_ttl_ms} ms, renewed every "
         f"{lease.renew_every_ms} ms; until SEAL dest goes",
         "    back by itself when it is not renewed",
-        *_deadline(inventory, sessions),
+        *_deadline(c, sessions),
         f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
         "  clients may notice: clients of dest reconnect, metadata changes wait; what was sent but not",
         "    acknowledged at FENCE is unknown to its sender, as in any disconnect",
@@ -36,25 +45,29 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
         f"once dest serves, the hosts wait {limit:g} s for OPEN (policy.open_limit_s), then check and open",
         "  by themselves: a hold there lasts no longer",
     )
-    seconds = c.records.get("rehearse", {}).get("seconds", {})
-    if not seconds:
+    measured = _measured(c)
+    if not measured:
         return alone
-    there = {step: float(seconds[step]["forward"]) for step in _WINDOW if "forward" in seconds.get(step, {})}
-    out = [
-        f"as rehearsed: {sum(there.values()):.1f} s from FENCE to a checked dest ("
-        + ", ".join(f"{step} {took:.1f}" for step, took in there.items())
-        + ")"
-    ]
+    out = [measured]
     timeout_ms = c.records.get("survey", {}).get("smallest_timeout_ms")
     if timeout_ms is not None:
-        out += _arithmetic(
-            timeout_ms / 1000, expected_way_back_s(c), "as rehearsed, or the policy's if longer"
-        )
+        out += _arithmetic(timeout_ms / 1000, expected_way_back_s(c), _REHEARSED)
     return (*out, *alone)
 
 
-def _deadline(inventory: Inventory, sessions: Reading[Sessions]) -> tuple[str, ...]:
-    chroot, way_back = inventory.kafka.chroot, inventory.policy.way_back_s
+def _measured(c: Context) -> str:
+    """What the rehearsal of this run measured; empty where there was none."""
+    seconds = c.records.get("rehearse", {}).get("seconds", {})
+    there = {step: float(seconds[step]["forward"]) for step in _WINDOW if "forward" in seconds.get(step, {})}
+    if not there:
+        return ""
+    phases = ", ".join(f"{step} {took:.1f}" for step, took in there.items())
+    return f"as rehearsed: {sum(there.values()):.1f} s from FENCE to a checked dest ({phases})"
+
+
+def _deadline(c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
+    chroot, way_back = c.inventory.kafka.chroot, expected_way_back_s(c)
+    source = _REHEARSED if _measured(c) else "policy.way_back_s"
     if not isinstance(sessions, Seen):
         known = f"not known now: {sessions}"
     elif not sessions.value.owners:
@@ -66,12 +79,12 @@ def _deadline(inventory: Inventory, sessions: Reading[Sessions]) -> tuple[str, .
             f"  deadline: T = {timeout_ms / 1000:g} s, the smallest timeout of the "
             f"{len(sessions.value.owners)} sessions with ephemerals",
             f"    under {chroot}; read again at SURVEY",
-            *(f"    {line}" for line in _arithmetic(timeout_ms / 1000, way_back, "policy.way_back_s")),
+            *(f"    {line}" for line in _arithmetic(timeout_ms / 1000, way_back, source)),
         )
     return (
         f"  deadline: T, the smallest timeout of the sessions with ephemerals under {chroot}, is",
         f"    {known}; SURVEY needs it.",
-        f"    the way back starts by T - T/3 - {way_back:g} (policy.way_back_s) - {FIND_DOOR_S:g} s",
+        f"    the way back starts by T - T/3 - {way_back:g} ({source}) - {FIND_DOOR_S:g} s",
     )
 
 

@@ -118,6 +118,8 @@ class WorldLook:
         raise HostError(f"the model has no zkm-host verb {args[0]}")
 
     def file(self, host: str, path: str) -> Reading[bytes]:
+        if host in self.unreachable:
+            return Unknown("unreachable", f"{host} does not answer")
         content = self._contents(host).get(path)
         return Absent(path) if content is None else Seen(content)
 
@@ -139,6 +141,8 @@ class WorldLook:
         return files if h.disk is None else {**files, **_version_2(world.inventory.dest.data_dir, h.disk)}
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
+        if host in self.unreachable:
+            return Unknown("unreachable", f"{host} does not answer")
         contents = self._contents(host)
         below = {p[len(path) + 1 :]: c for p, c in contents.items() if p.startswith(path + "/")}
         entries: dict[str, DirEntry] = {}
@@ -164,7 +168,7 @@ class WorldLook:
         return DirEntry(path.rsplit("/", 1)[1], "f", len(content), changed, file.mode, user, group)
 
     def reader(self, host: str, path: str) -> RandomReader:
-        content = self._contents(host).get(path)
+        content = None if host in self.unreachable else self._contents(host).get(path)
         if content is None:
             raise HostError(f"{host}: {path} is not there")
         return BytesReader(content)

@@ -28,6 +28,15 @@ def lines(plan: Plan) -> list[str]:
     changing = [s for stage in plan.stages for s in stage.steps if s.targets]
     count = sum(len(changes) for step in changing for changes in step.targets.values())
     out.append(f"{len(changing)} steps with {count} changes; nothing has been changed by printing them")
+    if unknown := plan.unknown:
+        steps = sum(bool(s.unknown) for stage in plan.stages for s in stage.steps)
+        parts = [f"the changes of {steps} of {len(changing) + steps} steps"] * bool(steps)
+        parts += [f"{len(unknown) - steps} diffs"] * (len(unknown) > steps)
+        out += [
+            f"the plan is not whole: {' and '.join(parts)} are not known now:",
+            *(f"  {where}: {why}" for where, why in unknown.items()),
+            "possible now: mend what zkmigrate preflight names, then plan again",
+        ]
     return out
 
 

@@ -1,0 +1,79 @@
+"""``plan`` as a verb: what it ends with when hosts do not answer, and what a rehearsal adds to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import cast
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.world.operator import PROPERTIES, SOURCE_CONFIG
+from tests.world.site import INVENTORY, WorldSite
+from zkmigrate.cli import cli
+from zkmigrate.inventory import Inventory, load
+from zkmigrate.model.look import Look
+from zkmigrate.simulate.look import WorldLook
+from zkmigrate.simulate.world import new_world
+
+
+class Desk:
+    """The command line over one model world that stays."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "migration.yml"
+        self.file.write_text(INVENTORY)
+        self.world = new_world(load(self.file), PROPERTIES, SOURCE_CONFIG)
+        self.environ = {"ZKMIGRATE_RUNS": str(folder / "runs"), "WORLD_SPEED": "20"}
+
+    def call(self, *words: str, unreachable: frozenset[str] = frozenset()) -> Result:
+        def site(inventory: Inventory, run: str) -> WorldSite:
+            made = WorldSite(inventory, run, self.world)
+            made.look = cast(Look, WorldLook(self.world, unreachable))
+            return made
+
+        return CliRunner().invoke(cli, [*words, "-i", str(self.file)], obj=site, env=self.environ)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_plan_that_is_not_whole_ends_with_8_and_says_what_is_missing(desk: Desk) -> None:
+    assert desk.call("plan").exit_code == 0
+    done = desk.call("plan", unreachable=frozenset({"broker2"}))
+    assert done.exit_code == 8
+    last = done.stdout[done.stdout.index("the plan is not whole: the changes of 2 of ") :].splitlines()
+    assert last[1].startswith("  install.install: broker2: ")
+    assert last[2].startswith("  roll.roll: broker2: /etc/kafka/server.properties cannot be read")
+    assert last[-1] == "possible now: mend what zkmigrate preflight names, then plan again"
+    done = desk.call("plan", "--json", unreachable=frozenset({"broker2"}))
+    assert (done.exit_code, list(json.loads(done.stdout)["unknown"])) == (8, ["install.install", "roll.roll"])
+    assert json.loads(desk.call("plan", "--json").stdout)["unknown"] == {}
+
+
+def test_a_plan_with_no_host_reached_is_not_taken_for_one(desk: Desk) -> None:
+    inventory = load(desk.file)
+    hosts = (*inventory.source_names, *inventory.dest_names, *inventory.broker_names)
+    done = desk.call("plan", unreachable=frozenset(hosts))
+    assert done.exit_code == 8
+    for step in ("install.install", "join.join", "rehearse.arm", "roll.roll", "cutover.arm"):
+        assert f"\n  {step}: " in done.stdout[done.stdout.index("the plan is not whole") :]
+
+
+def test_the_plan_of_a_rehearsed_run_tells_its_window(desk: Desk) -> None:
+    assert "length: not known before the rehearsal" in desk.call("plan").stdout
+    assert desk.call("plan", "--run-id", "nobody").exit_code == 2
+    assert desk.call("run", "--yes", "--until", "rehearse").exit_code == 0
+    done = desk.call("plan", "--run-id", "world-1")
+    assert done.exit_code == 0, done.output
+    assert "  length: as rehearsed: " in done.stdout
+    assert "not known before the rehearsal" not in done.stdout
+    assert "(way back: as rehearsed, or the policy's if longer)" in done.stdout
+    assert "length: not known before the rehearsal" in desk.call("plan").stdout, (
+        "only of the run that is named"
+    )
+    desk.file.write_text(INVENTORY.replace("/kafka", "/kafka2"))
+    assert desk.call("plan", "--run-id", "world-1").exit_code == 4
