@@ -329,6 +329,12 @@ def _settings(top: Any) -> _Wrong:
                 "zkmigrate writes this line itself, or does not support it (needed: the other keys of dest "
                 "say hosts, ports and directories)",
             )
+        if key == "reconfigEnabled" and str(settings[key]).strip().lower() != "false":
+            yield (
+                ("dest", "settings", key),
+                "an observer with it takes source's members into the zoo.cfg that zkmigrate wrote (needed: "
+                "false, or no such line; set it once the move is finalized)",
+            )
 
 
 def _services(top: Any) -> _Wrong:

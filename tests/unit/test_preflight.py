@@ -228,6 +228,19 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         no_file("source2", ZOO_CFG),
     ),
     (
+        "source.reconfig", "preflight", "source2",
+        config("tickTime=2000", "tickTime=2000\nreconfigEnabled=true"), "reconfigEnabled=true",
+        no_file("source2", ZOO_CFG),
+    ),
+    (
+        "source.reconfig", "preflight", "source2",
+        both(
+            config("tickTime=2000", "tickTime=2000\ndynamicConfigFile=/etc/zoo.cfg.dynamic.100000000"),
+            file("source2", "/etc/zoo.cfg.dynamic.100000000", b"version=100000000\n"),
+        ),
+        "dynamicConfigFile=/etc/zoo.cfg.dynamic.100000000", no_file("source2", ZOO_CFG),
+    ),
+    (
         "source.version", "preflight", "source1",
         word("source1", "srvr", recorded("follower.srvr").replace("3.5.8", "3.7.1")), "3.7.1",
         no_word("srvr", "source1"),

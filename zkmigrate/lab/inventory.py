@@ -35,7 +35,6 @@ def write_inventory(lab: Lab, path: Path, policy: dict[str, Any] | None = None) 
                 "maxClientCnxns": "0",
                 "4lw.commands.whitelist": spec.four_letter_words,
                 "admin.enableServer": "false",
-                "reconfigEnabled": "true" if spec.reconfig_enabled else "false",
             },
         },
         "kafka": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from zkmigrate.facts.config import ZooConfig
 from zkmigrate.inventory import Inventory
@@ -156,6 +156,27 @@ def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
         )
 
 
+@check("source.reconfig", "source's members stand in its zoo.cfg alone and cannot change", Scope.SOURCE)
+def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P05. A source that may reconfigure itself keeps its members in a dynamic file that has a version. An
+    observer that has none begins its election anew with every answer and never follows, hundreds of times a
+    minute; one with reconfigEnabled=true takes source's members into its own config."""
+    moves = ("do not move this ensemble with zkmigrate yet",)
+    for host, reading in e.source_config.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "a readable config", host)
+            continue
+        values = reading.value.values
+        found = [
+            f"{key}={values[key]}" for key in ("reconfigEnabled", "dynamicConfigFile") if _set(values, key)
+        ]
+        yield Judged(not found, ", ".join(found) or "neither", "neither of these keys", host, moves)
+
+
+def _set(values: Mapping[str, str], key: str) -> bool:
+    return values.get(key, "false").strip().lower() != "false"
+
+
 @check(
     "source.version", "a move from the server's version has been drilled", Scope.SOURCE,
     severity=Severity.WARN,
@@ -196,4 +217,4 @@ def purge(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(reading, "a readable config", host)
 
 
-CHECKS = (quorum, ports, config, myid, security, sync_enabled, version, zxid_counter, purge)
+CHECKS = (quorum, ports, config, myid, security, sync_enabled, reconfig, version, zxid_counter, purge)

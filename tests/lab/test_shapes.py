@@ -1,0 +1,89 @@
+"""Labs of other shapes: five dest hosts, a chroot two levels deep and one slow link; a source that may
+reconfigure itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zkmigrate.lab.inventory import write_inventory
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.readiness import four_letter_word, server_mode
+from zkmigrate.lab.spec import LabSpec, Role
+
+pytestmark = pytest.mark.lab
+
+SPEC = LabSpec(dest_count=5, chroot="/a/kafka", bandwidth_kbit={"dest5": 20_000})
+FIVE = ("dest1", "dest2", "dest3", "dest4", "dest5")
+CONFIG = "etc/zookeeper/conf/zoo.cfg"
+
+
+def tool(lab: Lab, inventory: Path, verb: str, *options: str) -> tuple[int, str]:
+    """Run one verb to its end; its exit code, and what it said."""
+    argv = [sys.executable, "-m", "zkmigrate", verb, "-i", str(inventory), *options]
+    done = subprocess.run(
+        lab.operator_command(argv),
+        env={**os.environ, "ZKMIGRATE_RUNS": str(inventory.parent / "runs")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    print(done.stdout, done.stderr)
+    return done.returncode, done.stdout + done.stderr
+
+
+def modes(lab: Lab) -> list[str | None]:
+    with lab.operator():
+        return [server_mode(four_letter_word(lab.host(name).address, "srvr")) for name in FIVE]
+
+
+def files(lab: Lab, host: str) -> list[str]:
+    """ZooKeeper's files of a dest host, and those of a run."""
+    places = ["/etc/zookeeper/conf", "/var/lib/zookeeper", "/var/lib/zkmigrate"]
+    return lab.exec(host, ["find", *places, "-type", "f"], check=False).stdout.split()
+
+
+def test_a_source_that_may_reconfigure_itself_is_refused(tmp_path: Path) -> None:
+    with Lab.up(LabSpec(reconfig_enabled=True), print) as lab:
+        config = (lab.host("source1").root / CONFIG).read_text()
+        assert "dynamicConfigFile=" in config, "it has taken the server lines out of the config by itself"
+        assert "server." not in config
+        path = write_inventory(lab, tmp_path / "migration.yml")
+        code, said = tool(lab, path, "preflight")
+    assert code == 3
+    assert "source.reconfig" in said
+    assert "3 of them block" in said, "this check on each server, and nothing else"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab.up(SPEC, print) as made:
+        yield made
+
+
+def test_all_five_join_and_go_back(lab: Lab, tmp_path: Path) -> None:
+    assert "tbf" not in lab.exec("dest4", ["tc", "qdisc", "show"]).stdout
+    assert "rate 20Mbit" in lab.exec("dest5", ["tc", "qdisc", "show"]).stdout
+    path = write_inventory(lab, tmp_path / "migration.yml")
+    first = {name: files(lab, name) for name in FIVE}
+    assert tool(lab, path, "preflight")[0] == 0
+
+    assert tool(lab, path, "run", "--run-id", "five", "--yes", "--until", "join")[0] == 0
+    assert modes(lab) == ["observer"] * 5
+    for name in FIVE:
+        lines = (lab.host(name).root / CONFIG).read_text().splitlines()
+        sids = [line.partition("=")[0] for line in lines if line.startswith("server.")]
+        assert sids == [f"server.{n}" for n in (1, 2, 3, 11, 12, 13, 14, 15)]
+    with lab.zookeeper(Role.DEST) as client:
+        assert sorted(client.get_children("/a/kafka/brokers/ids")) == ["1", "2", "3"]
+
+    assert tool(lab, path, "rollback", "--run-id", "five", "--yes")[0] == 0
+    assert modes(lab) == [None] * 5
+    assert {name: files(lab, name) for name in FIVE} == first
