@@ -82,7 +82,8 @@ class Opening:
     def recovered(self, rules: WindowRules, asked: Way, by: str) -> Opened:
         """A journal from the lines that are left and what the hosts say; the direction is ``asked`` for.
 
-        HostError, with nothing written, when a host does not tell what was done on it.
+        With nothing written: HostError when a host does not tell what was done on it; UsageError when neither
+        a line, nor a host, nor this machine knows of the run.
         """
         path = runs.copy_path(self.run_dir.name)
         readings = self.look.each(self.inventory.dest_names, lambda host: self.look.file(host, path))
@@ -92,6 +93,11 @@ class Opening:
             runs.check_same(left, self.playbook.id, inventories.digest(self.inventory))
         run = self.run_dir.name
         found = lost.ask_hosts(left, self.playbook, self.inventory, self.look, rules, run)
+        if not (left.run or found.operations or found.stages or runs.has_begun(self.run_dir)):
+            raise UsageError(
+                f"nothing tells of a run {run}: no journal here, no copy of one, no change of its on any "
+                "host. Possible now: --run-id of the run that is meant; or zkmigrate run begins one"
+            )
         journal = Journal.recover(self.run_dir, self.wall, copies=copies)
         if not journal.history.run:
             self._begin(journal, "")

@@ -127,6 +127,15 @@ def test_what_cannot_be_meant_is_refused_before_anything(
     assert not place.runs.exists(), "nothing was made"
 
 
+@pytest.mark.parametrize("way", ["forward", "back"])
+def test_a_run_of_which_nothing_tells_has_no_lost_journal(place: Place, way: str) -> None:
+    done = place.call("resume", "--yes", "--journal-lost", way, "--run-id", "typo")
+    assert done.exit_code == 2
+    assert "nothing tells of a run typo" in done.output
+    assert place.files() == set()
+    assert list((place.runs / "typo").iterdir()) == []
+
+
 def test_where_to_hold_is_looked_at_on_a_run_that_is_back_too(place: Place) -> None:
     place.call("run", "--yes", "--until", "install")
     place.call("rollback", "--yes")

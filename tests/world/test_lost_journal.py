@@ -186,6 +186,16 @@ def test_a_host_that_does_not_tell_stops_it_before_anything_is_written(tmp_path:
     assert go_on(operator, Way.BACK).code == 0
 
 
+def test_silent_hosts_are_not_taken_for_hosts_that_know_nothing(tmp_path: Path) -> None:
+    world = quiet_world()
+    names = (*world.inventory.dest_names, *world.inventory.broker_names)
+    operator = Operator(world, tmp_path / "typo", unreachable=frozenset(names))
+    operator.run_dir.mkdir(mode=0o700)
+    with pytest.raises(HostError, match="6 of 6 do not tell"):
+        recover(operator, Way.FORWARD)
+    assert list(operator.run_dir.iterdir()) == []
+
+
 def test_a_recovery_that_was_cut_short_is_done_again(tmp_path: Path) -> None:
     operator = started(tmp_path)
     assert operator.forward(until="join").code == 0
