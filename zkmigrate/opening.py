@@ -41,11 +41,12 @@ class Opening:
     look: Look
     wall: Callable[[], float]
 
-    def opened(self, window_lines: Callable[[], tuple[str, ...]]) -> Opened:
+    def opened(self, window_lines: Callable[[], tuple[str, ...]], wanted: str = "") -> Opened:
         """The journal of a run that has begun. JournalError; StaleError when it was begun with another
         inventory or playbook, and has changed hosts since. Where it has not, it is begun again with these.
 
-        window_lines: what the plan says of the window, asked for only where the run is begun again.
+        window_lines: what the plan says of the window, asked for only where the run is begun again. wanted:
+        the plan it must be then, as for ``begun``.
         """
         journal = Journal.open(self.run_dir, self.wall)
         if journal.history.lost and not journal.history.rebuilt:
@@ -57,7 +58,11 @@ class Opening:
         history, digest = journal.history, inventories.digest(self.inventory)
         if not history.run or history.binds or runs.is_same(history, self.playbook.id, digest):
             return Opened(self._checked(journal))
-        made = plan.make(self.playbook, self.inventory, self.look, window_lines())
+        try:
+            made = self._made(window_lines(), wanted)
+        except runs.StaleError:
+            journal.close()
+            raise
         self._begin(journal, made.digest)
         keep_plan(self.run_dir, plan.to_json(made))
         said = "begun again with this inventory and playbook: nothing had been changed on any host"
@@ -67,17 +72,21 @@ class Opening:
     def begun(self, window_lines: tuple[str, ...], wanted: str) -> Journal:
         """A new journal with the plan of now. wanted: digest of the plan it must be, else empty; StaleError
         when it is not."""
+        made = self._made(window_lines, wanted)
+        journal = Journal.create(self.run_dir, self.wall)
+        self._begin(journal, made.digest)
+        runs.mark_begun(self.run_dir)
+        keep_plan(self.run_dir, plan.to_json(made))
+        return self._checked(journal)
+
+    def _made(self, window_lines: tuple[str, ...], wanted: str) -> plan.Plan:
         made = plan.make(self.playbook, self.inventory, self.look, window_lines)
         if wanted not in ("", made.digest):
             raise runs.StaleError(
                 f"the plan {wanted[:12]} is stale: what would be done now is {made.digest[:12]}. Possible "
                 "now: plan again, compare, and run that"
             )
-        journal = Journal.create(self.run_dir, self.wall)
-        self._begin(journal, made.digest)
-        runs.mark_begun(self.run_dir)
-        keep_plan(self.run_dir, plan.to_json(made))
-        return self._checked(journal)
+        return made
 
     def recovered(self, rules: WindowRules, asked: Way, by: str) -> Opened:
         """A journal from the lines that are left and what the hosts say; the direction is ``asked`` for.

@@ -295,9 +295,9 @@ def _opened(wishes: Wishes, opening: Opening, site: Site) -> Opened:
     """The journal of the run: recovered where it is lost, else opened, or begun."""
     if wishes.journal_lost:
         return opening.recovered(site.rules(), Way(wishes.journal_lost), getpass.getuser())
-    if runs.has_begun(opening.run_dir):
-        return opening.opened(lambda: site.window_lines({}))
     wanted = digest_of(wishes.plan) if wishes.plan is not None else ""
+    if runs.has_begun(opening.run_dir):
+        return opening.opened(lambda: site.window_lines({}), wanted)
     return Opened(opening.begun(site.window_lines({}), wanted))
 
 

@@ -30,6 +30,22 @@ def test_run_refuses_a_plan_that_is_stale_or_applied_with_4(place: Place, tmp_pa
     assert place.call("run", "--yes", "--plan", str(plan)).exit_code == 2
 
 
+def test_a_run_is_begun_again_with_no_other_plan_than_the_one_that_is_given(place: Place) -> None:
+    (place.world / "sick").touch()
+    assert place.call("run", "--yes").exit_code == 3
+    (place.world / "sick").unlink()
+    plan = place.root / "plan.json"
+    plan.write_text(place.call("plan", "--json").stdout)
+    place.file.write_text(GOOD.replace("/kafka", "/kafka2"))
+    words = ("run", "--yes", "--run-id", "lab-1", "--plan", str(plan))
+    refused = place.call(*words)
+    assert refused.exit_code == 4
+    assert "is stale" in refused.output
+    plan.write_text(place.call("plan", "--json").stdout)
+    assert place.call(*words).exit_code == 0
+    assert place.files() == ALL
+
+
 def test_a_run_with_a_name_of_its_own_is_found_by_what_its_journal_says(place: Place) -> None:
     assert place.call("run", "--yes", "--run-id", "demo", "--until", "install").exit_code == 0
     for words in ((), ("--run-id", "other")):
