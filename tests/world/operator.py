@@ -6,6 +6,8 @@ host.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,13 +105,25 @@ class Operator:
     seconds: int = 0
 
     def forward(self, until: str = "", hold_at: str = "") -> Ended:
-        return self._walk().forward(until, hold_at)
+        with self._process() as walk:
+            return walk.forward(until, hold_at)
 
     def resume(self, until: str = "") -> Ended:
-        return self._walk().resume(until)
+        with self._process() as walk:
+            return walk.resume(until)
 
     def back(self, to: str = "") -> Ended:
-        return self._walk().back(to)
+        with self._process() as walk:
+            return walk.back(to)
+
+    @contextmanager
+    def _process(self) -> Iterator[Walk]:
+        """The files of a process are closed when it ends, however it ends."""
+        walk = self._walk()
+        try:
+            yield walk
+        finally:
+            walk.journal.close()
 
     def _walk(self) -> Walk:
         if (self.run_dir / "journal.jsonl").exists():
