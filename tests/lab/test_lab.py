@@ -18,6 +18,8 @@ import pytest
 from zkmigrate.lab import control_groups, fault, network, readiness, record, state
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab, sweep
+from zkmigrate.lab.load.producer import not_known_everywhere
+from zkmigrate.lab.load.target import config_for
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.waiting import wait_until
 
@@ -134,6 +136,16 @@ def test_the_operator_thread_moves_in_and_out(lab: Lab) -> None:
     assert Path("/proc/thread-self/ns/net").readlink() == here
     with socket.socket() as outside, pytest.raises(OSError, match="Cannot assign"):
         outside.bind(("10.71.0.2", 0))
+
+
+def test_topics_wait_until_every_broker_knows_all_brokers(lab: Lab) -> None:
+    """Registered is not enough: the controller, which creates topics, may not have heard of a broker yet."""
+    bootstrap = config_for(lab.spec).bootstrap
+    with lab.operator():
+        wait_until("metadata of all brokers", lambda: not_known_everywhere(bootstrap, 3), 60)
+        assert "3 of 4 brokers" in (not_known_everywhere(bootstrap, 4) or "")
+        nobody = "10.71.0.31:1"
+        assert (not_known_everywhere(f"{bootstrap},{nobody}", 3) or "").startswith(nobody)
 
 
 def test_nothing_of_the_lab_is_in_the_base_namespace(lab: Lab) -> None:

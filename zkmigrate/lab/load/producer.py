@@ -112,19 +112,31 @@ def record_client_error(record: Recorder, error: KafkaError) -> None:
     record.write("kafka", error=error.str(), fatal=error.fatal())
 
 
-def _no_controller(admin: AdminClient) -> str | None:
-    """A broker that has just started names none, and the client would wait for it without asking again."""
-    try:
-        known = admin.list_topics(timeout=_METADATA_S).controller_id
-    except KafkaException as error:
-        return str(error)
-    return None if known >= 0 else f"controller {known}"
+def not_known_everywhere(bootstrap: str, needed: int) -> str | None:
+    """What some broker's metadata still lacks: a controller, or ``needed`` brokers; None when nothing.
+
+    A broker that has just started names no controller, and the client would wait for it without asking again.
+    It is registered before the controller knows it, and the controller alone decides whether there are enough
+    brokers for a topic. Each broker is asked by a client of its own, which knows no other broker yet.
+    """
+    for address in bootstrap.split(","):
+        try:
+            seen = AdminClient({"bootstrap.servers": address}).list_topics(timeout=_METADATA_S)
+        except KafkaException as error:
+            return f"{address}: {error}"
+        if seen.controller_id < 0 or len(seen.brokers) < needed:
+            return f"{address}: controller {seen.controller_id}, {len(seen.brokers)} of {needed} brokers"
+    return None
 
 
 def create_topics(config: LoadConfig) -> None:
     """Create the load topics; existing ones are left as they are.  Raises KafkaException otherwise."""
     admin = AdminClient({"bootstrap.servers": config.bootstrap})
-    wait_until("a controller in the brokers' metadata", lambda: _no_controller(admin), _CREATE_LIMIT_S)
+    wait_until(
+        "a controller and enough brokers in every broker's metadata",
+        lambda: not_known_everywhere(config.bootstrap, config.replication_factor),
+        _CREATE_LIMIT_S,
+    )
     settings = {"min.insync.replicas": str(config.min_insync)}
     topics = [
         NewTopic(name, config.partitions, config.replication_factor, config=settings)
