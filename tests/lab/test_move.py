@@ -7,10 +7,8 @@ the same verdicts (parity).
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.lab import tool
 from tests.parity import length, verdicts
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.lab import fault
@@ -66,25 +65,13 @@ class Night:
     ) -> subprocess.Popen[str]:
         """The command line, from the operator's place, with its input held open."""
         program = ["zkmigrate"] if kill is None else ["tests.lab.killing", kill[0], kill[1], str(kill[2])]
-        path = str(self.directory / "migration.yml")
-        argv = [sys.executable, "-m", *program, verb, "-i", path, "--run-id", RUN, "--yes", *options]
-        return subprocess.Popen(
-            self.lab.operator_command(argv),
-            env={**os.environ, "ZKMIGRATE_RUNS": str(self.directory / "runs")},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return tool.started(self.lab, self.directory, RUN, verb, *options, program=program)
 
     def tool(
         self, verb: str, *options: str, answer: str = "", kill: tuple[str, str, int] | None = None
     ) -> int:
         """Run one verb to its end and print what it said; its exit code."""
-        process = self.start(verb, *options, kill=kill)
-        said, _ = process.communicate(answer, timeout=400)
-        print(said)
-        return process.returncode
+        return tool.ended(self.start(verb, *options, kill=kill), answer, 400)
 
     def footprint(self) -> dict[str, str]:
         """What a rollback must leave as it found it on dest hosts and brokers, file by file."""

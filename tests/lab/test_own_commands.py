@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.lab import tool
 from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_inventory
@@ -42,24 +42,11 @@ class Site:
     sessions: dict[str, Any] = field(default_factory=dict)
 
     def start(self, verb: str, *options: str) -> subprocess.Popen[str]:
-        path = str(self.directory / "migration.yml")
-        argv = [sys.executable, "-m", "zkmigrate", verb, "-i", path, "--run-id", RUN, "--yes", *options]
-        return subprocess.Popen(
-            self.lab.operator_command(argv),
-            env={**os.environ, "ZKMIGRATE_RUNS": str(self.directory / "runs")},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        return tool.started(self.lab, self.directory, RUN, verb, *options, new_session=True)
 
     def tool(self, verb: str, *options: str, answer: str = "") -> int:
         """Run one verb to its end and print what it said; its exit code."""
-        process = self.start(verb, *options)
-        said, _ = process.communicate(answer, timeout=300)
-        print(said)
-        return process.returncode
+        return tool.ended(self.start(verb, *options), answer, 300)
 
     def server(self, host: str) -> tuple[str, ...]:
         """Account, parent and session of the host's one server; no other JVM runs beside it."""

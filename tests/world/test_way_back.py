@@ -39,6 +39,18 @@ def doors_shut(world: World) -> list[str]:
     return [n for n in world.inventory.dest_names if world.hosts[n].fence.holds(world.now)]
 
 
+def silenced(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> list[str]:
+    """The hosts that answer no question of zkm-host's any more, to be added to and taken from."""
+    dead = list(hosts)
+    answer = WorldLook.zkm
+
+    def zkm(look: WorldLook, host: str, *words: str) -> Reading[str]:
+        return Unknown("timeout", "no answer") if host in dead else answer(look, host, *words)
+
+    monkeypatch.setattr(WorldLook, "zkm", zkm)
+    return dead
+
+
 def refuse_in_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHECK finds something wrong, but only in the real window."""
     right = check.quorum
@@ -81,11 +93,8 @@ def test_a_host_that_dies_while_sealing_keeps_no_other_host_shut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, operator = rolled(tmp_path)
-    dead: list[str] = []
-    answer, act = WorldLook.zkm, operator._apply
-
-    def zkm(look: WorldLook, host: str, *words: str) -> Reading[str]:
-        return Unknown("timeout", "no answer") if host in dead else answer(look, host, *words)
+    dead = silenced(monkeypatch)
+    act = operator._apply
 
     def apply(change: Change, operation: str, fencing: int) -> Outcome:
         if isinstance(change, Seal) and operation.startswith("cutover.") and change.host == "dest3":
@@ -94,7 +103,6 @@ def test_a_host_that_dies_while_sealing_keeps_no_other_host_shut(
             raise HostError("dest3: no answer")
         return act(change, operation, fencing)
 
-    monkeypatch.setattr(WorldLook, "zkm", zkm)
     monkeypatch.setattr(operator, "_apply", apply)
     ended = operator.forward(until="cutover")
     assert ended.code == 8
@@ -113,11 +121,8 @@ def test_a_host_that_dies_before_the_seal_keeps_no_other_host_shut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     world, operator = rolled(tmp_path)
-    dead: list[str] = []
-    answer, act = WorldLook.zkm, operator._apply
-
-    def zkm(look: WorldLook, host: str, *words: str) -> Reading[str]:
-        return Unknown("timeout", "no answer") if host in dead else answer(look, host, *words)
+    dead = silenced(monkeypatch)
+    act = operator._apply
 
     def apply(change: Change, operation: str, fencing: int) -> Outcome:
         if change.host in dead:
@@ -127,7 +132,6 @@ def test_a_host_that_dies_before_the_seal_keeps_no_other_host_shut(
             dead.append("dest3")
         return outcome
 
-    monkeypatch.setattr(WorldLook, "zkm", zkm)
     monkeypatch.setattr(operator, "_apply", apply)
     ended = operator.forward(until="cutover")
     assert ended.code == 8
@@ -142,13 +146,7 @@ def test_a_host_that_dies_after_go_while_the_others_open_alone_turns_nothing_bac
 ) -> None:
     world, operator = rolled(tmp_path)
     assert operator.forward(until="cutover.go").code == 0
-    dead = ["dest3"]
-    answer = WorldLook.zkm
-
-    def zkm(look: WorldLook, host: str, *words: str) -> Reading[str]:
-        return Unknown("timeout", "no answer") if host in dead else answer(look, host, *words)
-
-    monkeypatch.setattr(WorldLook, "zkm", zkm)
+    dead = silenced(monkeypatch, "dest3")
     assert operator.resume(until="cutover").code == 0
     warned = {f.id for e in operator.events if isinstance(e, StepEnded) for f in e.findings if not f.blocks}
     assert "serve.late" in warned
@@ -162,11 +160,8 @@ def test_one_open_host_ends_the_way_back_though_another_is_not_heard(
 ) -> None:
     world, operator = rolled(tmp_path)
     refuse_in_the_window(monkeypatch)
-    answer, act = WorldLook.zkm, operator._apply
-    dead: list[str] = []
-
-    def zkm(look: WorldLook, host: str, *words: str) -> Reading[str]:
-        return Unknown("timeout", "no answer") if host in dead else answer(look, host, *words)
+    dead = silenced(monkeypatch)
+    act = operator._apply
 
     def apply(change: Change, operation: str, fencing: int) -> Outcome:
         if isinstance(change, HostVerb) and change.verb == "halt" and operation.startswith("cutover."):
@@ -175,7 +170,6 @@ def test_one_open_host_ends_the_way_back_though_another_is_not_heard(
             raise HostError(f"{change.host}: no answer")
         return act(change, operation, fencing)
 
-    monkeypatch.setattr(WorldLook, "zkm", zkm)
     monkeypatch.setattr(operator, "_apply", apply)
     ended = operator.forward(until="cutover")
     assert ended.code == 6
