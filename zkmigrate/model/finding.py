@@ -65,10 +65,11 @@ def claim(
     moves: Sequence[str] = (),
     target: str = "",
     severity: Severity = Severity.BLOCK,
+    cause: str = "",
 ) -> Finding:
     """Build a finding from a three-valued truth: ``None`` is unknown."""
     state = Held.UNKNOWN if held is None else Held.YES if held else Held.NO
-    return Finding(id, sentence, state, severity, seen, needed, tuple(moves), target)
+    return Finding(id, sentence, state, severity, seen, needed, tuple(moves), target, cause)
 
 
 def blocking(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias, get_args
 
@@ -82,17 +82,15 @@ class Check:
                 return (claim(self.id, self.claim, None, seen=text, severity=Severity.INFO),)
         severity = self.severity if gate in self.gates else Severity.WARN
         return tuple(
-            replace(
-                claim(
-                    self.id,
-                    self.claim,
-                    j.held,
-                    seen=j.seen,
-                    needed=j.needed,
-                    moves=() if j.held else (*j.moves, AGAIN),
-                    target=j.target,
-                    severity=severity,
-                ),
+            claim(
+                self.id,
+                self.claim,
+                j.held,
+                seen=j.seen,
+                needed=j.needed,
+                moves=() if j.held else (*j.moves, AGAIN),
+                target=j.target,
+                severity=severity,
                 cause=j.cause,
             )
             for j in self.decide(c, e)
