@@ -41,6 +41,10 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
             "linger.ms": 5,
             "delivery.timeout.ms": int(config.flush_deadline_s * 1000),
             "reconnect.backoff.max.ms": 1000,
+            # A topic once taken for deleted stays so in this client for that long (30 s by default) when it
+            # comes back under the same id; and as it is back, the client no longer asks: it would refuse
+            # records until its next refresh, minutes later.
+            "topic.metadata.propagation.max.ms": 0,
             "error_cb": partial(record_client_error, record),
         }
     )
