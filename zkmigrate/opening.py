@@ -129,7 +129,12 @@ class Opening:
     def _begin(self, journal: Journal, made: str) -> None:
         digest = inventories.digest(self.inventory)
         names = {"run": self.run_dir.name, "name": self.inventory.name, "playbook": self.playbook.id}
-        journal.append("begin", {**names, "inventory": digest, "plan": made})
+        hosts = {
+            "source": list(self.inventory.source_names),
+            "dest": list(self.inventory.dest_names),
+            "brokers": list(self.inventory.broker_names),
+        }
+        journal.append("begin", {**names, "inventory": digest, "plan": made, "hosts": hosts})
 
     def _checked(self, journal: Journal) -> Journal:
         if not journal.history.run:  # died before its first line was whole

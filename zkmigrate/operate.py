@@ -27,6 +27,7 @@ from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import HostLock, LocalLock
 from zkmigrate.engine.ports import WatchPort, WindowRules
 from zkmigrate.engine.run import Ended, Walk, World
+from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import UsageError
 from zkmigrate.face import face_of, remarks_of, say_interrupted
 from zkmigrate.inventory import Inventory
@@ -49,6 +50,7 @@ class Site(Protocol):
     def lock(self, clock: Clock, *, steal: bool) -> HostLock: ...
     def rules(self) -> WindowRules: ...
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort: ...
+    def sample(self, samples: Samples) -> Callable[[], None]: ...
     def copies(self, lock: HostLock) -> Callable[[bytes], None]: ...
     def window_lines(self, records: Records) -> tuple[str, ...]: ...
     def close(self) -> None: ...
@@ -265,6 +267,9 @@ def _walk(
         stack.callback(say_interrupted(setting.interrupt, emit).set)
         for text in start.said:
             emit(events.Noted(text))
+        samples = Samples(run_dir, clock.now, clock.wall, lambda text: emit(events.Noted(text)))
+        stack.callback(samples.close)
+        stack.callback(site.sample(samples))
         world = World(
             look=site.look,
             apply=site.apply,

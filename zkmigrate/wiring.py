@@ -13,7 +13,7 @@ from functools import partial
 
 from zkmigrate import hostside
 from zkmigrate.clients.canary import BrokerCanary
-from zkmigrate.engine import probes
+from zkmigrate.engine import probes, sampler
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.channel import ChannelApply
 from zkmigrate.engine.clock import Clock
@@ -21,13 +21,17 @@ from zkmigrate.engine.lanes import together
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.observe import Observe
 from zkmigrate.engine.ports import WindowRules
+from zkmigrate.engine.sampler import KafkaNotes, Sampler
+from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Probe, Watch
 from zkmigrate.errors import HostError
 from zkmigrate.facts.ensemble import source_view
-from zkmigrate.facts.host import host_status
+from zkmigrate.facts.host import HostStatus, host_status
 from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import PutFile
+from zkmigrate.model.fact import Reading
+from zkmigrate.model.look import KafkaView
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Records
 from zkmigrate.rules import expected
@@ -41,6 +45,18 @@ _CALL_S = 10.0
 _CANARY_S = 1.0
 
 
+class NotingObserve(Observe):
+    """A look that tells ``note`` what it saw of the Kafka cluster."""
+
+    note: KafkaNotes | None = None
+
+    def kafka(self) -> Reading[KafkaView]:
+        reading = super().kafka()
+        if self.note is not None:
+            self.note(reading)
+        return reading
+
+
 class Site:
     """Everything of one process that reaches hosts. ``close`` ends all connections."""
 
@@ -51,10 +67,12 @@ class Site:
         program = Program(self._transport, run, inventory.ssh.user, hostside.program(), hostside.sudoers)
         self._steps = Channels(self._transport, run, "steps")
         self._watching = Channels(self._transport, run, "watch")
-        self.look = Observe(inventory, self._transport, program, self._steps)
+        self.look = NotingObserve(inventory, self._transport, program, self._steps)
         self._watch_look = Observe(inventory, self._transport, program, self._watching)
         self.apply = ChannelApply(self._steps, program)
-        self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.kafka.brokers})
+        brokers = {b.name: (b.address, b.port) for b in inventory.kafka.brokers}
+        self._canary, self._sampled = BrokerCanary(brokers), BrokerCanary(brokers)
+        self._samples: Samples | None = None
 
     def lock(self, clock: Clock, *, steal: bool) -> HostLock:
         """The lock on the dest hosts; not taken yet."""
@@ -77,13 +95,34 @@ class Site:
         renew = partial(self._renew, lock)
         return Watch(hosts, lease, self.rules(), renew, clock.now, clock.wall, self._probes)
 
+    def sample(self, samples: Samples) -> Callable[[], None]:
+        """Note from now on what is seen, for the report; the answer ends that."""
+        self._samples = samples
+        self.look.note = KafkaNotes(samples)
+        sampling = Sampler(
+            (
+                sampler.brokers(len(self.inventory.kafka.brokers), self._round_trips, samples),
+                sampler.ensembles(self.inventory, self._watch_look, samples),
+            )
+        )
+        sampling.begin()
+        return sampling.close
+
     def copies(self, lock: HostLock) -> Callable[[bytes], None]:
         """Puts the journal on the dest hosts that gave the lock; HostError naming those that took none."""
         return partial(self._copy, lock)
 
     def close(self) -> None:
         """End everything."""
-        for part in (self.look, self._watch_look, self._canary, self._steps, self._watching, self._transport):
+        canaries = (self._canary, self._sampled)
+        for part in (
+            self.look,
+            self._watch_look,
+            *canaries,
+            self._steps,
+            self._watching,
+            self._transport,
+        ):
             part.close()
 
     def _ask(self, host: str, words: tuple[str, ...], fencing: int) -> Outcome:
@@ -99,12 +138,23 @@ class Site:
         hosts = self.inventory.dest_names
         look = self._watch_look
         return (
-            probes.block(hosts, lambda: look.each(hosts, lambda host: host_status(look, host))),
+            probes.block(hosts, self._statuses),
             probes.brokers(
                 lambda: {name: pulse.wrong for name, pulse in self._canary.ask_all(_CANARY_S).items()}
             ),
             probes.source(lambda: source_view(self.inventory, look)),
         )
+
+    def _statuses(self) -> dict[str, Reading[HostStatus]]:
+        look = self._watch_look
+        asked = look.each(self.inventory.dest_names, lambda host: host_status(look, host))
+        if self._samples is not None:
+            sampler.note_phases(self._samples, asked)
+        return asked
+
+    def _round_trips(self) -> dict[str, float | str]:
+        pulses = self._sampled.ask_all(_CANARY_S)
+        return {name: pulse.why or pulse.took_s for name, pulse in pulses.items()}
 
     def _copy(self, lock: HostLock, content: bytes) -> None:
         path = f"/var/lib/zkmigrate/{self._run}/journal.jsonl"

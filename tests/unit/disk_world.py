@@ -20,6 +20,7 @@ from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.ports import Decision, NoWatch, WatchPort, WindowRules
+from zkmigrate.engine.samples import Samples
 from zkmigrate.inventory import Inventory, Policy
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -169,6 +170,9 @@ class DiskSite:
 
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
         return NoWatch()
+
+    def sample(self, samples: Samples) -> Callable[[], None]:
+        return lambda: None
 
     def copies(self, lock: HostLock) -> Callable[[bytes], None]:
         def copy(content: bytes) -> None:

@@ -18,6 +18,8 @@ from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.ports import WatchPort, WindowRules
+from zkmigrate.engine.sampler import Sampler, brokers, ensembles
+from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Watch
 from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
@@ -84,6 +86,16 @@ class WorldSite:
         return Watch(
             self.inventory.dest_names, lease, self.rules(), renew, clock.now, clock.wall, lambda _stage: ()
         )
+
+    def sample(self, samples: Samples) -> Callable[[], None]:
+        def round_trips() -> dict[str, float | str]:
+            up = self.world.brokers.items()
+            return {name: 0.002 if broker.registered else "refused" for name, broker in up}
+
+        asked = brokers(len(self.world.brokers), round_trips, samples)
+        sampling = Sampler((asked, ensembles(self.inventory, self.look, samples)))
+        sampling.begin()
+        return sampling.close
 
     def copies(self, lock: HostLock) -> Callable[[bytes], None]:
         return lambda _content: None

@@ -28,11 +28,13 @@ class Pulse:
     """One broker's answer.
 
     age_s: how many seconds ago the broker last answered, 0 when it did now, None when it never did. why: what
-    went wrong this time, empty when nothing did.
+    went wrong this time, empty when nothing did. took_s: how long this answer took, with a new connection if
+    one was needed.
     """
 
     age_s: float | None
     why: str = ""
+    took_s: float = 0.0
 
     @property
     def wrong(self) -> str:
@@ -53,15 +55,16 @@ class BrokerCanary:
         """One round trip to one broker; a broken connection is opened again once, within the deadline."""
         held = self._held[broker]
         with held.turn:
+            asked = time.monotonic()
             try:
-                held.exchange(time.monotonic() + deadline_s)
+                held.exchange(asked + deadline_s)
             except (OSError, ValueError) as error:
                 held.drop()
                 why = socket_text(error) if isinstance(error, OSError) else str(error)
                 age = None if held.answered is None else time.monotonic() - held.answered
                 return Pulse(age, f"{held.address}:{held.port}: {why}")
             held.answered = time.monotonic()
-            return Pulse(0.0)
+            return Pulse(0.0, took_s=held.answered - asked)
 
     def ask_all(self, deadline_s: float) -> dict[str, Pulse]:
         """One round trip to every broker, all at once."""

@@ -1,0 +1,98 @@
+"""Samples: what the run saw in passing, for the report; the run itself never reads them.
+
+``runs/<run>/samples.jsonl``: one JSON object a line, each with ``at`` (seconds since the epoch), ``mono``
+(seconds on the monotonic clock of the process that asked) and ``kind``. Outside the journal's hash chain and
+never synced: losing the file, or its last line, hurts nothing; a full disk ends the sampling, not the run.
+
+- ``process`` {}: a process has begun to sample
+- ``brokers`` {ms: {broker: milliseconds of a round trip}, silent: {broker: why there was no answer}}
+- ``ensembles`` {servers: {host: [mode, zxid]}}; the zxid is missing where none was told, the mode is then why
+- ``kafka`` {controller, brokers, partitions, under, offline}: ids of brokers that are registered; partitions
+  in all, not fully in sync, and without a leader
+- ``phases`` {hosts: {host: [phase, seconds since it served as participant or null]}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+NAME = "samples.jsonl"
+LIMIT = 64 << 20
+"""Bytes: a run that goes on for days must not fill the operator's disk."""
+
+Kind: TypeAlias = Literal["process", "brokers", "ensembles", "kafka", "phases"]
+
+
+class Samples:
+    """Appends to a run's samples; processes append after another. Safe to use from several threads.
+
+    now, wall: the engine's clocks. say: told once why nothing is recorded any more.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        say: Callable[[str], None],
+        limit: int = LIMIT,
+    ) -> None:
+        self._path = run_dir / NAME
+        self.now = now
+        self._wall = wall
+        self._say = say
+        self._limit = limit
+        self._guard = threading.Lock()
+        self._fd = -1
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            self._fd = os.open(self._path, flags, 0o600)
+            os.write(self._fd, b"\n")  # ends a line that a process left torn
+            self._size = os.fstat(self._fd).st_size
+        except OSError as error:
+            self._give_up(f"{error.strerror}")
+        self.note("process", {})
+
+    def note(self, kind: Kind, body: Mapping[str, Any]) -> None:
+        """One sample, of now."""
+        self.note_at(self.now(), kind, body)
+
+    def note_at(self, mono: float, kind: Kind, body: Mapping[str, Any]) -> None:
+        """One sample of a moment of this process's monotonic clock."""
+        with self._guard:
+            if self._fd < 0:
+                return
+            at = self._wall() - (self.now() - mono)
+            head = {"at": round(at, 3), "mono": round(mono, 4), "kind": kind}
+            line = (json.dumps({**head, **body}, separators=(",", ":")) + "\n").encode("ascii")
+            if self._size + len(line) > self._limit:
+                self._give_up(f"it holds {self._size} bytes, the limit is {self._limit}")
+                return
+            try:
+                written = os.write(self._fd, line)
+            except OSError as error:
+                self._give_up(f"{error.strerror}")
+                return
+            if written < len(line):
+                self._give_up("the disk takes no more")
+                return
+            self._size += written
+
+    def close(self) -> None:
+        """Nothing is recorded any more."""
+        with self._guard:
+            self._close()
+
+    def _give_up(self, why: str) -> None:
+        self._close()
+        self._say(f"no more samples for the report are recorded in {self._path}: {why}; the run goes on")
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
