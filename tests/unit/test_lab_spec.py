@@ -46,6 +46,8 @@ def test_spec_survives_json() -> None:
         ({"session_timeout_ms": 41_000}, "grants 4000 to 40000"),
         ({"session_timeout_ms": 3_999}, "grants 4000 to 40000"),
         ({"tree_size": -1}, "negative"),
+        ({"tree_node_bytes": 0}, "possible: 1 to 1000000"),
+        ({"tree_node_bytes": 1_000_001}, "possible: 1 to 1000000"),
         ({"data_disk_mb": 64}, "128 or more"),
         ({"service": "runit"}, "possible: systemd or commands"),
         ({"bandwidth_kbit": {"dest4": 100}}, "no such host: dest4"),

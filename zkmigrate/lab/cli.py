@@ -75,6 +75,9 @@ _DEFAULT = LabSpec()
 @click.option("--tick-time-ms", type=int, default=_DEFAULT.tick_time_ms, show_default=True)
 @click.option("--tree-size", type=int, default=0, show_default=True, help="Filler znodes on source.")
 @click.option(
+    "--tree-node-bytes", type=int, default=_DEFAULT.tree_node_bytes, show_default=True, help="Of each filler."
+)
+@click.option(
     "--reconfig/--no-reconfig", "reconfig_enabled", default=False, help="reconfigEnabled on source."
 )
 @click.option("--four-letter-words", default=_DEFAULT.four_letter_words, show_default=True, help="Whitelist.")

@@ -221,27 +221,23 @@ def summary(result: dict[str, Any]) -> str:
     default="systemd",
     help="What starts the servers of dest and the brokers.",
 )
+@click.option("--tree-size", type=int, default=0, help="Filler znodes on source, outside the chroot.")
+@click.option("--tree-node-bytes", type=int, default=LabSpec.tree_node_bytes, help="Size of each filler.")
 @click.option("--directory", default="demo", type=click.Path(path_type=Path), help="Where the result goes.")
-def main(source_version: str, dest_version: str, kafka_version: str, service: str, directory: Path) -> None:
+def main(directory: Path, **of_the_lab: Any) -> None:
     """Move a loaded Kafka between two real ZooKeeper ensembles in a lab on this machine, and judge it."""
     started = time.monotonic()
 
     def say(line: str) -> None:
         click.echo(f"[{time.monotonic() - started:6.1f} s] {line}")
 
-    spec = LabSpec(
-        source_version=source_version,
-        dest_version=dest_version,
-        kafka_version=kafka_version,
-        service=service,
-    )
     directory = directory.absolute()
     shutil.rmtree(directory, ignore_errors=True)
     (directory / "history").mkdir(parents=True)
     end_on_signals()
     others = state.directories()
     try:
-        with Lab.up(spec, say) as lab:
+        with Lab.up(LabSpec(**of_the_lab), say) as lab:
             try:
                 result = Demo(lab, directory, say).move()
             finally:

@@ -19,7 +19,7 @@ from zkmigrate.lab import host as lab_host
 from zkmigrate.lab import machines, network, readiness, render, service, state, teardown
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.processes import ProcessId
-from zkmigrate.lab.spec import CLIENT_PORT, HostPlan, LabSpec, Role, hosts_of
+from zkmigrate.lab.spec import CLIENT_PORT, MOST_NODE_BYTES, HostPlan, LabSpec, Role, hosts_of
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.waiting import Progress, silent, wait_until
 
@@ -274,19 +274,21 @@ class Lab:
         self._record = state.update(self.directory, lambda record: replace(record, ready=True))
 
     def _plant_tree(self, progress: Progress) -> None:
-        """Creates the chroot, and `tree_size` filler znodes of 100 bytes that belong to nobody."""
+        """Creates the chroot, and the filler znodes, which belong to nobody."""
         with self.zookeeper() as client:
             client.ensure_path(self.spec.chroot)
             if not self.spec.tree_size:
                 return
             client.ensure_path("/filler")
-            for first in range(0, self.spec.tree_size, 500):
+            size = self.spec.tree_node_bytes
+            at_once = max(1, min(500, MOST_NODE_BYTES // size))
+            for first in range(0, self.spec.tree_size, at_once):
                 batch = client.transaction()
-                for number in range(first, min(first + 500, self.spec.tree_size)):
-                    batch.create(f"/filler/{number:07d}", b"x" * 100)
+                for number in range(first, min(first + at_once, self.spec.tree_size)):
+                    batch.create(f"/filler/{number:07d}", b"x" * size)
                 if refused := [result for result in batch.commit() if isinstance(result, Exception)]:
                     raise LabError(f"filler znodes were refused: {refused[0]!r}")
-            progress(f"tree: {self.spec.tree_size} filler znodes")
+            progress(f"tree: {self.spec.tree_size} filler znodes of {size} bytes")
 
     # -- servers and hosts
 

@@ -96,8 +96,9 @@ def source_zoo_cfg(spec: LabSpec) -> str:
 
 
 def java_env(spec: LabSpec) -> str:
-    """The EnvironmentFile of the ZooKeeper unit; about a kilobyte of heap is allowed per filler znode."""
-    flags = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx{256 + spec.tree_size // 500}m"
+    """The EnvironmentFile of the ZooKeeper unit; for each filler znode 2 kB of heap and its data twice."""
+    heap_mb = 256 + spec.tree_size * (2_000 + 2 * spec.tree_node_bytes) // 1_000_000
+    flags = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx{heap_mb}m"
     if spec.jute_maxbuffer is not None:
         flags += f" -Djute.maxbuffer={spec.jute_maxbuffer}"
     return f'JVMFLAGS="{flags}"\n'

@@ -21,6 +21,8 @@ KAFKA_PORT = 9092
 SOURCE_COUNT = 3
 BROKER_COUNT = 3
 DEST_MYID_OFFSET = 10
+# What fits below the default jute.maxbuffer of 1 MiB with its path and header.
+MOST_NODE_BYTES = 1_000_000
 
 JAVA_11_KAFKA = frozenset({"2.3.1"})
 """Kafka versions whose ZooKeeper client does not run on Java 14 or later."""
@@ -68,7 +70,8 @@ class LabSpec:
     to refuse. `sync_enabled` is ZooKeeper's `syncEnabled` on source. `bandwidth_kbit` limits a host's link
     in both directions (token bucket), keyed by host name. `data_disk_mb` gives each ZooKeeper host a disk
     of its own for its data directory (a loop-mounted file system), which `fault disk-full` needs; 0 leaves
-    the data on the host's root file system. `service` is `systemd`, or `commands`: then ZooKeeper on dest and
+    the data on the host's root file system. `tree_size` filler znodes of `tree_node_bytes` each
+    stand outside the chroot. `service` is `systemd`, or `commands`: then ZooKeeper on dest and
     Kafka on brokers are started by a script, and the inventory gives its commands.
     """
 
@@ -80,6 +83,7 @@ class LabSpec:
     session_timeout_ms: int = 18_000
     tick_time_ms: int = 2_000
     tree_size: int = 0
+    tree_node_bytes: int = 100
     reconfig_enabled: bool = False
     four_letter_words: str = "*"
     sync_enabled: bool = True
@@ -111,6 +115,11 @@ class LabSpec:
             )
         if self.tree_size < 0 or self.data_disk_mb < 0:
             raise LabError("tree_size and data_disk_mb cannot be negative")
+        if not 0 < self.tree_node_bytes <= MOST_NODE_BYTES:
+            raise LabError(
+                f"tree_node_bytes {self.tree_node_bytes} is not possible; possible: 1 to {MOST_NODE_BYTES}, "
+                "as ZooKeeper takes less than a megabyte at a time"
+            )
         if 0 < self.data_disk_mb < 128:
             raise LabError(
                 f"data_disk_mb {self.data_disk_mb} is too small: ZooKeeper allocates its logs 64 MB at a "

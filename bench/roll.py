@@ -1,0 +1,111 @@
+"""The roll of the brokers against bare restarts of the same ones: ``python -m bench.roll --rounds 3``.
+
+On one loaded lab, in turn: the tool rolls the brokers to dest; they are restarted bare (restart the unit,
+wait until registered and every ISR is full, then the next); the tool walks the roll back; bare again. A
+round is these four. Both times are from the first change to the last ISR full, divided by the brokers; what
+the tool asks before it changes anything is not in it, what it looks at between two brokers is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from bench.spread import shown, spread
+from zkmigrate.engine.journal import read as read_journal
+from zkmigrate.lab.demo import Demo
+from zkmigrate.lab.ending import end_on_signals
+from zkmigrate.lab.inventory import write_inventory
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.target import runner_for
+from zkmigrate.lab.service import control
+from zkmigrate.lab.spec import LabSpec, Role
+
+RUN = "demo"
+_FLOWING_S = 60.0
+_ROLL = "roll.roll"
+
+
+def last_roll_s(run_directory: Path) -> float:
+    """Seconds from the first change of the newest visit to the roll until that visit was done.
+
+    Raises ValueError when it was not done.
+    """
+    first: float | None = None
+    took: float | None = None
+    for line in (run_directory / "journal.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        body = entry["body"]
+        if f"{body.get('stage')}.{body.get('step')}" != _ROLL:
+            continue
+        if entry["kind"] == "step" and body["event"] == "begin":
+            first, took = None, None
+        elif entry["kind"] == "intent" and first is None:
+            first = float(body["mono"])
+        elif entry["kind"] == "step" and body["event"] == "done" and first is not None:
+            took = float(body["mono"]) - first
+    if took is None:
+        raise ValueError(f"{run_directory} holds no whole visit to {_ROLL}")
+    return took
+
+
+def bare_s(lab: Lab) -> float:
+    """Restart every broker by itself, one after the other, each once all ISRs are full again; the seconds."""
+    began = time.monotonic()
+    for host in lab.role(Role.BROKER):
+        lab.exec(host.name, control(lab.spec, Role.BROKER, "restart"))
+        lab.wait_for_brokers()
+    return time.monotonic() - began
+
+
+def one_round(demo: Demo) -> tuple[list[float], list[float]]:
+    """Seconds per broker: of the tool (forward, back) and bare (after each)."""
+    brokers = len(demo.lab.role(Role.BROKER))
+    tool, bare = [], []
+    for verb, options in (("run", ("--until", "roll")), ("rollback", ("--to", "roll"))):
+        demo.tool(verb, "--run-id", RUN, "--yes", *options)
+        tool.append(last_roll_s(demo.runs / RUN) / brokers)
+        bare.append(bare_s(demo.lab) / brokers)
+        demo.say(f"per broker: tool {tool[-1]:.2f} s, bare {bare[-1]:.2f} s")
+    return tool, bare
+
+
+@click.command()
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Write the figures here, as JSON.")
+def main(rounds: int, out: Path | None) -> None:
+    """Measure the roll against bare restarts."""
+    end_on_signals()
+    tool: list[float] = []
+    bare: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="zkm-bench-") as name, Lab.up(LabSpec(), click.echo) as lab:
+        demo = Demo(lab, Path(name), click.echo)
+        load = runner_for(lab, demo.history)
+        try:
+            load.start(("producer", "consumer"))
+            load.wait_flowing(("producer", "consumer"), _FLOWING_S)
+            write_inventory(lab, demo.directory / "migration.yml")
+            demo.tool("run", "--run-id", RUN, "--yes", "--until", "rehearse")
+            for _ in range(rounds):
+                found = one_round(demo)
+                tool += found[0]
+                bare += found[1]
+        finally:
+            load.kill()
+        if read_journal(demo.runs / RUN).ended is None:
+            sys.exit("the run did not end in order")
+    ratios = [ours / theirs for ours, theirs in zip(tool, bare, strict=True)]
+    rows = (("tool, per broker", tool, "s"), ("bare, per broker", bare, "s"), ("tool / bare", ratios, ""))
+    click.echo("\n".join(shown(title, found, unit) for title, found, unit in rows))
+    if out:
+        body = {"summary": {title: spread(found) for title, found, _ in rows}, "tool": tool, "bare": bare}
+        out.write_text(json.dumps(body, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

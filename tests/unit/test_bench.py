@@ -1,0 +1,67 @@
+"""What the measurements make of a result and of a journal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.roll import last_roll_s
+from bench.spread import spread
+from bench.window import PARTS, figures
+
+
+def result(**changed: Any) -> dict[str, Any]:
+    steps = [{"name": "cutover.fence", "seconds": 9.0}]  # a first visit, walked back
+    steps += [{"name": f"cutover.{part}", "seconds": 0.25} for part in PARTS]
+    return {"window_s": 3.0, "floor_s": 2.0, "longest_ack_gap_s": 0.5, "steps": steps} | changed
+
+
+def test_the_parts_of_a_window_add_up_to_it() -> None:
+    found = figures(result())
+    assert found["window / floor"] == 1.5
+    assert found["fence"] == 0.25, "the last visit, not the one that was walked back"
+    assert found["clients"] == pytest.approx(3.0 - 0.25 * len(PARTS))
+    assert sum(found[part] for part in PARTS) + found["clients"] == pytest.approx(found["window"])
+
+
+def test_a_result_without_a_window_is_no_figure() -> None:
+    with pytest.raises(TypeError):
+        figures(result(window_s=None))
+    with pytest.raises(KeyError):
+        figures(result(steps=[]))
+
+
+def test_a_spread_is_the_median_and_the_ends() -> None:
+    assert spread([3.0, 1.0, 2.0]) == {"n": 3, "median": 2.0, "least": 1.0, "most": 3.0}
+    with pytest.raises(ValueError, match="no figures"):
+        spread([])
+
+
+def journal(directory: Path, *lines: tuple[str, dict[str, Any]]) -> Path:
+    entries = (json.dumps({"kind": kind, "body": body}) for kind, body in lines)
+    (directory / "journal.jsonl").write_text("\n".join(entries) + "\n")
+    return directory
+
+
+def step(event: str, mono: float, name: str = "roll") -> tuple[str, dict[str, Any]]:
+    return "step", {"stage": "roll", "step": name, "event": event, "mono": mono}
+
+
+def intent(mono: float) -> tuple[str, dict[str, Any]]:
+    return "intent", {"stage": "roll", "step": "roll", "mono": mono}
+
+
+def test_a_roll_counts_from_its_first_change_to_its_end(tmp_path: Path) -> None:
+    first = (step("begin", 1.0), intent(2.0), step("done", 4.0))
+    second = (step("begin", 10.0), intent(13.0), intent(15.0), step("done", 20.0))
+    after = (step("begin", 30.0, "preflight"), step("done", 31.0, "preflight"))
+    assert last_roll_s(journal(tmp_path, *first, *second, *after)) == 7.0
+
+
+def test_a_roll_that_did_not_end_is_no_figure(tmp_path: Path) -> None:
+    whole = (step("begin", 1.0), intent(2.0), step("done", 4.0))
+    with pytest.raises(ValueError, match=r"no whole visit to roll\.roll"):
+        last_roll_s(journal(tmp_path, *whole, step("begin", 10.0), intent(13.0)))
