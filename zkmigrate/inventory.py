@@ -32,6 +32,7 @@ Command = Annotated[
 SettingKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)]
 SettingValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9._:/,=@+% -]*|\*)$", max_length=1024)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+Jumps = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_\[][0-9A-Za-z._@:,\[\]-]*$", max_length=1024)]
 
 
 class _Frozen(BaseModel):
@@ -41,14 +42,17 @@ class _Frozen(BaseModel):
 class Ssh(_Frozen):
     """How hosts are reached: one account, one key, host keys pinned in ``known_hosts``.
 
-    The two paths are absolute once loaded; in the file they are relative to it, ``~/`` is the home folder.
+    bastion: hosts to go through, ``[user@]host[:port]`` with commas between, the nearest first.
+    config: an ssh_config that may say otherwise for a host. The paths are absolute once loaded; in the file
+    they are relative to it, ``~/`` is the home folder.
     """
 
     user: Account
     port: Port = 22
     key: LocalPath
     known_hosts: LocalPath
-    bastion: Address | None = None
+    bastion: Jumps | None = None
+    config: LocalPath | None = None
 
 
 class Service(_Frozen):
@@ -298,13 +302,9 @@ def load(path: Path) -> Inventory:
     if mistakes or inventory is None:
         raise InventoryError(_lines(path, mistakes))
     ssh = inventory.ssh
-    return inventory.model_copy(
-        update={
-            "ssh": ssh.model_copy(
-                update={"key": _local(path, ssh.key), "known_hosts": _local(path, ssh.known_hosts)}
-            )
-        }
-    )
+    given = {"key": ssh.key, "known_hosts": ssh.known_hosts, "config": ssh.config}
+    local = {key: _local(path, value) for key, value in given.items() if value is not None}
+    return inventory.model_copy(update={"ssh": ssh.model_copy(update=local)})
 
 
 def schema() -> dict[str, Any]:
@@ -319,9 +319,10 @@ def schema() -> dict[str, Any]:
 def digest(inventory: Inventory) -> str:
     """SHA-256 of what the inventory says, independent of spelling, order of keys and omitted defaults.
 
-    Left out are the operator's own files (``ssh.key``, ``ssh.known_hosts``): a run may be resumed elsewhere.
+    Left out are the operator's own files (``ssh.key``, ``ssh.known_hosts``, ``ssh.config``): a run may be
+    resumed elsewhere.
     """
-    said = inventory.model_dump(mode="json", exclude={"ssh": {"key", "known_hosts"}})
+    said = inventory.model_dump(mode="json", exclude={"ssh": {"key", "known_hosts", "config"}})
     return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from zkmigrate.hop import parse_hops
 from zkmigrate.marked_yaml import Document, Mistake, Path
 
 HOST_STATE_DIR = "/var/lib/zkmigrate"
@@ -28,7 +29,7 @@ _NEEDED = {
     "address": "an IPv4 or IPv6 address or a host name, without a port",
     "also": "IPv4 or IPv6 addresses",
     "operator": "IPv4 or IPv6 addresses",
-    "bastion": "an IPv4 or IPv6 address or a host name, without a port",
+    "bastion": "[user@]host[:port], several with commas, the nearest first",
     "name": "small letters, digits and inner hyphens, such as dest1",
     "unit": "a systemd unit name, such as zookeeper.service",
     "user": "a Unix account name",
@@ -37,6 +38,7 @@ _NEEDED = {
     "chroot": "an absolute znode path without a trailing slash, such as /kafka",
     "settings": "letters, digits, blanks and . _ : / , = @ + % - (or * alone)",
     "key": "a file name without blanks, quotes or shell characters",
+    "config": "a file name without blanks, quotes or shell characters",
     "known_hosts": "a file name without blanks, quotes or shell characters",
     "start": "an absolute command, words of letters, digits and . _ / @ % + : = , - between single blanks",
 }
@@ -99,6 +101,8 @@ def _reason(item: Any, path: Path, model: type[BaseModel]) -> str:
 
 def _needed(path: Path) -> str:
     names = [str(part) for part in path if not isinstance(part, int)]
+    if names[-1:] == ["config"] and names[0] != "ssh":
+        return _REMOTE_PATH
     if names == ["name"]:
         return "small letters, digits and hyphens, not - first, such as kafka-east"
     if "settings" in names:
@@ -158,6 +162,7 @@ def cross_check(document: Document) -> list[Mistake]:
         *_twice(hosts),
         *_addresses(hosts),
         *_operator(top, hosts),
+        *_bastion(top),
         *_myids(hosts),
         *_dest_count(top),
         *_settings(top),
@@ -274,6 +279,15 @@ def _operator(top: Any, hosts: list[_Host]) -> _Wrong:
                 f"{text} is the {host.role} host {host.name} (needed: the machine zkmigrate runs on, none "
                 "of the hosts: the fence lets the operator through)",
             )
+
+
+def _bastion(top: Any) -> _Wrong:
+    bastion = _get(top, ("ssh", "bastion"))
+    if isinstance(bastion, str):
+        try:
+            parse_hops(bastion)
+        except ValueError as error:
+            yield ("ssh", "bastion"), f"not a way to go ({error}; needed {_NEEDED['bastion']})"
 
 
 def _myids(hosts: list[_Host]) -> _Wrong:

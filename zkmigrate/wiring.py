@@ -64,7 +64,7 @@ class Site:
         self.inventory = inventory
         self._run = run
         self._transport = Transport(inventory)
-        program = Program(self._transport, run, inventory.ssh.user, hostside.program(), hostside.sudoers)
+        program = Program(self._transport, run, hostside.program(), hostside.sudoers)
         self._steps = Channels(self._transport, run, "steps")
         self._watching = Channels(self._transport, run, "watch")
         self.look = NotingObserve(inventory, self._transport, program, self._steps)

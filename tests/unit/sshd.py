@@ -83,7 +83,7 @@ def running(folder: Path, extra: str = "", environment: str = "") -> Iterator[Ss
         f"Port {port}\nListenAddress 0.0.0.0\nHostKey {folder}/host_key\nPidFile none\nUsePAM no\n"
         f"AuthorizedKeysFile {folder}/authorized_keys\nStrictModes no\nPermitRootLogin yes\n"
         f"PasswordAuthentication no\nKbdInteractiveAuthentication no\nSubsystem sftp internal-sftp\n"
-        f"LogLevel ERROR\nMaxSessions 20\nUseDNS no\n{extra}\n"
+        f"LogLevel INFO\nMaxSessions 20\nUseDNS no\n{extra}\n"
         # SHLVL keeps bash from reading the account's .bashrc, which bash does for a first shell under sshd.
         f'SetEnv SHLVL=2 "PATH={programs}:{os.environ["PATH"]}" {environment}\n'
     )

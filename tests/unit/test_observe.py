@@ -37,9 +37,7 @@ class Parts:
     def __init__(self, sshd: Sshd, inventory: Inventory) -> None:
         paths = ProgramPaths(str(sshd.folder / "zkm-host"), str(sshd.folder / "sudoers"))
         self.transport = Transport(inventory)
-        self.program = Program(
-            self.transport, "r1", daemon.user(), hostside.program(), hostside.sudoers, paths
-        )
+        self.program = Program(self.transport, "r1", hostside.program(), hostside.sudoers, paths)
         self.channels = Channels(self.transport, "r1", "steps", paths.program)
         self.look = Observe(inventory, self.transport, self.program, self.channels)
 

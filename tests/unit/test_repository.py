@@ -23,7 +23,7 @@ EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "simul
     "standing",
     "wiring",
 }
-NEUTRAL = {"errors", "hostside", "inventory", "inventory_checks", "marked_yaml"}
+NEUTRAL = {"errors", "hop", "hostside", "inventory", "inventory_checks", "marked_yaml"}
 
 
 def tracked() -> list[Path]:

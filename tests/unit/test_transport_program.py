@@ -33,7 +33,7 @@ def transport(sshd: Sshd) -> Iterator[Transport]:
 def program(sshd: Sshd, transport: Transport, sudoers: str = "") -> Program:
     paths = ProgramPaths(str(sshd.folder / "zkm-host"), str(sshd.folder / "sudoers"))
     text = (lambda _: sudoers) if sudoers else hostside.sudoers
-    return Program(transport, "r1", daemon.user(), hostside.program(), text, paths)
+    return Program(transport, "r1", hostside.program(), text, paths)
 
 
 def left_behind(sshd: Sshd) -> list[str]:
@@ -95,7 +95,7 @@ def test_uninstalling_runs_the_programs_last_verb_once(sshd: Sshd, transport: Tr
     assert host_side.uninstall("d1", "u.1", 1).text == "zkm-host is not installed\n"
     record = sshd.folder / "called"
     stand_in = f'#!/bin/sh\necho "$*" >>{record}\nrm -f "$0"\n'.encode()
-    other = Program(transport, "r1", daemon.user(), stand_in, hostside.sudoers, host_side.paths)
+    other = Program(transport, "r1", stand_in, hostside.sudoers, host_side.paths)
     other.install("d1")
     assert other.uninstall("d1", "u.1", 3).rc == 0
     assert record.read_text() == "--run r1 --as 3 uninstall u.1\n"

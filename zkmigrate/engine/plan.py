@@ -221,6 +221,10 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
                 f"zkm-host is this package's, sha256 {digest}",
                 f"{hostside.SUDOERS_PATH} (root, mode 0440, checked by visudo first):",
                 f"  {sudoers}",
+                *(
+                    ("  (where ssh.config names another User for the host: that one)",)
+                    * bool(inventory.ssh.config)
+                ),
             )
         case Arm():
             return (

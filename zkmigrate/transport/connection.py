@@ -21,6 +21,8 @@ from zkmigrate.transport import quote
 from zkmigrate.transport.failure import TransportError
 
 _CHUNK = 32768
+_PROHIBITED = 1
+"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
 _WRITE_POLL_S = 0.02
 """How often a full send window is looked at again while input is still to be sent."""
 
@@ -97,16 +99,24 @@ class Connection:
             ) from error
         return channel
 
-    def tunnel(self, address: str, port: int, deadline_s: float) -> paramiko.Channel:
-        """A TCP connection from this host to ``address:port``, for reaching hosts behind a bastion."""
+    def tunnel(self, host: str, address: str, port: int, deadline_s: float) -> paramiko.Channel:
+        """A TCP connection from here to ``address:port``, for reaching ``host``, to which this is a bastion.
+
+        Raises TransportError, of ``host`` where it is not reached, of this one where it does not forward.
+        """
         try:
             return self._transport.open_channel(
                 "direct-tcpip", (address, port), ("127.0.0.1", 0), timeout=deadline_s
             )
+        except paramiko.ChannelException as error:
+            if error.code == _PROHIBITED:
+                why = f"it forwards nothing to {address}:{port} (its sshd: AllowTcpForwarding, PermitOpen)"
+                raise TransportError(self.host, "denied", why) from error
+            why = f"{self.host} cannot connect to {address}:{port}: {error.text}"
+            raise TransportError(host, "unreachable", why) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise TransportError(
-                self.host, "unreachable", f"bastion cannot reach {address}:{port}: {_text(error)}"
-            ) from error
+            why = f"{self.host} opened no connection to {address}:{port}: {_text(error)}"
+            raise TransportError(host, "unreachable", why) from error
 
     # -- files ---------------------------------------------------------------------------------------------
 

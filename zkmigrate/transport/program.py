@@ -33,14 +33,13 @@ class ProgramPaths:
 class Program:
     """The host-side program of this version of zkmigrate.
 
-    content: the program's bytes. sudoers: makes the text that allows it to the inventory's ``user``.
+    content: the program's bytes. sudoers: makes the text that allows it to the account logged in to.
     """
 
     def __init__(
         self,
         transport: Transport,
         run: str,
-        user: str,
         content: bytes,
         sudoers: Callable[[str], str],
         paths: ProgramPaths = ProgramPaths(),
@@ -49,7 +48,7 @@ class Program:
         self._run = run
         self._content = content
         self._digest = hashlib.sha256(content).hexdigest()
-        self._sudoers = sudoers(user).encode("utf-8")
+        self._sudoers = sudoers
         self.paths = paths
         self._lock = threading.Lock()
         self._installed: set[str] = set()
@@ -84,7 +83,8 @@ class Program:
         folder = self._made_folder(host)
         try:
             connection = self._transport.connection(host)
-            for name, content in (("program", self._content), ("sudoers", self._sudoers)):
+            allowed = self._sudoers(self._transport.user(host)).encode("utf-8")
+            for name, content in (("program", self._content), ("sudoers", allowed)):
                 connection.write_file(f"{folder}/{name}", content, 0o600, self._transport.file_s)
             self._do(host, "sudo", "-n", "visudo", "-cqf", f"{folder}/sudoers")
             self._place(host, f"{folder}/program", "0755", self.paths.program)

@@ -1,10 +1,12 @@
 """The ssh transport of a run: opens, keeps and reopens connections to the hosts of the inventory.
 
 Fabric builds the clients, paramiko channels do the work. What fabric leaves open is closed here: host keys
-are verified against the inventory's known_hosts alone, no personal ssh configuration, key or agent is used,
-sockets are ours (TCP_NODELAY, TCP_USER_TIMEOUT), every connect and command has a deadline, and at most
-``Limits.connects`` hosts are being connected to at a time (sshd's MaxStartups drops the rest of a burst).
-Only connects are retried, and only those that an overloaded sshd dropped; a command never is.
+are verified against the inventory's known_hosts, and what an ssh_config adds that the inventory names; no
+other ssh configuration, key or agent is used; sockets are ours (TCP_NODELAY, TCP_USER_TIMEOUT), every connect
+and command has a deadline, and at most ``Limits.connects`` hosts are being connected to at a time (sshd's
+MaxStartups drops the rest of a burst). Behind a bastion each lane has one connection to it, which carries all
+connections of that lane. Only connects are retried, and only those that an overloaded sshd dropped; a command
+never is.
 """
 
 from __future__ import annotations
@@ -22,18 +24,16 @@ import fabric
 import paramiko
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from zkmigrate.inventory import Inventory
+from zkmigrate.errors import UsageError
 from zkmigrate.transport.connection import Connection, Output
 from zkmigrate.transport.failure import TransportError, socket_cause, socket_text
-from zkmigrate.transport.trust import Reject, UnknownHostKey, load, shown
+from zkmigrate.transport.route import Hosts, Place, Routes
+from zkmigrate.transport.trust import Reject, Trust, UnknownHostKey, load, shown
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what matters is in the errors
 
 Lane: TypeAlias = Literal["looks", "steps", "watch"]
 """Who uses a connection. Each has its own, so that a large read never delays a lease renewal."""
-
-BASTION = "bastion"
-"""Name of the bastion among the hosts, in messages and connections."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,16 @@ class _Dropped(Exception):
 class Transport:
     """Connections to every host of one inventory, opened on demand and held open until ``close``."""
 
-    def __init__(self, inventory: Inventory, limits: Limits = Limits()) -> None:
+    def __init__(self, hosts: Hosts, limits: Limits = Limits()) -> None:
         """Reads the key and known_hosts files; UsageError when either cannot be trusted."""
-        self._inventory = inventory
         self._limits = limits
-        self._trust = load(inventory.ssh.key, inventory.ssh.known_hosts)
+        self._routes = Routes(hosts)
+        key, pins = hosts.ssh.key, (hosts.ssh.known_hosts,)
+        self._trusted: dict[tuple[str, tuple[str, ...]], Trust] = {(key, pins): load(key, *pins)}
         self._connecting = threading.BoundedSemaphore(limits.connects)
         self._lock = threading.Lock()
-        self._locks: dict[tuple[str, str], threading.Lock] = {}
-        self._open: dict[tuple[str, str], Connection] = {}
+        self._locks: dict[tuple[Place, str], threading.Lock] = {}
+        self._open: dict[tuple[Place, str], Connection] = {}
         self._closed = False
 
     def exec(
@@ -85,9 +86,16 @@ class Transport:
         """Seconds that one SFTP request may take."""
         return self._limits.file_s
 
+    def user(self, host: str) -> str:
+        """The account that is logged in to on a host. Raises TransportError."""
+        return self._routes.to(host).user
+
     def connection(self, host: str, lane: Lane = "looks") -> Connection:
         """The open connection to a host, reconnected when it broke. Raises TransportError."""
-        key = (host, lane)
+        return self._held(self._routes.to(host), lane)
+
+    def _held(self, place: Place, lane: Lane) -> Connection:
+        key = (place, lane)
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
@@ -97,8 +105,8 @@ class Transport:
             if found is not None:
                 found.close()
             if self._closed:
-                raise TransportError(host, "failed", "the transport has been closed")
-            opened = self._connect(host)
+                raise TransportError(place.name, "failed", "the transport has been closed")
+            opened = self._connect(place, lane)
             self._open[key] = opened
             return opened
 
@@ -115,7 +123,7 @@ class Transport:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _connect(self, host: str) -> Connection:
+    def _connect(self, place: Place, lane: Lane) -> Connection:
         tries = Retrying(
             retry=retry_if_exception_type(_Dropped),
             stop=stop_after_attempt(self._limits.attempts),
@@ -123,46 +131,45 @@ class Transport:
             reraise=True,
         )
         try:
-            return tries(self._connect_once, host)
+            return tries(self._connect_once, place, lane)
         except _Dropped as error:
             raise TransportError(
-                host,
+                place.name,
                 "failed",
                 f"sshd dropped the connection {self._limits.attempts} times before login ({error}); "
                 "it may refuse bursts (MaxStartups) or this address",
             ) from error
 
-    def _connect_once(self, host: str) -> Connection:
-        ssh, limits = self._inventory.ssh, self._limits
-        address = self._address(host)
+    def _connect_once(self, place: Place, lane: Lane) -> Connection:
+        limits = self._limits
         # The bastion is opened first: two connects of one thread must never wait for each other's place.
-        gateway = self.connection(BASTION) if ssh.bastion and host != BASTION else None
+        gateway = self._held(place.via, lane) if place.via else None
         with self._connecting:
             sock = (
-                gateway.tunnel(address, ssh.port, limits.connect_s)
+                gateway.tunnel(place.name, place.address, place.port, limits.connect_s)
                 if gateway
-                else _dial(host, address, ssh.port, limits)
+                else _dial(place.name, place.address, place.port, limits)
             )
             try:
-                return Connection(host, self._login(host, address, sock), limits.sessions)
+                return Connection(place.name, self._login(place, sock), limits.sessions)
             except BaseException:
                 sock.close()
                 raise
 
-    def _login(self, host: str, address: str, sock: socket.socket | paramiko.Channel) -> paramiko.SSHClient:
-        limits = self._limits
+    def _login(self, place: Place, sock: socket.socket | paramiko.Channel) -> paramiko.SSHClient:
+        limits, trust = self._limits, self._trust(place)
         # Lazy and with an empty ssh configuration: nothing of the machine or the user is read.
         config = fabric.Config(
             lazy=True, overrides={"load_ssh_configs": False}, ssh_config=paramiko.SSHConfig()
         )
         opener = fabric.Connection(
-            address,
-            user=self._inventory.ssh.user,
-            port=self._inventory.ssh.port,
+            place.address,
+            user=place.user,
+            port=place.port,
             config=config,
             connect_kwargs={
                 "sock": sock,
-                "pkey": self._trust.key,
+                "pkey": trust.key,
                 "allow_agent": False,
                 "look_for_keys": False,
                 "timeout": limits.connect_s,
@@ -173,33 +180,48 @@ class Transport:
         )
         client: paramiko.SSHClient = opener.client
         client.set_missing_host_key_policy(Reject())
-        client.load_system_host_keys(str(self._trust.known_hosts))
+        for pins in trust.known_hosts:
+            client.load_system_host_keys(str(pins))
         begun = time.monotonic()
         try:
             opener.open()
         except (paramiko.SSHException, OSError, EOFError) as error:
             with suppress(Exception):
                 client.close()
-            raise self._refusal(host, address, error, time.monotonic() - begun) from error
+            raise self._refusal(place, error, time.monotonic() - begun) from error
         transport = client.get_transport()
         if transport is not None:
             transport.set_keepalive(limits.keepalive_s)
         return client
 
-    def _refusal(self, host: str, address: str, error: Exception, waited_s: float) -> Exception:
+    def _trust(self, place: Place) -> Trust:
+        """The checked key and pins of a place. Raises TransportError where they cannot be trusted."""
+        wanted = (place.key, place.known_hosts)
+        with self._lock:
+            found = self._trusted.get(wanted)
+        if found is None:
+            try:
+                found = load(place.key, *place.known_hosts)
+            except UsageError as error:
+                raise TransportError(place.name, "denied", str(error)) from error
+            with self._lock:
+                self._trusted[wanted] = found
+        return found
+
+    def _refusal(self, place: Place, error: Exception, waited_s: float) -> Exception:
         """What a failed login means to the operator."""
-        ssh = self._inventory.ssh
+        host, pins = place.name, " or ".join(place.known_hosts)
         if isinstance(error, UnknownHostKey):
-            why = f"{error}; check that fingerprint at the host's console, then pin it in {ssh.known_hosts}"
+            why = f"{error}; check that fingerprint at the host's console, then pin it in {pins}"
             return TransportError(host, "denied", why)
         if isinstance(error, paramiko.BadHostKeyException):
             why = (
-                f"host key changed: it shows {shown(error.key)}, {ssh.known_hosts} has "
-                f"{shown(error.expected_key)}; another machine may answer at {address}: find out first"
+                f"host key changed: it shows {shown(error.key)}, {pins} has "
+                f"{shown(error.expected_key)}; another machine may answer at {place.address}: find out first"
             )
             return TransportError(host, "denied", why)
         if isinstance(error, paramiko.AuthenticationException):
-            why = f"login as {ssh.user} with key {ssh.key} refused ({error})"
+            why = f"login as {place.user} with key {place.key} refused ({error})"
             return TransportError(host, "denied", f"{why}; that account's authorized_keys must hold the key")
         # paramiko reports a login that takes too long in several ways, each after the whole time.
         if waited_s >= self._limits.connect_s or isinstance(error, TimeoutError):
@@ -208,14 +230,6 @@ class Transport:
         if isinstance(error, EOFError | ConnectionError) or "banner" in str(error):
             return _Dropped(str(error) or "connection closed")
         return TransportError(host, "failed", f"ssh login failed: {error}")
-
-    def _address(self, host: str) -> str:
-        if host == BASTION and self._inventory.ssh.bastion:
-            return self._inventory.ssh.bastion
-        try:
-            return self._inventory.address(host)
-        except KeyError:
-            raise TransportError(host, "failed", "the inventory has no host of that name") from None
 
 
 def _dial(host: str, address: str, port: int, limits: Limits) -> socket.socket:

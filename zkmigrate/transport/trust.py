@@ -1,4 +1,4 @@
-"""Whom to trust: the operator's key file and the pinned host keys of the inventory, nothing else.
+"""Whom to trust: the operator's key file and the pinned host keys that the inventory names, nothing else.
 
 Fabric accepts any host key by default and paramiko would look at the user's own files and agent; neither
 happens here. Formats: sshd(8), section SSH_KNOWN_HOSTS FILE FORMAT; ssh-keygen(1).
@@ -39,10 +39,10 @@ class Reject(paramiko.MissingHostKeyPolicy):
 
 @dataclass(frozen=True)
 class Trust:
-    """The loaded key and the checked known_hosts file of a run."""
+    """The loaded key and the checked known_hosts files of a login."""
 
     key: paramiko.PKey
-    known_hosts: Path
+    known_hosts: tuple[Path, ...]
 
 
 def shown(key: paramiko.PKey) -> str:
@@ -50,16 +50,18 @@ def shown(key: paramiko.PKey) -> str:
     return f"{key.get_name()} {key.fingerprint}"
 
 
-def load(key: str, known_hosts: str) -> Trust:
-    """Read and check both files; UsageError says what is wrong, in which key of the inventory, and how to put
+def load(key: str, *known_hosts: str) -> Trust:
+    """Read and check the files; UsageError says what is wrong, in which key of the inventory, and how to put
     it right."""
-    key_path, hosts_path = Path(key).expanduser(), Path(known_hosts).expanduser()
+    key_path = Path(key).expanduser()
+    hosts_paths = tuple(Path(name).expanduser() for name in known_hosts)
     with _guarded(key_path, _KEY, _PRIVATE):
         pass
-    with _guarded(hosts_path, _KNOWN_HOSTS, _NOT_OTHERS_TO_WRITE) as file:
-        _check_known_hosts(hosts_path, file.read())
+    for path in hosts_paths:
+        with _guarded(path, _KNOWN_HOSTS, _NOT_OTHERS_TO_WRITE) as file:
+            _check_known_hosts(path, file.read())
     try:
-        return Trust(paramiko.PKey.from_path(key_path), hosts_path)
+        return Trust(paramiko.PKey.from_path(key_path), hosts_paths)
     except paramiko.PasswordRequiredException:
         raise UsageError(
             f"{_KEY} {key_path} has a passphrase, and zkmigrate runs unattended. Possible now: make it a key "
