@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _TELL_EVENTS = ("run", "resume", "rollback")
+_FILE = click.Path(path_type=Path)
 
 
 class Verbs(click.Group):
@@ -68,7 +69,7 @@ def _common(verb: F) -> F:
         click.option(
             "--inventory",
             "-i",
-            type=click.Path(path_type=Path),
+            type=_FILE,
             default=Path("migration.yml"),
             show_default=True,
             help="The inventory file.",
@@ -109,11 +110,28 @@ def preflight(**options: Any) -> None:
 @cli.command()
 @_common
 @click.option("--run-id", default="", help="The run whose rehearsal tells how long the window will be.")
-def plan(run_id: str, **options: Any) -> None:
+@click.option("--out", type=_FILE, help="Write the plan to this file too, for run --plan.")
+@click.option("--force", is_flag=True, help="--out may take the place of a file that is there.")
+@click.option("--show", type=_FILE, help="Print the plan in this file instead, and whether it still holds.")
+@click.option("--offline", is_flag=True, help="--show asks no host.")
+def plan(
+    run_id: str, out: Path | None, force: bool, show: Path | None, offline: bool, **options: Any
+) -> None:
     """Print every change, command and file diff that is known now; change nothing."""
     from zkmigrate import operate
 
-    _do(lambda: operate.show_plan(_setting(options), run_id))
+    if show is not None and (out is not None or run_id or force):
+        raise click.UsageError(
+            "--show prints a plan that was made; it goes with -i, --offline and --json only"
+        )
+    if force and out is None:
+        raise click.UsageError("--force is for --out FILE")
+    if offline and show is None:
+        raise click.UsageError("--offline is for --show FILE: a new plan needs the hosts")
+    if show is not None:
+        _do(lambda: operate.show_planned(_setting(options), show, offline=offline))
+    else:
+        _do(lambda: operate.show_plan(_setting(options), run_id, out, force=force))
 
 
 @cli.command()
@@ -123,7 +141,7 @@ def plan(run_id: str, **options: Any) -> None:
 @_until
 @_hold
 @_steal
-@click.option("--plan", type=click.Path(path_type=Path), help="Only if this plan (plan --json) still holds.")
+@click.option("--plan", type=_FILE, help="Only if this plan (plan --out, plan --json) still holds.")
 def run(**options: Any) -> None:
     """Begin a run, or walk one forward that has turned back."""
     from zkmigrate import operate

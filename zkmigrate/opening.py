@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from zkmigrate import inventory as inventories
 from zkmigrate.engine import journal as journals
-from zkmigrate.engine import lost, plan, runs
+from zkmigrate.engine import lost, plan, planfile, runs
 from zkmigrate.engine.history import History
 from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.engine.ports import WindowRules
-from zkmigrate.errors import JournalError, UsageError
+from zkmigrate.errors import JournalError, UsageError, ZkmigrateError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
@@ -41,12 +41,12 @@ class Opening:
     look: Look
     wall: Callable[[], float]
 
-    def opened(self, window_lines: Callable[[], tuple[str, ...]], wanted: str = "") -> Opened:
+    def opened(self, window_lines: Callable[[], tuple[str, ...]], wanted: PlanFile | None = None) -> Opened:
         """The journal of a run that has begun. JournalError; StaleError when it was begun with another
         inventory or playbook, and has changed hosts since. Where it has not, it is begun again with these.
 
         window_lines: what the plan says of the window, asked for only where the run is begun again. wanted:
-        the plan it must be then, as for ``begun``.
+        the plan to begin it again with, as for ``begun``; StaleError when it has changed hosts.
         """
         journal = Journal.open(self.run_dir, self.wall)
         if journal.history.lost and not journal.history.rebuilt:
@@ -56,36 +56,38 @@ class Opening:
                 "Possible now: resume --journal-lost forward|back again"
             )
         history, digest = journal.history, inventories.digest(self.inventory)
-        if not history.run or history.binds or runs.is_same(history, self.playbook.id, digest):
+        same = runs.is_same(history, self.playbook.id, digest)
+        if wanted is None and (not history.run or history.binds or same):
             return Opened(self._checked(journal))
         try:
+            if wanted is not None and history.binds:
+                raise runs.begun_with(history, wanted.digest)
             made = self._made(window_lines(), wanted)
-        except runs.StaleError:
+        except ZkmigrateError:
             journal.close()
             raise
         self._begin(journal, made.digest)
-        keep_plan(self.run_dir, plan.to_json(made))
+        keep_plan(self.run_dir, made)
         said = "begun again with this inventory and playbook: nothing had been changed on any host"
         journal.append("note", {"text": said})
-        return Opened(journal, said=(said,))
+        return Opened(journal, said=(said, *_given(journal, wanted)))
 
-    def begun(self, window_lines: tuple[str, ...], wanted: str) -> Journal:
-        """A new journal with the plan of now. wanted: digest of the plan it must be, else empty; StaleError
-        when it is not."""
+    def begun(self, window_lines: tuple[str, ...], wanted: PlanFile | None) -> Opened:
+        """A new journal with the plan of now. wanted: the plan it must be, if any; StaleError when it is not,
+        or when another run was begun with it."""
         made = self._made(window_lines, wanted)
         journal = Journal.create(self.run_dir, self.wall)
         self._begin(journal, made.digest)
         runs.mark_begun(self.run_dir)
-        keep_plan(self.run_dir, plan.to_json(made))
-        return self._checked(journal)
+        keep_plan(self.run_dir, made)
+        return Opened(self._checked(journal), said=_given(journal, wanted))
 
-    def _made(self, window_lines: tuple[str, ...], wanted: str) -> plan.Plan:
-        made = plan.make(self.playbook, self.inventory, self.look, window_lines)
-        if wanted not in ("", made.digest):
-            raise runs.StaleError(
-                f"the plan {wanted[:12]} is stale: what would be done now is {made.digest[:12]}. Possible "
-                "now: plan again, compare, and run that"
-            )
+    def _made(self, window_lines: tuple[str, ...], wanted: PlanFile | None) -> PlanFile:
+        made = planfile.of(plan.make(self.playbook, self.inventory, self.look, window_lines))
+        if wanted is not None:
+            refuse_stale(wanted, planfile.differences(wanted, made))
+            # Once more, now that the hosts have answered: another run may have begun with it since.
+            runs.refuse_applied(self.run_dir.parent, wanted.digest, but=self.run_dir.name)
         return made
 
     def recovered(self, rules: WindowRules, asked: Way, by: str) -> Opened:
@@ -150,12 +152,19 @@ def _heading(left: History) -> str:
     return f"back to the start of {left.turn.to} ({left.turn.why})"
 
 
-def digest_of(file: Path) -> str:
-    """The digest of a plan in a file; UsageError when there is none in it."""
-    try:
-        return str(json.loads(file.read_text("utf-8"))["digest"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{file} is no plan ({error}); needed: what plan --json printed. Possible now: zkmigrate plan "
-            f"--json > {file}"
-        ) from None
+def refuse_stale(wanted: PlanFile, differs: tuple[str, ...]) -> None:
+    """StaleError when there are differences between a plan and what would be done now."""
+    if differs:
+        raise runs.StaleError(
+            f"the plan {wanted.digest[:12]} is stale: {planfile.told(differs)}; needed: what was planned is "
+            "still what would be done. Possible now: plan again, compare, and run that"
+        )
+
+
+def _given(journal: Journal, wanted: PlanFile | None) -> tuple[str, ...]:
+    """Journals that the plan was given, and found to hold."""
+    if wanted is None:
+        return ()
+    said = f"the plan {wanted.digest[:12]} that was given still holds"
+    journal.append("note", {"text": said})
+    return (said,)

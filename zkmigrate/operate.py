@@ -17,7 +17,7 @@ from typing import Any, Protocol, TextIO
 
 from zkmigrate import books, standing
 from zkmigrate import inventory as inventories
-from zkmigrate.engine import asked, events, plan, runs
+from zkmigrate.engine import asked, events, plan, planfile, runs
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.clock import Clock, Interrupt, RealClock
@@ -25,17 +25,18 @@ from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import Arrived
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import HostLock, LocalLock
+from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.engine.ports import WatchPort, WindowRules
 from zkmigrate.engine.run import Ended, Walk, World
 from zkmigrate.engine.samples import Samples
-from zkmigrate.errors import UsageError
+from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.face import face_of, remarks_of, say_interrupted
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Blocked, Context, Done, Records, Way
-from zkmigrate.opening import Opened, Opening, digest_of
+from zkmigrate.opening import Opened, Opening, refuse_stale
 from zkmigrate.ui import found, planned
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.record import recorded
@@ -119,39 +120,96 @@ def preflight(setting: Setting) -> int:
     return code
 
 
-def show_plan(setting: Setting, run_id: str) -> int:
-    """Print the plan; only looks. run_id: the run whose rehearsal tells how long the window will be."""
+def show_plan(setting: Setting, run_id: str, out: Path | None = None, *, force: bool = False) -> int:
+    """Print the plan; only looks. run_id: the run whose rehearsal tells how long the window will be.
+
+    out: where to write it too, over another file only with ``force``.
+    """
     inventory, playbook = _read(setting)
+    if out is not None:
+        planfile.refuse_taken(out, force=force)
     records: Records = {}
     if run_id:
         history = journals.read(_existing(setting, Wishes(run_id=run_id), inventory, playbook))
         if history.binds:
             runs.check_same(history, playbook.id, inventories.digest(inventory))
         records = history.records()
-    with _site(setting, inventory, "plan") as site:
-        made = plan.make(playbook, inventory, site.look, site.window_lines(records))
+    made = _planned(setting, inventory, playbook, records)
+    if out is not None:
+        planfile.write(out, made, force=force)
     if setting.as_json:
-        _print_json(setting, plan.to_json(made))
+        _print_json(setting, made.to_json())
     else:
         setting.out.write("".join(f"{line}\n" for line in planned.lines(made)))
+        if out is not None:
+            setting.out.write(f"written to {out}: plan {made.digest}\n")
+            setting.out.write(
+                f"   apply it: zkmigrate run {_words_on(setting)} --plan {shlex.quote(str(out))}\n"
+            )
     return 8 if made.unknown else 0
+
+
+def show_planned(setting: Setting, file: Path, *, offline: bool) -> int:
+    """Print a plan that was written, and whether it still holds: a remark, never a refusal.
+
+    offline: without asking the hosts.
+    """
+    planned_then = planfile.read(file)
+    remarks = _remarks_on(setting, planned_then, offline=offline)
+    if setting.as_json:
+        _print_json(setting, {**planned_then.to_json(), "remarks": remarks})
+        return 0
+    setting.out.write("".join(f"{line}\n" for line in planned.lines(planned_then)))
+    setting.out.write("".join(f"warning: {remark}\n" for remark in remarks))
+    return 0
+
+
+def _remarks_on(setting: Setting, then: PlanFile, *, offline: bool) -> list[str]:
+    """Why ``run --plan`` would refuse this plan now, as far as it can be told."""
+    remarks = []
+    try:
+        if run_id := runs.applied_by(setting.runs, then.digest):
+            remarks.append(f"run {run_id} was begun with this plan")
+    except ZkmigrateError as error:
+        remarks.append(f"whether a run was begun with this plan cannot be told: {error}")
+    try:
+        inventory, playbook = _read(setting)
+        refuse_stale(then, planfile.heading_differences(then, playbook.id, inventories.digest(inventory)))
+        if not offline:
+            now = _planned(setting, inventory, playbook, {})
+            refuse_stale(then, planfile.differences(then, now))
+    except runs.StaleError as error:
+        remarks.append(str(error))
+    except ZkmigrateError as error:
+        remarks.append(f"whether this plan still holds cannot be told: {error}")
+    return remarks
+
+
+def _planned(setting: Setting, inventory: Inventory, playbook: Playbook, records: Records) -> PlanFile:
+    with _site(setting, inventory, "plan") as site:
+        return planfile.of(plan.make(playbook, inventory, site.look, site.window_lines(records)))
 
 
 def run(setting: Setting, wishes: Wishes) -> int:
     """Begin a run, or walk one forward that has begun."""
     inventory, playbook = _asked(setting, wishes)
+    wanted = planfile.read(wishes.plan) if wishes.plan is not None else None
     run_dir = runs.directory(setting.runs, wishes.run_id) if wishes.run_id else None
-    if run_dir is None or not runs.has_begun(run_dir):
-        if wishes.plan is not None:
-            runs.refuse_applied(setting.runs, digest_of(wishes.plan))
-        fresh = runs.fresh(setting.runs, inventory, playbook)
-        run_dir = run_dir or runs.directory(setting.runs, fresh)
+    fresh = run_dir is None or not runs.has_begun(run_dir)
+    if wanted is not None:
+        runs.refuse_applied(setting.runs, wanted.digest, but="" if run_dir is None else run_dir.name)
+        digest = inventories.digest(inventory)
+        refuse_stale(wanted, planfile.heading_differences(wanted, playbook.id, digest))
+    if fresh:
+        number = runs.fresh(setting.runs, inventory, playbook)
+        run_dir = run_dir or runs.directory(setting.runs, number)
         runs.make(run_dir)
+    assert run_dir is not None
 
     def act(begun: Begun) -> Ended:
         return begun.walk.forward(wishes.until, wishes.hold_at)
 
-    return _walk(setting, wishes, inventory, playbook, run_dir, act)
+    return _walk(setting, wishes, inventory, playbook, run_dir, act, wanted)
 
 
 def resume(setting: Setting, wishes: Wishes) -> int:
@@ -245,17 +303,19 @@ def _walk(
     playbook: Playbook,
     run_dir: Path,
     act: Callable[[Begun], Ended],
+    wanted: PlanFile | None = None,
 ) -> int:
     """Lock the run, open its journal and hosts, walk, and give everything up again.
 
-    act: what to do with the walk.
+    act: what to do with the walk. wanted: the plan that a run must begin with, if any.
     """
     clock = RealClock(setting.interrupt)
     with contextlib.ExitStack() as stack:
         stack.callback(LocalLock(run_dir).close)
+        stack.callback(runs.unmake, run_dir)
         stack.enter_context(setting.interrupt.listening())
         site = stack.enter_context(_site(setting, inventory, run_dir.name))
-        start = _opened(wishes, Opening(run_dir, playbook, inventory, site.look, clock.wall), site)
+        start = _opened(wishes, Opening(run_dir, playbook, inventory, site.look, clock.wall), site, wanted)
         journal = start.journal
         stack.callback(journal.close)
         lock = site.lock(clock, steal=wishes.steal)
@@ -296,14 +356,13 @@ def _walk(
         return code
 
 
-def _opened(wishes: Wishes, opening: Opening, site: Site) -> Opened:
+def _opened(wishes: Wishes, opening: Opening, site: Site, wanted: PlanFile | None) -> Opened:
     """The journal of the run: recovered where it is lost, else opened, or begun."""
     if wishes.journal_lost:
         return opening.recovered(site.rules(), Way(wishes.journal_lost), getpass.getuser())
-    wanted = digest_of(wishes.plan) if wishes.plan is not None else ""
     if runs.has_begun(opening.run_dir):
         return opening.opened(lambda: site.window_lines({}), wanted)
-    return Opened(opening.begun(site.window_lines({}), wanted))
+    return opening.begun(site.window_lines({}), wanted)
 
 
 def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook) -> None:
@@ -314,14 +373,19 @@ def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook) -> None
     """
     if setting.as_json or runs.stand(journal.history, playbook).state != "open":
         return
-    words_on = ["-i", str(setting.inventory)]
-    if setting.playbook != books.DEFAULT:
-        words_on += ["--playbook", setting.playbook]
-    same = shlex.join([*words_on, "--run-id", journal.history.run])
+    same = f"{_words_on(setting)} --run-id {journal.history.run}"
     onward = "run" if isinstance(journal.history.next(playbook), Arrived) else "resume"
     for what, verb in (("go on", onward), ("go back", "rollback"), ("look", "status")):
         setting.out.write(f"   {what}: zkmigrate {verb} {same}\n")
     setting.out.flush()
+
+
+def _words_on(setting: Setting) -> str:
+    """The options that name this inventory and playbook again, for a shell."""
+    words = ["-i", str(setting.inventory)]
+    if setting.playbook != books.DEFAULT:
+        words += ["--playbook", setting.playbook]
+    return shlex.join(words)
 
 
 def _print_json(setting: Setting, body: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -77,3 +78,23 @@ def test_the_plan_of_a_rehearsed_run_tells_its_window(desk: Desk) -> None:
     )
     desk.file.write_text(INVENTORY.replace("/kafka", "/kafka2"))
     assert desk.call("plan", "--run-id", "world-1").exit_code == 4
+
+
+def test_the_plan_of_the_move_is_applied_as_it_was_written_and_names_what_has_changed(desk: Desk) -> None:
+    file = desk.file.with_name("move.plan")
+    partly = desk.call("plan", "--out", str(file), unreachable=frozenset({"broker2"}))
+    assert (partly.exit_code, file.exists()) == (8, True)
+    refused = desk.call("run", "--yes", "--plan", str(file))
+    assert refused.exit_code == 4
+    assert "install.install: was not known when it was planned, is now; " in refused.output
+    assert desk.call("plan", "--out", str(file), "--force").exit_code == 0
+    properties = desk.world.hosts["broker1"].files["/etc/kafka/server.properties"]
+    edited = replace(properties, content=properties.content + b"num.io.threads=8\n")
+    desk.world.hosts["broker1"].files["/etc/kafka/server.properties"] = edited
+    refused = desk.call("run", "--yes", "--plan", str(file))
+    assert refused.exit_code == 4
+    assert "roll.roll on broker1: not as planned: " in refused.output
+    assert "broker1 /etc/kafka/server.properties: changed since; needed" in refused.output
+    desk.world.hosts["broker1"].files["/etc/kafka/server.properties"] = properties
+    done = desk.call("run", "--yes", "--plan", str(file), "--until", "install")
+    assert done.exit_code == 0, done.output

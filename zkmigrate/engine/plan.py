@@ -1,8 +1,10 @@
 """The plan: what a playbook would do, per stage, step and target, without doing it.
 
 Files and commands that follow from the inventory and the world as it is now are listed with their diffs; a
-step whose changes rest on facts of a later moment says so. The digest covers what would be touched (playbook,
-inventory, changes), not what the hosts happen to hold.
+step whose changes rest on facts of a later moment says so. A plan's digest covers what would be touched
+(playbook, inventory, host program, changes) and what was seen of the hosts where that is (the files that
+would be replaced), so that it is another one as soon as either is; ``engine/planfile.py`` reckons it, and
+writes and reads plans as files.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from zkmigrate import hostside
 from zkmigrate.engine import brief
@@ -65,7 +67,8 @@ class PlannedChange:
 
     text: its words for the operator. command: what one would type on the host to do it by hand. diff: of the
     file, values that look secret left out, empty if none. detail: what the command makes on the host, or what
-    is decided only later. unread: why the diff is not known, else empty.
+    is decided only later. unread: why the diff is not known, else empty. seen: the digest of the file that
+    would be replaced, ``absent`` or ``unknown``; empty where the change replaces none.
     """
 
     change: Change
@@ -74,6 +77,12 @@ class PlannedChange:
     diff: str
     detail: tuple[str, ...]
     unread: str = ""
+    seen: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the change with all of its content."""
+        return sha256_of(encode_change(self.change))
 
 
 @dataclass(frozen=True)
@@ -126,21 +135,22 @@ class Plan:
         return {**{name: step.unknown for name, step in steps.items() if step.unknown}, **diffs}
 
     @property
-    def digest(self) -> str:
-        """SHA-256 over playbook, inventory, and every change that is known."""
-        what = {
-            "playbook": self.playbook,
-            "inventory": self.inventory,
-            "steps": [
-                [
-                    f"{stage.id}.{step.id}",
-                    {t: [encode_change(c.change) for c in cs] for t, cs in sorted(step.targets.items())},
-                ]
-                for stage in self.stages
-                for step in stage.steps
-            ],
+    def seen(self) -> dict[str, str]:
+        """``HOST PATH`` of every file that would be replaced, to its digest, ``absent`` or ``unknown``."""
+        return {
+            f"{change.change.host} {change.change.path}": change.seen
+            for stage in self.stages
+            for step in stage.steps
+            for changes in step.targets.values()
+            for change in changes
+            if isinstance(change.change, PutFile)
         }
-        return hashlib.sha256(json.dumps(what, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def sha256_of(value: object) -> str:
+    """SHA-256 of a JSON value, independent of blanks and of the order of keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def make(playbook: Playbook, inventory: Inventory, look: Look, window: tuple[str, ...]) -> Plan:
@@ -183,9 +193,9 @@ def _step(
 
 
 def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> PlannedChange:
-    diff, unread = _diff(change, look) if isinstance(change, PutFile) else ("", "")
+    diff, unread, seen = _diff(change, look) if isinstance(change, PutFile) else ("", "", "")
     detail = _detail(change, inventory, spec)
-    return PlannedChange(change, change.describe(), command(change), diff, detail, unread)
+    return PlannedChange(change, change.describe(), command(change), diff, detail, unread, seen)
 
 
 def command(change: Change) -> str:
@@ -254,60 +264,22 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
             return ()
 
 
-def _diff(change: PutFile, look: Look) -> tuple[str, str]:
-    """Unified diff from what is there to what will be, and why not where that cannot be looked at."""
+def _diff(change: PutFile, look: Look) -> tuple[str, str, str]:
+    """Unified diff from what is there to what will be, why not where that cannot be looked at, and what is
+    there as one word."""
     seen = look.file(change.host, change.path)
     if isinstance(seen, Seen):
-        old, name = _readable(seen.value), change.path
+        old, name, word = _readable(seen.value), change.path, hashlib.sha256(seen.value).hexdigest()
     elif isinstance(seen, Absent):
-        old, name = "", "/dev/null"
+        old, name, word = "", "/dev/null", "absent"
     else:
-        return f"{change.path}: {seen}\n", f"{change.path}: {seen}"
+        return f"{change.path}: {seen}\n", f"{change.path}: {seen}", "unknown"
     lines = difflib.unified_diff(
         old.splitlines(), _readable(change.content).splitlines(), name, change.path, lineterm=""
     )
-    return "".join(f"{line}\n" for line in lines), ""
+    return "".join(f"{line}\n" for line in lines), "", word
 
 
 def _readable(content: bytes) -> str:
     """Text without the values of settings that are named like a secret, so that no diff can hold them."""
     return _SECRET.sub(r"\1(hidden)", content.decode("utf-8", "replace"))
-
-
-def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as a JSON object; the same plan gives the same bytes when dumped with sorted keys."""
-    return {
-        "digest": plan.digest,
-        "playbook": plan.playbook,
-        "inventory": plan.inventory,
-        "window": list(plan.window),
-        "unknown": dict(plan.unknown),
-        "stages": [
-            {
-                "id": stage.id,
-                "title": stage.title,
-                "consent": stage.consent,
-                "rehearsal": stage.rehearsal,
-                "window": stage.window,
-                "steps": [_step_json(step) for step in stage.steps],
-            }
-            for stage in plan.stages
-        ],
-    }
-
-
-def _step_json(step: PlannedStep) -> dict[str, Any]:
-    return {
-        "id": step.id,
-        "title": step.title,
-        "hazard": step.hazard.value,
-        "brief": list(step.brief.lines()),
-        "note": step.note,
-        "targets": {
-            target: [
-                {"text": c.text, "command": c.command, "diff": c.diff, "detail": list(c.detail)}
-                for c in changes
-            ]
-            for target, changes in step.targets.items()
-        },
-    }

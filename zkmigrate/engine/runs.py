@@ -6,6 +6,7 @@ The base is ``ZKMIGRATE_RUNS``, else ``runs`` in the current directory. A run is
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -157,15 +158,32 @@ def stand(history: History, playbook: Playbook) -> Standing:
     return Standing("open", f"back at the start of {history.turn.to}" if history.turn else "between stages")
 
 
-def refuse_applied(runs: Path, plan: str) -> None:
-    """StaleError when a run was begun with this plan (its digest) already."""
+def applied_by(runs: Path, plan: str) -> str:
+    """The run that was begun with this plan (its digest), else empty. JournalError for a damaged journal."""
     for journal_file in sorted(runs.glob(f"*/{journal.NAME}")):
         history = journal.read(journal_file.parent)
         if history.plan == plan:
-            raise StaleError(
-                f"the plan {plan[:12]} was applied by run {history.run}. Possible now: resume or rollback "
-                f"with --run-id {history.run}, or plan again"
-            )
+            return history.run
+    return ""
+
+
+def refuse_applied(runs: Path, plan: str, but: str = "") -> None:
+    """StaleError when a run was begun with this plan (its digest) already; ``but`` is the run that may."""
+    run = applied_by(runs, plan)
+    if run not in ("", but):
+        raise StaleError(
+            f"the plan {plan[:12]} was applied by run {run}; needed: one that no run was begun with. "
+            f"Possible now: resume or rollback with --run-id {run}, or plan again"
+        )
+
+
+def begun_with(history: History, plan: str) -> StaleError:
+    """Why a plan (its digest) cannot be given to a run that has changed hosts."""
+    seen = "this plan" if history.plan == plan else f"plan {history.plan[:12]}"
+    return StaleError(
+        f"run {history.run} was begun with {seen} and has changed hosts since; a plan is for a run that "
+        f"begins. Possible now: the same without --plan goes on with run {history.run}"
+    )
 
 
 def check_same(history: History, playbook: str, inventory: str) -> None:
@@ -198,3 +216,9 @@ def make(run_dir: Path) -> None:
             f"the run directory {run_dir} cannot be made ({error.strerror}: {error.filename}); nothing was "
             "changed. Possible now: mend that, or name another place for runs in ZKMIGRATE_RUNS"
         ) from None
+
+
+def unmake(run_dir: Path) -> None:
+    """Remove the directory of a run that was refused before it began; one that holds anything stays."""
+    with contextlib.suppress(OSError):
+        run_dir.rmdir()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from zkmigrate.engine.plan import Plan, PlannedChange, PlannedStage, PlannedStep
+from zkmigrate.engine.planfile import FileChange, FileStage, FileStep, PlanFile
 from zkmigrate.model.step import Hazard
 
 _REPEATED_FROM = 4
 """Blocks of at least so many lines are not printed twice."""
 
 
-def lines(plan: Plan) -> list[str]:
+def lines(plan: PlanFile) -> list[str]:
     """The whole plan for a terminal or a file."""
     out = [
         f"plan of {plan.playbook}, digest {plan.digest}",
@@ -40,7 +40,7 @@ def lines(plan: Plan) -> list[str]:
     return out
 
 
-def _stage(stage: PlannedStage, told: dict[tuple[str, ...], str]) -> list[str]:
+def _stage(stage: FileStage, told: dict[tuple[str, ...], str]) -> list[str]:
     marks = [word for word, on in (("rehearsal", stage.rehearsal), ("window", stage.window)) if on]
     out = [f"== {stage.id}: {stage.title}" + (f" ({', '.join(marks)})" if marks else "")]
     if stage.consent:
@@ -52,11 +52,11 @@ def _stage(stage: PlannedStage, told: dict[tuple[str, ...], str]) -> list[str]:
     return out
 
 
-def _step(name: str, step: PlannedStep, told: dict[tuple[str, ...], str]) -> list[str]:
+def _step(name: str, step: FileStep, told: dict[tuple[str, ...], str]) -> list[str]:
     head = f"-- {name}: {step.title} ({step.hazard.value})"
     if step.hazard is Hazard.READ_ONLY and not step.targets:
-        return [head, *(f"   {line}" for line in step.brief.lines()[:1])]
-    out = [head, *_block(name, [f"   {line}" for line in step.brief.lines()], told, "   (said under {})")]
+        return [head, *(f"   {line}" for line in step.brief[:1])]
+    out = [head, *_block(name, [f"   {line}" for line in step.brief], told, "   (said under {})")]
     if step.note:
         out.append(f"   changes: {step.note}")
     for hosts, changes in _alike(step.targets):
@@ -86,10 +86,10 @@ def _block(name: str, block: Sequence[str], told: dict[tuple[str, ...], str], in
 
 
 def _alike(
-    targets: Mapping[str, Sequence[PlannedChange]],
-) -> list[tuple[list[str], Sequence[PlannedChange]]]:
+    targets: Mapping[str, Sequence[FileChange]],
+) -> list[tuple[list[str], Sequence[FileChange]]]:
     """Targets with the same words together, in order."""
-    groups: dict[tuple[object, ...], tuple[list[str], Sequence[PlannedChange]]] = {}
+    groups: dict[tuple[object, ...], tuple[list[str], Sequence[FileChange]]] = {}
     for target, changes in targets.items():
         key = tuple((c.text, c.command, c.diff, c.detail) for c in changes)
         groups.setdefault(key, ([], changes))[0].append(target)

@@ -5,27 +5,26 @@ For the report and for people; the run itself never reads them back.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from zkmigrate.engine import events
+from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.ui.jsonl import JsonLines
 
 PLAN = "plan.json"
 EVENTS = "events.jsonl"
 
 
-def keep_plan(run_dir: Path, body: Mapping[str, Any]) -> None:
-    """Write the plan that a run begins with, as ``plan --json`` prints it."""
+def keep_plan(run_dir: Path, plan: PlanFile) -> None:
+    """Write the plan that a run begins with, as ``plan --out`` does."""
     fd = os.open(run_dir / PLAN, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(json.dumps(body, ensure_ascii=False, sort_keys=True) + "\n")
+        file.write(plan.text())
 
 
 @contextmanager
