@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -52,7 +53,12 @@ def inventory() -> Inventory:
             hosts=tuple(
                 ZooKeeperHost(name=f"dest{n}", address=f"10.71.0.2{n}", myid=10 + n) for n in (1, 2, 3)
             ),
-            settings={"tickTime": "2000", "initLimit": "10", "syncLimit": "5"},
+            settings={
+                "tickTime": "2000",
+                "initLimit": "10",
+                "syncLimit": "5",
+                "4lw.commands.whitelist": "srvr, mntr, cons, dump",
+            },
             service=service("zookeeper"),
         ),
         kafka=Kafka(
@@ -76,6 +82,18 @@ server.1=10.71.0.11:2888:3888
 server.2=10.71.0.12:2888:3888
 server.3=10.71.0.13:2888:3888
 """
+
+
+def conf(number: int, text: str = "") -> str:
+    """What source's server of this number says to ``conf``: a recorded answer with SOURCE_CFG's values."""
+    text = text or recorded("follower.conf")
+    values = {"clientPort": 2181, "tickTime": 2000, "minSessionTimeout": 4000, "maxSessionTimeout": 40000}
+    values |= {"initLimit": 10, "syncLimit": 5, "serverId": number}
+    for key, value in values.items():
+        text = re.sub(rf"(?m)^{key}=.*$", f"{key}={value}", text)
+    text = re.sub(r"(?m)^(dataDir|dataLogDir)=.*$", r"\1=/var/lib/zookeeper/version-2", text)
+    return re.sub(r"(?m)^server\.(\d)=.*$", r"server.\1=10.71.0.1\1:2888:3888:participant", text)
+
 
 STATUS = """\
 version=1
@@ -251,6 +269,7 @@ def healthy() -> PreflightWorld:
         for word in ("srvr", "mntr", "dump"):
             world.words[host, word] = Seen(recorded(f"{role}.{word}"))
         world.words[host, "cons"] = Seen(cons())
+        world.words[host, "conf"] = Seen(conf(n))
         world.files[host, "/etc/zookeeper/conf/zoo.cfg"] = Seen(SOURCE_CFG.encode())
         world.files[host, "/etc/zookeeper/conf/java.env"] = Seen(b'JVMFLAGS="-Xmx256m"\n')
         world.files[host, "/var/lib/zookeeper/myid"] = Seen(f"{n}\n".encode())
@@ -269,7 +288,7 @@ def healthy() -> PreflightWorld:
             leads = address == "10.71.0.12"
             world.connections[dest, address, 2888] = Seen("open" if leads else "refused")
             world.connections[dest, address, 3888] = Seen("open")
-        for word in ("srvr", "dump"):
+        for word in ("srvr", "dump", "mntr"):
             world.words[dest, word] = Seen(recorded(f"observer.{word}"))
         served = cons(f"10.71.0.3{n}")
         owned = served.replace("sid=0x1000000000001,", f"sid={OWNER:#x},") if n == 1 else served

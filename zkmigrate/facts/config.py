@@ -34,9 +34,26 @@ class ZooConfig:
             return None
         return (2 * tick if low < 0 else low, 20 * tick if high < 0 else high)
 
+    @property
+    def init_ms(self) -> int | None:
+        """How long a leader waits for a learner to take its snapshot: initLimit ticks; None when that is not
+        set, or no number."""
+        tick, limit = self._number("tickTime", DEFAULT_TICK_MS), self._number("initLimit", 0)
+        return tick * limit if tick and limit else None
+
     def _number(self, key: str, default: int) -> int | None:
         text = self.values.get(key, str(default)).strip()
         return int(text) if re.fullmatch(r"[-+]?[0-9]{1,9}", text) else None
+
+
+def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None:
+    """What a server goes by for a key that is also a system property, stripped; None where neither says it.
+
+    QuorumPeerConfig.parseProperties makes the system property ``zookeeper.KEY`` of a key of zoo.cfg that it
+    has no field for, over what ``-Dzookeeper.KEY`` had said.
+    """
+    value = config.values.get(key, flags.get(f"zookeeper.{key}"))
+    return None if value is None else value.strip()
 
 
 def zoo_config(look: Look, host: str, path: str) -> Reading[ZooConfig]:

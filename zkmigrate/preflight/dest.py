@@ -8,19 +8,17 @@ from zkmigrate.facts.config import ZooConfig
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
-from zkmigrate.preflight.check import JOINED, Judged, Scope, check, unseen, why
+from zkmigrate.preflight.check import ALWAYS, JOINED, Judged, Scope, check, unseen, why
 from zkmigrate.preflight.drilled import DRILLED, NEEDED
 from zkmigrate.preflight.evidence import Evidence, buffer_of
 from zkmigrate.preflight.security import security_of
+from zkmigrate.preflight.settings import dest_settings
+from zkmigrate.preflight.source import slowness
 
 ROOM_FACTOR = 3
 """Room asked for, in multiples of source's snapshot and logs: data, image, and what is written meanwhile."""
 
 LISTED = 5
-
-
-def _settings(c: Context) -> ZooConfig:
-    return ZooConfig(c.inventory.dest.settings, {})
 
 
 @check("dest.empty", "the dest host's data directories are empty", Scope.DEST)
@@ -123,7 +121,7 @@ def _buffer(reading: Reading[Mapping[str, str]]) -> int | str:
     return f"jute.maxbuffer={reading.value['jute.maxbuffer']} is no number" if limit is None else limit
 
 
-@check("dest.sync-enabled", "the dest host writes a log while it observes", Scope.DEST)
+@check("dest.sync-enabled", "the dest host writes a log while it observes", Scope.DEST, ALWAYS)
 def sync_enabled(c: Context, e: Evidence) -> Iterator[Judged]:
     """P16. With syncEnabled=false an observer's newest zxid is not on its disk."""
     key = "syncEnabled"
@@ -137,17 +135,17 @@ def sync_enabled(c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(held, f"setting {setting}, JVM flag {flag}", "true", host, ("remove syncEnabled=false",))
 
 
-@check("dest.security", "neither SASL nor TLS is configured for dest", Scope.DEST)
+@check("dest.security", "neither SASL nor TLS is configured for dest", Scope.DEST, ALWAYS)
 def security(c: Context, e: Evidence) -> Iterator[Judged]:
     """P04. The move has not been drilled with either: refused by name."""
     for host, reading in e.dest_flags.items():
-        yield security_of(host, Seen(_settings(c)), reading)
+        yield security_of(host, Seen(dest_settings(c)), reading)
 
 
-@check("dest.session-bounds", "dest grants every session timeout that source grants", Scope.CLUSTER)
+@check("dest.session-bounds", "dest grants every session timeout that source grants", Scope.CLUSTER, ALWAYS)
 def session_bounds(c: Context, e: Evidence) -> Iterator[Judged]:
     """P11. Where the bounds are narrower, a client's timeout changes when it reconnects to dest."""
-    dest = _settings(c).session_bounds_ms
+    dest = dest_settings(c).session_bounds_ms
     moves = ("give dest source's tickTime, minSessionTimeout and maxSessionTimeout in dest.settings",)
     for host, reading in e.source_config.items():
         source = reading.value.session_bounds_ms if isinstance(reading, Seen) else None
@@ -168,17 +166,20 @@ def _bounds_unknown(reading: Reading[ZooConfig]) -> str:
 
 
 @check(
-    "dest.disk", "the dest host has room for the data, its image and what is written meanwhile", Scope.DEST
-)
+    "dest.disk", "the dest host has room for the data, its image and what is written meanwhile", Scope.DEST,
+    ALWAYS,
+)  # fmt: skip
 def disk(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P18. A full disk in the window would leave a host that can neither go on nor back."""
+    """P18. A full disk in the window would leave a host that can neither go on nor back. Once it has joined
+    the data itself is there already."""
+    factor = ROOM_FACTOR if not e.joined else ROOM_FACTOR - 1
     size = e.source_bytes
     for host in c.inventory.dest_names:
         facts = e.facts[host]
         if not isinstance(facts, Seen) or not isinstance(size, Seen):
             yield unseen(size if isinstance(facts, Seen) else facts, "free space and source's size", host)
             continue
-        needed = ROOM_FACTOR * size.value
+        needed = factor * size.value
         free = {
             path: facts.value.disk_free.get(path)
             for path in (c.inventory.dest.data_dir, c.inventory.dest.txn_dir)
@@ -189,7 +190,7 @@ def disk(c: Context, e: Evidence) -> Iterator[Judged]:
         )
         enough = all(amount is not None and amount >= needed for amount in free.values())
         moves = ("make the directory, owned by dest.user",) if missing else ("make room",)
-        yield Judged(enough, seen, f"{needed >> 20} MiB free ({ROOM_FACTOR} × source's data)", host, moves)
+        yield Judged(enough, seen, f"{needed >> 20} MiB free ({factor} × source's data)", host, moves)
 
 
 @check("dest.observing", "the dest host observes source and serves", Scope.DEST, JOINED)
@@ -237,7 +238,52 @@ def version(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(reading, NEEDED, host)
 
 
+SYNC_BYTES_PER_S = 20 << 20
+"""How fast a snapshot is assumed to come from source's leader to a dest host's disk and memory: a fifth of a
+gigabit link. The join shows the truth; this is to be on the safe side of it."""
+
+SYNC_FACTOR = 2
+
+
+@check("dest.init-limit", "a dest host can take all of source's data before it is given up", Scope.CLUSTER,
+       severity=Severity.WARN)  # fmt: skip
+def init_limit(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P09. A leader waits initLimit ticks for a learner to take the snapshot, then drops it, and it begins
+    anew (ZOOKEEPER-2678). Reckoned with 20 MiB/s and twice that time."""
+    moves = ("raise initLimit in dest.settings, and on source's servers one by one",)
+    size = e.source_bytes
+    if not isinstance(size, Seen):
+        yield unseen(size, "source's size")
+        return
+    takes = size.value / SYNC_BYTES_PER_S
+    reckoned = f"{size.value >> 20} MiB at {SYNC_BYTES_PER_S >> 20} MiB/s, twice"
+    needed = f"{SYNC_FACTOR * takes:.1f} s or more ({reckoned})"
+    own: Reading[ZooConfig] = Seen(dest_settings(c))
+    limits = {"dest": _sync_ms(own)} | {host: _sync_ms(r) for host, r in e.source_config.items()}
+    unread = [host for host, ms in limits.items() if ms is None]
+    told = {host: ms for host, ms in limits.items() if ms is not None}
+    seen = ", ".join(f"{host} {ms / 1000:g} s" for host, ms in told.items())
+    if any(ms / 1000 < SYNC_FACTOR * takes for ms in told.values()):
+        yield Judged(False, seen, needed, moves=moves)
+    elif unread:
+        yield Judged(None, f"{seen}; not known of {', '.join(unread)}", needed)
+    else:
+        yield Judged(True, seen, needed)
+
+
+def _sync_ms(config: Reading[ZooConfig]) -> int | None:
+    """initLimit in milliseconds; None where it is not told or no number."""
+    return config.value.init_ms if isinstance(config, Seen) else None
+
+
+@check("dest.latency", "dest's servers and their disks keep up", Scope.DEST, JOINED, severity=Severity.WARN)
+def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P18. Once reformed every write waits for a majority of these disks. As source.latency."""
+    for host, reading in e.dest.servers.items():
+        yield slowness(host, reading, e.mntrs[host])
+
+
 CHECKS = (
-    empty, leftovers, myid, jute_maxbuffer, sync_enabled, security, session_bounds, disk,
-    observing, cluster_id, version,
+    empty, leftovers, myid, jute_maxbuffer, sync_enabled, security, session_bounds, disk, init_limit,
+    observing, cluster_id, version, latency,
 )  # fmt: skip

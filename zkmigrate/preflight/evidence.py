@@ -14,7 +14,7 @@ from zkmigrate.facts.clients import SourceClients, connections, source_clients
 from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.dest import DataState, data_state
 from zkmigrate.facts.disk import directories
-from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, source_view
+from zkmigrate.facts.ensemble import EnsembleView, dest_view, source_view
 from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status
 from zkmigrate.facts.kafka import cluster_id
 from zkmigrate.facts.largest import Largest, largest_znode
@@ -22,10 +22,11 @@ from zkmigrate.facts.own_commands import OwnCommands, own_commands
 from zkmigrate.facts.properties import properties, system_properties
 from zkmigrate.facts.runs import other_runs
 from zkmigrate.facts.sessions import Homes, Sessions, dump, homes, sessions_of
+from zkmigrate.facts.words import answer
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
-from zkmigrate.zkdata.words import Mntr
+from zkmigrate.zkdata.words import Conf, Connection, Dump, Mntr, parse_conf, parse_mntr
 
 NOT_ASKED = Unknown("failed", "not looked at for this gate")
 NO_ENSEMBLE = EnsembleView({}, None)
@@ -37,15 +38,20 @@ DEFAULT_JUTE_MAXBUFFER = 0xFFFFF
 class Evidence:
     """One look at the world for one gate; what the gate does not need stays empty or unknown.
 
-    Keyed by host name. leader: ``mntr`` of source's leader. ports: (dest host, source host, port) → what a
-    connect got. source_bytes: size of a source host's newest snapshot and logs. sessions: those that own
-    ephemerals under the chroot. flags: ``-D`` settings of the JVM. asked: the operator's clock before and
-    after ``facts`` was asked. homes: where those sessions are connected, None before the cut-over. runs:
-    other runs that a host knows, with their phase. own: the inventory's own commands for services.
+    Keyed by host name. leader: ``mntr`` of source's leader. mntrs, cons, dumps: what each source host and,
+    once joined, each dest host answered. confs: ``conf`` of source. ports: (dest host, source host, port) →
+    what a connect got. source_bytes: size of a source host's newest snapshot and logs. sessions: those that
+    own ephemerals under the chroot. flags: ``-D`` settings of the JVM. dest_config: what is there now.
+    asked: the operator's clock before and after ``facts`` was asked. homes: where those sessions are
+    connected, None before the cut-over. runs: other runs that a host knows, with their phase. own: the
+    inventory's own commands for services.
     """
 
     source: EnsembleView
     leader: Reading[Mntr]
+    mntrs: Mapping[str, Reading[Mntr]]
+    cons: Mapping[str, Reading[tuple[Connection, ...]]]
+    dumps: Mapping[str, Reading[Dump]]
     statuses: Mapping[str, Reading[HostStatus]]
     kafka: Reading[KafkaView]
     broker_properties: Mapping[str, Reading[Mapping[str, str]]]
@@ -56,7 +62,9 @@ class Evidence:
     source_bytes: Reading[int] = NOT_ASKED
     largest: Reading[Largest] = NOT_ASKED
     ports: Mapping[tuple[str, str, int], Reading[str]] = field(default_factory=dict)
+    confs: Mapping[str, Reading[Conf]] = field(default_factory=dict)
     dest_data: Mapping[str, Reading[DataState]] = field(default_factory=dict)
+    dest_config: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
     dest_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
     facts: Mapping[str, Reading[HostFacts]] = field(default_factory=dict)
     asked: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -67,6 +75,11 @@ class Evidence:
     runs: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
     own: OwnCommands = field(default_factory=OwnCommands)
 
+    @property
+    def joined(self) -> bool:
+        """Whether this was looked at after the join."""
+        return bool(self.dest.servers)
+
 
 def gather(c: Context, look: Look, gate: str) -> Evidence:
     """Look at all that the checks of this gate need: ``preflight``, ``roll`` or ``cutover``."""
@@ -75,16 +88,22 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
     joined = inventory.dest_names if gate != "preflight" else ()
     serving = (*inventory.source_names, *joined)
     cons = look.each(serving, lambda host: connections(look, host))
+    dumps = look.each(serving, lambda host: dump(look, host))
+    mntrs = look.each(serving, lambda host: answer(look, host, "mntr", parse_mntr))
     common = Evidence(
         source=view,
-        leader=Absent("no one leader") if view.leader is None else leader_mntr(look, view.leader),
+        leader=Absent("no one leader") if view.leader is None else mntrs[view.leader],
+        mntrs=mntrs,
+        cons=cons,
+        dumps=dumps,
         statuses=look.each((*inventory.dest_names, *inventory.broker_names), lambda h: host_status(look, h)),
         kafka=look.kafka(),
         broker_properties=look.each(
             inventory.broker_names, lambda host: properties(look, host, inventory.kafka.config)
         ),
-        sessions=sessions_of(look.each(serving, lambda host: dump(look, host)), cons, inventory.kafka.chroot),
+        sessions=sessions_of(dumps, cons, inventory.kafka.chroot),
     )
+    common = _as_configured(c, look, common)
     if gate == "preflight":
         return _before_anything(c, look, common)
     owners = common.sessions.value.owners if isinstance(common.sessions, Seen) else {}
@@ -99,19 +118,10 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
     )
 
 
-def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
-    """What has to be right before the first change: configs, empty dest, reachable ports, room, tools."""
+def _as_configured(c: Context, look: Look, common: Evidence) -> Evidence:
+    """What may be changed on a host between one gate and the next: configs, flags, room, tools."""
     source, dest, kafka = c.inventory.source, c.inventory.dest, c.inventory.kafka
     sources, dests = c.inventory.source_names, c.inventory.dest_names
-    pairs = tuple(
-        (name, host, port)
-        for name in dests
-        for host in sources
-        for port in (source.ports.quorum, source.ports.election)
-    )
-    dest_flags = look.each(dests, lambda host: system_properties(look, host, dest.java_env))
-    # Without a leader the check of the quorum blocks; the first host's disk then stands for the others.
-    asked = common.source.leader or sources[0]
     directories = tuple(dict.fromkeys((dest.data_dir, dest.txn_dir)))
 
     def offer(host: str) -> tuple[Reading[HostFacts], tuple[float, float]]:
@@ -124,19 +134,42 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
     return replace(
         common,
         source_config=look.each(sources, lambda host: zoo_config(look, host, source.config)),
-        source_myid=look.each(sources, lambda host: _myid(look, host, source.data_dir)),
         source_flags=look.each(sources, lambda host: system_properties(look, host, source.java_env)),
-        source_bytes=_newest_bytes(look, asked, source.data_dir, source.txn_dir),
+        source_bytes=_newest_bytes(look, _leader(c, common), source.data_dir, source.txn_dir),
+        confs=look.each(sources, lambda host: answer(look, host, "conf", parse_conf)),
+        dest_flags=look.each(dests, lambda host: system_properties(look, host, dest.java_env)),
+        facts={host: reading for host, (reading, _) in offers.items()},
+        asked={host: when for host, (_, when) in offers.items()},
+        runs=look.each((*dests, *c.inventory.broker_names), lambda host: other_runs(look, host, c.run)),
+    )
+
+
+def _leader(c: Context, common: Evidence) -> str:
+    """Source's leader; without one the check of the quorum blocks, and the first host stands for it."""
+    return common.source.leader or c.inventory.source_names[0]
+
+
+def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
+    """What has to be right before the first change: empty dest, open ports, znodes that dest can take."""
+    source, dest = c.inventory.source, c.inventory.dest
+    sources, dests = c.inventory.source_names, c.inventory.dest_names
+    pairs = tuple(
+        (name, host, port)
+        for name in dests
+        for host in sources
+        for port in (source.ports.quorum, source.ports.election)
+    )
+    enough = smallest_buffer(common.dest_flags)
+    return replace(
+        common,
+        source_myid=look.each(sources, lambda host: _myid(look, host, source.data_dir)),
         largest=largest_znode(
-            look, asked, source.data_dir, source.txn_dir, common.leader, smallest_buffer(dest_flags)
+            look, _leader(c, common), source.data_dir, source.txn_dir, common.leader, enough
         ),
         ports=_connects(c, look, pairs),
         dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
-        dest_flags=dest_flags,
-        runs=look.each((*dests, *c.inventory.broker_names), lambda host: other_runs(look, host, c.run)),
+        dest_config=look.each(dests, lambda host: zoo_config(look, host, dest.config)),
         own=own_commands(c.inventory, look),
-        facts={host: reading for host, (reading, _) in offers.items()},
-        asked={host: when for host, (_, when) in offers.items()},
     )
 
 

@@ -8,7 +8,7 @@ from zkmigrate.facts.host import HostStatus
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
-from zkmigrate.preflight.check import ALWAYS, AT_FIRST, Judged, Scope, check, unseen, why
+from zkmigrate.preflight.check import ALWAYS, Judged, Scope, check, unseen, why
 from zkmigrate.preflight.evidence import Evidence
 
 CLOCK_LIMIT_S = 1.0
@@ -48,7 +48,7 @@ def access(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(facts, "an answer of zkm-host as root", host, moves)
 
 
-@check("host.tools", "the host has the tools that zkm-host uses there", Scope.OWN)
+@check("host.tools", "the host has the tools that zkm-host uses there", Scope.OWN, ALWAYS)
 def tools(c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. A missing tool is found now, not in the window."""
     for host, facts in e.facts.items():
@@ -68,7 +68,7 @@ def tools(c: Context, e: Evidence) -> Iterator[Judged]:
         )
 
 
-@check("host.socket-kill", "the host's kernel ends established connections on demand", Scope.DEST)
+@check("host.socket-kill", "the host's kernel ends established connections on demand", Scope.DEST, ALWAYS)
 def socket_kill(c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. Without `ss -K` (INET_DIAG_DESTROY) open connections outlive the fence for ten seconds and more.
     Tried on a connection of its own over loopback."""
@@ -169,7 +169,7 @@ def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(asks, "it asks" if asks else "it does not ask", needed, host, moves)
 
 
-@check("host.clock", "the host's clock agrees with the operator's", Scope.OWN, severity=Severity.WARN)
+@check("host.clock", "the host's clock agrees with the operator's", Scope.OWN, ALWAYS, Severity.WARN)
 def clock(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P25. Nothing is decided by comparing clocks, but logs and journal are hard to read when they differ."""
     needed = f"within {CLOCK_LIMIT_S:.0f} s"
@@ -183,7 +183,7 @@ def clock(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(facts, needed, host)
 
 
-@check("run.alone", "no other run is under way on this host", Scope.OWN, AT_FIRST)
+@check("run.alone", "no other run is under way on this host", Scope.OWN, ALWAYS)
 def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P36. Two runs would undo each other's rules and files."""
     for host, runs in e.runs.items():

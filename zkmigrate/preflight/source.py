@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from zkmigrate.facts.config import ZooConfig
+from zkmigrate.facts.config import ZooConfig, parse
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import ALWAYS, NOT_HEARD, Judged, Scope, check, unseen, why
 from zkmigrate.preflight.drilled import DRILLED, NEEDED
 from zkmigrate.preflight.evidence import Evidence
 from zkmigrate.preflight.security import security_of
+from zkmigrate.zkdata.words import Conf, Mntr, Srvr
+from zkmigrate.zkdata.zoocfg import ServerLine
 from zkmigrate.zkdata.zxid import counter, format_zxid
 
 COUNTER_LIMIT = 0xF0000000
@@ -69,7 +71,9 @@ def ports(c: Context, e: Evidence) -> Iterator[Judged]:
         )
 
 
-@check("source.config", "the server's own config says what the inventory says of source", Scope.SOURCE)
+@check(
+    "source.config", "the server's own config says what the inventory says of source", Scope.SOURCE, ALWAYS
+)
 def config(c: Context, e: Evidence) -> Iterator[Judged]:
     """P05. Dest takes these server lines over and the proof reads logs in these directories: a difference is
     found here, not in the window."""
@@ -135,14 +139,14 @@ def myid(c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(reading, needed, host)
 
 
-@check("source.security", "neither SASL nor TLS is configured on source", Scope.SOURCE)
+@check("source.security", "neither SASL nor TLS is configured on source", Scope.SOURCE, ALWAYS)
 def security(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P04. The move has not been drilled with either: refused by name."""
     for host, reading in e.source_config.items():
         yield security_of(host, reading, e.source_flags[host])
 
 
-@check("source.sync-enabled", "source's config does not switch observers' logs off", Scope.SOURCE)
+@check("source.sync-enabled", "source's config does not switch observers' logs off", Scope.SOURCE, ALWAYS)
 def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P16. With syncEnabled=false an observer keeps no log: its newest zxid is not on its disk, and there is
     nothing to prove or to reform from. Dest settings are often copied from source."""
@@ -156,7 +160,9 @@ def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
         )
 
 
-@check("source.reconfig", "source's members stand in its zoo.cfg alone and cannot change", Scope.SOURCE)
+@check(
+    "source.reconfig", "source's members stand in its zoo.cfg alone and cannot change", Scope.SOURCE, ALWAYS
+)
 def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P05. A source that may reconfigure itself keeps its members in a dynamic file that has a version. An
     observer that has none begins its election anew with every answer and never follows, hundreds of times a
@@ -205,7 +211,7 @@ def zxid_counter(_c: Context, e: Evidence) -> Iterator[Judged]:
     yield Judged(counter(newest) < COUNTER_LIMIT, format_zxid(newest), needed, moves=moves)
 
 
-@check("source.purge", "source does not purge logs by itself", Scope.SOURCE, severity=Severity.WARN)
+@check("source.purge", "source does not purge logs by itself", Scope.SOURCE, ALWAYS, Severity.WARN)
 def purge(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P08. The proof reads source's logs from the last snapshot on; a purge that keeps few may take them."""
     for host, reading in e.source_config.items():
@@ -217,4 +223,109 @@ def purge(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(reading, "a readable config", host)
 
 
-CHECKS = (quorum, ports, config, myid, security, sync_enabled, reconfig, version, zxid_counter, purge)
+FIXED_IN = {(3, 4): 13, (3, 5): 4}
+"""ZOOKEEPER-2959, by release line: the first release that has it fixed; lines above never had it."""
+
+
+@check("source.known-defect", "no known defect of the server's version touches the move", Scope.SOURCE,
+       severity=Severity.WARN)  # fmt: skip
+def known_defect(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P03. ZOOKEEPER-2959: before 3.4.13 and 3.5.4 an observer's answer counts in the vote for a new epoch,
+    so an election on source while dest observes may end without a true majority. Of other defects the steps
+    take care: the config that 3.5.8 leaves behind is removed before START (ZOOKEEPER-3829), transactions that
+    a stop may lose (ZOOKEEPER-4712) are looked for on the disk."""
+    needed = "3.4.13, 3.5.4 or later"
+    moves = ("update source first", "or see that nothing makes source elect while dest observes")
+    for host, reading in e.source.servers.items():
+        if isinstance(reading, Seen):
+            version = reading.value.version
+            *line, release = version.numbers
+            held = release >= FIXED_IN.get((line[0], line[1]), 0)
+            seen = version.number if held else f"{version.number}: ZOOKEEPER-2959"
+            yield Judged(held, seen, needed, host, moves)
+        else:
+            yield unseen(reading, needed, host)
+
+
+RUNS_WITH = ("tickTime", "initLimit", "syncLimit", "minSessionTimeout", "maxSessionTimeout", "clientPort")
+"""Keys that ``conf`` tells as the file says them."""
+
+
+@check("source.running", "the server runs with the config that is on its disk", Scope.SOURCE, ALWAYS,
+       severity=Severity.WARN)  # fmt: skip
+def running(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P05, P11. Members, limits and session bounds are taken from the file; the server goes by what it read
+    when it started, or was told since. Seen in its answer to conf; 3.4 does not tell the members."""
+    moves = ("find out who changed the file, and when this server is going to read it",)
+    for host, told in e.confs.items():
+        file = e.source_config[host]
+        if not isinstance(told, Seen) or not isinstance(file, Seen):
+            reading = file if isinstance(told, Seen) else told
+            yield unseen(reading, "the config, and an answer to conf", host, ("allow conf on source",))
+            continue
+        wrong = list(_differs(c.inventory, host, told.value, file.value))
+        yield Judged(not wrong, "; ".join(wrong) or "as in the file", "as in the file", host, moves)
+
+
+def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> Iterator[str]:
+    wanted = {key: file.values[key].strip() for key in RUNS_WITH if key in file.values}
+    wanted["dataDir"] = f"{inventory.source.data_dir.rstrip('/')}/version-2"
+    wanted["dataLogDir"] = f"{inventory.source.txn_dir.rstrip('/')}/version-2"
+    wanted["serverId"] = str(inventory.source_host(host).myid)
+    for key, value in wanted.items():
+        if value != "-1" and told.values.get(key, value) != value:
+            yield f"{key} is {told.values[key]}, in the file {value}"
+    if (version := told.values.get("version", "0")) != "0":
+        yield f"its members were set while it ran (version {version})"
+    if not told.servers:
+        return
+    runs = {(n, s.host, s.quorum_port, s.election_port, s.role) for n, s in _members(told).items()}
+    listed = {(n, s.host, s.quorum_port, s.election_port, s.role) for n, s in file.servers.items()}
+    if runs != listed:
+        yield f"its servers are {_lines(told.servers)}, in the file others"
+
+
+def _lines(servers: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in servers.items())
+
+
+def _members(told: Conf) -> Mapping[int, ServerLine]:
+    lines = "".join(f"{key}={value}\n" for key, value in told.servers.items())
+    return parse(lines, "conf").servers
+
+
+SLOW_MS = 50
+"""Milliseconds that a request or an fsync may take on average."""
+
+
+@check("source.latency", "source's servers and their disks keep up", Scope.SOURCE, ALWAYS,
+       severity=Severity.WARN)  # fmt: skip
+def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P18. Every write of every client waits for a majority of these disks, and dest adds to their work. The
+    average since the server's start, by srvr; of fsync too where mntr tells it: not in 3.5."""
+    for host, reading in e.source.servers.items():
+        yield slowness(host, reading, e.mntrs[host])
+
+
+def slowness(host: str, srvr: Reading[Srvr], mntr: Reading[Mntr]) -> Judged:
+    """The verdict over one server's average latency and what its ``mntr`` says of its disk."""
+    needed = f"at most {SLOW_MS} ms on average; no fsync above its limit"
+    if not isinstance(srvr, Seen):
+        return unseen(srvr, needed, host)
+    average = srvr.value.latency_ms[1]
+    told = [f"requests {average:g} ms"]
+    slow = average > SLOW_MS
+    if isinstance(mntr, Seen):
+        if (fsync := mntr.value.number("zk_avg_fsynctime")) is not None:
+            told.append(f"fsync {fsync:g} ms")
+            slow |= fsync > SLOW_MS
+        if count := mntr.value.number("zk_fsync_threshold_exceed_count"):
+            told.append(f"{count:g} fsyncs above their limit")
+            slow = True
+    return Judged(not slow, ", ".join(told), needed, host, ("look at the disk of the logs: is it shared?",))
+
+
+CHECKS = (
+    quorum, ports, config, myid, running, security, sync_enabled, reconfig, version, known_defect,
+    zxid_counter, purge, latency,
+)  # fmt: skip
