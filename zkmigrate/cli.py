@@ -190,12 +190,59 @@ def rollback(**options: Any) -> None:
 @cli.command()
 @_common
 @_run_id
-@click.option("--offline", is_flag=True, help="Only the journal; ask no host.")
-def status(run_id: str, offline: bool, **options: Any) -> None:
-    """Where a run stands; reads only."""
+@click.option("--offline", is_flag=True, help="Only the files of the run; ask no host.")
+@click.option(
+    "--wait",
+    default="",
+    metavar="STEP",
+    help="First wait until this stage or stage.step is done, or with 'end' until the process at work ends.",
+)
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="S", help="Seconds to wait at the most."
+)
+def status(run_id: str, offline: bool, wait: str, timeout_s: float | None, **options: Any) -> None:
+    """Where a run stands and what it is doing now; reads only.
+
+    With --wait the exit code is 0 when STEP was reached; 1 when it was not within --timeout, or the process
+    ended with 0 without it; else the code that the process ended with, 8 where it left without a word.
+    """
     from zkmigrate import operate
 
-    _do(lambda: operate.status(_setting(options), run_id, offline=offline))
+    if timeout_s is not None and not wait:
+        raise click.UsageError("--timeout goes with --wait")
+    _do(lambda: operate.status(_setting(options), run_id, offline=offline, wait=wait, timeout_s=timeout_s))
+
+
+@cli.command()
+@_common
+@_run_id
+@click.option(
+    "--at",
+    default="",
+    metavar="STEP",
+    help="Before this stage, before this stage.step outside the window, or after this step of the cut-over "
+    "(check); left out, at the next place there is.",
+)
+@click.option("--why", default="", metavar="TEXT", help="Shown on screen, in status and in the journal.")
+def hold(run_id: str, at: str, why: str, **options: Any) -> None:
+    """Make a run wait, from a second terminal or before it is resumed; asks no host.
+
+    It holds until `zkmigrate release`, or an answer at its own terminal. Inside the window never longer than
+    its deadlines: before all hosts are sealed it then turns back, afterwards it goes on.
+    """
+    from zkmigrate import operate
+
+    _do(lambda: operate.hold(_setting(options), run_id, at, why))
+
+
+@cli.command()
+@_common
+@_run_id
+def release(run_id: str, **options: Any) -> None:
+    """Let a run go on that holds, and say what comes next; asks no host."""
+    from zkmigrate import operate
+
+    _do(lambda: operate.release(_setting(options), run_id))
 
 
 def _setting(options: dict[str, Any]) -> Setting:
@@ -210,6 +257,7 @@ def _setting(options: dict[str, Any]) -> Setting:
         runs=runs.base(os.environ),
         site=override or _real_site,
         interactive=sys.stdin.isatty() and sys.stdout.isatty(),
+        verb=click.get_current_context().command.name or "",
     )
 
 

@@ -10,12 +10,13 @@ import getpass
 import json
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from zkmigrate import books, standing
+from zkmigrate import books, control, standing
 from zkmigrate import inventory as inventories
 from zkmigrate.engine import asked, events, plan, planfile, runs
 from zkmigrate.engine import journal as journals
@@ -23,6 +24,7 @@ from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.clock import Clock, Interrupt, RealClock
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import Arrived
+from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import HostLock, LocalLock
 from zkmigrate.engine.planfile import PlanFile
@@ -40,6 +42,8 @@ from zkmigrate.opening import Opened, Opening, refuse_stale
 from zkmigrate.ui import found, planned
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.record import recorded
+
+_WAIT_S = 0.5
 
 
 class Site(Protocol):
@@ -59,7 +63,8 @@ class Site(Protocol):
 
 @dataclass
 class Setting:
-    """One call of the command line. site: how hosts are reached. interactive: somebody is at a terminal."""
+    """One call of the command line. site: how hosts are reached. interactive: somebody is at a terminal.
+    verb: its name, for those who ask who works on a run."""
 
     inventory: Path
     playbook: str
@@ -69,6 +74,7 @@ class Setting:
     out: TextIO = field(default_factory=lambda: sys.stdout)
     stdin: int = 0
     interactive: bool = False
+    verb: str = ""
     interrupt: Interrupt = field(default_factory=Interrupt)
 
 
@@ -245,11 +251,22 @@ def rollback(setting: Setting, wishes: Wishes) -> int:
     return _walk(setting, wishes, inventory, playbook, run_dir, act)
 
 
-def status(setting: Setting, run_id: str, *, offline: bool) -> int:
-    """Print where a run stands; writes nothing."""
+def status(
+    setting: Setting, run_id: str, *, offline: bool, wait: str = "", timeout_s: float | None = None
+) -> int:
+    """Print where a run stands; writes nothing.
+
+    wait: first wait, at most ``timeout_s``, until this stage or step is done or the process at work has ended
+    (``standing.END``); the exit code tells which (``standing.waited``).
+    """
     inventory, playbook = _read(setting)
+    if wait != standing.END:
+        asked.known(playbook, wait)
     run_dir = _existing(setting, Wishes(run_id=run_id), inventory, playbook)
-    body = standing.of_run(run_dir, playbook)
+    code = _waited(setting, run_dir, wait, timeout_s) if wait else 0
+    body = standing.of_run(run_dir, playbook, time.time)
+    if wait:
+        body["waited"] = {"for": wait, "code": code}
     if not offline:
         with _site(setting, inventory, run_dir.name) as site:
             body["hosts"] = standing.of_hosts(site.look, inventory)
@@ -257,6 +274,40 @@ def status(setting: Setting, run_id: str, *, offline: bool) -> int:
         _print_json(setting, body)
     else:
         setting.out.write("".join(f"{line}\n" for line in standing.lines(body)))
+    return code
+
+
+def _waited(setting: Setting, run_dir: Path, wait: str, timeout_s: float | None) -> int:
+    """Poll the files of the run until the wait is over; 130 when it was interrupted."""
+    clock = RealClock(setting.interrupt)
+    end = None if timeout_s is None else clock.now() + timeout_s
+    with setting.interrupt.listening():
+        while (code := standing.waited(run_dir, wait)) is None:
+            if setting.interrupt.wanted:
+                return 130
+            left = _WAIT_S if end is None else min(_WAIT_S, end - clock.now())
+            if left <= 0:
+                return standing.NOT_REACHED
+            clock.pause(left)
+    return code
+
+
+def hold(setting: Setting, run_id: str, at: str, why: str) -> int:
+    """Ask a run to hold, under way or not."""
+    inventory, playbook = _read(setting)
+    asked.place(playbook, at)
+    run_dir = _existing(setting, Wishes(run_id=run_id), inventory, playbook)
+    body = control.hold(run_dir, playbook, at, why)
+    control.tell(setting.out, body, control.hold_lines(body), as_json=setting.as_json)
+    return 0
+
+
+def release(setting: Setting, run_id: str) -> int:
+    """Let a run go on that is held."""
+    inventory, playbook = _read(setting)
+    run_dir = _existing(setting, Wishes(run_id=run_id), inventory, playbook)
+    body = control.release(run_dir, playbook)
+    control.tell(setting.out, body, control.release_lines(body), as_json=setting.as_json)
     return 0
 
 
@@ -311,8 +362,10 @@ def _walk(
     """
     clock = RealClock(setting.interrupt)
     with contextlib.ExitStack() as stack:
-        stack.callback(LocalLock(run_dir).close)
+        alone = LocalLock(run_dir, setting.verb)
+        stack.callback(alone.close)
         stack.callback(runs.unmake, run_dir)
+        stack.callback(alone.leave)
         stack.enter_context(setting.interrupt.listening())
         site = stack.enter_context(_site(setting, inventory, run_dir.name))
         start = _opened(wishes, Opening(run_dir, playbook, inventory, site.look, clock.wall), site, wanted)
@@ -341,6 +394,7 @@ def _walk(
             rules=site.rules(),
             watch=site.watch(clock, lock),
             copies=site.copies(lock),
+            holds=HoldFile(run_dir),
         )
         walk = Walk(playbook, inventory, journal, world)
         try:

@@ -1,30 +1,46 @@
-"""``status``: where a run stands, from its journal and from what the hosts say. Read-only."""
+"""``status``: where a run stands, from its journal, from what its process said last, and from what the hosts
+say. Read-only."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.engine import journal, runs
+from zkmigrate.engine import asked, hold, journal, process, runs
 from zkmigrate.engine.history import History
+from zkmigrate.errors import UsageError
 from zkmigrate.facts.host import HostStatus, host_status
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
+from zkmigrate.ui import lately
+
+END = "end"
+"""What ``status --wait`` takes besides a stage or step: the end of the process at work."""
+
+NOT_REACHED = 1
+GONE = 8
 
 
-def of_run(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
-    """The journal's side, as a JSON object."""
+def of_run(run_dir: Path, playbook: Playbook, wall: Callable[[], float]) -> dict[str, Any]:
+    """The side of this machine, as a JSON object. wall: seconds since the epoch."""
+    working = process.at_work(run_dir)
     history = journal.read(run_dir)
     standing = runs.stand(history, playbook)
+    wanted = hold.HoldFile(run_dir).wanted()
     return {
         "run": run_dir.name,
         "playbook": history.playbook,
         "state": standing.state,
         "where": standing.where,
         "way": history.way.value,
+        "process": None if working is None else working.body(),
+        "now": None if working is None else _now(run_dir, history, wall()),
+        "hold": None if wanted is None else {**wanted.body(), "where": _where(playbook, wanted)},
+        "held": None if working is None or history.held is None else _held(history.held),
         "ended": None if history.ended is None else {"code": history.ended[0], "message": history.ended[1]},
         "turn": None if history.turn is None else {"to": history.turn.to, "why": history.turn.why},
         "done": [step for step in playbook.step_ids() if step in history.done],
@@ -35,6 +51,24 @@ def of_run(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
     }
 
 
+def waited(run_dir: Path, name: str) -> int | None:
+    """Whether a wait for a stage, a step or ``END`` is over, as an exit code; None while it is not.
+
+    0 when it was reached; where the process has ended without: its exit code, ``NOT_REACHED`` where that is
+    0, ``GONE`` where it left without a word.
+    """
+    working = process.at_work(run_dir)  # before the journal: what it wrote last is then there
+    history = journal.read(run_dir)
+    if name in history.done | history.stages_done:
+        return 0
+    if working is not None:
+        return None
+    if history.ended is None:
+        return GONE
+    code = history.ended[0]
+    return NOT_REACHED if name != END and code == 0 else code
+
+
 def of_hosts(look: Look, inventory: Inventory) -> dict[str, Any]:
     """The hosts' side: phase and block of every dest host, as far as it answers."""
     asked = look.each(inventory.dest_names, lambda host: host_status(look, host))
@@ -42,10 +76,16 @@ def of_hosts(look: Look, inventory: Inventory) -> dict[str, Any]:
 
 
 def lines(body: Mapping[str, Any]) -> list[str]:
-    """Both sides as text."""
+    """All sides as text."""
     out = [f"run {body['run']} of {body['playbook']}: {body['state']}, {body['where']}"]
-    if body["ended"]:
+    if body["process"]:
+        out += [f"  {line}" for line in _under_way(body)]
+    elif body["ended"]:
         out.append(f"  last: {body['ended']['message']} (exit code {body['ended']['code']})")
+    elif body["state"] == "open":
+        out.append("  no process on this machine works on it, and the last one left without a word")
+    if (wanted := body["hold"]) and not body["held"]:
+        out.append(f"  a hold is asked for, {wanted['where']} ({_who(wanted)}, {_clock(wanted['since'])})")
     for step in body["done"]:
         took = body["seconds"].get(step, {}).get("forward")
         out.append(f"  done  {step}" + (f" ({took:.2f} s)" if took is not None else ""))
@@ -55,6 +95,81 @@ def lines(body: Mapping[str, Any]) -> list[str]:
         text = said.get("unknown") or ", ".join(f"{key} {value}" for key, value in said.items())
         out.append(f"  {host}: {text}")
     return out
+
+
+# --- what the process at work does ---------------------------------------------------------------------
+
+
+def _now(run_dir: Path, history: History, now: float) -> dict[str, Any]:
+    """What the process at work said last. ``since`` and ``at`` are seconds since the epoch; ``left_s`` and
+    ``turn_back_s``, the countdown, are counted on until now."""
+    said = lately.events(run_dir)
+    waits = said.waits
+    if waits is not None:
+        left = waits["left_s"] - (now - waits["at"])
+        waits = {**waits, "left_s": round(max(0.0, left), 1)}
+    left_s = None if said.left_s is None else round(said.left_s - (now - said.left_at), 1)
+    return {
+        "step": said.step,
+        "way": said.way,
+        "since": history.begun_at.get(said.step, said.since),
+        "waits": waits,
+        "asks": said.asks,
+        "in_flight": list(said.sent.values()),
+        "turn_back_s": left_s,
+        "samples": lately.sampled(run_dir),
+    }
+
+
+def _held(held: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("stage", "step", "way", "at", "hold")
+    return {key: held.get(key) for key in keys}
+
+
+def _under_way(body: Mapping[str, Any]) -> list[str]:
+    working, now = body["process"], body["now"]
+    who = f"process {working['pid']}" + (f" ({working['verb']})" if working["verb"] else "")
+    by = " ".join(part for part in (working["by"], working["place"]) if part)
+    out = [f"under way: {who} by {by or 'somebody'} since {_clock(working['since'])}"]
+    if (held := body["held"]) is not None:
+        out.append(
+            f"holding at {held['stage']}.{held['step']} since {_clock(held['at'])} ({_who(held['hold'])})"
+        )
+    elif now["asks"]:
+        out.append(f"its terminal asks: {now['asks']}")
+    elif now["step"]:
+        back = "back " if now["way"] == "back" else ""
+        out.append(f"now: {back}{now['step']} since {_clock(now['since'])}")
+    if waits := now["waits"]:
+        out.append(
+            f"waits for {waits['what']} since {_clock(waits['since'])}: {waits['progress']} "
+            f"({waits['left_s']:.0f} s left)"
+        )
+    out += [f"in flight: {sent['host']}: {sent['text']}" for sent in now["in_flight"]]
+    if now["turn_back_s"] is not None:
+        out.append(f"{max(0.0, now['turn_back_s']):.0f} s left to turn back")
+    return out
+
+
+def _where(playbook: Playbook, wanted: hold.Hold) -> str:
+    try:
+        return asked.holds(playbook, asked.place(playbook, wanted.at))
+    except UsageError:
+        return asked.holds(playbook, "")
+
+
+def _who(wanted: Mapping[str, Any]) -> str:
+    known = {key: wanted[key] for key in ("why", "by", "wrong") if key in wanted}
+    return hold.Hold(**known).words()
+
+
+def _clock(at: float) -> str:
+    """A moment on this machine's clock; with its day where that is another one."""
+    when, now = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M:%S" if when[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", when)
+
+
+# --- hosts -----------------------------------------------------------------------------------------------
 
 
 def _not_confirmed(history: History) -> list[str]:

@@ -231,7 +231,7 @@ class TinyConfirm:
         self.asked.append(f"decide {phase} {finding.id}")
         return self.ask_means or unanswered
 
-    def hold(self, phase: str, unanswered: Fallback, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
         return self._say(f"hold {phase}")
 
     def _say(self, name: str) -> Answer:

@@ -21,6 +21,7 @@ EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "simul
     "face",
     "operate",
     "standing",
+    "control",
     "wiring",
 }
 NEUTRAL = {"errors", "hop", "hostside", "inventory", "inventory_checks", "marked_yaml"}

@@ -19,7 +19,7 @@ def test_a_hold_behind_the_closed_door_counts_down_to_the_hosts_own_limit(
     limit = world.inventory.policy.open_limit_s
     shut: list[float] = []
 
-    def hold(phase: str, unanswered: Fallback, left_s: float | None) -> Answer | None:
+    def hold(phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
         opened = {world.hosts[h].phase for h in world.inventory.dest_names} == {"open"}
         if not opened:
             shut.append(world.now)

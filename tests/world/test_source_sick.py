@@ -61,7 +61,7 @@ class Holding(Operator):
     back_after_s: float = 0.0
     held_at: float = 0.0
 
-    def hold(self, phase: str, unanswered: Fallback, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
         if not self.held_at:
             self.held_at = self.world.now
             self.world.source_down = set(self.down)

@@ -23,3 +23,28 @@ def phase(playbook: Playbook, hold_at: str) -> str:
         possible = ", ".join(phases) or "none, it has no window"
         raise UsageError(f"no phase {hold_at!r} to hold at in {playbook.id}; possible: {possible}")
     return found[0] if found else ""
+
+
+def place(playbook: Playbook, at: str) -> str:
+    """The place to hold at that is meant: a stage, or ``stage.step``, of a window also its phase alone; empty
+    stays empty. UsageError when the walk could not hold there."""
+    stages = {s.id: s for s in playbook.stages}
+    outside = [f"{s.id}.{step.id}" for s in playbook.stages if not s.window for step in s.steps]
+    if not at or at in stages or at in outside:
+        return at
+    try:
+        return phase(playbook, at)
+    except UsageError:
+        inside = [f"{s.id}.{step.id}" for s in playbook.stages if s.window for step in s.steps]
+        rehearsed = [name for name in inside if stages[name.partition(".")[0]].rehearsal]
+        why = "a rehearsal is held before it begins, not inside" if at in rehearsed else "no such place"
+        possible = ", ".join([*stages, *outside, *(name for name in inside if name not in rehearsed)])
+        raise UsageError(f"cannot hold at {at!r} in {playbook.id}: {why}; possible: {possible}") from None
+
+
+def holds(playbook: Playbook, at: str) -> str:
+    """Where a hold at a place from :func:`place` takes effect, in words."""
+    if not at:
+        return "at the next place"
+    inside = {f"{s.id}.{step.id}" for s in playbook.stages if s.window for step in s.steps}
+    return f"after {at}" if at in inside else f"before {at}"

@@ -112,9 +112,9 @@ class Terminal:
                 return word
         return unanswered
 
-    def hold(self, phase: str, unanswered: Fallback, _left_s: float | None) -> Answer | None:
+    def hold(self, where: str, unanswered: Fallback | None, _left_s: float | None) -> Answer | None:
         """Polled while holding: go, stop or back; None while nothing was typed."""
-        return self._hold.answer(phase, unanswered)
+        return self._hold.answer(where, unanswered)
 
     def _ask(self, where: str) -> Answer:
         self._console.forget()
@@ -147,8 +147,8 @@ class Unattended:
     def decide(self, _phase: str, _finding: Finding, unanswered: Fallback, _left_s: float | None) -> Fallback:
         return unanswered
 
-    def hold(self, phase: str, unanswered: Fallback, _left_s: float | None) -> Answer | None:
-        return self._hold.answer(phase, unanswered)
+    def hold(self, where: str, unanswered: Fallback | None, _left_s: float | None) -> Answer | None:
+        return self._hold.answer(where, unanswered)
 
 
 def _changing(stage: Stage) -> list[AnyStep]:
@@ -156,19 +156,21 @@ def _changing(stage: Stage) -> list[AnyStep]:
 
 
 class _Hold:
-    """Listens while the walk holds after a phase; what was typed before it held counts for nothing."""
+    """Listens while the walk holds; what was typed before it held counts for nothing."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._phase = ""
+        self._where = ""
 
-    def answer(self, phase: str, unanswered: Fallback) -> Answer | None:
-        """The answer in a polled line; the end of input counts as nobody's answer."""
-        if phase != self._phase:
-            self._phase = phase
+    def answer(self, where: str, unanswered: Fallback | None) -> Answer | None:
+        """The answer in a polled line; the end of input counts as nobody's answer, where there is one."""
+        if where != self._where:
+            self._where = where
             self._console.forget()
         line = self._console.poll(0.0)
-        return Answer(unanswered) if line is None else _answer(line)
+        if line is None:
+            return None if unanswered is None else Answer(unanswered)
+        return _answer(line)
 
 
 def _answer(line: str) -> Answer | None:

@@ -133,15 +133,37 @@ class Consented:
 
 @dataclass(frozen=True)
 class Holding:
-    """The walk holds after ``phase`` until the operator answers.
+    """The walk holds after ``phase`` of a window, or before a step outside of one, until it is released or
+    answered.
 
-    left_s: seconds in which the window can still turn back without losing a session, None when that does not
+    before: the step, empty in a window. who: who made it hold, and why; empty for ``--hold-at``. left_s:
+    seconds in which the window can still turn back without losing a session, None when that does not
     count. opens_s: seconds, at the most, until the hosts open by themselves, None before they serve.
     """
 
     phase: str
     left_s: float | None
     opens_s: float | None = None
+    before: str = ""
+    who: str = ""
+
+
+@dataclass(frozen=True)
+class HoldAsked:
+    """Somebody at another terminal asks the walk to hold; where: from which step on, in words."""
+
+    where: str
+    who: str
+
+
+@dataclass(frozen=True)
+class HoldEnded:
+    """The walk holds no more. how: released, go, stop, back, deadline, or left for another reason; by: who
+    released it, empty where nobody said."""
+
+    step: str
+    how: str
+    by: str
 
 
 @dataclass(frozen=True)
@@ -189,6 +211,8 @@ Event: TypeAlias = (
     | Turned
     | Consented
     | Holding
+    | HoldAsked
+    | HoldEnded
     | Countdown
     | Alarm
     | Noted

@@ -14,6 +14,8 @@ Bodies by kind:
 - ``intent`` {stage, step, target, way, leg, operation, change, mono}
 - ``outcome`` {operation, status: done|failed|unknown|skipped, rc, output, mono}
 - ``consent`` {stage, question, answer, by}
+- ``hold`` {stage, step, way, event: begin|end, hold: {at, why, by, place, since}, how?: released|go|stop|
+  back|deadline|left, by?}: outside the window before the step, in the window after it
 - ``turn`` {way, to, then: next|again|end, why, code, reset: stage ids that are not done any more}; forward
   {way, why, kept: stage ids that a refused way back never reached and that stay done}; by: who asked
 - ``found`` {text, leg, stages, steps, unrecorded, consented, operations: [{operation, step, target, verb,
@@ -92,7 +94,8 @@ class History:
     before the last turn back and are not any more. done_at: step → seconds since the epoch
     at which it was last done, walking forward. lost: lines of the journal are missing. rebuilt: what the
     hosts say has been taken in since. leg: number of the last wave. known_leg: the last that lines tell of.
-    sent: a change was sent to a host, ever.
+    sent: a change was sent to a host, ever. begun_at: step → seconds since the epoch at which it was last
+    entered. held: the body of the hold that the walk is in, with its time as ``at``.
     """
 
     run: str = ""
@@ -109,6 +112,8 @@ class History:
     rebuilt: bool = False
     sent: bool = False
     ended: tuple[int, str] | None = None
+    held: Mapping[str, Any] | None = None
+    begun_at: dict[str, float] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
     first_sent: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
@@ -132,6 +137,10 @@ class History:
     def touched(self, step: str) -> tuple[str, ...]:
         """Targets for which a step has changes that are not undone, in order of their first change."""
         return tuple(dict.fromkeys(t for s, t, _ in self._applied.values() if s == step))
+
+    def entered(self, stage: str) -> bool:
+        """Whether any step of a stage was begun and is not walked back."""
+        return any(step.partition(".")[0] == stage for step in self.begun)
 
     def touched_in(self, stage: str) -> bool:
         """Whether any step of a stage has changes that are not undone: else there is nothing to turn back."""
@@ -200,6 +209,8 @@ class History:
         self.entries = entry.seq
         if entry.kind != "end":
             self.ended = None
+        if entry.kind not in ("finding", "note"):
+            self.held = None
         handler = getattr(self, f"_on_{entry.kind}", None)
         if handler is not None:
             handler(entry.body, entry)
@@ -220,6 +231,8 @@ class History:
     def _on_step(self, body: Mapping[str, Any], entry: Entry) -> None:
         step = f"{body['stage']}.{body['step']}"
         way, event = Way(body["way"]), body["event"]
+        if event == "begin":
+            self.begun_at[step] = entry.at
         if event == "begin" and way is Way.FORWARD:
             self.begun.add(step)
             self.undone.discard(step)
@@ -276,6 +289,10 @@ class History:
 
     def _on_consent(self, body: Mapping[str, Any], _: Entry) -> None:
         self.consents[body["stage"]] = body["answer"]
+
+    def _on_hold(self, body: Mapping[str, Any], entry: Entry) -> None:
+        if body["event"] == "begin":
+            self.held = {**body, "at": entry.at}
 
     def _on_turn(self, body: Mapping[str, Any], _: Entry) -> None:
         self.way = Way(body["way"])

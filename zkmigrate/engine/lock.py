@@ -11,10 +11,12 @@ import fcntl
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from zkmigrate.engine import process
 from zkmigrate.engine.apply import FENCED_OFF, Outcome
 from zkmigrate.engine.lanes import together
 from zkmigrate.errors import HostError, JournalError, LockedError
@@ -28,9 +30,13 @@ Ask = Callable[[str, tuple[str, ...], int], Outcome]
 
 
 class LocalLock:
-    """flock of a run directory: one process at a time on this machine, given up when the process ends."""
+    """flock of a run directory: one process at a time on this machine, given up when the process ends.
 
-    def __init__(self, run_dir: Path) -> None:
+    verb: what this one does, for those who ask who works on the run.
+    """
+
+    def __init__(self, run_dir: Path, verb: str = "") -> None:
+        self._run_dir = run_dir
         try:
             self._fd = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError as error:
@@ -41,12 +47,29 @@ class LocalLock:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._fd)
+            other = process.at_work(run_dir)
+            who = f" (process {other.pid}, {other.verb} by {other.by})" if other and other.pid else ""
             raise LockedError(
-                f"another zkmigrate on this machine works on {run_dir.name}. Possible now: status, or wait "
-                "for it; Ctrl-C there stops it resumable"
+                f"another zkmigrate on this machine works on {run_dir.name}{who}. Possible now: status, "
+                "hold, or wait for it; Ctrl-C there stops it resumable"
             ) from None
+        try:
+            place = process.terminal(os.environ)
+            made = process.Process(os.getpid(), verb, process.user(), place, round(time.time(), 3))
+            self._said = process.announce(run_dir, made)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def leave(self) -> None:
+        """Say no more who works on the run; what is done before ``close`` is still done alone."""
+        if self._said >= 0:
+            (self._run_dir / process.NAME).unlink(missing_ok=True)
+            os.close(self._said)
+            self._said = -1
 
     def close(self) -> None:
+        self.leave()
         os.close(self._fd)
 
 

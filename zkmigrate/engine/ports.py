@@ -107,10 +107,10 @@ class Confirm(Protocol):
         """``rules`` said Ask. It must come back within ``left_s``; nobody's answer is ``unanswered``."""
         ...
 
-    def hold(self, phase: str, unanswered: Fallback, left_s: float | None, /) -> Answer | None:
-        """Polled while the walk holds after ``phase``; None = still holding.
+    def hold(self, where: str, unanswered: Fallback | None, left_s: float | None, /) -> Answer | None:
+        """Polled while the walk holds at ``where``, a phase or ``stage.step``; None = still holding.
 
-        Where nobody can type any more the answer is ``unanswered``.
+        Where nobody can type any more the answer is ``unanswered``: with None somebody else ends the hold.
         """
         ...
 

@@ -8,7 +8,7 @@ is next in the direction in force, visit it, journal the verdict, again. All pos
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -16,6 +16,8 @@ from zkmigrate.engine import asked, events
 from zkmigrate.engine.apply import Apply, Wave
 from zkmigrate.engine.clock import Clock, Interrupt
 from zkmigrate.engine.history import Arrived, Next, Rehearsed, Turn
+from zkmigrate.engine.hold import HoldPort, NoHolds
+from zkmigrate.engine.holding import HoldPlaces
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.logbook import Logbook
@@ -49,6 +51,7 @@ class World:
     rules: WindowRules
     watch: WatchPort = field(default_factory=NoWatch)
     copies: Callable[[bytes], None] | None = None
+    holds: HoldPort = field(default_factory=NoHolds)
 
 
 class Walk:
@@ -63,6 +66,7 @@ class Walk:
         self._wave = Wave(journal, inventory, world.apply, world.emit, world.clock.now)
         self._log = Logbook(playbook, journal, world)
         self._window = Window(journal, inventory.policy, world)
+        self._holds = HoldPlaces(playbook, journal, self._window, world)
         self._until = ""
         self._hold_at = ""
         self._findings: tuple[Finding, ...] = ()
@@ -147,8 +151,10 @@ class Walk:
     def _visit(self, at: Next) -> Done | Blocked:
         """The step loop: observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
         patience = Patience(self.world.clock.now)
+        failures: Mapping[str, str] | None = None
         while True:
             self._stop_if_asked()
+            self._holds.notice()
             context = self._context(at)
             verdict, facts = self._look(at, context)
             match verdict:
@@ -159,6 +165,9 @@ class Walk:
                         return patience.overdue(verdict)
                     self._wait(at, verdict, left)
                 case Ready(targets):
+                    if failures == {} and (held := self._holds.between(at, self._stop_if_asked)):
+                        self._obey(held, at.stage)
+                        continue
                     plans = {t: self._changes(at, context, facts, t) for t in targets}
                     if (again := patience.count(plans)) >= TRIES:
                         return patience.exhausted(plans)
@@ -203,6 +212,7 @@ class Walk:
 
     def _enter(self, at: Next) -> None:
         self._stop_if_asked()
+        self._hold_before(at)
         if self._entered != f"{at.stage.id} {at.way.value}":
             self._enter_stage(at)
         self.world.lock.fencing(at.stage.id, at.way)
@@ -210,7 +220,11 @@ class Walk:
         self._window.ask(at)
         if at.way is Way.FORWARD and not at.stage.window and at.step.hazard is not Hazard.READ_ONLY:
             self._obey(self.world.confirm.step(at.stage, at.step, self._findings), at.stage)
+        self._hold_before(at)  # asked for while the question was open
         self._log.begun(at)
+
+    def _hold_before(self, at: Next) -> None:
+        self._obey(self._holds.before(at, self._stop_if_asked), at.stage)
 
     def _enter_stage(self, at: Next) -> None:
         stage = at.stage
@@ -233,8 +247,8 @@ class Walk:
         self._window.follow(at, self._context(at))
         if at.way is Way.FORWARD:
             self._log.copy()
-        if at.way is Way.FORWARD and at.id == self._hold_at:
-            self._obey(self._window.hold(at, self._stop_if_asked), at.stage)
+        if at.way is Way.FORWARD:
+            self._obey(self._holds.after(at, at.id == self._hold_at, self._stop_if_asked), at.stage)
 
     def _blocked(self, at: Next, verdict: Blocked) -> None:
         """A step refused: stop, or in a window let the rules decide whether to turn back."""

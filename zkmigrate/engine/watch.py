@@ -115,7 +115,7 @@ class Watch:
         session = self._session
         with self._guard:
             if session is not None and session.renewing and self._now() >= session.deadline:
-                self._found.setdefault(("", DEADLINE), _past_deadline())
+                self._found.setdefault(("", DEADLINE), past_deadline())
             open_ = [
                 f
                 for key, f in self._found.items()
@@ -255,7 +255,8 @@ def _undelivered(host: str, silent: float, seen: str) -> Finding:
     )
 
 
-def _past_deadline() -> Finding:
+def past_deadline() -> Finding:
+    """The way back must start now, or sessions are lost."""
     return Finding(
         id=DEADLINE,
         claim="there is still time to turn back without losing a session",

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import Next
+from zkmigrate.engine.hold import Hold
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.ports import Answer
-from zkmigrate.engine.watch import LEASE_LAPSED
+from zkmigrate.engine.watch import LEASE_LAPSED, past_deadline
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
@@ -83,17 +84,33 @@ class Window:
         self._world.clock.pause(_LOOK_AGAIN_S)
         return True
 
-    def hold(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer:
-        """Hold after a step until the operator answers; say what comes without an answer, and when."""
+    def hold(
+        self, at: Next, hold: Hold, let_go: Callable[[], bool], stop_if_asked: Callable[[], None]
+    ) -> tuple[Answer, str]:
+        """Hold after a step; the answer, and whether it was ``released``, ``answered`` or over by its
+        ``deadline``.
+
+        One who answers at this terminal was asked for with ``--hold-at`` and may take his time once all hosts
+        are sealed; a hold file may have been forgotten, and ends when its time is over.
+        """
+        from_file = bool(hold.mark)
         while True:
             stop_if_asked()
             self.ask(at)
-            left = self._world.watch.left_s()
-            self._world.emit(events.Holding(at.step.id, left, self._opens_s(at.stage)))
+            if let_go():
+                return Answer("go"), "released"
+            left, opens = self._world.watch.left_s(), self._opens_s(at.stage)
             unanswered = self._world.rules.without_operator(self._all_sealed(at.stage))
-            answer = self._world.confirm.hold(at.step.id, unanswered, left)
+            if from_file and (self._late(at) if opens is None else opens <= 0):
+                if unanswered == "back":
+                    why = f"the hold after {at.id} lasted until the way back had to begin"
+                    raise TurnBack(at.stage.id, why, 7, (past_deadline(),))
+                return Answer(unanswered), "deadline"
+            who = hold.words() if from_file else ""
+            self._world.emit(events.Holding(at.step.id, left, opens, who=who))
+            answer = self._world.confirm.hold(at.step.id, None if from_file else unanswered, left)
             if answer is not None:
-                return answer
+                return answer, "answered"
             self._world.clock.pause(_HOLD_S)
 
     def phase(self, stage: Stage) -> str:

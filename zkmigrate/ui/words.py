@@ -45,6 +45,11 @@ def sentence(event: events.Event) -> str:
             return f"   {event.stage}: {event.question} {event.answer} ({event.by})"
         case events.Holding():
             return f"   {holding(event)}"
+        case events.HoldAsked():
+            return f"   a hold is asked for, {event.where} ({event.who})"
+        case events.HoldEnded():
+            by = f" by {event.by}" if event.by else ""
+            return f"   {event.step} holds no more: {_HOLD_ENDED.get(event.how, event.how)}{by}"
         case events.Countdown():
             return f"   {event.left_s:.0f} s left to turn back"
         case events.Alarm():
@@ -54,6 +59,14 @@ def sentence(event: events.Event) -> str:
         case events.RunEnded():
             return f"{event.message} (exit code {event.code})"
 
+
+_HOLD_ENDED = {
+    "go": "go was answered",
+    "stop": "stop was answered",
+    "back": "back was answered",
+    "deadline": "its time is over",
+    "left": "the run turned or stopped",
+}
 
 _TURNED = (7, 9)
 """Exit codes of a run that has turned back and arrived."""
@@ -87,12 +100,16 @@ def _ended(event: events.ChangeEnded) -> str:
 def holding(event: events.Holding) -> str:
     """What can be answered while the walk holds, and what comes without an answer."""
     answers = "go (g), stop (s) or back (b)?"
+    if event.before:
+        return f"holding before {event.before} ({event.who}): zkmigrate release, or {answers}"
+    after = f"holding after {event.phase}" + (f" ({event.who})" if event.who else "")
+    answers = f"zkmigrate release, or {answers}" if event.who else answers
     if event.opens_s is None:
-        return f"holding after {event.phase}{_left(event.left_s)}: {answers}"
+        return f"{after}{_left(event.left_s)}: {answers}"
     if event.opens_s <= 0:
-        return f"holding after {event.phase}; the hosts open by themselves by now: go (g) or stop (s)?"
+        return f"{after}; the hosts open by themselves by now: go (g) or stop (s)?"
     seconds = f"{event.opens_s:.0f} s"
-    return f"holding after {event.phase}; in {seconds} at most the hosts open by themselves: {answers}"
+    return f"{after}; in {seconds} at most the hosts open by themselves: {answers}"
 
 
 def _left(left_s: float | None) -> str:

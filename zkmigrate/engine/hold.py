@@ -1,0 +1,227 @@
+"""The hold file: how somebody at another terminal makes a run wait.
+
+``runs/RUN/hold`` is one JSON object {at, why, by, place, since}, made by ``zkmigrate hold`` and removed by
+``zkmigrate release``, which leaves who did it in ``runs/RUN/hold.released``. An empty file made by hand is a
+hold too. One that does not read is never a reason to fail: outside the window the run holds and says what is
+wrong with it, in the window it is passed over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import stat
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from zkmigrate.errors import LockedError
+
+NAME = "hold"
+RELEASED = "hold.released"
+_LIMIT = 1 << 16
+_WORDS = 200
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What somebody wants.
+
+    at: stage, or stage.step, empty for the next place there is. by: user@machine. place: the terminal, and
+    where its user came from. since: seconds since the epoch. wrong: why the file does not read, else empty.
+    mark: tells this file from another of the same name.
+    """
+
+    at: str = ""
+    why: str = ""
+    by: str = ""
+    place: str = ""
+    since: float = 0.0
+    wrong: str = ""
+    mark: str = ""
+
+    def body(self) -> dict[str, Any]:
+        """For the journal and ``--json``."""
+        said = asdict(self)
+        del said["mark"]
+        if not self.wrong:
+            del said["wrong"]
+        return said
+
+    def words(self) -> str:
+        """Who and why, as one clause."""
+        if self.wrong:
+            return f"the hold file does not read: {self.wrong}"
+        return f"{self.by}: {self.why}" if self.why else self.by
+
+
+@dataclass(frozen=True)
+class Released:
+    """Who released a hold, and when, in seconds since the epoch."""
+
+    by: str
+    since: float
+
+
+class HoldPort(Protocol):
+    """The hold of one run, as the walk asks for it; none of the calls raises."""
+
+    def wanted(self) -> Hold | None:
+        """The hold that is there now."""
+        ...
+
+    def answered(self) -> None:
+        """It was answered at the run's own terminal: take it away."""
+        ...
+
+    def released(self) -> Released | None:
+        """The last release by another terminal."""
+        ...
+
+
+class NoHolds:
+    """For walks without a second terminal."""
+
+    def wanted(self) -> Hold | None:
+        return None
+
+    def answered(self) -> None:
+        return None
+
+    def released(self) -> Released | None:
+        return None
+
+
+class HoldFile:
+    """The hold file of one run directory."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / NAME
+        self._released = run_dir / RELEASED
+
+    def wanted(self) -> Hold | None:
+        try:
+            status = os.lstat(self._path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return Hold(wrong=str(error.strerror))
+        return _read(self._path, status)
+
+    def answered(self) -> None:
+        with contextlib.suppress(OSError):  # the walk remembers that this one was answered
+            self._path.unlink()
+
+    def released(self) -> Released | None:
+        try:
+            said = _object(_content(self._released))
+            return Released(_text(said.get("by", "")), _time(said.get("since")))
+        except (OSError, ValueError):
+            return None
+
+    def place(self, hold: Hold) -> Hold | None:
+        """Write the hold; the one of the same person that it replaces.
+
+        LockedError while somebody else holds, OSError where the file cannot be written.
+        """
+        before = self.wanted()
+        if before is not None and (before.by != hold.by or before.wrong):
+            raise LockedError(
+                f"a hold is there already ({before.words()}). Possible now: zkmigrate release, then hold"
+            )
+        new = self._path.with_name(f"{NAME}.new-{os.getpid()}")
+        _write(new, hold.body())
+        try:
+            if before is None:
+                self._path.hardlink_to(new)  # never over one that came between
+            else:
+                new.replace(self._path)
+        except FileExistsError:
+            raise LockedError(
+                "somebody else has just made a hold. Possible now: zkmigrate status, then hold again"
+            ) from None
+        finally:
+            new.unlink(missing_ok=True)
+        return before
+
+    def release(self, by: str, place: str, since: float) -> Hold | None:
+        """Leave who released, and take the hold away; None when there was none. OSError where that cannot
+        be done."""
+        hold = self.wanted()
+        _write(self._released, {"by": by, "place": place, "since": since})
+        self._path.unlink(missing_ok=True)
+        return hold
+
+
+def _read(path: Path, status: os.stat_result) -> Hold:
+    mark = f"{status.st_ino}.{status.st_mtime_ns}"
+    made = Hold(by=_owner(status.st_uid), since=status.st_mtime, mark=mark)
+    try:
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("not a plain file")
+        content = _content(path)
+        if not content.strip():
+            return made
+        said = _object(content)
+        words = {key: _text(said.get(key, "")) for key in ("at", "why", "by", "place")}
+        since = _time(said.get("since", status.st_mtime))
+    except OSError as error:
+        return replace(made, wrong=str(error.strerror))
+    except ValueError as error:
+        return replace(made, wrong=str(error))
+    return replace(made, **{key: value for key, value in words.items() if value}, since=since)
+
+
+def _content(path: Path) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(fd, _LIMIT)
+    finally:
+        os.close(fd)
+
+
+def _object(content: bytes) -> Mapping[str, Any]:
+    try:
+        said = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise ValueError("not JSON") from None
+    if not isinstance(said, dict):
+        raise ValueError("not a JSON object")
+    return said
+
+
+def _text(value: object) -> str:
+    """One short line that a terminal can show."""
+    if not isinstance(value, str):
+        raise ValueError("its words are not text")
+    return " ".join("".join(c if c.isprintable() else " " for c in value).split())[:_WORDS]
+
+
+def _time(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
+        raise ValueError("its time is none")
+    return float(value)
+
+
+def _owner(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _write(path: Path, body: Mapping[str, Any]) -> None:
+    """Whole or not at all, private."""
+    new = path.with_name(f"{path.name}.part-{os.getpid()}")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(json.dumps(body, ensure_ascii=False, sort_keys=True) + "\n")
+        new.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise

@@ -1,0 +1,174 @@
+"""Where a hold makes the walk wait, what ends that, and what is written down about it.
+
+Outside the window the walk holds before a step, and between two waves of one, in either direction, for as
+long as the hold is there. In the window it holds only after a step of the way forward, where ``--hold-at``
+could, and never past the deadlines: before every host is sealed the watch turns back when the time has come;
+afterwards the walk goes on by itself. A rehearsal is held before it begins, not inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from zkmigrate.engine import asked, events
+from zkmigrate.engine.history import Next
+from zkmigrate.engine.hold import Hold
+from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.leaving import TurnBack
+from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.watch import DEADLINE
+from zkmigrate.engine.window import Window
+from zkmigrate.errors import UsageError
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Way
+
+if TYPE_CHECKING:
+    from zkmigrate.engine.run import World
+
+_POLL_S = 0.2
+_SAY_S = 60.0
+
+
+class HoldPlaces:
+    """One walk's places to hold at. A hold that was answered at the run's own terminal is taken away."""
+
+    def __init__(self, playbook: Playbook, journal: Journal, window: Window, world: World) -> None:
+        self._playbook = playbook
+        self._journal = journal
+        self._window = window
+        self._world = world
+        self._answered: set[str] = set()
+        self._run_out: set[tuple[str, str]] = set()
+        self._noticed = ""
+
+    def notice(self) -> None:
+        """Say once that a hold is asked for, and where the walk will hold; and that it is not any more."""
+        hold = self._wanted()
+        mark = "" if hold is None else hold.mark
+        if mark == self._noticed:
+            return
+        self._noticed = mark
+        if hold is None:
+            self._world.emit(events.Noted("no hold is asked for any more"))
+        else:
+            self._world.emit(events.HoldAsked(asked.holds(self._playbook, hold.at), hold.words()))
+
+    def before(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer:
+        """Hold before a step as long as that is wanted: go, at once where it is not."""
+        fresh = at.way is Way.FORWARD and not self._journal.history.entered(at.stage.id)
+
+        def here(hold: Hold) -> bool:
+            if at.stage.window and not fresh:
+                return False
+            named = {at.id} if not at.stage.window else set()
+            named |= {at.stage.id} if fresh else set()
+            return not hold.at or (at.way is Way.FORWARD and hold.at in named)
+
+        return self._outside(at, here, stop_if_asked)
+
+    def between(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer | None:
+        """As ``before``, between two waves, for a hold at the next place there is. None when it did not hold;
+        after an answer what was seen before is old."""
+        if at.stage.window or self._here(lambda hold: not hold.at) is None:
+            return None
+        return self._outside(at, lambda hold: not hold.at, stop_if_asked)
+
+    def after(self, at: Next, asked_for: bool, stop_if_asked: Callable[[], None]) -> Answer:
+        """Hold after a step of the window. asked_for: ``--hold-at`` names it, and only an answer or a release
+        ends that."""
+        if not at.stage.window or at.stage.rehearsal or at.way is Way.BACK:
+            return Answer("go")
+
+        def here(hold: Hold) -> bool:
+            over = (hold.mark, at.stage.id) in self._run_out
+            return not over and not hold.wrong and hold.at in ("", at.id)
+
+        first = self._here(here)
+        if not asked_for and first is None:
+            return Answer("go")
+        hold = Hold(by="--hold-at", since=self._world.clock.wall()) if first is None or asked_for else first
+
+        def until() -> tuple[Answer, str]:
+            return self._window.hold(at, hold, lambda: self._let_go(hold, here, asked_for), stop_if_asked)
+
+        return self._logged(at, hold, until)
+
+    # --- holding ---------------------------------------------------------------------------------------
+
+    def _outside(self, at: Next, here: Callable[[Hold], bool], stop_if_asked: Callable[[], None]) -> Answer:
+        hold = self._here(here)
+        if hold is None:
+            return Answer("go")
+        return self._logged(at, hold, lambda: self._until_answered(at, hold, here, stop_if_asked))
+
+    def _until_answered(
+        self, at: Next, hold: Hold, here: Callable[[Hold], bool], stop_if_asked: Callable[[], None]
+    ) -> tuple[Answer, str]:
+        clock, said = self._world.clock, None
+        while not self._let_go(hold, here, False):
+            stop_if_asked()
+            if said is None or clock.now() - said >= _SAY_S:
+                self._world.emit(events.Holding("", None, before=at.id, who=hold.words()))
+                said = clock.now()
+            answer = self._world.confirm.hold(at.id, None, None)
+            if answer is not None:
+                # Walking back there is nothing to turn: going on is going back.
+                on = answer.word == "back" and at.way is Way.BACK
+                return (Answer("go") if on else answer), "answered"
+            clock.pause(_POLL_S)
+        return Answer("go"), "released"
+
+    def _logged(self, at: Next, hold: Hold, until: Callable[[], tuple[Answer, str]]) -> Answer:
+        """Hold, with a line in the journal when it begins and when it ends, however that is."""
+        self._log(at, "begin", hold)
+        how, by = "left", ""
+        try:
+            answer, how = until()
+            if how == "released":
+                released = self._world.holds.released()
+                by = released.by if released is not None else ""
+            elif how == "answered":
+                how = answer.word
+        except TurnBack as turn:
+            how = "deadline" if any(f.id == DEADLINE for f in turn.findings) else how
+            raise
+        finally:
+            if hold.mark and how in ("go", "back"):
+                self._answered.add(hold.mark)
+                self._world.holds.answered()
+            if how == "deadline":
+                self._run_out.add((hold.mark, at.stage.id))
+            self._noticed = ""
+            self._log(at, "end", hold, how, by)
+            self._world.emit(events.HoldEnded(at.id, how, by))
+        return answer
+
+    def _log(self, at: Next, event: str, hold: Hold, how: str = "", by: str = "") -> None:
+        body = {"stage": at.stage.id, "step": at.step.id, "way": at.way.value, "event": event}
+        ended = {"how": how, "by": by} if event == "end" else {}
+        self._journal.append("hold", {**body, "hold": hold.body(), **ended})
+
+    # --- what is wanted --------------------------------------------------------------------------------
+
+    def _let_go(self, hold: Hold, here: Callable[[Hold], bool], asked_for: bool) -> bool:
+        if not asked_for:
+            return self._here(here) is None
+        released = self._world.holds.released()
+        return released is not None and released.since >= hold.since
+
+    def _here(self, here: Callable[[Hold], bool]) -> Hold | None:
+        hold = self._wanted()
+        return hold if hold is not None and here(hold) else None
+
+    def _wanted(self) -> Hold | None:
+        """The hold that is wanted; one that names no place of this playbook does not read, and is one for the
+        next place."""
+        hold = self._world.holds.wanted()
+        if hold is None or hold.mark in self._answered:
+            return None
+        try:
+            return replace(hold, at=asked.place(self._playbook, hold.at))
+        except UsageError as error:
+            return replace(hold, at="", wrong=hold.wrong or str(error))

@@ -1,0 +1,92 @@
+"""Who works on a run: ``runs/RUN/process``, kept locked by the process for as long as it lives.
+
+The run's own lock (``LocalLock``) decides who may; this file tells others who does, and asking never gets in
+the way of a process that wants to begin. One JSON object {pid, verb, by, place, since}.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import json
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+NAME = "process"
+_LIMIT = 1 << 16
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process at work. by: user@machine. place: its terminal, and where its user came from. since: seconds
+    since the epoch. The last four are empty or 0 where the file does not tell."""
+
+    pid: int = 0
+    verb: str = ""
+    by: str = ""
+    place: str = ""
+    since: float = 0.0
+
+    def body(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return asdict(self)
+
+
+def user() -> str:
+    """Who runs this process: ``user@machine``."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def terminal(environ: Mapping[str, str]) -> str:
+    """Which terminal this process is at, and from which address its user came by ssh; empty for neither."""
+    words = []
+    for fd in (0, 1, 2):
+        with suppress(OSError):
+            words.append(os.ttyname(fd))
+            break
+    if address := environ.get("SSH_CONNECTION", "").split(" ")[0]:
+        words.append(f"from {address}")
+    return " ".join(words)
+
+
+def announce(run_dir: Path, process: Process) -> int:
+    """Say who works on the run; a descriptor to close at the end. OSError where that cannot be written."""
+    fd = os.open(run_dir / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)  # against those who ask, for as long as they look
+        os.ftruncate(fd, 0)
+        os.write(fd, json.dumps(process.body(), ensure_ascii=False).encode())
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def at_work(run_dir: Path) -> Process | None:
+    """The process that works on the run now; None when there is none on this machine."""
+    try:
+        fd = os.open(run_dir / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except OSError:
+        return _read(os.pread(fd, _LIMIT, 0))
+    finally:
+        os.close(fd)
+
+
+def _read(content: bytes) -> Process:
+    try:
+        said = json.loads(content)
+        pid, since = int(said["pid"]), float(said["since"])
+        verb, by, place = (str(said[key]) for key in ("verb", "by", "place"))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Process()
+    return Process(pid, verb, by, place, since)
