@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import assert_never
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
 
 from zkmigrate.engine import asked, events
 from zkmigrate.engine.apply import Apply, Wave
@@ -151,11 +151,12 @@ class Walk:
     def _visit(self, at: Next) -> Done | Blocked:
         """The step loop: observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
         patience = Patience(self.world.clock.now)
+        kept: Mapping[str, Any] = {}
         failures: Mapping[str, str] | None = None
         while True:
             self._stop_if_asked()
             self._holds.notice()
-            context = self._context(at)
+            context = replace(self._context(at), kept=kept)
             verdict, facts = self._look(at, context)
             match verdict:
                 case Done() | Blocked():
@@ -163,6 +164,7 @@ class Walk:
                 case Waiting():
                     if (left := patience.left(verdict)) <= 0:
                         return patience.overdue(verdict)
+                    kept = verdict.keep or kept
                     self._wait(at, verdict, left)
                 case Ready(targets):
                     if failures == {} and (held := self._holds.between(at, self._stop_if_asked)):

@@ -56,12 +56,17 @@ class Ready:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Nothing to do but wait. ``deadline_s`` counts from when the same ``what`` was first returned."""
+    """Nothing to do but wait. ``deadline_s`` counts from when the same ``what`` was first returned.
+
+    keep: what was found that the next looks of this visit go on from, as ``Context.kept``: a mark that others
+    move on all the time is read once, then waited for. A later visit finds it anew; it is not journaled.
+    """
 
     what: str
     progress: str
     deadline_s: float
     poll_s: float = 0.2
+    keep: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,8 @@ class Context:
     records: step id → the record its last ``Done`` journaled (baseline, zxids, times).
     fencing: this operator's fencing number. unrestored: targets of this step on which the journal knows files
     that were written or moved aside and not put back. way: the direction of the walk, so that a step does not
-    wait, going back, for answers that only going forward needs.
+    wait, going back, for answers that only going forward needs. kept: what the step's last ``Waiting`` of
+    this visit kept.
     """
 
     run: str
@@ -103,6 +109,7 @@ class Context:
     records: Records = field(default_factory=dict)
     unrestored: frozenset[str] = frozenset()
     way: Way = Way.FORWARD
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Step(Protocol[F]):

@@ -23,7 +23,8 @@ class LoadConfig:
     ``bootstrap`` is Kafka's ``host:port,…`` list; ``raw_hosts`` maps a dest host's name to its client
     address ``host:port``; ``tenant_servers`` are source's client addresses.  Raw creates are sent
     ``raw_burst`` at a time, so that several are in flight whenever a connection dies, and never more than
-    ``raw_in_flight``.
+    ``raw_in_flight``.  Every ``metadata_create_every``th metadata change creates a topic, the others turn a
+    setting of one of the newest; up to ``metadata_in_flight`` are asked at once, each of another topic.
     """
 
     bootstrap: str = ""
@@ -35,6 +36,8 @@ class LoadConfig:
     record_bytes: int = 200
     group: str = "load"
     metadata_rate: float = 1.0
+    metadata_create_every: int = 5
+    metadata_in_flight: int = 1
     raw_hosts: dict[str, str] = field(default_factory=dict)
     raw_root: str = "/kafka/zkmigrate-raw"
     raw_rate: float = 60.0

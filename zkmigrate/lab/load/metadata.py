@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections import deque
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
@@ -26,7 +27,6 @@ from zkmigrate.lab.load.record import Recorder
 
 _REQUEST_LIMIT_S = 15.0
 _VERIFY_LIMIT_S = 60.0
-_CREATE_EVERY = 5
 _TICK_S = 0.1
 _SETTING = "retention.ms"
 _LEAST_RETENTION_MS = 86_400_000
@@ -38,6 +38,17 @@ _UNKNOWN = {
 
 
 @dataclass
+class _Asked:
+    """A request without its answer yet."""
+
+    op: str
+    topic: str
+    value: int
+    started_ns: int
+    answer: Future[Any]
+
+
+@dataclass
 class _Changes:
     config: LoadConfig
     record: Recorder
@@ -45,6 +56,7 @@ class _Changes:
     made: list[str] = field(default_factory=list)
     settings: dict[str, int] = field(default_factory=dict)
     tried: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, _Asked] = field(default_factory=dict)
     asked: int = 0
 
     def __post_init__(self) -> None:
@@ -52,49 +64,81 @@ class _Changes:
             {"bootstrap.servers": self.config.bootstrap, "reconnect.backoff.max.ms": 1000}
         )
         self.prefix = f"meta-{time.time_ns() // 1_000_000}"
+        self._answered: deque[tuple[str, int]] = deque()
+        self._an_answer = threading.Event()
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.waiting) < self.config.metadata_in_flight
 
     def step(self) -> None:
-        """One change: every fifth creates a topic, the others turn a setting of the newest one."""
+        """One change: every so often a new topic, else a setting of one of the newest that waits for none."""
         self.asked += 1
-        if not self.made or self.asked % _CREATE_EVERY == 0:
+        newest = self.made[-self.config.metadata_in_flight :]
+        free = [topic for topic in newest if topic not in self.waiting]
+        few = len({*self.made, *self.waiting}) < self.config.metadata_in_flight
+        if few or not free or self.asked % self.config.metadata_create_every == 0:
             self._create(f"{self.prefix}-{self.asked}")
         else:
-            self._alter(self.made[-1], _LEAST_RETENTION_MS + self.asked)
+            turn = free[self.asked % len(free)]
+            self._alter(turn, _LEAST_RETENTION_MS + self.asked)
 
     def _create(self, topic: str) -> None:
         new = NewTopic(topic, 1, self.config.replication_factor)
         limit = {"operation_timeout": _REQUEST_LIMIT_S, "request_timeout": _REQUEST_LIMIT_S}
-        outcome = self._ask("create_topic", topic, 1, lambda: self.admin.create_topics([new], **limit)[topic])
-        if outcome == "ok":
-            self.made.append(topic)
+        started = time.monotonic_ns()
+        self._wait_for("create_topic", topic, 1, started, self.admin.create_topics([new], **limit)[topic])
 
     def _alter(self, topic: str, value: int) -> None:
         entry = ConfigEntry(_SETTING, str(value), incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         self.tried[topic] = value
-
-        def request() -> Future[Any]:
-            asked = self.admin.incremental_alter_configs([resource], request_timeout=_REQUEST_LIMIT_S)
-            return next(iter(asked.values()))
-
-        if self._ask("alter_config", topic, value, request) == "ok":
-            self.settings[topic] = value
-
-    def _ask(self, op: str, topic: str, value: int, request: Callable[[], Future[Any]]) -> str:
         started = time.monotonic_ns()
-        outcome, text = "ok", ""
+        answers = self.admin.incremental_alter_configs([resource], request_timeout=_REQUEST_LIMIT_S)
+        self._wait_for("alter_config", topic, value, started, next(iter(answers.values())))
+
+    def _wait_for(self, op: str, topic: str, value: int, started: int, answer: Future[Any]) -> None:
+        self.waiting[topic] = _Asked(op, topic, value, started, answer)
+
+        def answered(_answer: Future[Any]) -> None:  # on a thread of the client library
+            self._answered.append((topic, time.monotonic_ns()))
+            self._an_answer.set()
+
+        answer.add_done_callback(answered)
+
+    def collect(self, wait_s: float) -> None:
+        """Wait for an answer, ``wait_s`` at most; record what came and give up what is long overdue."""
+        self._an_answer.wait(wait_s)
+        self._an_answer.clear()
+        while self._answered:
+            topic, at_ns = self._answered.popleft()
+            asked = self.waiting.get(topic)
+            if asked is not None and asked.answer.done():
+                self._settle(asked, at_ns)
+        overdue_ns = time.monotonic_ns() - int((_REQUEST_LIMIT_S + 5) * 1e9)
+        for asked in [asked for asked in self.waiting.values() if asked.started_ns < overdue_ns]:
+            self._record(asked, "unknown", "no answer from the client library", time.monotonic_ns())
+
+    def _settle(self, asked: _Asked, at_ns: int) -> None:
         try:
-            request().result(_REQUEST_LIMIT_S + 5)
+            asked.answer.result(0)
         except KafkaException as error:
             outcome = "unknown" if error.args[0].code() in _UNKNOWN else "failed"
-            text = str(error.args[0].str())
-        except FutureTimeout:
-            outcome, text = "unknown", "no answer from the client library"
+            self._record(asked, outcome, str(error.args[0].str()), at_ns)
+            return
+        if asked.op == "create_topic":
+            self.made.append(asked.topic)
+        else:
+            self.settings[asked.topic] = asked.value
+        self._record(asked, "ok", "", at_ns)
+
+    def _record(self, asked: _Asked, outcome: str, text: str, at_ns: int) -> None:
+        del self.waiting[asked.topic]
         self.counts[outcome] += 1
         self.record.write(
-            "op", op=op, topic=topic, value=value, outcome=outcome, error=text, started_mono_ns=started
-        )
-        return outcome
+            "op", mono_ns=at_ns, op=asked.op, topic=asked.topic, value=asked.value, outcome=outcome,
+            error=text, started_mono_ns=asked.started_ns,
+        )  # fmt: skip
 
     # --- reading back ---------------------------------------------------------------------------------------
 
@@ -124,14 +168,17 @@ class _Changes:
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Change metadata at the configured rate, one request at a time, until told to stop; then read back."""
+    """Change metadata at the configured rate until told to stop; then read back."""
     changes = _Changes(config, record)
     pace = Pace(config.metadata_rate, time.monotonic_ns())
     while not orders.stopping:
-        if pace.take(time.monotonic_ns()):
+        if changes.has_room and pace.take(time.monotonic_ns()):
             changes.step()
         else:
-            orders.wait(min(_TICK_S, max(0.0, (pace.next_ns - time.monotonic_ns()) / 1e9)))
+            due_s = max(0.0, (pace.next_ns - time.monotonic_ns()) / 1e9) if changes.has_room else _TICK_S
+            changes.collect(min(_TICK_S, due_s))
     record.write("stopping")
+    while changes.waiting:
+        changes.collect(_TICK_S)
     record.write("verified", **changes.verify())
     return changes.counts

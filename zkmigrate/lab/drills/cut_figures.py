@@ -1,0 +1,191 @@
+"""The figures of repeated cut-overs: pure, from what was recorded and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from zkmigrate.lab.drills.acknowledged import Missing, Promised
+from zkmigrate.lab.load.record import Event, Recording
+
+_NS = 1_000_000_000
+_SHOWN = 5
+_SETTLED_NS = 5 * _NS
+"""After the door has opened again clients need a while; a rate of the load is not measured in it."""
+
+
+@dataclass(frozen=True)
+class CutOver:
+    """One cut-over and its way back, as the driver saw it.
+
+    held: it stood at CHECK, dest's own quorum formed. code: of the tool's exit. cause: why it did not reach
+    CHECK, or did not go back in order. late_ms, fsync_ms: the skews by host. sessions_lost: what was another
+    one afterwards. spans: visits to steps (see ``lab.timeline``).
+    """
+
+    number: int
+    asked_ns: int
+    held: bool
+    code: int
+    cause: str
+    late_ms: Mapping[str, int]
+    fsync_ms: Mapping[str, int]
+    promise: Promised
+    sessions_lost: tuple[str, ...]
+    spans: tuple[Mapping[str, Any], ...]
+
+    def span(self, name: str) -> Mapping[str, Any] | None:
+        """The last visit to a step."""
+        return next((span for span in reversed(self.spans) if span["name"] == name), None)
+
+    @property
+    def window_ns(self) -> tuple[int, int] | None:
+        """From the beginning of FENCE to the door open again; None when it was never shut."""
+        fence, back = self.span("cutover.fence"), self.span("cutover.fence:back")
+        return None if fence is None or back is None else (fence["start_mono_ns"], back["end_mono_ns"])
+
+    def seconds(self, name: str) -> float | None:
+        """From the beginning of FENCE to the end of a step."""
+        fence, end = self.span("cutover.fence"), self.span(name)
+        if fence is None or end is None:
+            return None
+        return round(float(end["end_mono_ns"] - fence["start_mono_ns"]) / _NS, 2)
+
+    def line(self) -> str:
+        """One line of progress."""
+        what = "held at CHECK" if self.held else f"turned back ({self.code}): {self.cause}"
+        lost = f", sessions lost: {'; '.join(self.sessions_lost)[:300]}" if self.sessions_lost else ""
+        return (
+            f"cut-over {self.number}: {what}; window {self.seconds('cutover.fence:back')} s, "
+            f"{self.promise.count} writes promised{lost}"
+        )
+
+
+def longest_gap_s(acks: Iterable[Event], window: tuple[int, int]) -> float | None:
+    """The longest time that overlaps the window in which a raw client had no acknowledgement, any host."""
+    times: dict[str, list[int]] = {}
+    for event in acks:
+        times.setdefault(event["host"], []).append(event["mono_ns"])
+    gaps = [
+        later - earlier
+        for found in times.values()
+        for earlier, later in pairwise(sorted(found))
+        if earlier < window[1] and later > window[0]
+    ]
+    return round(max(gaps) / _NS, 2) if gaps else None
+
+
+def rates_of(recordings: Mapping[str, Recording], cuts: list[CutOver]) -> dict[str, float]:
+    """Acknowledged operations per second between the first and the last cut-over, windows left out; the
+    tenant's, which has no window, throughout."""
+    if len(cuts) < 2:
+        return {}
+    shut = [cut.window_ns for cut in cuts if cut.window_ns is not None]
+    start, end = cuts[0].asked_ns, cuts[-1].asked_ns
+    inside = [(a, b + _SETTLED_NS) for a, b in shut if a < end]
+    open_s = (end - start - sum(min(b, end) - a for a, b in inside)) / _NS
+
+    def flowing(kind: str, name: str, outcome: str) -> int:
+        times = [e["mono_ns"] for e in recordings[kind].of(name) if e.get("outcome", "ok") == outcome]
+        return sum(start <= at < end and not any(a <= at < b for a, b in inside) for at in times)
+
+    tenant = [e for e in recordings["tenant"].of("ack") if start <= e["mono_ns"] < end]
+    return {
+        "metadata_per_s": round(flowing("metadata", "op", "ok") / open_s, 1),
+        "raw_per_s": round(flowing("raw", "ack", "ok") / open_s, 1),
+        "tenant_per_s": round(len(tenant) * _NS / (end - start), 1),
+    }
+
+
+def figures_of(
+    cuts: list[CutOver],
+    missing: Mapping[int, Mapping[str, Missing]],
+    raw: Recording,
+    rates: dict[str, float],
+    end: dict[str, Any],
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What ``result.json`` holds; ``held`` only when nothing is missing anywhere and no session was lost."""
+    acks, before = raw.of("ack"), 0
+    rows: list[dict[str, Any]] = []
+    for cut in cuts:
+        found = missing[cut.number]
+        rows.append(
+            {
+                "number": cut.number,
+                "held_at_check": cut.held,
+                "exit_code": cut.code,
+                "cause": cut.cause,
+                "late_ms": dict(cut.late_ms),
+                "fsync_ms": dict(cut.fsync_ms),
+                "to_check_s": cut.seconds("cutover.check"),
+                "window_s": cut.seconds("cutover.fence:back"),
+                "longest_gap_s": longest_gap_s(acks, cut.window_ns) if cut.window_ns else None,
+                "acknowledged": cut.promise.count,
+                "new": cut.promise.count - before,
+                "creates": len(cut.promise.creates),
+                "metadata": len(cut.promise.topics) + sum(cut.promise.turns.values()),
+                "sessions": len(cut.promise.sessions),
+                "missing": {where: lost.count for where, lost in found.items()},
+                "first_missing": {
+                    where: [*lost.creates[:_SHOWN], *lost.metadata[:_SHOWN], *lost.sessions[:_SHOWN]]
+                    for where, lost in found.items()
+                    if lost.count
+                },
+                "sessions_lost": list(cut.sessions_lost),
+            }
+        )
+        before = cut.promise.count
+    total = sum(lost.count for found in missing.values() for lost in found.values())
+    complete = all(
+        found and any(name.startswith("back/") for name in found)
+        and (not cut.held or any(name.startswith("check/") for name in found))
+        for cut in cuts
+        for found in [missing[cut.number]]
+    )  # fmt: skip
+    lost = sum(len(cut.sessions_lost) for cut in cuts) + len(end["sessions_lost"])
+    held = [cut for cut in cuts if cut.held]
+    claims_held = all(claim[1] == "yes" for claim in end["claims"].values())
+    return {
+        "held": bool(held) and complete and total == 0 and lost == 0 and claims_held,
+        "options": dict(options),
+        "cut_overs": len(cuts),
+        "held_at_check": len(held),
+        "missing": total,
+        "sessions_lost": lost,
+        "rates": rates,
+        "window_s": _spread(row["window_s"] for row in rows if row["held_at_check"]),
+        "to_check_s": _spread(row["to_check_s"] for row in rows),
+        "longest_gap_s": _spread(row["longest_gap_s"] for row in rows),
+        "end": end,
+        "runs": rows,
+    }
+
+
+def _spread(values: Iterable[float | None]) -> dict[str, float]:
+    known = sorted(value for value in values if value is not None)
+    return {"min": known[0], "median": round(median(known), 2), "max": known[-1]} if known else {}
+
+
+def summary(result: Mapping[str, Any]) -> str:
+    """The table that ends a drill."""
+    lines = [
+        "",
+        "  #  at CHECK  to CHECK  window  gap     promised   missing  sessions lost  late ms / fsync ms",
+    ]
+    for row in result["runs"]:
+        lines.append(
+            f"{row['number']:>3}  {'yes' if row['held_at_check'] else 'NO':<8}  {row['to_check_s']!s:<8}  "
+            f"{row['window_s']!s:<6}  {row['longest_gap_s']!s:<6}  {row['acknowledged']:<9}  "
+            f"{sum(row['missing'].values()):<7}  {len(row['sessions_lost']):<13}  "
+            f"{'/'.join(map(str, row['late_ms'].values()))} {'/'.join(map(str, row['fsync_ms'].values()))}"
+        )
+        lines += [f"     {row['cause'][:300]}"] if row["cause"] else []
+    lines += [f"{name}: {value}" for name, value in result["rates"].items()]
+    lines += [f"{name}: {value} ({held})" for name, (value, held) in result["end"]["claims"].items()]
+    lines += [f"{name}: {detail}" for name, detail in result["end"]["details"].items()]
+    lines.append("nothing was lost" if result["held"] else "NOT everything held: see result.json")
+    return "\n".join(lines)
