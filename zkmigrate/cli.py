@@ -136,6 +136,30 @@ def plan(
 
 @cli.command()
 @_common
+@click.option(
+    "--run-id", default="", help="The run to go on with by hand, and whose rehearsal's figures to use."
+)
+@click.option(
+    "--format",
+    type=click.Choice(["md"]),
+    default="md",
+    show_default=True,
+    expose_value=False,
+    help="Markdown.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write FILE, and zkm-host beside it; else print."
+)
+@click.option("--go-no-go", is_flag=True, help="The one page to print and sign before the cut-over instead.")
+def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> None:
+    """Export the same steps as a page to follow by hand when the tool is down; change nothing."""
+    from zkmigrate import operate
+
+    _do(lambda: operate.show_runbook(_setting(options), run_id, out, go_no_go=go_no_go))
+
+
+@cli.command()
+@_common
 @_run_id
 @_yes
 @_until

@@ -39,6 +39,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Blocked, Context, Done, Records, Way
 from zkmigrate.opening import Opened, Opening, refuse_stale
+from zkmigrate.runbook import export
 from zkmigrate.ui import found, planned
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.record import recorded
@@ -134,13 +135,7 @@ def show_plan(setting: Setting, run_id: str, out: Path | None = None, *, force: 
     inventory, playbook = _read(setting)
     if out is not None:
         planfile.refuse_taken(out, force=force)
-    records: Records = {}
-    if run_id:
-        history = journals.read(_existing(setting, Wishes(run_id=run_id), inventory, playbook))
-        if history.binds:
-            runs.check_same(history, playbook.id, inventories.digest(inventory))
-        records = history.records()
-    made = _planned(setting, inventory, playbook, records)
+    made = _planned(setting, inventory, playbook, _measured(setting, run_id, inventory, playbook))
     if out is not None:
         planfile.write(out, made, force=force)
     if setting.as_json:
@@ -194,6 +189,44 @@ def _remarks_on(setting: Setting, then: PlanFile, *, offline: bool) -> list[str]
 def _planned(setting: Setting, inventory: Inventory, playbook: Playbook, records: Records) -> PlanFile:
     with _site(setting, inventory, "plan") as site:
         return planfile.of(plan.make(playbook, inventory, site.look, site.window_lines(records)))
+
+
+def _measured(setting: Setting, run_id: str, inventory: Inventory, playbook: Playbook) -> Records:
+    """What the run of this id recorded; nothing without an id. StaleError for a run of another inventory."""
+    if not run_id:
+        return {}
+    history = journals.read(_existing(setting, Wishes(run_id=run_id), inventory, playbook))
+    if history.binds:
+        runs.check_same(history, playbook.id, inventories.digest(inventory))
+    return history.records()
+
+
+def show_runbook(setting: Setting, run_id: str, out: Path | None, *, go_no_go: bool) -> int:
+    """Write the runbook by hand, or the go/no-go page; only looks.
+
+    run_id: whose rehearsal's figures to use, and under whose id a hand goes on. out: the file, else standard
+    output.
+    """
+    export.check_out(out)
+    inventory, playbook = _read(setting)
+    begun = bool(run_id) and runs.has_begun(runs.directory(setting.runs, run_id))
+    records = _measured(setting, run_id if begun or go_no_go else "", inventory, playbook)
+    with _site(setting, inventory, "plan") as site:
+        made = plan.make(playbook, inventory, site.look, ())
+        if go_no_go:
+            text = export.go_no_go(made, inventory, site.look, run_id, records)
+        else:
+            text = export.runbook(playbook, made, inventory, site.look, run_id, records, out)
+    written = export.write(out, text, with_program=not go_no_go) if out is not None else ()
+    if setting.as_json:
+        _print_json(setting, export.to_json(made, text, written))
+    elif written:
+        setting.out.write("".join(f"wrote {path}\n" for path in written))
+        if made.unknown:
+            setting.out.write("the page is not whole, it says what is missing: mend that, export again\n")
+    else:
+        setting.out.write(text)
+    return 8 if made.unknown else 0
 
 
 def run(setting: Setting, wishes: Wishes) -> int:

@@ -15,7 +15,7 @@ LOCK = ROOT / "setup" / "requirements.txt"
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 PURE = {"model", "zkdata", "facts", "preflight", "rules", "placement", "dependents", "steps"}
-EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "simulate"} | {
+EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "runbook", "simulate"} | {
     "opening",
     "books",
     "face",

@@ -42,6 +42,11 @@ def with_connect(properties: bytes, connect: str) -> bytes:
     return (text[: found.start("value")] + connect + text[found.end("value") :]).encode()
 
 
+def connect_sed(connect: str) -> str:
+    """The program for ``sed -E`` (GNU) that does to a file what ``with_connect`` does to its bytes."""
+    return rf"s|^([ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)[^\r]*|\1{connect}|"
+
+
 def names_any(connect: str, addresses: tuple[str, ...]) -> bool:
     """Whether a connect string names one of these addresses as a host."""
     hosts = connect.split("/", 1)[0].split(",")

@@ -25,6 +25,7 @@ from zkmigrate.hostside import block
 from zkmigrate.inventory import Inventory
 from zkmigrate.inventory import digest as inventory_digest
 from zkmigrate.model.change import (
+    Applied,
     Arm,
     Change,
     Changes,
@@ -59,6 +60,13 @@ class Previewing(Protocol):
     """A step that can say beforehand what it will do, target by target, from what can be seen now."""
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]: ...
+
+
+@runtime_checkable
+class UndoPreviewing(Protocol):
+    """A step that can say beforehand what will undo it on one target, right after it was done there."""
+
+    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes: ...
 
 
 @dataclass(frozen=True)
@@ -212,11 +220,11 @@ def command(change: Change) -> str:
         case Arm():
             words[-1] = '"$(base64 -w0 SPEC)"'
         case SetService() if change.commands:
-            words = [change.unit, change.action, *(_own_command(text) for text in change.commands)]
+            words = [change.unit, change.action, *(own_command(text) for text in change.commands)]
     return " ".join(("sudo zkm-host --run", RUN, "--as N", change.verb, "OPID", *words))
 
 
-def _own_command(text: str) -> str:
+def own_command(text: str) -> str:
     """One ``KEY=VALUE`` of a service as a shell word; the inventory lets no quote into a command."""
     key, _, value = text.partition("=")
     return text if key == "ports" else f"{key}=\"$(printf %s '{value}' | base64 -w0)\""
@@ -269,17 +277,17 @@ def _diff(change: PutFile, look: Look) -> tuple[str, str, str]:
     there as one word."""
     seen = look.file(change.host, change.path)
     if isinstance(seen, Seen):
-        old, name, word = _readable(seen.value), change.path, hashlib.sha256(seen.value).hexdigest()
+        old, name, word = without_secrets(seen.value), change.path, hashlib.sha256(seen.value).hexdigest()
     elif isinstance(seen, Absent):
         old, name, word = "", "/dev/null", "absent"
     else:
         return f"{change.path}: {seen}\n", f"{change.path}: {seen}", "unknown"
     lines = difflib.unified_diff(
-        old.splitlines(), _readable(change.content).splitlines(), name, change.path, lineterm=""
+        old.splitlines(), without_secrets(change.content).splitlines(), name, change.path, lineterm=""
     )
     return "".join(f"{line}\n" for line in lines), "", word
 
 
-def _readable(content: bytes) -> str:
+def without_secrets(content: bytes) -> str:
     """Text without the values of settings that are named like a secret, so that no diff can hold them."""
     return _SECRET.sub(r"\1(hidden)", content.decode("utf-8", "replace"))

@@ -101,6 +101,9 @@ class ArmStep:
     def undo(self, c: Context, f: ArmFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "disarm"), *inverses(applied))
 
+    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return self.undo(c, ArmFacts(Statuses({}, ()), Absent("not asked"), {}), target, applied)
+
 
 def arm_spec(inventory: Inventory, rehearsal: bool) -> str:
     """What a dest host must know to act alone, as ``zkm-host arm`` takes it: of hosts their addresses only.

@@ -123,9 +123,17 @@ class CutStep:
         status = f.hosts.at[target]
         unblock = (HostVerb(target, "uncut"),) if status.phase == "cut" else ()
         if status.unit_state != "active" or _backed_off(status):
-            dest = c.inventory.dest
-            return (*unblock, SetService(target, dest.service.unit, "restart", dest.commands))
+            return (*unblock, _restart(c, target))
         return unblock
+
+    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
+        # Nobody knows beforehand how long the cut will have lasted; a restart is right in every case.
+        return (HostVerb(target, "uncut"), _restart(c, target))
+
+
+def _restart(c: Context, target: str) -> SetService:
+    dest = c.inventory.dest
+    return SetService(target, dest.service.unit, "restart", dest.commands)
 
 
 def _backed_off(status: HostStatus) -> bool:

@@ -56,6 +56,9 @@ class FenceStep:
     def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "reopen"),)
 
+    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return self.undo(c, Statuses({}, ()), target, applied)
+
 
 def _closed(s: HostStatus) -> bool:
     return s.rules_on_top and s.fence_entries >= 2 and s.client_sockets == 0

@@ -83,6 +83,9 @@ class GoStep:
     def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "halt"),)
 
+    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return self.undo(c, Statuses({}, ()), target, applied)
+
 
 def _opens_in(c: Context, status: HostStatus) -> float:
     """Seconds until the host's finisher acts by itself; infinite before it serves."""

@@ -150,11 +150,21 @@ class JoinStep:
         return {host: self.plan(c, f, host) for host in left}
 
     def undo(self, c: Context, f: JoinFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        dest, state = c.inventory.dest, f.hosts[target]
-        changes: list[Change] = [SetService(target, dest.service.unit, "stop", dest.commands)]
+        state = f.hosts[target]
+        changes: list[Change] = [_stop(c, target)]
         changes += [MoveAside(target, path) for path in _written(c.inventory, state)]
         changes += [Discard(target, operation, path) for path, operation in _aside(c.inventory, state)]
         return (*changes, *inverses(applied))
+
+    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
+        dest = c.inventory.dest
+        data = dict.fromkeys(f"{directory}/version-2" for directory in (dest.data_dir, dest.txn_dir))
+        return (_stop(c, target), *(MoveAside(target, path) for path in data), *inverses(applied))
+
+
+def _stop(c: Context, target: str) -> SetService:
+    dest = c.inventory.dest
+    return SetService(target, dest.service.unit, "stop", dest.commands)
 
 
 def _busy(c: Context, source: EnsembleView, host: str) -> Waiting | None:

@@ -155,6 +155,9 @@ class RollStep:
             SetService(target, kafka.service.unit, "restart", kafka.commands(target)),
         )
 
+    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return self.undo(c, RollFacts({}, Absent("not asked"), {}, {}), target, applied)
+
 
 def _told(status: Reading[HostStatus]) -> bool:
     return isinstance(status, Seen) and status.value.unit_state != "unknown"

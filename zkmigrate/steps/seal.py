@@ -68,3 +68,6 @@ class SealStep:
         unseal = Unseal(target, lease.fence_ttl_ms, lease.cut_ttl_ms)
         # Restoring is right in every case: where the host had not started yet, its data is left untouched.
         return (RestoreImage(target), unseal)
+
+    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return self.undo(c, Statuses({}, ()), target, applied)

@@ -107,6 +107,9 @@ class StopStep:
     def undo(self, c: Context, f: StopFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "started-observer"),)
 
+    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return self.undo(c, StopFacts(Statuses({}, ()), {}, {}), target, applied)
+
 
 def _durable(c: Context, f: StopFacts, host: str) -> tuple[Finding, ...]:
     tail, data_stamp = f.tails.get(host), f.stamps.get(host)

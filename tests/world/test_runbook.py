@@ -1,0 +1,317 @@
+"""The exported runbook over the model world: what it types is what the run sends, and no secret is on it.
+
+The page's boxes are run in bash with ``at`` and ``give`` in place of ssh, which print what would be sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+from click.testing import CliRunner, Result
+
+from playbooks.kafka_zookeeper_move import PLAYBOOK
+from tests.world.operator import PROPERTIES, SOURCE_CONFIG, Operator, quiet_world
+from tests.world.site import INVENTORY, WorldSite
+from zkmigrate import hostside
+from zkmigrate.cli import cli
+from zkmigrate.dependents.kafka import connect_sed, with_connect
+from zkmigrate.engine import plan
+from zkmigrate.inventory import Inventory, load
+from zkmigrate.model.change import Change, InstallProgram, PutFile
+from zkmigrate.model.look import Look
+from zkmigrate.runbook import export, page
+from zkmigrate.runbook.commands import in_run
+from zkmigrate.runbook.go_no_go import LINES_OF_A_PAGE
+from zkmigrate.simulate.look import WorldLook
+from zkmigrate.simulate.world import World, new_world
+
+RUN = "night"
+STUBS = """
+sent() { local kind=$1 host=$2; shift 2; printf '%s\\n' "$kind $host $*"; }
+at() { sent AT "$@" | sed 's|$| |'; }
+give() { local file=$1; shift; printf '%s\\n' "AT $* $(base64 -w0 <"$file")"; }
+next() { LEG=7; }; keep() { eval "${1%%=*}=\\${1#*=}"; }
+say() { wait; }; went() { wait; }; never() { :; }; in_time() { :; }; left_ms() { echo "$CUT_MS"; }
+for name in until_like until_mode until_zxid until_drained until_dropped until_in_sync until_moved \\
+  one_line survey same_source reformed still_owned none_open source_leader source_zxid records sleep
+do eval "$name() { :; }"; done
+value() { if [ "$2" = stamp ]; then echo STAMP; else echo BOOT-ID; fi; }
+digest() { sha256sum <"$1" | cut -d' ' -f1; }
+N=5 T_MS=18000 Z=0x1 RECORDS=1 DEST='dest1 dest2 dest3'
+"""
+
+
+def made(world: World, run: str = RUN) -> str:
+    """The page for a world."""
+    planned = plan.make(PLAYBOOK, world.inventory, WorldLook(world), ())
+    return page.page(
+        page.Runbook(PLAYBOOK, planned, "d1ge57", world.inventory, run, {}, "broker2", "runbook.md")
+    )
+
+
+def typed(world: World, text: str, folder: Path) -> dict[tuple[str, str], Counter[str]]:
+    """``(step, way)`` → the zkm-host calls that the page's boxes make, host first, content of files last."""
+    lease = world.inventory.policy.lease
+    open_ms = round(world.inventory.policy.open_limit_s * 1000)
+    times = f"FENCE_MS={lease.fence_ttl_ms} CUT_MS={lease.cut_ttl_ms} OPEN_MS={open_ms}\n"
+    files = "".join(
+        f'if [ "$1" = {broker} ]; then echo {base64.b64encode(held(world, broker)).decode()}; fi\n'
+        for broker in world.inventory.broker_names
+    )
+    script = STUBS + times + f"zkm() {{ :\n{files}}}\n"
+    for box in export.blocks(text):
+        if not box["step"].startswith(("prepare.", "hold.")):
+            script += f"echo '@ {box['step']} {box['way']}'\n{box['text']}\nwait\n"
+    (folder / "zkm-host").write_bytes(hostside.program())
+    argv = ["bash", "-u", "-c", script]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    at = ("", "")
+    for line in done.stdout.splitlines():
+        if line.startswith("@ "):
+            at = (line.split()[1], line.split()[2])
+            found.setdefault(at, Counter())
+        elif line.startswith("AT ") and " --run " in line:
+            host, program = line.split()[1], f"sudo -n {hostside.INSTALLED_PATH} --run {RUN} --as 5 "
+            assert program in line
+            found[at][f"{host} {line.split(program)[1].strip()}"] += 1
+    return found
+
+
+def held(world: World, broker: str) -> bytes:
+    return world.hosts[broker].files[world.inventory.kafka.config].content
+
+
+def sent(change: Change, operation: str) -> str:
+    """The words that the engine would send, with the content of a file behind a ``-``."""
+    words = change.arguments()
+    if isinstance(change, PutFile):
+        words = (in_run(words[0], RUN), *words[1:-1], "-", words[-1])
+    return " ".join((change.host, change.verb, operation, *words))
+
+
+def steps(world: World) -> Iterator[tuple[str, plan.PlannedStep]]:
+    planned = plan.make(PLAYBOOK, world.inventory, WorldLook(world), ())
+    for stage in planned.stages:
+        for step in stage.steps:
+            yield f"{stage.id}.{step.id}", step
+
+
+@pytest.mark.parametrize("own_commands", [False, True], ids=["systemd", "own-commands"])
+def test_every_planned_change_is_typed_as_the_engine_sends_it(tmp_path: Path, own_commands: bool) -> None:
+    world = quiet_world(own_commands=own_commands)
+    found = typed(world, made(world), tmp_path)
+    for name, step in steps(world):
+        wanted = Counter(
+            sent(planned.change, f"{name}.{target}.7.{number}")
+            for target, changes in step.targets.items()
+            for number, planned in enumerate(changes, 1)
+            if not isinstance(planned.change, InstallProgram)
+        )
+        assert found.get((name, "forward"), Counter()) == wanted, name
+
+
+def test_the_way_back_types_what_the_steps_undo(tmp_path: Path) -> None:
+    """What a run sends on its way back, after a rehearsal and the roll, stands on the page too."""
+    world = quiet_world()
+    found = typed(world, made(world), tmp_path)
+    on_page = {
+        " ".join((c.split()[0], c.split()[1], *c.split()[3:4]))
+        for (_, way), calls in found.items()
+        if way == "back"
+        for c in calls
+    }
+    assert Operator(world, tmp_path / "run").forward(until="roll").code == 0
+    assert Operator(world, tmp_path / "run").back().code == 0
+    back = [change for change, operation in world.applied if ".back" in operation]
+    assert {change.verb for change in back} >= {
+        "restore",
+        "halt",
+        "image",
+        "unseal",
+        "uncut",
+        "reopen",
+        "disarm",
+        "uninstall",
+    }
+    for change in back:
+        if change.verb in ("restore", "discard"):
+            continue  # named by the operation that is undone: compared below
+        words = change.arguments()[:1] if change.verb != "service" else ("zookeeper.service",)
+        short = " ".join((change.host, change.verb, *words))
+        if change.verb == "service" and "broker" in change.host:
+            short = f"{change.host} service kafka.service"
+        assert short in on_page, short
+
+
+def test_what_is_put_back_is_named_by_the_operation_that_wrote_it(tmp_path: Path) -> None:
+    world = quiet_world()
+    found = typed(world, made(world), tmp_path)
+    for stage, step in (("join", "join"), ("roll", "roll"), ("rehearse", "arm"), ("cutover", "arm")):
+        there, back = found[f"{stage}.{step}", "forward"], found[f"{stage}.{step}", "back"]
+        puts = {(call.split()[0], call.split()[2]) for call in there if call.split()[1] == "put"}
+        restored = {(call.split()[0], call.split()[3]) for call in back if call.split()[1] == "restore"}
+        assert puts == restored
+        assert puts
+
+
+def test_no_secret_is_on_the_page(tmp_path: Path) -> None:
+    world = quiet_world()
+    path = world.inventory.kafka.config
+    for broker in world.inventory.broker_names:
+        file = world.hosts[broker].files[path]
+        world.hosts[broker].files[path] = replace(
+            file, content=file.content + b"ssl.key.password=topsecret\n"
+        )
+    dest = world.inventory.dest.model_copy(
+        update={"settings": {**world.inventory.dest.settings, "ssl.keyStore.password": "topsecret2"}}
+    )
+    world.inventory = world.inventory.model_copy(update={"dest": dest})
+    text = made(world)
+    for secret in ("topsecret", base64.b64encode(b"topsecret").decode()[:8], "log.dirs"):
+        assert secret not in text
+    assert "ssl.keyStore.password=(hidden)" in text
+    assert "fill cutover.arm.reform.cfg ssl.keyStore.password" in text
+    assert (
+        'put cutover.arm.dest1.$LEG.1 /var/lib/zkmigrate/night/staged/reform.cfg 0600 root:root "$(digest'
+        in text
+    )
+
+
+def test_a_hidden_value_is_typed_in(tmp_path: Path) -> None:
+    file = tmp_path / "zoo.cfg"
+    file.write_text("a=1\nssl.password=(hidden)\nb=2\n")
+    functions = (Path(page.__file__).parent / "hand.sh").read_text()
+    script = f"cd {tmp_path}\n{functions}\nfill zoo.cfg ssl.password"
+    subprocess.run(
+        ["bash", "-c", script], input="p&ss\\1/ word\n", text=True, check=True, capture_output=True
+    )
+    assert file.read_text() == "a=1\nssl.password=p&ss\\1/ word\nb=2\n"
+
+
+def test_every_box_is_sound_bash(tmp_path: Path) -> None:
+    """shellcheck reads the boxes as the one script that they are."""
+    world = quiet_world(own_commands=True)
+    script = "#!/bin/bash\n" + "\n".join(box["text"] for box in export.blocks(made(world)))
+    file = tmp_path / "boxes.sh"
+    file.write_text(script)
+    # Word splitting is meant, as is `a && b || c`; the variables come from `keep` and `printf -v`.
+    allowed = "SC1091,SC2086,SC2015,SC2154,SC2034,SC2153,SC2013,SC2016,SC2164,SC2317,SC2046"
+    done = subprocess.run(["shellcheck", "-e", allowed, str(file)], capture_output=True, text=True)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        PROPERTIES,
+        PROPERTIES.rstrip(b"\n"),
+        b"a=1\r\nzookeeper.connect = 10.0.0.1:2181/kafka\r\nb=2\r\n",
+        b"  zookeeper.connect:10.0.0.1\nzookeeper.connection.timeout.ms=1\n#zookeeper.connect=no\n",
+    ],
+)
+def test_sed_edits_the_file_as_the_tool_does(tmp_path: Path, properties: bytes) -> None:
+    connect = "10.0.0.11:2181,[fd00::1]:2181/kafka"
+    argv = ["sed", "-E", connect_sed(connect)]
+    done = subprocess.run(argv, input=properties, capture_output=True, check=True)
+    assert done.stdout == with_connect(properties, connect)
+
+
+class Desk:
+    """The command line over one model world that stays."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "migration.yml"
+        self.file.write_text(INVENTORY)
+        self.world = new_world(load(self.file), PROPERTIES, SOURCE_CONFIG)
+        self.environ = {"ZKMIGRATE_RUNS": str(folder / "runs"), "WORLD_SPEED": "20"}
+
+    def call(self, *words: str, unreachable: frozenset[str] = frozenset()) -> Result:
+        def site(inventory: Inventory, run: str) -> WorldSite:
+            made = WorldSite(inventory, run, self.world)
+            made.look = cast(Look, WorldLook(self.world, unreachable))
+            return made
+
+        return CliRunner().invoke(cli, [*words, "-i", str(self.file)], obj=site, env=self.environ)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_the_page_and_its_program_are_written_whole(desk: Desk, tmp_path: Path) -> None:
+    out = tmp_path / "page.md"
+    done = desk.call("runbook", "--out", str(out))
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "zkm-host").read_bytes() == hostside.program()
+    text = out.read_text()
+    assert "RUNBOOK=$PWD/page.md" in text
+    assert desk.call("runbook", "--out", str(out)).exit_code == 0
+    assert out.read_text() == text, "the same world gives the same page"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["migration.yml", "page.md", "zkm-host"]
+    body = json.loads(desk.call("runbook", "--json").stdout)
+    assert {(box["step"], box["way"]) for box in body["blocks"]} >= {
+        ("cutover.fence", "forward"),
+        ("cutover.go", "back"),
+    }
+    assert desk.world.applied == []
+
+
+def test_the_controller_is_rolled_last(desk: Desk) -> None:
+    order = [
+        box["host"]
+        for box in json.loads(desk.call("runbook", "--json").stdout)["blocks"]
+        if box["step"] == "roll.roll" and box["way"] == "forward"
+    ]
+    name = export.controller_name(cast(Look, WorldLook(desk.world)), desk.world.inventory)
+    assert name
+    assert list(dict.fromkeys(order))[-1] == name
+
+
+def test_a_page_that_is_not_whole_says_so_and_ends_with_8(desk: Desk) -> None:
+    done = desk.call("runbook", unreachable=frozenset({"broker2"}))
+    assert done.exit_code == 8
+    assert "**THIS PAGE IS NOT WHOLE.**" in done.stdout
+    assert "- roll.roll: broker2: " in done.stdout
+    assert "Do not go on by hand from here." in done.stdout
+
+
+def test_a_place_where_nothing_can_be_written_is_refused_before_a_host_is_asked(
+    desk: Desk, tmp_path: Path
+) -> None:
+    for out in (tmp_path / "none" / "page.md", tmp_path, tmp_path / "zkm-host"):
+        done = desk.call("runbook", "--out", str(out))
+        assert done.exit_code == 2
+        assert "--out" in done.output
+    assert desk.call("runbook", "--run-id", "../up").exit_code == 2
+    assert desk.call("runbook", "--format", "pdf").exit_code == 2
+
+
+def test_the_go_no_go_page_is_one_page_with_the_rehearsals_figures(desk: Desk) -> None:
+    before = desk.call("runbook", "--go-no-go").stdout
+    assert "**not rehearsed: NO-GO**" in before
+    assert desk.call("runbook", "--go-no-go", "--run-id", "nobody").exit_code == 2
+    assert desk.call("run", "--yes", "--until", "rehearse").exit_code == 0
+    text = desk.call("runbook", "--go-no-go", "--run-id", "world-1").stdout
+    assert "| FENCE to CHECK, as rehearsed | **" in text
+    assert "NO-GO**" not in text.replace("**GO / NO-GO**", "")
+    assert len(text.splitlines()) <= LINES_OF_A_PAGE
+    for wanted in ("turn back at the latest", "no return", "phone", "source owner", "OPEN", "SEAL"):
+        assert wanted in text
+
+
+def test_what_is_done_already_is_not_on_the_page(desk: Desk) -> None:
+    assert desk.call("run", "--yes", "--until", "join").exit_code == 0
+    body = json.loads(desk.call("runbook", "--run-id", "world-1", "--json").stdout)
+    assert not [box for box in body["blocks"] if box["step"] in ("install.install", "join.join")]
+    assert "Nothing to do: the hosts are as this step wants them" in body["page"]

@@ -1,0 +1,116 @@
+"""What ``zkmigrate runbook`` writes: the page, and the program that goes to the hosts beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from zkmigrate import hostside
+from zkmigrate.engine import planfile
+from zkmigrate.engine.plan import Plan
+from zkmigrate.errors import UsageError
+from zkmigrate.facts.kafka import controller
+from zkmigrate.facts.sessions import owning_sessions
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.look import Look
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Records
+from zkmigrate.runbook import go_no_go as sheet
+from zkmigrate.runbook import page
+
+NAME = "runbook.md"
+
+
+def runbook(
+    playbook: Playbook,
+    plan: Plan,
+    inventory: Inventory,
+    look: Look,
+    run: str,
+    records: Records,
+    out: Path | None,
+) -> str:
+    """The page. run: id under which a hand works, empty for one of its own."""
+    name = out.name if out is not None else NAME
+    hand = run or f"{inventory.name[:19]}-hand"
+    leads = controller_name(look, inventory)
+    return page.page(
+        page.Runbook(playbook, plan, planfile.of(plan).digest, inventory, hand, records, leads, name)
+    )
+
+
+def go_no_go(plan: Plan, inventory: Inventory, look: Look, run: str, records: Records) -> str:
+    """The sheet to sign. run: the one that was rehearsed, or empty."""
+    hosts = (*inventory.source_names, *inventory.dest_names)
+    sessions = owning_sessions(look, hosts, inventory.kafka.chroot)
+    return sheet.page(inventory, planfile.of(plan).digest, run, records, sessions)
+
+
+def to_json(plan: Plan, text: str, written: tuple[Path, ...]) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "digest": planfile.of(plan).digest,
+        "unknown": dict(plan.unknown),
+        "page": text,
+        "blocks": list(blocks(text)),
+        "written": [str(path) for path in written],
+    }
+
+
+def controller_name(look: Look, inventory: Inventory) -> str:
+    """The broker that is the controller now; empty where no source host tells."""
+    for host in inventory.source_names:
+        found = controller(look, host, inventory.kafka.chroot)
+        if isinstance(found, Seen):
+            return next((b.name for b in inventory.kafka.brokers if b.id == found.value.broker), "")
+    return ""
+
+
+def check_out(out: Path | None) -> None:
+    """UsageError for a place where nothing can be written, before a host is asked."""
+    if out is None:
+        return
+    if not out.parent.is_dir() or out.is_dir():
+        raise UsageError(f"--out {out}: needed is a file in a directory that exists. Nothing was written")
+    if out.name == "zkm-host":
+        raise UsageError("--out zkm-host: the program of that name is written beside the page")
+
+
+def write(out: Path, text: str, *, with_program: bool) -> tuple[Path, ...]:
+    """Write the page, and ``zkm-host`` beside it, each whole or not at all; what was written."""
+    wanted = [(out, text.encode(), 0o644)]
+    if with_program:
+        wanted.append((out.parent / "zkm-host", hostside.program(), 0o755))
+    for path, content, mode in wanted:
+        _whole(path, content, mode)
+    return tuple(path for path, _, _ in wanted)
+
+
+def _whole(path: Path, content: bytes, mode: int) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_bytes(content)
+        fresh.chmod(mode)
+        fresh.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            fresh.unlink()
+
+
+def blocks(text: str) -> Iterator[dict[str, str]]:
+    """The fenced blocks of a page, in order: ``host``, ``step``, ``way`` and ``text``."""
+    info: dict[str, str] = {}
+    inside: list[str] | None = None
+    for line in text.splitlines():
+        if inside is None and line.startswith("```sh "):
+            info = dict(word.split("=", 1) for word in line.split()[1:])
+            inside = []
+        elif inside is not None and line == "```":
+            yield {**info, "text": "\n".join(inside)}
+            inside = None
+        elif inside is not None:
+            inside.append(line)

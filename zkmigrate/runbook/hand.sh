@@ -1,0 +1,272 @@
+# The functions of this page, for bash. They only look; what changes a host stands in the blocks below.
+keep() { # NAME=VALUE: set it, and know it again after this terminal is lost
+  printf '%s=%q\n' "${1%%=*}" "${1#*=}" >>kept
+  printf -v "${1%%=*}" %s "${1#*=}"
+}
+next() { keep "LEG=$(date +%s)"; } # part of every operation id from here on: no id comes twice
+stop() { echo "STOP: $*"; return 1; }
+at() { # HOST COMMAND...: ssh HOST COMMAND; what it says is shown, and stays in HOST.out
+  local host=$1; shift
+  ssh -n -F ssh.conf "$host" "$@" >"$host.out" 2>&1
+  echo "exit=$?" >>"$host.out"
+  sed "s/^/$host: /" "$host.out"
+}
+give() { # FILE HOST COMMAND...: the same, with FILE as the command's input
+  local file=$1 host=$2; shift 2
+  ssh -F ssh.conf "$host" "$@" <"$file" >"$host.out" 2>&1
+  echo "exit=$?" >>"$host.out"
+  sed "s/^/$host: /" "$host.out"
+}
+went() { # PATTERN HOST...: wait for all; each must have said a line like that
+  local pattern=$1 host bad=''; shift; wait
+  for host; do grep -Eq -- "$pattern" "$host.out" || bad="$bad $host"; done
+  [ -z "$bad" ] || { stop "not said by$bad: $pattern"; return; }
+  echo "OK $*"
+}
+say() { # PATTERN HOST...: the same, and each must have ended with exit code 0
+  local pattern=$1 host bad=''; shift; wait
+  for host; do grep -qx 'exit=0' "$host.out" || bad="$bad $host"; done
+  [ -z "$bad" ] || { stop "failed on$bad; wanted: $pattern"; return; }
+  went "$pattern" "$@"
+}
+never() { # PATTERN HOST...: none may have said that
+  local pattern=$1 host; shift
+  for host; do ! grep -E -- "$pattern" "$host.out" || { stop "$host said that"; return; }; done
+}
+zkm() { local host=$1; shift; ssh -n -F ssh.conf "$host" sudo -n "$ZKM" --run "$RUN" "$@"; } # HOST READING-VERB...
+value() { sed -n "s/^$2=//p" "$1"; }                                                        # FILE KEY
+look() { # HOST...: status of each, into HOST.status
+  local host
+  for host; do zkm "$host" status >"$host.status" 2>&1 & done
+  wait
+}
+stand() { # where every dest host stands, one line each
+  local host; look $DEST
+  for host in $DEST; do
+    echo "$host: $(grep -E '^(phase|lapsed|fence_entries|fence_timeout_s|cut_entries|cut_timeout_s|unit_state|finisher|served_s)=' "$host.status" | tr '\n' ' ')"
+    grep -q '^phase=' "$host.status" || sed "s/^/$host: /" "$host.status"
+  done
+}
+until_like() { # SECONDS 'HOSTS' KEY=PATTERN...: until the status of every host has all these lines
+  local end=$((SECONDS + $1)) hosts=$2 host want bad; shift 2
+  while :; do
+    look $hosts; bad=''
+    for host in $hosts; do
+      for want; do grep -Eqx -- "$want" "$host.status" || bad="$bad $host:$want"; done
+    done
+    [ "$bad" ] || { echo "OK $hosts: $*"; return; }
+    [ $SECONDS -lt $end ] || { stand; stop "not so:$bad"; return; }
+    sleep 0.2
+  done
+}
+none_open() { # every dest host answers, none is open and none opens within 4 s
+  local host phase served; look $DEST
+  for host in $DEST; do
+    phase=$(value "$host.status" phase); served=$(value "$host.status" served_s)
+    case $phase in
+      '') stop "$host does not answer"; return ;;
+      open) stop "$host is open"; return ;;
+      started | checked) [ $((${served%%.*} * 1000 + 5000)) -lt "${OPEN_MS:-0}" ] || { stop "$host opens by itself now"; return; } ;;
+    esac
+  done
+  echo "OK none is open: $DEST"
+}
+word() { # ADDRESS PORT WORD: a four-letter word, asked from here
+  timeout 3 bash -c 'exec 3<>"/dev/tcp/$0/$1" && printf %s "$2" >&3 && cat <&3' "$1" "$2" "$3" 2>/dev/null
+}
+source_leader() { # NAME=ADDRESS of source's leader
+  local one
+  for one in $SOURCE; do
+    ! word "${one#*=}" "$SOURCE_PORT" srvr | grep -Eqx 'Mode: (leader|standalone)' || { echo "$one"; return; }
+  done
+  stop "no source host says that it leads" >&2
+}
+zxid_of() { sed -n 's/^Zxid: //p'; }
+source_zxid() { word "$LEADER_AT" "$SOURCE_PORT" srvr | zxid_of; }
+epoch() { echo $(($1 >> 32)); }
+learners() { # how many servers follow source's leader
+  word "$LEADER_AT" "$SOURCE_PORT" mntr | awk '$1 == "zk_learners" { n = $2 } $1 == "zk_followers" && n == "" { n = $2 } END { print n }'
+}
+owners() { # from a `dump`: session and path of every ephemeral under the chroot
+  awk -v under="$CHROOT/" '/^0x[0-9a-f]+:/ { sub(":.*", ""); session = $0; next }
+    /^[ \t]+\// { sub(/^[ \t]+/, ""); if (index($0, under) == 1) print session, $0 }' | sort
+}
+lists() { # the client lists of all servers, into cons.dest and cons.source
+  local one
+  for one in $DEST; do zkm "$one" word "$DEST_PORT" cons || return; done >cons.dest
+  for one in $SOURCE; do word "${one#*=}" "$SOURCE_PORT" cons || return; done >cons.source
+}
+survey() { # [rehearsal]: who owns what under the chroot, where those sessions live, how long a hand may take
+  local leader session timeout smallest='' away=''
+  leader=$(source_leader) || return
+  keep "LEADER=${leader%%=*}"; keep "LEADER_AT=${leader#*=}"
+  word "$LEADER_AT" "$SOURCE_PORT" dump | owners >owners.before
+  cat owners.before
+  [ -s owners.before ] || { stop "no ephemeral under $CHROOT: is dump allowed on $LEADER? is the chroot right?"; return; }
+  keep "LEARNERS=$(learners)"
+  [ "${LEARNERS:-0}" -ge "$DEST_COUNT" ] || { stop "source's leader counts '$LEARNERS' learners"; return; }
+  if [ "${1:-}" = rehearsal ]; then # nobody is a client of dest yet: no session can be lost
+    keep HAND_S=60; keep OPEN_MS=120000
+  else
+    lists || { stop "a server does not answer cons"; return; }
+    for session in $(cut -d' ' -f1 owners.before | sort -u); do
+      timeout=$(sed -n "s/.*[(,]sid=$session,.*,to=\([0-9]*\),.*/\1/p" cons.dest | head -n 1)
+      ! grep -q "[(,]sid=$session," cons.source || timeout=''
+      [ "$timeout" ] || away="$away $session"
+      if [ -z "$smallest" ] || [ "${timeout:-0}" -lt "$smallest" ]; then smallest=${timeout:-0}; fi
+    done
+    [ -z "$away" ] || { stop "not clients of dest alone:$away"; return; }
+    keep "T_MS=$smallest"
+    keep "HAND_S=$((T_MS * 2 / 3000 - WAY_BACK_S - FIND_DOOR_S))"; keep "OPEN_MS=$((T_MS / 2))"
+    echo "T = $T_MS ms: from FENCE to SEAL you have $HAND_S s; after GO the hosts open by themselves within $OPEN_MS ms"
+    [ "$HAND_S" -ge "$LEAST_HAND_S" ] || { stop "less than $LEAST_HAND_S s is too little for a hand: raise zookeeper.session.timeout.ms"; return; }
+  fi
+  keep "MORE_S=$((WAY_BACK_S < 3 ? WAY_BACK_S : 3))"; keep "FENCE_MS=$(((HAND_S + MORE_S) * 1000))"
+  echo "OK survey: source is led by $LEADER ($LEADER_AT), $(wc -l <owners.before) ephemerals"
+}
+left_ms() { echo $(((FENCED_AT + HAND_S - 1 - $(date +%s)) * 1000)); } # until the cut has to end by itself
+in_time() { # SECONDS: so much must be left, or there is only the way back
+  local left; left=$(left_ms)
+  [ "$left" -ge $(($1 * 1000)) ] || { stop "$left ms are left: walk back now"; return; }
+  echo "$left ms are left"
+}
+records() { # how often the newest two logs of source's leader name the chroot
+  ssh -n -F ssh.conf "$LEADER" "cd $SOURCE_LOGS/version-2 && newest=\$(ls -t | grep '^log\.' | head -n 2) && echo \$newest \$(cat \$newest | tr -s '\\000' '\\n' | grep -aoE '$CHROOT(/|\$)' | wc -l)"
+}
+until_drained() { # SECONDS: nothing outstanding on any dest host
+  local end=$((SECONDS + $1)) host bad
+  while :; do
+    for host in $DEST; do zkm "$host" drain >"$host.drain" 2>&1 & done; wait
+    bad=''
+    for host in $DEST; do grep -q '^outstanding=0 ' "$host.drain" || bad="$bad $host: $(cat "$host.drain")"; done
+    [ "$bad" ] || { echo "OK nothing outstanding"; return; }
+    [ $SECONDS -lt $end ] || { stop "still outstanding:$bad"; return; }
+  done
+}
+until_zxid() { # SECONDS ZXID HOST...: until each has applied that transaction
+  local end=$((SECONDS + $1)) wanted=$2 host bad seen; shift 2
+  [ "$wanted" ] || { stop "no zxid to wait for"; return; }
+  while :; do
+    bad=''
+    for host; do
+      seen=$(zkm "$host" word "$DEST_PORT" srvr | zxid_of)
+      [ "$seen" ] && [ $((seen)) -ge $((wanted)) ] || bad="$bad $host:${seen:-none}"
+    done
+    [ "$bad" ] || { echo "OK $*: at least $wanted"; return; }
+    [ $SECONDS -lt $end ] || { stop "below $wanted:$bad"; return; }
+    sleep 0.2
+  done
+}
+until_mode() { # SECONDS PATTERN HOST...: until each says such a mode
+  local end=$((SECONDS + $1)) pattern=$2 host bad; shift 2
+  while :; do
+    bad=''
+    for host; do zkm "$host" word "$DEST_PORT" srvr 2>&1 | grep -Eqx "Mode: $pattern" || bad="$bad $host"; done
+    [ "$bad" ] || { echo "OK $*: $pattern"; return; }
+    [ $SECONDS -lt $end ] || { stop "not $pattern:$bad"; return; }
+    sleep 0.2
+  done
+}
+until_dropped() { # SECONDS: source's leader counts no dest host any more
+  local end=$((SECONDS + $1)) seen
+  while :; do
+    seen=$(learners)
+    [ "$seen" ] && [ "$seen" -le $((LEARNERS - DEST_COUNT)) ] && { echo "OK $LEADER counts $seen learners"; return; }
+    [ $SECONDS -lt $end ] || { stop "$LEADER still counts '$seen' learners, $LEARNERS before"; return; }
+    sleep 0.2
+  done
+}
+same_source() { # nothing of the chroot has been written to source since DRAIN
+  [ "$(source_leader)" = "$LEADER=$LEADER_AT" ] || { stop "source has another leader than at the survey"; return; }
+  [ "$(epoch "$(source_zxid)")" = "$(epoch "$Z")" ] || { stop "source is in another epoch than Z $Z"; return; }
+  local now; now=$(records)
+  [ "$now" = "$RECORDS" ] || { stop "source's log names the chroot again: '$RECORDS' at DRAIN, '$now' now"; return; }
+  echo "OK source has written nothing that names $CHROOT since DRAIN ($now)"
+}
+reformed() { # dest is one ensemble, holds Z, and every session owns what it owned
+  local host mode leader='' followers=0 seen synced
+  for host in $DEST; do
+    zkm "$host" word "$DEST_PORT" srvr >"$host.srvr" 2>&1
+    mode=$(sed -n 's/^Mode: //p' "$host.srvr"); seen=$(zxid_of <"$host.srvr"); echo "$host: $mode $seen"
+    case $mode in leader) leader="$leader$host" ;; follower) followers=$((followers + 1)) ;; esac
+    # A follower shows the last transaction that came off the disks, until a new one is made; a leader does not.
+    [ "$mode" = leader ] || [ $((seen)) -ge $((Z)) ] || { stop "$host came up with $seen, below Z $Z"; return; }
+    [ "$mode" = leader ] || [ "$(epoch "$seen")" = "$(epoch "$Z")" ] || echo "NOTE $host shows a new epoch already: its zxid proves nothing"
+  done
+  [ "$followers" = $((DEST_COUNT - 1)) ] && [ "$leader" ] || { stop "no ensemble of one leader and $((DEST_COUNT - 1)) followers"; return; }
+  synced=$(zkm "$leader" word "$DEST_PORT" mntr | awk '$1 == "zk_synced_followers" { print $2 }')
+  [ "${synced%%.*}" = $((DEST_COUNT - 1)) ] || { stop "$leader has $synced synced followers"; return; }
+  zkm "$leader" word "$DEST_PORT" dump | owners >owners.after
+  diff owners.before owners.after || { stop "ephemerals or their owners differ (< before, > now)"; return; }
+  echo "OK $leader leads $followers followers, $(wc -l <owners.after) ephemerals with the owners of before"
+}
+still_owned() { # every session of before owns what it owned; others may have come
+  local leader
+  leader=$(for host in $DEST; do ! zkm "$host" word "$DEST_PORT" srvr | grep -qx 'Mode: leader' || echo "$host"; done)
+  [ "$leader" ] || { stop "nobody leads dest"; return; }
+  zkm "$leader" word "$DEST_PORT" dump | owners >owners.after
+  comm -23 owners.before owners.after >lost
+  [ ! -s lost ] || { cat lost; stop "these are gone"; return; }
+  echo "OK $leader leads dest and every owner of before is there"
+}
+controller() { # the broker id that is the controller, by the owner of its znode
+  local leader session
+  leader=$(source_leader) || return
+  word "${leader#*=}" "$SOURCE_PORT" dump | owners >owners.now
+  session=$(awk -v path="$CHROOT/controller" '$2 == path { print $1 }' owners.now)
+  sed -n "s|^$session $CHROOT/brokers/ids/||p" owners.now
+}
+in_sync() { # BROKER ADDRESS:PORT: no under-replicated partition
+  local said
+  if [ -z "${KAFKA_TOPICS:-}" ]; then
+    read -r -p "look at under-replicated partitions with your own tools. None? (yes) " said; [ "$said" = yes ]; return
+  fi
+  said=$(ssh -n -F ssh.conf "$1" "$KAFKA_TOPICS --bootstrap-server $2 --describe --under-replicated-partitions" 2>in_sync.err) || return
+  [ -z "$said" ]
+}
+until_in_sync() { # SECONDS BROKER ADDRESS:PORT
+  local end=$((SECONDS + $1)); shift
+  until in_sync "$@"; do [ $SECONDS -lt $end ] || { stop "under-replicated partitions, or $1 does not answer"; return; }; sleep 1; done
+  echo "OK in sync"
+}
+until_moved() { # SECONDS ID dest|source ADDRESS...: until the broker is registered by a session there, and not a client of the other
+  local end=$((SECONDS + $1)) id=$2 there=$3 leader session address other why; shift 3
+  if [ "$there" = dest ]; then other=source; else other=dest; fi
+  while :; do
+    why='' session=''
+    leader=$(source_leader) && lists || why='a server does not answer'
+    [ "$leader" ] && session=$(word "${leader#*=}" "$SOURCE_PORT" dump | owners | sed -n "s|^\([^ ]*\) $CHROOT/brokers/ids/$id\$|\1|p")
+    [ "$session" ] && grep -q "[(,]sid=$session," "cons.$there" || why="registered by session '$session', which is no client of $there"
+    for address; do ! grep -qF "/$address:" "cons.$other" || why="still a client of $other"; done
+    [ "$why" ] || { echo "OK broker $id lives on $there, session $session"; return; }
+    [ $SECONDS -lt $end ] || { stop "broker $id: $why"; return; }
+    sleep 1
+  done
+}
+one_line() { # BROKER: the two files differ in the one line zookeeper.connect
+  diff "$1.old" "$1.new"
+  [ "$(diff "$1.old" "$1.new" | grep -c '^>')" = 1 ] && [ "$(wc -l <"$1.old")" = "$(wc -l <"$1.new")" ] || stop "$1: not one changed line; look at $1.old"
+}
+fill() { # FILE KEY: type a value that this page does not hold
+  read -r -s -p "$2 in $1: " TYPED; echo; export TYPED
+  awk -v key="$2" 'index($0, key "=(hidden)") == 1 { print key "=" ENVIRON["TYPED"]; next } { print }' "$1" >"$1.typed" && mv "$1.typed" "$1"
+  unset TYPED
+}
+digest() { sha256sum <"$1" | cut -d' ' -f1; }
+block() { # STEP WAY NUMBER HOST: that block of this page
+  awk -v step=" step=$1 " -v way=" way=$2 " -v number="$3" -v host="${4:-}" '
+    /^```sh / { on = index($0 " ", step) && index($0 " ", way) && (host == "" || $0 ~ "host=([^ ]*,)?" host "[, ]"); if (on && seen++ != number) on = 0; next }
+    /^```/ { on = 0 }
+    on' "$RUNBOOK"
+}
+run_blocks() { # STEP WAY HOST: one after the other, to the first STOP
+  local number=0 text
+  while text=$(block "$1" "$2" "$number" "$3"); [ "$text" ]; do
+    echo "-- $1 $2, block $((number + 1))"; printf '%s\n' "$text"; echo "--"
+    eval "$text" || { echo "STOPPED in $1 $2, block $((number + 1))"; return 1; }
+    number=$((number + 1))
+  done
+  [ "$number" -gt 0 ] || stop "no block step=$1 way=$2 ${3:+for $3 }in $RUNBOOK"
+}
+step() { run_blocks "$1" forward "${2:-}"; } # STEP [HOST]: what you would paste for it, as it stands on this page
+back() { run_blocks "$1" back "${2:-}"; }    # STEP [HOST]: its way back

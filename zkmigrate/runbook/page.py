@@ -1,0 +1,345 @@
+"""The runbook as one Markdown page: words of the steps, commands per host, expected output, way back.
+
+Fenced blocks carry ``host=``, ``step=`` and ``way=``, so that a script (and the page's own function ``step``)
+can follow them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+
+from zkmigrate import hostside
+from zkmigrate.engine.plan import NOTHING, Plan, PlannedStage, PlannedStep, UndoPreviewing
+from zkmigrate.facts.clients import addresses
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import Changes
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import AnyStep, Context, Hazard, Records, Way
+from zkmigrate.rules.window import FIND_DOOR_S, expected_way_back_s
+from zkmigrate.runbook import hand
+from zkmigrate.runbook.commands import Place, applied, zkm
+from zkmigrate.runbook.hand import Block, Sheet
+
+LEAST_HAND_S = 10
+"""So many seconds from FENCE to SEAL a hand needs at the least (docs/adr/0014-one-lease-for-a-hand.md)."""
+LOCK_TTL_MS = 60_000
+_PROGRAM = "zkm-host"
+_WORDS = tomllib.loads((files(__package__) / "words.toml").read_text())
+
+
+@dataclass(frozen=True)
+class Runbook:
+    """Everything that the page is made from. controller: broker that is the controller now, "" if unknown.
+
+    name: file name of the page, which its own functions read.
+    """
+
+    playbook: Playbook
+    plan: Plan
+    digest: str
+    inventory: Inventory
+    run: str
+    records: Records
+    controller: str
+    name: str
+
+
+def page(book: Runbook) -> str:
+    """The whole page."""
+    lines = [*_head(book), *_where(book), *_prepare(book)]
+    for planned, stage in zip(book.plan.stages, book.playbook.stages, strict=True):
+        lines += _stage(book, planned, dict(zip((s.id for s in planned.steps), stage.steps, strict=True)))
+        if planned.id == "install":
+            lines += _hold(book)
+    lines += _give_up(book)
+    return "\n".join(lines) + "\n"
+
+
+def _head(book: Runbook) -> Iterator[str]:
+    yield f"# Runbook by hand: {book.playbook.title}"
+    yield ""
+    yield f"Inventory `{book.inventory.name}`, run `{book.run}`. Plan digest `{book.digest}`:"
+    yield "the commands are those of `zkmigrate plan` at the moment of the export. Export again when hosts or"
+    yield "inventory have changed."
+    if unknown := book.plan.unknown:
+        yield ""
+        yield "**THIS PAGE IS NOT WHOLE.** When it was exported this was not known:"
+        yield from (f"- {where}: {why}" for where, why in unknown.items())
+    yield ""
+    yield "## Read this first"
+    yield ""
+    yield from _WORDS["first"].strip().splitlines()
+    yield ""
+
+
+def _chain(book: Runbook, stage: PlannedStage, last: str) -> str:
+    """The way back from a step: ``back`` of each step that has one, from there to the first."""
+    steps = [s.id for s in stage.steps]
+    upto = steps[: steps.index(last) + 1]
+    undone = [s for s in reversed(upto) if _has_way_back(_step_of(book, stage, s))]
+    return " && ".join(f"back {stage.id}.{step}" for step in undone)
+
+
+def _step_of(book: Runbook, stage: PlannedStage, step: str) -> AnyStep:
+    found = next(s for s in book.playbook.stages if s.id == stage.id)
+    return next(s for s in found.steps if s.id == step)
+
+
+def _has_way_back(step: AnyStep) -> bool:
+    return isinstance(step, UndoPreviewing)
+
+
+def _where(book: Runbook) -> Iterator[str]:
+    """What each phase means, for whoever comes in the middle; of the stage that opens the door."""
+    for stage in book.plan.stages:
+        if not stage.window or stage.rehearsal or "open" not in (s.id for s in stage.steps):
+            continue
+        yield "## Where are we? (when somebody else has begun)"
+        yield ""
+        yield "Paste the three boxes of *Prepare*, then type `stand`. The host that is furthest counts."
+        yield ""
+        back = {name: f"`{_chain(book, stage, step)}`" for name, step in _TURNS.items()}
+        yield from _WORDS["phases"].strip().format(stage=stage.id, **back).splitlines()
+        yield ""
+        yield from _WORDS["strangers"].strip().format(stage=stage.id).splitlines()
+        yield ""
+
+
+_TURNS = {"arm": "arm", "before": "stop", "sealed": "seal", "gone": "go"}
+
+
+def _prepare(book: Runbook) -> Iterator[str]:
+    yield "## Prepare"
+    yield ""
+    yield f"Copy this page (as `{book.name}`) and the program `{_PROGRAM}` that was exported with it into one"
+    yield "directory, and go there."
+    yield ""
+    way = Way.FORWARD
+    yield from _fenced(
+        Block(
+            ("operator",),
+            (
+                f"RUNBOOK=$PWD/{book.name}",
+                f'HAND=${{HAND:-$HOME/hand-{book.run}}} && mkdir -p "$HAND" && chmod 700 "$HAND"',
+                f'cp {_PROGRAM} "$HAND/" && cd "$HAND" && touch kept && set +m && umask 077',
+                f"echo '{_digest()}  {_PROGRAM}' | sha256sum -c && echo \"OK in $PWD\"",
+            ),
+            "`OK in …`",
+            "the program is not the one of this page: fetch the right one",
+            way,
+        ),
+        "prepare.directory",
+    )
+    yield "The functions only look; each has its meaning behind its name."
+    yield ""
+    text = (files(__package__) / "hand.sh").read_text().splitlines()
+    yield from _fenced(Block(("operator",), (*text, ". ./kept")), "prepare.functions")
+    yield from _fenced(Block(("operator",), tuple(_site(book)), "`OK site`"), "prepare.site")
+    yield from _WORDS["isr"].strip().splitlines()
+    yield ""
+
+
+def _digest() -> str:
+    return hashlib.sha256(hostside.program()).hexdigest()
+
+
+def _site(book: Runbook) -> Iterator[str]:
+    """The variables and the ssh configuration that the functions use."""
+    inventory, ssh = book.inventory, book.inventory.ssh
+    hosts = (*inventory.source_names, *inventory.dest_names, *inventory.broker_names)
+    yield "cat >ssh.conf <<END-OF-FILE"
+    if ssh.config:  # the first value that is found counts, as for the tool
+        yield f"Include {ssh.config}"
+    for host in hosts:
+        yield f"Host {host}"
+        yield f"  HostName {inventory.address(host)}"
+        if ssh.bastion:
+            yield f"  ProxyJump {ssh.bastion}"
+    yield "Host *"
+    yield f"  User {ssh.user}"
+    yield f"  Port {ssh.port}"
+    yield f"  IdentityFile {ssh.key}"
+    yield f"  UserKnownHostsFile {ssh.known_hosts}"
+    yield "  IdentitiesOnly yes"
+    yield "  StrictHostKeyChecking yes"
+    yield "  BatchMode yes"
+    yield "  ConnectTimeout 5"
+    yield "  ServerAliveInterval 2"
+    yield "  ControlMaster auto"
+    yield "  ControlPersist 4h"
+    yield "  ControlPath $PWD/%n.mux"
+    yield "END-OF-FILE"
+    source = " ".join(f"{h.name}={h.address}" for h in inventory.source.hosts)
+    values: dict[str, object] = {
+        "RUN": book.run,
+        "ZKM": hostside.INSTALLED_PATH,
+        "SOURCE": source,
+        "SOURCE_PORT": inventory.source.ports.client,
+        "SOURCE_LOGS": inventory.source.txn_dir,
+        "DEST": " ".join(inventory.dest_names),
+        "DEST_COUNT": len(inventory.dest.hosts),
+        "DEST_PORT": inventory.dest.ports.client,
+        "CHROOT": inventory.kafka.chroot,
+        "WAY_BACK_S": math.ceil(expected_way_back_s(Context(book.run, inventory, records=book.records))),
+        "FIND_DOOR_S": math.ceil(FIND_DOOR_S),
+        "LEAST_HAND_S": LEAST_HAND_S,
+    }
+    yield from (f"{name}={shlex.quote(str(value))}" for name, value in values.items())
+    yield 'echo "OK site"'
+
+
+def _hold(book: Runbook) -> Iterator[str]:
+    """The lock of the dest hosts, and with it the fencing number."""
+    dest = book.inventory.dest_names
+    place = Place(book.run, "hold.lock", Way.FORWARD)
+    outs = " ".join(f"{host}.out" for host in dest)
+    take = ("lock", "lock.hand.$LEG", "take", "hand-$(id -un)", str(LOCK_TTL_MS))
+    text = (
+        "next",
+        *(f"{zkm(place, host, *take).replace('$N', '0')} &" for host in dest),
+        f"say '^fencing [0-9]+$' {' '.join(dest)} &&",
+        f'keep "N=$(sed -n "s/^fencing //p" {outs} | sort -n | tail -n 1)" && echo "OK N is $N"',
+    )
+    yield "## hold: take the dest hosts"
+    yield ""
+    yield from _WORDS["hold"].strip().splitlines()
+    yield ""
+    yield from _fenced(
+        Block(
+            dest, text, "`fencing …` from each, then `OK N is …`", "exit=9: another operator is alive, stop"
+        ),
+        "hold.lock",
+    )
+    yield "- [ ] N: ______  taken at ______ by ______"
+    yield ""
+
+
+def _stage(book: Runbook, stage: PlannedStage, steps: dict[str, AnyStep]) -> Iterator[str]:
+    marks = " (rehearsal, then all the way back)" if stage.rehearsal else ""
+    yield f"## {stage.id}: {stage.title}{marks}"
+    yield ""
+    if stage.consent:
+        yield f"- [ ] **{stage.consent}** yes, said by ______ at ______"
+        yield ""
+    window = [s.id for s in stage.steps if s.id in _IN_ONE_LINE]
+    if stage.window and len(window) == len(_IN_ONE_LINE):
+        last = "check" if stage.rehearsal else "open"
+        line = " && ".join(f"step {stage.id}.{step}" for step in _IN_ONE_LINE)
+        said = _WORDS["lease"].strip()
+        said = said.format(find=FIND_DOOR_S, line=line, stage=stage.id, last=last)
+        yield from said.splitlines()
+        yield ""
+    for step in stage.steps:
+        yield from _step(book, stage, step, steps[step.id])
+    if stage.rehearsal:
+        back = _chain(book, stage, stage.steps[-1].id)
+        yield f"### {stage.id}: all the way back"
+        yield ""
+        yield "The rehearsal ends here. Note the seconds: they are what the night will take."
+        yield ""
+        yield f"    {back}"
+        yield ""
+        yield "- [ ] all are `idle` in `stand` and observe. FENCE to CHECK ______ s, back ______ s"
+        yield ""
+
+
+_IN_ONE_LINE = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
+
+
+def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> Iterator[str]:
+    name = f"{stage.id}.{step.id}"
+    yield f"### {name}: {step.title}"
+    yield ""
+    if not stage.rehearsal:
+        yield from _words(step)
+    else:
+        yield f"What, why and proof: as in `{_night(book, step.id)}`, below."
+        yield ""
+    if step.unknown:
+        yield f"**Not known when this page was exported:** {step.unknown}. Do not go on by hand from here."
+        yield ""
+        return
+    if step.note == NOTHING:
+        yield f"Nothing to do: {NOTHING.partition(': ')[2]} when this page was exported."
+        yield ""
+        return
+    sheet = _sheet(book, stage, step, real)
+    if needs := _WORDS["needs"].get(step.id):
+        yield f"**Before:** {needs}"
+        yield ""
+    if step.hazard is Hazard.FINAL:
+        yield "**POINT OF NO RETURN.** There is no way back after this."
+        yield ""
+    for block in hand.forward(sheet):
+        yield from _fenced(block, name)
+    if weaker := _WORDS["weaker"].get(step.id):
+        yield f"**Weaker by hand:** {weaker}"
+        yield ""
+    undo = hand.back(sheet) if sheet.back else ()
+    if undo:
+        chain = _chain(book, stage, step.id) if stage.window else f"back {name}"
+        yield f"**Way back from here:** `{chain}`"
+        yield ""
+        for block in undo:
+            yield from _fenced(block, name)
+    yield "- [ ] done at ______ by ______   seen: ______"
+    yield ""
+
+
+def _night(book: Runbook, step: str) -> str:
+    """The same step where it counts."""
+    stages = [s for s in book.plan.stages if s.window and not s.rehearsal]
+    return next((f"{s.id}.{step}" for s in stages for x in s.steps if x.id == step), step)
+
+
+def _words(step: PlannedStep) -> Iterator[str]:
+    for text in step.brief.lines():
+        heading, _, rest = text.partition(": ")
+        yield f"**{heading}:** {rest}"
+        yield ""
+
+
+def _sheet(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> Sheet:
+    targets = dict(step.targets)
+    if step.id == "roll" and book.controller in targets:  # the controller last: it moves only once
+        targets[book.controller] = targets.pop(book.controller)
+    ordered = PlannedStep(step.id, step.title, step.hazard, step.brief, targets, step.note, step.unknown)
+    sheet = Sheet(book.inventory, book.run, stage.id, stage.rehearsal, ordered)
+    context = Context(book.run, book.inventory, rehearsal=stage.rehearsal, records=book.records)
+    back: dict[str, Changes] = {}
+    if isinstance(real, UndoPreviewing):
+        for host, changes in sheet.changes.items():
+            place = sheet.place(Way.BACK, host if step.id in hand.ALONE else "")
+            back[host] = real.preview_undo(context, host, applied(place, host, changes))
+    return Sheet(book.inventory, book.run, stage.id, stage.rehearsal, ordered, back)
+
+
+def _fenced(block: Block, step: str) -> Iterator[str]:
+    yield f"```sh host={','.join(block.hosts)} step={step} way={block.way.value}"
+    yield from block.text
+    yield "```"
+    if block.expect:
+        yield f"Expect: {block.expect}."
+        yield ""
+        yield f"If not: {block.otherwise}."
+    yield ""
+
+
+def _give_up(book: Runbook) -> Iterator[str]:
+    dest = book.inventory.dest_names
+    place = Place(book.run, "hold.release", Way.FORWARD)
+    release = ("lock", "lock.hand.$LEG", "release")
+    yield "## hold: give the dest hosts back"
+    yield ""
+    yield from _WORDS["release"].strip().format(run=book.run).splitlines()
+    yield ""
+    text = ("next", *(f"{zkm(place, host, *release)} &" for host in dest), f"say '^fencing' {' '.join(dest)}")
+    yield from _fenced(Block(dest, text, "`fencing …` from each"), "hold.release")
+    brokers = ", ".join(f"{b.name} ({', '.join(sorted(addresses(b)))})" for b in book.inventory.kafka.brokers)
+    yield f"Brokers: {brokers}."
