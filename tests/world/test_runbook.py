@@ -23,8 +23,9 @@ from tests.world.site import INVENTORY, WorldSite
 from zkmigrate import hostside
 from zkmigrate.cli import cli
 from zkmigrate.dependents.kafka import connect_sed, with_connect
-from zkmigrate.engine import plan
-from zkmigrate.inventory import Inventory, load
+from zkmigrate.engine import plan, runs
+from zkmigrate.engine.journal import Journal
+from zkmigrate.inventory import Inventory, digest, load
 from zkmigrate.model.change import Change, InstallProgram, PutFile
 from zkmigrate.model.look import Look
 from zkmigrate.runbook import export, page
@@ -233,7 +234,18 @@ class Desk:
         self.file = folder / "migration.yml"
         self.file.write_text(INVENTORY)
         self.world = new_world(load(self.file), PROPERTIES, SOURCE_CONFIG)
-        self.environ = {"ZKMIGRATE_RUNS": str(folder / "runs"), "WORLD_SPEED": "20"}
+        self.runs = folder / "runs"
+        self.environ = {"ZKMIGRATE_RUNS": str(self.runs)}
+
+    def walk(self, until: str) -> None:
+        """A run of the tool up to there, in the world's own time."""
+        run_dir = self.runs / "world-1"
+        runs.make(run_dir)
+        journal = Journal.create(run_dir, lambda: self.world.wall)
+        of = {"playbook": PLAYBOOK.id, "inventory": digest(self.world.inventory), "plan": ""}
+        journal.append("begin", {"run": "world-1", **of})
+        journal.close()
+        assert Operator(self.world, run_dir).forward(until=until).code == 0
 
     def call(self, *words: str, unreachable: frozenset[str] = frozenset()) -> Result:
         def site(inventory: Inventory, run: str) -> WorldSite:
@@ -301,7 +313,7 @@ def test_the_go_no_go_page_is_one_page_with_the_rehearsals_figures(desk: Desk) -
     before = desk.call("runbook", "--go-no-go").stdout
     assert "**not rehearsed: NO-GO**" in before
     assert desk.call("runbook", "--go-no-go", "--run-id", "nobody").exit_code == 2
-    assert desk.call("run", "--yes", "--until", "rehearse").exit_code == 0
+    desk.walk("rehearse")
     text = desk.call("runbook", "--go-no-go", "--run-id", "world-1").stdout
     assert "| FENCE to CHECK, as rehearsed | **" in text
     assert "NO-GO**" not in text.replace("**GO / NO-GO**", "")
@@ -311,7 +323,7 @@ def test_the_go_no_go_page_is_one_page_with_the_rehearsals_figures(desk: Desk) -
 
 
 def test_what_is_done_already_is_not_on_the_page(desk: Desk) -> None:
-    assert desk.call("run", "--yes", "--until", "join").exit_code == 0
+    desk.walk("join")
     body = json.loads(desk.call("runbook", "--run-id", "world-1", "--json").stdout)
     assert not [box for box in body["blocks"] if box["step"] in ("install.install", "join.join")]
     assert "Nothing to do: the hosts are as this step wants them" in body["page"]
