@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from zkmigrate.errors import ZkmigrateError
 
@@ -267,6 +268,48 @@ def release(run_id: str, **options: Any) -> None:
     from zkmigrate import operate
 
     _do(lambda: operate.release(_setting(options), run_id))
+
+
+@cli.command()
+@_common
+@click.option("--run-id", default="", help="Which run; the open, else the newest one of the inventory.")
+@click.option(
+    "--format",
+    "as_format",
+    type=click.Choice(["html", "md", "json"]),
+    default="html",
+    show_default=True,
+    help="One page without script, Markdown, or JSON (as --json).",
+)
+@click.option(
+    "--out",
+    type=_FILE,
+    help="Where to; - is standard output. Left out: html to report.html in the run's directory, the others "
+    "to standard output.",
+)
+@click.option(
+    "--load",
+    type=click.Path(path_type=Path),
+    help="A directory with recordings of real clients, as the lab makes them (producer.jsonl, tenant.jsonl).",
+)
+def report(
+    run_id: str, as_format: str, out: Path | None, load: Path | None, as_json: bool, **options: Any
+) -> None:
+    """What a run did: timeline, availability, gaps, proofs, decisions, digests. Asks no host."""
+    from zkmigrate.engine import runs
+    from zkmigrate.report import verb
+
+    given = click.get_current_context().get_parameter_source("playbook") is not ParameterSource.DEFAULT
+    asked = verb.Asked(
+        inventory=options["inventory"],
+        playbook=options["playbook"] if given else "",
+        runs=runs.base(os.environ),
+        run_id=run_id,
+        format="json" if as_json else as_format,
+        out=out,
+        load=load,
+    )
+    _do(lambda: verb.report(asked, sys.stdout))
 
 
 def _setting(options: dict[str, Any]) -> Setting:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.judge_fixtures import verdict_of
-from zkmigrate.lab.demo import result_of, summary
+from tests.unit.test_report import Run
+from zkmigrate.lab.demo import RUN, result_of, summary, told
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.source_state import MYID, UNIT, complete
 from zkmigrate.lab.spec import LabSpec
@@ -125,3 +126,17 @@ def test_a_state_of_source_that_lacks_a_part_is_refused(line: str) -> None:
 def test_a_server_of_source_that_does_not_run_is_refused() -> None:
     with pytest.raises(LabError, match="a running zookeeper"):
         complete("source1", STATE.replace("MainPID=44", "MainPID=0"))
+
+
+def test_the_demo_leaves_a_report_of_its_run_with_its_clients(tmp_path: Path) -> None:
+    run = Run(tmp_path / "runs", RUN)
+    run.step("roll.roll", "begin")
+    run.clock.pass_(3.0)
+    run.step("roll.roll", "done", seconds=3.0)
+    run.journal.close()
+    (tmp_path / "history").mkdir()
+    rows = [{"event": "ack", "mono_ns": int(at * 1e9)} for at in (500.0, 500.25, 502.5)]
+    (tmp_path / "history" / "producer.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    page = told(tmp_path)
+    assert page == tmp_path / "report.html"
+    assert "longest gap of the producer<b>2.2 s</b>" in page.read_text()

@@ -131,7 +131,10 @@ class Operator:
             journal = Journal.open(self.run_dir, lambda: self.world.wall, NoSync())
         else:
             journal = Journal.create(self.run_dir, lambda: self.world.wall, NoSync())
-            journal.append("begin", {"run": "run", "playbook": self.playbook.id, "inventory": "", "plan": ""})
+            names = self.world.inventory
+            hosts = {"source": names.source_names, "dest": names.dest_names, "brokers": names.broker_names}
+            body = {"run": "run", "playbook": self.playbook.id, "inventory": "", "plan": "", "hosts": hosts}
+            journal.append("begin", body)
         outside = Outside(
             look=WorldLook(self.world, self.unreachable),
             apply=self._apply,

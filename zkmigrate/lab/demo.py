@@ -9,6 +9,7 @@ as an operator would run it: the command line, over ssh, from the operator's pla
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ from typing import Any
 
 import click
 
+from zkmigrate.engine import runs
 from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import state
@@ -41,6 +43,7 @@ from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.timeline import opened_by, step_spans
 from zkmigrate.lab.versions import kafka_version, wanted_versions, zookeeper_version
 from zkmigrate.lab.waiting import Progress
+from zkmigrate.report import verb
 
 RUN = "demo"
 BACKEND = "nspawn"
@@ -182,6 +185,22 @@ def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -
     return {**verdict.result(), **facts, "conditions": conditions, "held": held}
 
 
+def told(directory: Path) -> Path:
+    """Makes the report of a demo's run, with its clients beside it; where it is."""
+    out = directory / verb.PAGE
+    asked = verb.Asked(
+        inventory=directory / "migration.yml",
+        playbook="",
+        runs=directory / "runs",
+        run_id=RUN,
+        format="html",
+        out=out,
+        load=directory / "history",
+    )
+    verb.report(asked, io.StringIO())
+    return out
+
+
 @contextlib.contextmanager
 def running(command: Sequence[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a session of its own, so that a Ctrl-C reaches it once and through us; ended on the way
@@ -245,6 +264,8 @@ def main(directory: Path, **of_the_lab: Any) -> None:
     except ZkmigrateError as error:
         say(f"failed: {error}")
         say(f"what was recorded is in {directory}")
+        if runs.has_begun(directory / "runs" / RUN):
+            say(f"the report: {told(directory)}")
         sys.exit(1)
     except (KeyboardInterrupt, SystemExit) as end:
         # A second signal may have ended the taking down as well.
@@ -254,6 +275,7 @@ def main(directory: Path, **of_the_lab: Any) -> None:
     result["seconds"] = round(time.monotonic() - started, 1)
     (directory / "result.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
     click.echo(summary(result))
+    click.echo(f"the report, to be read in a browser: {told(directory)}")
     sys.exit(0 if result["held"] else 1)
 
 

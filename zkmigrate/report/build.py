@@ -1,0 +1,192 @@
+"""From a run's files to a :class:`~zkmigrate.report.value.Report`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from zkmigrate.engine import runs
+from zkmigrate.engine.history import History
+from zkmigrate.engine.journal import folded
+from zkmigrate.errors import JournalError
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Way
+from zkmigrate.report import lanes, series
+from zkmigrate.report.left import left_to_do
+from zkmigrate.report.sources import Sources
+from zkmigrate.report.story import Story, told
+from zkmigrate.report.timebase import Timebase, number
+from zkmigrate.report.value import Process, Report, Window
+from zkmigrate.report.windows import windows
+
+_IDLE_S = 30.0
+"""So long without a line or a sample, and the tool did not run: pictures leave that out."""
+
+
+def build(sources: Sources, playbook: Playbook | None) -> Report:
+    """The report. playbook: that of the run, None where it is not to be had: then what is left is not known.
+
+    JournalError when a line does not hold what this version writes.
+    """
+    try:
+        return _build(sources, playbook)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise JournalError(
+            f"the journal of {sources.run} has a line that this version cannot read: {error!r}. Possible "
+            "now: make the report with the version that wrote it"
+        ) from None
+
+
+def _build(sources: Sources, playbook: Playbook | None) -> Report:
+    history = folded(sources.entries)
+    times = Timebase(sources.entries)
+    story = told(sources.entries, times)
+    rows = times.of_rows(sources.samples)
+    start = times.of(sources.entries[0])
+    end = max([story.last, *(at for at, _ in rows[-1:])])
+    phases, asked = series.of_kind(rows, "phases"), series.of_kind(rows, "ensembles")
+    hosts = lanes.dest_lanes(story, phases)
+    dest = lanes.dest_hosts(story)
+    source = story.hosts.get("source") or series.others(asked, dest)
+    ensembles = lanes.source_ensemble(source, asked, series.spacing_s(asked) or 1.0)
+    every_s = series.spacing_s(series.of_kind(rows, "brokers"))
+    beats = series.beats(rows)
+    proof = series.proof(story)
+    rehearsals = (
+        frozenset(s.id for s in playbook.stages if s.rehearsal) if playbook else frozenset({"rehearse"})
+    )
+    found = windows(story, rehearsals, hosts, times, sources.events)
+    state, headline = _standing(sources, history, playbook)
+    return Report(
+        run=history.run or sources.run,
+        name=history.name,
+        playbook=history.playbook,
+        state=state,
+        headline=headline,
+        start=start,
+        end=end,
+        chain=sources.chain,
+        inventory_digest=history.inventory,
+        plan_digest=history.plan,
+        plan_matches=_plan_matches(sources.plan, history.plan),
+        processes=_processes(sources, times, story),
+        lanes=(ensembles, lanes.dest_ensemble(hosts), *hosts, *lanes.broker_lanes(story, start)),
+        visits=story.visits,
+        decisions=story.decisions,
+        windows=found,
+        beats=beats,
+        beat_every_s=every_s,
+        latencies=series.latencies(beats, every_s, story.visits),
+        acks=series.acks(sources.load, times, story.visits),
+        lags=series.lags(rows, source, dest, proof.at if proof and proof.stage == "cutover" else None),
+        syncs=series.syncs(rows),
+        proof=proof,
+        way_back=_way_back(found, history, story),
+        left=left_to_do(history, playbook, sources.chain),
+        remarks=_remarks(sources, times, story),
+        active=_active([*(times.of(e) for e in sources.entries), *(at for at, _ in rows)]),
+    )
+
+
+def _standing(sources: Sources, history: History, playbook: Playbook | None) -> tuple[str, str]:
+    last = f"{history.ended[1]} (exit code {history.ended[0]})" if history.ended else ""
+    at_work = (
+        f"at work: {sources.at_work}" if sources.at_work else "the tool was killed: the journal has no end"
+    )
+    last = last or at_work
+    if sources.chain.state == "damaged":
+        return "damaged", f"the journal is damaged after line {sources.chain.lines}; told up to there: {last}"
+    if playbook is None:
+        return (
+            "open",
+            f"the playbook {history.playbook} is not to be had here, so its end is not known: {last}",
+        )
+    standing = runs.stand(history, playbook)
+    if standing.state == "complete":
+        return "complete", last
+    if standing.state == "back":
+        return "back", f"walked back to the beginning: {last}"
+    if history.way is Way.BACK and history.turn is not None and history.turn.to:
+        where = f"turned back to the start of {history.turn.to}: {history.turn.why}"
+        return "turned", f"{where}; it stands {standing.where}; {last}"
+    return "open", f"unfinished, {standing.where}: {last}"
+
+
+def _plan_matches(plan: Mapping[str, Any] | None, digest: str) -> str:
+    """What the kept plan says of itself: its digest must be the journal's."""
+    if plan is None:
+        return "the plan is not kept here"
+    seen = plan.get("digest")
+    if not digest:
+        return "the journal names no plan"
+    return "plan.json names the same" if seen == digest else f"plan.json names another: {str(seen)[:64]}"
+
+
+def _processes(sources: Sources, times: Timebase, story: Story) -> tuple[Process, ...]:
+    """One for each call of the tool, from its events; from the journal's ends where these are missing."""
+    out: list[Process] = []
+    for event in sources.events:
+        at = number(event, "at")
+        if at is None:
+            continue
+        if event.get("event") == "RunBegun":
+            out.append(Process(times.of_wall(at), None, str(event.get("way", "")), None, ""))
+        elif event.get("event") == "RunEnded" and out and out[-1].ended is None:
+            code, last = event.get("code"), out.pop()
+            said = str(event.get("message", ""))
+            ended = times.of_wall(at)
+            out.append(Process(last.start, ended, last.way, code if isinstance(code, int) else None, said))
+    if out:
+        return tuple(out)
+    start = times.of(sources.entries[0])
+    for decision in story.decisions:
+        if decision.kind == "end":
+            code = int(decision.answer.removeprefix("exit code "))
+            out.append(Process(start, decision.at, "", code, decision.what))
+            start = decision.at
+    return tuple(out) or (Process(start, None, "", None, ""),)
+
+
+def _way_back(found: Sequence[Window], history: History, story: Story) -> str:
+    """Whether the way back was taken, in one sentence."""
+    turned = [w for w in found if w.outcome == "turned back"]
+    said = [f"{w.stage}: {w.seconds:.1f} s after FENCE clients were back" for w in turned if w.seconds]
+    back = [d for d in story.decisions if d.kind == "turn" and d.answer.startswith("back")]
+    if not back:
+        opened = any(w.outcome == "opened" for w in found)
+        return "not taken" + ("; there is none any more since OPEN" if opened else "; it is open")
+    taken = "; ".join(f"{d.answer}, because: {d.what}" for d in back)
+    still = " (under way)" if history.way is Way.BACK and history.ended is None else ""
+    return f"taken{still}: {taken}" + (f". {'; '.join(said)}" if said else "")
+
+
+def _remarks(sources: Sources, times: Timebase, story: Story) -> tuple[str, ...]:
+    out = list(sources.remarks)
+    if sources.chain.why:
+        out.append(f"the journal: {sources.chain.why}")
+    for line, seconds in times.jumps:
+        out.append(
+            f"at line {line} the operator's wall clock had moved {seconds:+.1f} s against its monotonic "
+            "clock (it was set, or the machine slept); lengths are by the monotonic one"
+        )
+    if any(d.kind == "lost" for d in story.decisions):
+        out.append("lines of the journal were lost: what they told is missing here")
+    if not sources.samples:
+        out.append("no samples: answers of brokers, lag and source's state are not told")
+    if not story.hosts:
+        out.append(
+            "the journal names no hosts (an earlier version wrote it): they are those that were changed"
+        )
+    return tuple(out)
+
+
+def _active(moments: Iterable[float]) -> tuple[tuple[float, float], ...]:
+    """The stretches in which something was written, in order."""
+    ordered = sorted(moments)
+    out, start = [], ordered[0]
+    for a, b in pairwise(ordered):
+        if b - a > _IDLE_S:
+            out.append((start, a))
+            start = b
+    return (*out, (start, ordered[-1]))

@@ -1,0 +1,58 @@
+"""What is left to do, from where a run stands. Pure."""
+
+from __future__ import annotations
+
+from zkmigrate.engine.history import Arrived, History, Next, Rehearsed
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Way
+from zkmigrate.report.value import Chain
+
+
+def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tuple[str, ...]:
+    """Sentences, the next thing first; commands are ready to be typed but for ``-i``."""
+    out = []
+    same = f"--run-id {history.run}"
+    if chain.state == "damaged":
+        out.append(
+            "put an intact copy of the journal in place (the dest hosts keep one), or give the direction: "
+            f"zkmigrate resume {same} --journal-lost forward|back"
+        )
+    open_ = history.unconfirmed()
+    if open_:
+        names = ", ".join(applied.operation for applied in open_)
+        out.append(f"{len(open_)} changes are not confirmed; resume looks at the hosts first: {names}")
+    if playbook is None:
+        return (
+            *out,
+            f"not known: the playbook {history.playbook} is not to be had here; --playbook names it",
+        )
+    at = history.next(playbook)
+    if isinstance(at, Arrived) and at.turn is None:
+        return (*out, "watch source for clients that still come, and shut it down when there are none")
+    if isinstance(at, Arrived):
+        if history.way is Way.BACK and not history.begun:
+            return (*out, f"nothing has to be undone; to begin again: zkmigrate run {same}")
+        return (*out, f"mend what turned it back, then: zkmigrate run {same}", *_ahead(history, playbook))
+    if at_way := isinstance(at, Next) and at.way is Way.BACK:
+        steps = [n.id for n in history.to_undo(playbook, history.turn.to if history.turn else "")]
+        out.append(f"finish the way back: zkmigrate resume {same}")
+        out.append("still to be walked back: " + ", ".join(steps))
+    if at_way:
+        return tuple(out)
+    where = at.id if isinstance(at, Next) else f"{at.stage.id}, to be walked back" * isinstance(at, Rehearsed)
+    return (*out, f"go on at {where}: zkmigrate resume {same}", *_ahead(history, playbook))
+
+
+def _ahead(history: History, playbook: Playbook) -> tuple[str, ...]:
+    """Each stage that is still to be walked. A way back takes the consents of what it undid with it."""
+    begun = {step.partition(".")[0] for step in history.begun}
+    agreed = {s for s in history.consents if history.way is Way.FORWARD or s in begun}
+    out = []
+    for stage in playbook.stages:
+        steps = [s.id for s in stage.steps if f"{stage.id}.{s.id}" not in history.done]
+        if stage.id in history.stages_done or not steps:
+            continue
+        some = f" (from {steps[0]})" if len(steps) < len(stage.steps) else ""
+        asks = f"; asks first: {stage.consent}" if stage.consent and stage.id not in agreed else ""
+        out.append(f"{stage.id}{some}: {stage.title}{asks}")
+    return tuple(out)

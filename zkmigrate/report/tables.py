@@ -1,0 +1,361 @@
+"""The figures of a report as tables of words, the same for the page and for Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from zkmigrate.model.finding import Finding, Held, Severity
+from zkmigrate.report.series import quantile
+from zkmigrate.report.svg import clock, length
+from zkmigrate.report.value import Acks, Gap, Report, Visit, Window
+from zkmigrate.zkdata.zxid import format_zxid
+
+_FOLDED_FROM = 12
+"""So many different claims of one step that hold are named by their ids only."""
+
+
+_NAMED = 6
+"""So many targets of one finding are named."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """id: of the section. intro: a sentence before it. wide: numbers of the columns with long text."""
+
+    id: str
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    intro: str = ""
+    wide: tuple[int, ...] = ()
+
+
+def day(at: float) -> str:
+    """Date and time of day."""
+    return datetime.fromtimestamp(round(at), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def move(report: Report) -> Window | None:
+    """The window that counts: the last one that was no rehearsal."""
+    real = [w for w in report.windows if not w.rehearsal]
+    return real[-1] if real else None
+
+
+def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
+    """The handful that everybody asks for first: (what, how much, the small print)."""
+    out = []
+    window = move(report)
+    if window is None:
+        out.append(("window", "not begun", "from FENCE to the open door"))
+    else:
+        took = length(window.seconds) if window.seconds is not None else "not over"
+        notes = {"opened": "from FENCE to the open door", "turned back": "turned back; until clients were in"}
+        out.append(("window", took, notes.get(window.outcome, "the door was not opened")))
+    worst = max((x.longest for x in report.latencies if x.longest), key=lambda g: g.seconds, default=None)
+    if report.latencies:
+        note = f"{worst.client}, in {', '.join(worst.during) or 'no step'}" if worst else "asked all the time"
+        out.append(("longest silence of a broker", length(worst.seconds) if worst else "none", note))
+    if window is not None and report.latencies:
+        inside = [b for b in report.beats if window.start <= b.at <= (window.end or report.end)]
+        silent = sum(b.ms is None for b in inside)
+        took_ms = max((b.ms for b in inside if b.ms is not None), default=None)
+        note = f"slowest answer {took_ms:.0f} ms" if took_ms is not None else "no answer"
+        out.append(("brokers in the window", f"{len(inside) - silent} of {len(inside)} answers", note))
+    for acks in report.acks:
+        if acks.gaps:
+            note = f"between acknowledgements, in {', '.join(acks.gaps[0].during) or 'no step'}"
+            out.append((f"longest gap of the {acks.client}", length(acks.gaps[0].seconds), note))
+    out.append(("way back", report.way_back.partition(":")[0].partition(";")[0], "see Decisions"))
+    refused = sum(v.outcome == "blocked" for v in report.visits)
+    alarms = sum(d.kind == "alarm" for d in report.decisions)
+    out.append(("refusals and alarms", f"{refused} and {alarms}", "steps that refused; troubles in a window"))
+    return tuple(out)
+
+
+def tables(report: Report) -> tuple[Table, ...]:
+    """Every table that has something to tell, in the order of the page."""
+    made = (
+        windows(report),
+        _latencies(report),
+        _acks(report),
+        _events(report),
+        _proof(report),
+        _decisions(report),
+        _processes(report),
+        _steps(report),
+        _findings(report),
+        _unfinished(report),
+        _digests(report),
+    )
+    return tuple(table for table in made if table.rows)
+
+
+def windows(report: Report) -> Table:
+    """Each window with its parts side by side; one that was walked back has a second column for that."""
+    columns = [(w, back) for w in report.windows for back in (False, True) if not back or _back(w)]
+    steps = dict.fromkeys(p.step for w in report.windows for p in w.parts)
+    rows = [(step, *(_share(w, step, back) for w, back in columns)) for step in steps]
+
+    def whole(name: str, cell: Callable[[Window], str]) -> None:
+        rows.append((name, *("" if back else cell(w) for w, back in columns)))
+
+    whole("between the steps", lambda w: "-" if (b := _between(w)) is None else length(b))
+    whole("whole", lambda w: "not over" if w.seconds is None else length(w.seconds))
+    whole("outcome", lambda w: w.outcome)
+    whole("began", lambda w: clock(w.start, 0.1))
+    whole(
+        "way back until", lambda w: "-" if w.deadline is None else f"{w.deadline - w.start:.1f} s after FENCE"
+    )
+    whole("opened by", _openers)
+    heads = [f"{w.stage} {'back' if back else clock(w.start)}" for w, back in columns]
+    intro = (
+        "From the first FENCE sent to the last host's open door (or, walked back, to clients let in again)."
+    )
+    return Table("windows", "Windows and their parts", ("part", *heads), tuple(rows) if heads else (), intro)
+
+
+def _back(window: Window) -> bool:
+    return any(p.back for p in window.parts)
+
+
+def _openers(window: Window) -> str:
+    kinds: dict[str, list[str]] = {}
+    for host, by in window.opened_by.items():
+        kinds.setdefault(by, []).append(host)
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return ", ".join(f"{', '.join(hosts)} {by}" for by, hosts in kinds.items()) or "-"
+
+
+def _share(window: Window, step: str, back: bool) -> str:
+    seconds = [p.seconds for p in window.parts if (p.step, p.back) == (step, back)]
+    if not seconds:
+        return "-"
+    return "not over" if None in seconds else length(sum(s for s in seconds if s is not None))
+
+
+def _between(window: Window) -> float | None:
+    parts = [p.seconds for p in window.parts if p.seconds is not None]
+    return None if window.seconds is None else max(0.0, window.seconds - sum(parts))
+
+
+def _latencies(report: Report) -> Table:
+    rows = [
+        (
+            x.broker, f"{x.answered} of {x.asked}", _ms(x.p50_ms), _ms(x.p99_ms), _ms(x.max_ms),
+            length(x.longest.seconds) if x.longest else "none", _when(x.longest),
+        )
+        for x in report.latencies
+    ]  # fmt: skip
+    every = f" Asked about every {length(report.beat_every_s)}." if report.beat_every_s else ""
+    return Table(
+        "latency",
+        "Answers of the brokers",
+        ("broker", "answers", "p50", "p99", "slowest", "longest without one", "when"),
+        tuple(rows),
+        "Round trips of a request that a broker's handler must answer (ApiVersions); it needs no rights and "
+        f"leaves no trace. It shows that a broker serves, not what a produce costs.{every}",
+        (6,),
+    )
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} ms"
+
+
+def _when(gap: Gap | None) -> str:
+    if gap is None:
+        return "-"
+    until = "not answered since" if gap.end is None else f"to {clock(gap.end, 0.1)}"
+    where = f" in {', '.join(gap.during)}" if gap.during else ""
+    return f"{clock(gap.start, 0.1)} {until}{where}" + (f": {gap.why}" if gap.why else "")
+
+
+def _acks(report: Report) -> Table:
+    rows = [
+        (*(_client(acks) if n == 0 else ("", "", "")), length(gap.seconds), _when(gap))
+        for acks in report.acks
+        for n, gap in enumerate(acks.gaps)
+    ]
+    intro = "Times between two acknowledgements of real clients, the longest first, as they recorded them."
+    head = ("client", "acks", "latency p50, p99, slowest", "gap", "when")
+    return Table("acks", "Gaps of real clients", head, tuple(rows), intro, (4,))
+
+
+def _client(acks: Acks) -> tuple[str, str, str]:
+    took = sorted(ms for _, ms in acks.took)
+    parts = (quantile(took, 0.5), quantile(took, 0.99), took[-1] if took else None)
+    return acks.client, str(acks.count), ", ".join(_ms(part) for part in parts) if took else "-"
+
+
+def _events(report: Report) -> Table:
+    rows, since = [], None
+    for before, now in pairwise(report.syncs):
+        if before.controller != now.controller:
+            rows.append((clock(now.at, 0.1), f"controller {before.controller} to {now.controller}"))
+        if now.under and not before.under:
+            since = now.at
+        if since is not None and not now.under:
+            span = [s for s in report.syncs if since <= s.at < now.at]
+            worst = max(s.under for s in span)
+            offline = max(s.offline for s in span)
+            words = f"{worst} of {now.partitions} partitions not in sync for {length(now.at - since)}"
+            rows.append((clock(since, 0.1), words + f", {offline} offline" * bool(offline)))
+            since = None
+    if since is not None:
+        rows.append((clock(since, 0.1), "partitions not in sync until the last look"))
+    intro = "As the steps saw it when they looked. What brokers tell while ZooKeeper is away cannot change."
+    return Table("sync", "ISR and controller", ("when", "what"), tuple(sorted(rows)), intro, (1,))
+
+
+def _proof(report: Report) -> Table:
+    p = report.proof
+    if p is None:
+        return Table("proof", "The proof", (), ())
+    rows = [("Z, source's zxid after the drain", _zxid(p.z))]
+    rows += [(f"newest on the disk of {host}", _zxid(zxid)) for host, zxid in p.tails.items()]
+    rows.append(("needed: newest that touches the chroot", _zxid(p.needed)))
+    if p.delta_records is not None:
+        between = f"{_zxid(p.delta_after)} to {_zxid(p.delta_last)}"
+        rows.append(("source's log read after dest's", f"{p.delta_records} transactions, {between}"))
+    when = f" at {clock(p.at, 0.1)}" if p.at is not None else ": not reached"
+    lag = [x.behind for x in report.lags if x.behind is not None]
+    seen = f" Sampled before it: at most {max(lag)} transactions behind." if lag else ""
+    return Table("proof", f"The proof ({p.stage}){when}", ("what", "seen"), tuple(rows), seen.strip(), (1,))
+
+
+def _zxid(value: int | None) -> str:
+    return "-" if value is None else format_zxid(value)
+
+
+def _decisions(report: Report) -> Table:
+    kinds = {"rehearsed": "rehearsal", "lost": "journal"}
+    rows = [(day(d.at), kinds.get(d.kind, d.kind), d.where, d.what, d.answer, d.by) for d in report.decisions]
+    head = ("when", "what", "where", "asked or seen", "answer", "by")
+    intro = "Consents and holds with who gave them, turns, alarms in a window, ends of calls."
+    return Table("decisions", "Decisions", head, tuple(rows), intro, (3,))
+
+
+def _processes(report: Report) -> Table:
+    rows = []
+    for p in report.processes:
+        took = length(p.ended - p.start) if p.ended is not None else "-"
+        how = "no end told: killed, or at work" if p.ended is None else f"exit code {p.code}: {p.message}"
+        rows.append((day(p.start), p.way or "-", took, how))
+    return Table("calls", "Calls of the tool", ("began", "way", "took", "ended"), tuple(rows), "", (3,))
+
+
+def _steps(report: Report) -> Table:
+    rows = []
+    for v in report.visits:
+        took = length(v.seconds) if v.seconds is not None else "-"
+        tries = f", {v.tries} times" if v.tries > 1 else ""
+        rows.append(
+            (v.step, "back" if v.back else "forward", day(v.start), took, v.outcome + tries, _changes(v))
+        )
+    head = ("step", "way", "began", "took", "outcome", "changes")
+    return Table("steps", "Steps", head, tuple(rows), "", (5,))
+
+
+def _changes(visit: Visit) -> str:
+    if not visit.ops:
+        return "-"
+    counts = Counter(op.status for op in visit.ops)
+    hosts = len({op.target for op in visit.ops})
+    told = ", ".join(f"{n} {status if status != 'open' else 'not confirmed'}" for status, n in counts.items())
+    return f"{told} on {hosts} hosts"
+
+
+def _findings(report: Report) -> Table:
+    rows: list[tuple[str, ...]] = []
+    for v in report.visits:
+        name = f"{v.step}{' (back)' if v.back else ''} {clock(v.start)}"
+        for n, row in enumerate(_grouped(v.findings)):
+            rows.append((name if n == 0 else "", *row))
+    head = ("step", "held", "finding", "claim", "seen")
+    return Table("findings", "Findings", head, tuple(rows), "What does not hold comes first.", (2, 3, 4))
+
+
+def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
+    """(held, id with targets, claim, seen) per claim; many that hold, and those that are to come later, are
+    named by their ids only."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for f in sorted(findings, key=_weight):
+        groups.setdefault((mark(f), f.id, f.claim), []).append(f)
+    folded = [("later", "come later")]
+    if sum(key[0] == "ok" for key in groups) >= _FOLDED_FROM:
+        folded.insert(0, ("ok", "hold"))
+    rows = []
+    for (stands, id, sentence), same in groups.items():
+        if stands not in dict(folded):
+            needed = f" (needed: {same[0].needed})" if stands != "ok" and same[0].needed else ""
+            seen = "; ".join(dict.fromkeys(f.seen for f in same if f.seen))
+            rows.append((stands, f"{id} {_targets(same)}".strip(), sentence, seen + needed))
+    for stands, words in folded:
+        of = [(key[1], len(same)) for key, same in groups.items() if key[0] == stands]
+        if of:
+            ids = ", ".join(dict.fromkeys(id for id, _ in of))
+            rows.append((stands, f"{sum(n for _, n in of)} findings {words}", "", ids))
+    return rows
+
+
+def _targets(same: Sequence[Finding]) -> str:
+    names = list(dict.fromkeys(f.target for f in same if f.target))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def mark(f: Finding) -> str:
+    """One word for how a finding stands: ``ok``, ``NO``, ``unknown``, ``warn``, ``note``, ``later``."""
+    if f.held is Held.YES:
+        return "ok"
+    if f.blocks:
+        return "NO" if f.held is Held.NO else "unknown"
+    if f.held is Held.UNKNOWN and f.severity is Severity.INFO:
+        return "later"
+    return {Severity.WARN: "warn", Severity.INFO: "note"}.get(f.severity, "NO")
+
+
+_ORDER = ("NO", "unknown", "warn", "note", "ok", "later")
+
+
+def _weight(f: Finding) -> int:
+    return _ORDER.index(mark(f))
+
+
+def _unfinished(report: Report) -> Table:
+    """Changes that were not simply done."""
+    rows = [
+        (clock(op.sent, 0.1), op.target, op.id, "not confirmed" if op.status == "open" else op.status,
+         op.change.describe(), op.output.strip()[:300])
+        for v in report.visits
+        for op in v.ops
+        if op.status != "done"
+    ]  # fmt: skip
+    head = ("sent", "host", "operation", "outcome", "change", "said")
+    return Table("changes", "Changes that were not simply done", head, tuple(rows), "", (4, 5))
+
+
+def _digests(report: Report) -> Table:
+    chain = report.chain
+    state = f"{chain.state}, {chain.lines} lines" + (f": {chain.why}" if chain.why else "")
+    rows = [
+        ("journal's hash chain, checked line by line", state),
+        ("head of the chain (SHA-256 of the last line)", chain.head or "-"),
+        ("SHA-256 of journal.jsonl", chain.file),
+        ("plan", report.plan_digest or "-"),
+        ("", report.plan_matches),
+        ("inventory", report.inventory_digest or "-"),
+    ]
+    return Table("digests", "Digests", ("of", "is"), tuple(rows), "", (1,))
+
+
+def lists(report: Report) -> Iterable[tuple[str, str, tuple[str, ...]]]:
+    """(id, title, lines): what is left to do, and what the reader must know of the material."""
+    yield "left", "Left to do", report.left
+    if report.remarks:
+        yield "remarks", "About the material", report.remarks

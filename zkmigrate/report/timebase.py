@@ -1,0 +1,83 @@
+"""One time for everything: the operator's monotonic clock, dated once per process.
+
+Lengths must not depend on the wall clock, which may be corrected at any moment; the monotonic clock says
+nothing about the date, and starts anew with the machine. So each process of the tool is dated by its first
+line that carries both, and from there on counts by the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from zkmigrate.model.entry import Entry
+
+_STEP_S = 1.0
+
+
+class Timebase:
+    """Made from the journal's lines. jumps: (line, seconds) where wall and monotonic clock parted."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._anchors: list[float] = []
+        self._times: dict[int, float] = {}
+        self._walls: list[float] = []
+        self._skews: list[float] = []
+        self.jumps: list[tuple[int, float]] = []
+        offset, highest, skew, fresh = 0.0, 0.0, 0.0, True
+        for entry in entries:
+            mono = number(entry.body, "mono")
+            if mono is not None:
+                if fresh or mono < highest - _STEP_S:
+                    offset, highest, fresh, skew = entry.at - mono, mono, False, 0.0
+                    self._anchors.append(offset)
+                highest = max(highest, mono)
+                now = entry.at - (mono + offset)
+                if abs(now - skew) > _STEP_S:
+                    self.jumps.append((entry.seq, now - skew))
+                skew = now
+            self._times[entry.seq] = entry.at - skew
+            self._walls.append(entry.at)
+            self._skews.append(skew)
+            fresh = fresh or entry.kind == "end"
+
+    def of(self, entry: Entry) -> float:
+        """When a line was written."""
+        return self._times[entry.seq]
+
+    def of_wall(self, at: float) -> float:
+        """A moment of which only the wall clock is known."""
+        place = bisect_right(self._walls, at) - 1
+        return at - self._skews[place] if place >= 0 else at
+
+    def of_rows(self, rows: Iterable[Mapping[str, Any]]) -> list[tuple[float, Mapping[str, Any]]]:
+        """Samples with their times, in order; a row without both clocks is left out.
+
+        Each process of the tool begins with a row of kind ``process``: its offset is that of the nearest
+        anchor.
+        """
+        out: list[tuple[float, Mapping[str, Any]]] = []
+        offset: float | None = None
+        for row in rows:
+            at, mono = number(row, "at"), number(row, "mono")
+            if at is None or mono is None:
+                continue
+            if offset is None or row.get("kind") == "process":
+                own = at - mono
+                offset = min(self._anchors, key=lambda a: abs(a - own), default=own)
+                offset = own if abs(offset - own) > _STEP_S else offset
+            out.append((mono + offset, row))
+        return sorted(out, key=lambda pair: pair[0])
+
+    def of_mono(self, mono: float) -> float:
+        """A moment of the machine's monotonic clock, as by the last process."""
+        return mono + (self._anchors[-1] if self._anchors else 0.0)
+
+
+def number(values: Mapping[str, Any], name: str) -> float | None:
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)

@@ -1,0 +1,95 @@
+"""The verb ``report``: a run's directory in, a page, Markdown or JSON out. Asks no host, takes no lock."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from zkmigrate import books
+from zkmigrate import inventory as inventories
+from zkmigrate.engine import runs
+from zkmigrate.errors import UsageError
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.report import sources
+from zkmigrate.report.build import build
+from zkmigrate.report.data import data
+from zkmigrate.report.markdown import markdown
+from zkmigrate.report.page import page
+from zkmigrate.report.value import Report
+
+PAGE = "report.html"
+
+
+def _json(report: Report) -> str:
+    return json.dumps(data(report), ensure_ascii=False, sort_keys=True) + "\n"
+
+
+FORMATS: Mapping[str, Callable[[Report], str]] = {"html": page, "md": markdown, "json": _json}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What of a run is to be told, and how.
+
+    inventory: only read where no run is named. playbook: empty for the one that the run names itself. out:
+    None for ``report.html`` in the run's directory, or for standard output with another format; ``-`` is
+    standard output. load: recordings of real clients to lay beside it.
+    """
+
+    inventory: Path
+    playbook: str
+    runs: Path
+    run_id: str
+    format: str
+    out: Path | None
+    load: Path | None
+
+
+def report(asked: Asked, stdout: TextIO) -> int:
+    """Make the report. UsageError for what is no run; JournalError for one of another version."""
+    run_dir = _run_dir(asked)
+    read = sources.read(run_dir, asked.load)
+    text = FORMATS[asked.format](build(read, _playbook(asked, read)))
+    target = asked.out or (run_dir / PAGE if asked.format == "html" else Path("-"))
+    if str(target) == "-":
+        stdout.write(text)
+        return 0
+    _write(target, text, run_dir)
+    stdout.write(f"{target}\n")
+    return 0
+
+
+def _run_dir(asked: Asked) -> Path:
+    if asked.run_id:
+        return runs.directory(asked.runs, asked.run_id)
+    inventory = inventories.load(asked.inventory)
+    playbook = books.load(asked.playbook or books.DEFAULT)
+    return asked.runs / runs.latest(asked.runs, inventory, playbook)
+
+
+def _playbook(asked: Asked, read: sources.Sources) -> Playbook | None:
+    """The playbook that was asked for; else the run's own, None where it is not shipped."""
+    if asked.playbook:
+        return books.load(asked.playbook)
+    try:
+        return books.load(str(read.entries[0].body.get("playbook", "")))
+    except UsageError:
+        return None
+
+
+def _write(target: Path, text: str, run_dir: Path) -> None:
+    """Replace the file whole, or not at all; never one of the run's own files."""
+    own = target.parent.resolve() == run_dir.resolve() and target.stem != "report"
+    if own and target.exists():
+        raise UsageError(f"{target} belongs to the run; needed: another place for --out; nothing was written")
+    if not target.parent.is_dir() or target.is_dir():
+        raise UsageError(f"{target} cannot be written; needed: a file in a directory that is there")
+    part = target.with_name(f".{target.name}.part")
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with open(fd, "w", encoding="utf-8") as file:
+        file.write(text)
+    part.replace(target)

@@ -1,0 +1,135 @@
+"""The windows of a run: from the first FENCE sent to the open door, or to reopened observers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zkmigrate.model.change import Fence
+from zkmigrate.report.lanes import OPEN, dest_hosts
+from zkmigrate.report.story import Story
+from zkmigrate.report.timebase import Timebase, number
+from zkmigrate.report.value import Lane, Op, Part, Visit, Window
+
+_FENCE, _OPEN = "fence", "open"
+
+
+def windows(
+    story: Story,
+    rehearsals: frozenset[str],
+    lanes: Sequence[Lane],
+    times: Timebase,
+    events: Sequence[Mapping[str, Any]],
+) -> tuple[Window, ...]:
+    """Every window that was begun, in order. rehearsals: ids of stages that are walked back when done."""
+    begun = _begun(story)
+    out = []
+    for number_, (stage, start) in enumerate(begun):
+        until = begun[number_ + 1][1] if number_ + 1 < len(begun) else story.last + 1
+        visits = [v for v in story.visits if _stage(v.step) == stage and start <= (v.end or until) < until]
+        end, outcome = _end(stage, visits, story, start, until)
+        if outcome == "turned back" and stage in rehearsals:
+            outcome = "rehearsed" if _whole(visits) else "rehearsal turned back"
+        out.append(
+            Window(
+                stage=stage,
+                rehearsal=stage in rehearsals,
+                start=start,
+                end=end,
+                outcome=outcome,
+                parts=_parts(visits, start, end),
+                deadline=_deadline(times, events, start, end or until),
+                opened_by=_opened_by(stage, story, lanes, until) if outcome == "opened" else {},
+            )
+        )
+    return tuple(out)
+
+
+def _begun(story: Story) -> list[tuple[str, float]]:
+    """(stage, first FENCE sent); another begins when the stage was walked back past its fence."""
+    out: list[tuple[str, float]] = []
+    for op in story.ops:
+        if not isinstance(op.change, Fence) or op.back:
+            continue
+        stage = _stage(op.step)
+        if not out or out[-1][0] != stage or _reopened(story, stage, out[-1][1], op.sent) is not None:
+            out.append((stage, op.sent))
+    return out
+
+
+def _reopened(story: Story, stage: str, after: float, before: float) -> float | None:
+    ends = [
+        v.end
+        for v in story.visits
+        if v.back and v.step == f"{stage}.{_FENCE}" and v.outcome == "done" and v.end is not None
+    ]
+    return next((end for end in ends if after < end <= before), None)
+
+
+def _end(
+    stage: str, visits: Sequence[Visit], story: Story, start: float, until: float
+) -> tuple[float | None, str]:
+    back = _reopened(story, stage, start, until)
+    if back is not None:
+        return back, "turned back"
+    opens = [op for op in _opens(story, stage) if start <= op.sent < until and op.ended is not None]
+    done = [v.end for v in visits if v.step == f"{stage}.{_OPEN}" and v.outcome == "done" and not v.back]
+    if opens and done:
+        return max(op.ended for op in opens if op.ended is not None), "opened"
+    if done and done[-1] is not None:
+        return done[-1], "opened"
+    return None, "not over"
+
+
+def _opens(story: Story, stage: str) -> list[Op]:
+    return [
+        op
+        for op in story.ops
+        if op.step == f"{stage}.{_OPEN}" and op.change.verb == "open" and op.status == "done"
+    ]
+
+
+def _whole(visits: Sequence[Visit]) -> bool:
+    """Whether the rehearsal came to its last step before it was walked back."""
+    forward = {v.step.partition(".")[2] for v in visits if not v.back and v.outcome == "done"}
+    return "check" in forward
+
+
+def _parts(visits: Sequence[Visit], start: float, end: float | None) -> tuple[Part, ...]:
+    """The walks of steps inside the window, cut off at its ends."""
+    out = []
+    for v in visits:
+        if (v.end is not None and v.end <= start) or (end is not None and v.start >= end):
+            continue
+        last = v.end if end is None or v.end is None else min(v.end, end)
+        out.append(Part(v.step.partition(".")[2], v.back, max(v.start, start), last))
+    return tuple(out)
+
+
+def _deadline(times: Timebase, events: Sequence[Mapping[str, Any]], start: float, end: float) -> float | None:
+    """As the countdown on the screen told it."""
+    for event in events:
+        at, left = number(event, "at"), number(event, "left_s")
+        if event.get("event") == "Countdown" and at is not None and left is not None:
+            moment = times.of_wall(at)
+            if start <= moment < end:
+                return moment + left
+    return None
+
+
+def _opened_by(stage: str, story: Story, lanes: Sequence[Lane], until: float) -> dict[str, str]:
+    ours = {op.target for op in _opens(story, stage) if op.sent < until}
+    opened = {
+        lane.name
+        for lane in lanes
+        if lane.kind == "dest" and any(s.state == OPEN and s.start < until for s in lane.spans)
+    }
+    return {
+        host: "operator" if host in ours else "by itself"
+        for host in dest_hosts(story)
+        if host in ours | opened
+    }
+
+
+def _stage(step: str) -> str:
+    return step.partition(".")[0]
