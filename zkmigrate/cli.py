@@ -27,17 +27,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _TELL_EVENTS = ("run", "resume", "rollback")
 _FILE = click.Path(path_type=Path)
+_ELSEWHERE = {"init": "zkmigrate.discovery.command"}
+"""Verbs whose options are in a module of their own: a function ``command`` that makes them."""
 
 
 class Verbs(click.Group):
     """The verbs; ``lab`` is imported only when one of its commands is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), "lab"]
+        return [*sorted((*super().list_commands(ctx), *_ELSEWHERE)), "lab"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "lab":  # for the list of verbs
             return click.Group("lab", help="Real ZooKeeper and Kafka hosts on this machine, to try on.")
+        if cmd_name in _ELSEWHERE:
+            made: click.Command = importlib.import_module(_ELSEWHERE[cmd_name]).command(_do)
+            return made
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(

@@ -28,7 +28,7 @@ def jump(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 
 @pytest.fixture(scope="module")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with daemon.running(tmp_path_factory.mktemp("sshd")) as running:
+    with daemon.running(tmp_path_factory.mktemp("sshd"), "MaxStartups 100") as running:
         yield running
 
 

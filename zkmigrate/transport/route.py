@@ -49,10 +49,9 @@ class Place:
     via: Place | None = None
 
     @property
-    def shown(self) -> str:
-        """``user@address:port``, and through what."""
-        through = f" through {self.via.shown}" if self.via else ""
-        return f"{Hop(self.address, self.user, self.port)}{through}"
+    def pin(self) -> str:
+        """How known_hosts files name it (sshd(8)): the address, with its port unless that is 22."""
+        return self.address if self.port == _SSH_PORT else f"[{self.address}]:{self.port}"
 
 
 class Routes:

@@ -15,10 +15,11 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import Literal, TypeAlias, TypeVar
 
 import fabric
 import paramiko
@@ -28,9 +29,11 @@ from zkmigrate.errors import UsageError
 from zkmigrate.transport.connection import Connection, Output
 from zkmigrate.transport.failure import TransportError, socket_cause, socket_text
 from zkmigrate.transport.route import Hosts, Place, Routes
-from zkmigrate.transport.trust import Reject, Trust, UnknownHostKey, load, shown
+from zkmigrate.transport.trust import HostKey, Reject, Trust, UnknownHostKey, load, pinned, shown
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what matters is in the errors
+
+T = TypeVar("T")
 
 Lane: TypeAlias = Literal["looks", "steps", "watch"]
 """Who uses a connection. Each has its own, so that a large read never delays a lease renewal."""
@@ -94,6 +97,38 @@ class Transport:
         """The open connection to a host, reconnected when it broke. Raises TransportError."""
         return self._held(self._routes.to(host), lane)
 
+    def unpinned(self, host: str) -> list[HostKey]:
+        """The host keys that are not pinned yet on the way to a host and at it, as they are shown now.
+
+        At most one: what lies behind a bastion without a pin cannot be asked. Raises TransportError.
+        """
+        way: list[Place] = []
+        place: Place | None = self._routes.to(host)
+        while place is not None:
+            way.insert(0, place)
+            place = place.via
+        for stop in way:
+            if not any(pinned(pins, stop.pin) for pins in self._trust(stop).known_hosts):
+                return [HostKey(stop.name, stop.pin, self._undropped(stop, partial(self._shown, stop)))]
+        return []
+
+    def _shown(self, place: Place) -> paramiko.PKey:
+        """The key that a host shows; nothing is logged in to."""
+        limits = self._limits
+        gateway = self._held(place.via, "looks") if place.via else None
+        with self._connecting:
+            session = paramiko.Transport(self._socket(place, gateway))
+            try:
+                session.banner_timeout = limits.connect_s
+                session.start_client(timeout=limits.connect_s)
+                return session.get_remote_server_key()
+            except (paramiko.SSHException, OSError, EOFError) as error:
+                if _dropped(error):
+                    raise _Dropped(str(error) or "connection closed") from error
+                raise TransportError(place.name, "failed", f"shows no host key: {error}") from error
+            finally:
+                session.close()
+
     def _held(self, place: Place, lane: Lane) -> Connection:
         key = (place, lane)
         with self._lock:
@@ -124,6 +159,10 @@ class Transport:
         self.close()
 
     def _connect(self, place: Place, lane: Lane) -> Connection:
+        return self._undropped(place, lambda: self._connect_once(place, lane))
+
+    def _undropped(self, place: Place, attempt: Callable[[], T]) -> T:
+        """What an attempt gives, tried again where an overloaded sshd dropped it. Raises TransportError."""
         tries = Retrying(
             retry=retry_if_exception_type(_Dropped),
             stop=stop_after_attempt(self._limits.attempts),
@@ -131,7 +170,7 @@ class Transport:
             reraise=True,
         )
         try:
-            return tries(self._connect_once, place, lane)
+            return tries(attempt)
         except _Dropped as error:
             raise TransportError(
                 place.name,
@@ -145,16 +184,17 @@ class Transport:
         # The bastion is opened first: two connects of one thread must never wait for each other's place.
         gateway = self._held(place.via, lane) if place.via else None
         with self._connecting:
-            sock = (
-                gateway.tunnel(place.name, place.address, place.port, limits.connect_s)
-                if gateway
-                else _dial(place.name, place.address, place.port, limits)
-            )
+            sock = self._socket(place, gateway)
             try:
                 return Connection(place.name, self._login(place, sock), limits.sessions)
             except BaseException:
                 sock.close()
                 raise
+
+    def _socket(self, place: Place, gateway: Connection | None) -> socket.socket | paramiko.Channel:
+        if gateway is None:
+            return _dial(place.name, place.address, place.port, self._limits)
+        return gateway.tunnel(place.name, place.address, place.port, self._limits.connect_s)
 
     def _login(self, place: Place, sock: socket.socket | paramiko.Channel) -> paramiko.SSHClient:
         limits, trust = self._limits, self._trust(place)
@@ -226,10 +266,14 @@ class Transport:
         # paramiko reports a login that takes too long in several ways, each after the whole time.
         if waited_s >= self._limits.connect_s or isinstance(error, TimeoutError):
             return TransportError(host, "timeout", f"no ssh login within {self._limits.connect_s:g} s")
-        # Before the key exchange ends, a dropped connection is all that can be seen of a full MaxStartups.
-        if isinstance(error, EOFError | ConnectionError) or "banner" in str(error):
+        if _dropped(error):
             return _Dropped(str(error) or "connection closed")
         return TransportError(host, "failed", f"ssh login failed: {error}")
+
+
+def _dropped(error: Exception) -> bool:
+    """Before the key exchange ends, a dropped connection is all that can be seen of a full MaxStartups."""
+    return isinstance(error, EOFError | ConnectionError) or "banner" in str(error)
 
 
 def _dial(host: str, address: str, port: int, limits: Limits) -> socket.socket:

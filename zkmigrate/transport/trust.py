@@ -45,6 +45,25 @@ class Trust:
     known_hosts: tuple[Path, ...]
 
 
+@dataclass(frozen=True)
+class HostKey:
+    """A key that a host shows and no file pins. pin: the host as known_hosts files name it."""
+
+    host: str
+    pin: str
+    key: paramiko.PKey
+
+    @property
+    def line(self) -> str:
+        """The line of a known_hosts file."""
+        return f"{self.pin} {self.key.get_name()} {self.key.get_base64()}\n"
+
+
+def pinned(known_hosts: Path, pin: str) -> bool:
+    """Whether a checked known_hosts file has any key for a host."""
+    return paramiko.HostKeys(str(known_hosts)).lookup(pin) is not None
+
+
 def shown(key: paramiko.PKey) -> str:
     """A host key as ``ssh-keygen -lf`` prints it: type and SHA-256 fingerprint."""
     return f"{key.get_name()} {key.fingerprint}"

@@ -1,0 +1,42 @@
+"""The Kafka clusters that live on an ensemble, from four-letter words: no session, nothing written.
+
+``dump`` lists every ephemeral with the session that owns it, so each registered broker and its chroot;
+``cons`` of the server that serves a session has its client's address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zkmigrate.facts.sessions import UNSIGNED
+from zkmigrate.zkdata.words import Connection, Dump
+
+_REGISTRATION = re.compile(r"(?P<chroot>(/[^/]+)*)/brokers/ids/(?P<id>[0-9]{1,10})")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A broker as ZooKeeper's servers show it. address: where its session comes from, "" where not told."""
+
+    id: int
+    address: str
+
+
+def clusters(
+    dumps: Iterable[Dump], connections: Iterable[Connection]
+) -> Mapping[str, tuple[Registered, ...]]:
+    """Chroot ("" for the root) → its registered brokers, by id."""
+    clients = {c.session & UNSIGNED: c.address for c in connections if c.session}
+    found: dict[str, dict[int, str]] = {}
+    for dump in dumps:
+        for session, paths in dump.ephemerals.items():
+            for path in paths:
+                if match := _REGISTRATION.fullmatch(path):
+                    address = clients.get(session & UNSIGNED, "")
+                    found.setdefault(match["chroot"], {})[int(match["id"])] = address
+    return {
+        chroot: tuple(Registered(id, address) for id, address in sorted(brokers.items()))
+        for chroot, brokers in sorted(found.items())
+    }

@@ -1,0 +1,88 @@
+"""The hosts of a migration that is not written yet: reached by ssh at their addresses, and only read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from zkmigrate.discovery import survey
+from zkmigrate.discovery.survey import HostSurvey
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory import Ssh
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.transport import Transport, TransportError
+
+T = TypeVar("T")
+
+FILE_LIMIT = 1 << 20
+_AT_ONCE = 16
+_SURVEY_S = 60.0
+
+
+@dataclass(frozen=True)
+class Guests:
+    """What the transport has to know: each host goes by the address it is asked at."""
+
+    ssh: Ssh
+
+    def address(self, name: str) -> str:
+        """The host itself."""
+        return name
+
+
+class Asker:
+    """Questions to hosts by ssh. source: those that are never asked through sudo."""
+
+    def __init__(self, transport: Transport, source: Iterable[str] = ()) -> None:
+        self._transport = transport
+        self._plain = set(source)
+
+    def survey(self, host: str) -> Reading[HostSurvey]:
+        """What the host runs."""
+        try:
+            done = self._transport.exec(host, ["sh", "-c", survey.SCRIPT], deadline_s=_SURVEY_S)
+            return Seen(survey.parse(done.text))
+        except (TransportError, UsageError) as error:
+            return unknown(error)
+        except ValueError as error:
+            return Unknown("garbled", f"{host}: {error}")
+
+    def file(self, host: str, path: str) -> Reading[str]:
+        """A small text file; where the account may not read it through sudo, but never so on source."""
+        try:
+            return Seen(self._transport.read(host, path, FILE_LIMIT).decode("utf-8", "replace"))
+        except FileNotFoundError:
+            return Absent(path)
+        except PermissionError:
+            if host in self._plain:
+                return Unknown("denied", f"{host}: {path}: the ssh account may not read it")
+        except OSError as error:
+            return Unknown("failed", f"{host}: {path}: {error}")
+        except TransportError as error:
+            return unknown(error)
+        return self._through_sudo(host, path)
+
+    def _through_sudo(self, host: str, path: str) -> Reading[str]:
+        try:
+            done = self._transport.exec(host, ["env", "LC_ALL=C", "sudo", "-n", "cat", "--", path])
+        except TransportError as error:
+            return unknown(error)
+        if done.rc == 0:
+            return Seen(done.text)
+        absent = "No such file" in done.said
+        return Absent(path) if absent else Unknown("denied", f"{host}: {path}: {done.said}")
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        """Ask several hosts at once; the result keeps their order."""
+        names = list(dict.fromkeys(hosts))
+        with ThreadPoolExecutor(_AT_ONCE, "init") as pool:
+            return dict(zip(names, pool.map(ask, names), strict=True))
+
+
+def unknown(error: Exception) -> Unknown:
+    """A look that failed."""
+    if isinstance(error, TransportError):
+        return Unknown(error.cause, f"{error.host}: {error.why}")
+    return Unknown("failed", str(error))

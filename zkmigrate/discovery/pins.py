@@ -1,0 +1,73 @@
+"""Host keys that are not pinned yet: shown with their fingerprints, pinned only when somebody says so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from zkmigrate.discovery.hosts import Asker
+from zkmigrate.errors import UsageError
+from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.transport import Transport, TransportError
+from zkmigrate.transport.trust import HostKey, shown
+
+_ROUNDS = 9
+"""A host behind eight bastions shows its key in the ninth round."""
+
+
+def prepare(known_hosts: Path) -> None:
+    """An empty file of the operator's own, where there is none yet."""
+    try:
+        os.close(os.open(known_hosts, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise UsageError(
+            f"{known_hosts} cannot be made: {error.strerror}. Possible now: --known-hosts"
+        ) from error
+
+
+def approve(
+    hosts: Iterable[str],
+    connect: Callable[[], Transport],
+    known_hosts: Path,
+    say: Callable[[str], None],
+    ask: Callable[[str], str] | None,
+) -> None:
+    """Pin what these hosts show, once somebody has compared it. Hosts that do not answer are left alone.
+
+    connect: makes a transport that reads the files anew. ask: None where nobody can be asked. Raises
+    UsageError when a key is not approved.
+    """
+    wanted = list(dict.fromkeys(hosts))
+    for _ in range(_ROUNDS):
+        with connect() as transport:
+            found = _unpinned(transport, wanted)
+        if not found:
+            return
+        say("these hosts show keys that nobody has pinned yet:")
+        for key in found:
+            say(f"  {key.host}  {shown(key.key)}")
+        say("compare each with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` at that host's own console")
+        if ask is None:
+            raise UsageError(
+                "nobody can be asked here whether these keys are right. Possible now: pin them in "
+                f"{known_hosts} (ssh-keyscan prints such lines); or run init on a terminal, without --json"
+            )
+        if ask(f"pin them in {known_hosts}? (yes) ").strip().lower() not in ("y", "yes"):
+            raise UsageError("the keys were not approved: nothing was written")
+        with known_hosts.open("a", encoding="ascii") as file:
+            file.write("".join(key.line for key in found))
+
+
+def _unpinned(transport: Transport, hosts: list[str]) -> list[HostKey]:
+    def of(host: str) -> Seen[list[HostKey]] | Unknown:
+        try:
+            return Seen(transport.unpinned(host))
+        except TransportError as error:
+            return Unknown(error.cause, error.why)
+
+    answers = Asker(transport).each(hosts, of)
+    keys = [key for answer in answers.values() if isinstance(answer, Seen) for key in answer.value]
+    return list({key.pin: key for key in keys}.values())
