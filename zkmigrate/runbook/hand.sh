@@ -184,16 +184,19 @@ same_source() { # nothing of the chroot has been written to source since DRAIN
   echo "OK source has written nothing that names $CHROOT since DRAIN ($now)"
 }
 reformed() { # dest is one ensemble, holds Z, and every session owns what it owned
-  local host mode leader='' followers=0 seen synced
+  local host mode leader='' followers=0 proven='' seen synced
+  [ "${Z:-}" ] && [ -s owners.before ] || { stop "Z and the owners of before are not known here: whoever did SURVEY and DRAIN has them"; return; }
   for host in $DEST; do
     zkm "$host" word "$DEST_PORT" srvr >"$host.srvr" 2>&1
     mode=$(sed -n 's/^Mode: //p' "$host.srvr"); seen=$(zxid_of <"$host.srvr"); echo "$host: $mode $seen"
     case $mode in leader) leader="$leader$host" ;; follower) followers=$((followers + 1)) ;; esac
-    # A follower shows the last transaction that came off the disks, until a new one is made; a leader does not.
-    [ "$mode" = leader ] || [ $((seen)) -ge $((Z)) ] || { stop "$host came up with $seen, below Z $Z"; return; }
-    [ "$mode" = leader ] || [ "$(epoch "$seen")" = "$(epoch "$Z")" ] || echo "NOTE $host shows a new epoch already: its zxid proves nothing"
+    [ "$mode" = follower ] || continue
+    # Followers of the first hour show the last transaction that came off the disks, until a new one is made.
+    [ $((seen)) -ge $((Z)) ] || { stop "$host came up with $seen, below Z $Z"; return; }
+    [ "$(epoch "$seen")" != "$(epoch "$Z")" ] || proven=$host
   done
   [ "$followers" = $((DEST_COUNT - 1)) ] && [ "$leader" ] || { stop "no ensemble of one leader and $((DEST_COUNT - 1)) followers"; return; }
+  [ "$proven" ] || { stop "all followers show dest's own epoch: whether the disks held Z $Z cannot be seen"; return; }
   synced=$(zkm "$leader" word "$DEST_PORT" mntr | awk '$1 == "zk_synced_followers" { print $2 }')
   [ "${synced%%.*}" = $((DEST_COUNT - 1)) ] || { stop "$leader has $synced synced followers"; return; }
   zkm "$leader" word "$DEST_PORT" dump | owners >owners.after

@@ -28,7 +28,7 @@ from zkmigrate.runbook.hand import Block, Sheet
 
 LEAST_HAND_S = 10
 """So many seconds from FENCE to SEAL a hand needs at the least (docs/adr/0014-one-lease-for-a-hand.md)."""
-LOCK_TTL_MS = 60_000
+LOCK_TTL_MS = 30_000
 _PROGRAM = "zkm-host"
 _WORDS = tomllib.loads((files(__package__) / "words.toml").read_text())
 
@@ -52,7 +52,7 @@ class Runbook:
 
 def page(book: Runbook) -> str:
     """The whole page."""
-    lines = [*_head(book), *_where(book), *_prepare(book)]
+    lines = [*_head(book), *_where(book), *_order(book), *_prepare(book)]
     for planned, stage in zip(book.plan.stages, book.playbook.stages, strict=True):
         lines += _stage(book, planned, dict(zip((s.id for s in planned.steps), stage.steps, strict=True)))
         if planned.id == "install":
@@ -109,6 +109,23 @@ def _where(book: Runbook) -> Iterator[str]:
         yield ""
         yield from _WORDS["strangers"].strip().format(stage=stage.id).splitlines()
         yield ""
+
+
+def _order(book: Runbook) -> Iterator[str]:
+    """Every step as one would type it, in order, with what it costs to be wrong."""
+    yield "## The whole way in short"
+    yield ""
+    yield "| type | what | hazard | [ ] |"
+    yield "|---|---|---|---|"
+    for stage in book.plan.stages:
+        for step in stage.steps:
+            hazard = "**no way back**" if step.hazard is Hazard.FINAL else step.hazard.value
+            yield f"| `step {stage.id}.{step.id}` | {step.title} | {hazard} | [ ] |"
+        if stage.rehearsal:
+            yield f"| `{_chain(book, stage, stage.steps[-1].id)}` | all the way back | window | [ ] |"
+        if stage.id == "install":
+            yield "| `step hold.lock` | Take the dest hosts | reversible | [ ] |"
+    yield ""
 
 
 _TURNS = {"arm": "arm", "before": "stop", "sealed": "seal", "gone": "go"}
@@ -172,10 +189,11 @@ def _site(book: Runbook) -> Iterator[str]:
     yield "  ConnectTimeout 5"
     yield "  ServerAliveInterval 2"
     yield "  ControlMaster auto"
-    yield "  ControlPersist 4h"
+    yield "  ControlPersist 30m"
     yield "  ControlPath $PWD/%n.mux"
     yield "END-OF-FILE"
     source = " ".join(f"{h.name}={h.address}" for h in inventory.source.hosts)
+    policy = inventory.policy
     values: dict[str, object] = {
         "RUN": book.run,
         "ZKM": hostside.INSTALLED_PATH,
@@ -191,33 +209,42 @@ def _site(book: Runbook) -> Iterator[str]:
         "LEAST_HAND_S": LEAST_HAND_S,
     }
     yield from (f"{name}={shlex.quote(str(value))}" for name, value in values.items())
+    # For whoever goes on with what another one began; `survey` sets them anew.
+    yield f"FENCE_MS=${{FENCE_MS:-{policy.lease.fence_ttl_ms}}} CUT_MS=${{CUT_MS:-{policy.lease.cut_ttl_ms}}}"
+    yield f"OPEN_MS=${{OPEN_MS:-{round(policy.open_limit_s * 1000)}}} LEG=${{LEG:-0}}"
     yield 'echo "OK site"'
 
 
 def _hold(book: Runbook) -> Iterator[str]:
     """The lock of the dest hosts, and with it the fencing number."""
-    dest = book.inventory.dest_names
-    place = Place(book.run, "hold.lock", Way.FORWARD)
-    outs = " ".join(f"{host}.out" for host in dest)
-    take = ("lock", "lock.hand.$LEG", "take", "hand-$(id -un)", str(LOCK_TTL_MS))
-    text = (
-        "next",
-        *(f"{zkm(place, host, *take).replace('$N', '0')} &" for host in dest),
-        f"say '^fencing [0-9]+$' {' '.join(dest)} &&",
-        f'keep "N=$(sed -n "s/^fencing //p" {outs} | sort -n | tail -n 1)" && echo "OK N is $N"',
-    )
     yield "## hold: take the dest hosts"
     yield ""
     yield from _WORDS["hold"].strip().splitlines()
     yield ""
+    take = _lock(book, "take", "hand-$(id -un)", str(LOCK_TTL_MS))
+    refused = "`exit=9`: somebody else holds them. Stop and talk to them; gone for sure: the next box"
+    yield from _fenced(Block(book.inventory.dest_names, take, _NUMBER, refused), "hold.lock")
+    steal = _lock(book, "steal", "hand-$(id -un)")
     yield from _fenced(
-        Block(
-            dest, text, "`fencing …` from each, then `OK N is …`", "exit=9: another operator is alive, stop"
-        ),
-        "hold.lock",
+        Block(book.inventory.dest_names, steal, _NUMBER, "a host does not answer"), "hold.steal"
     )
     yield "- [ ] N: ______  taken at ______ by ______"
     yield ""
+
+
+_NUMBER = "`fencing …` from each, then `OK N is …`"
+
+
+def _lock(book: Runbook, *words: str) -> tuple[str, ...]:
+    dest, place = book.inventory.dest_names, Place(book.run, "hold.lock", Way.FORWARD)
+    lines = (zkm(place, host, "lock", f"lock.hand-{words[0]}.$LEG", *words) for host in dest)
+    outs = " ".join(f"{host}.out" for host in dest)
+    return (
+        "next",
+        *(f"{line.replace('$N', '0')} &" for line in lines),
+        f"say '^fencing [0-9]+$' {' '.join(dest)} &&",
+        f'keep "N=$(sed -n "s/^fencing //p" {outs} | sort -n | tail -n 1)" && echo "OK N is $N"',
+    )
 
 
 def _stage(book: Runbook, stage: PlannedStage, steps: dict[str, AnyStep]) -> Iterator[str]:
