@@ -24,7 +24,7 @@ from zkmigrate.engine.journal import Journal
 from zkmigrate.model.change import Go, HostVerb, SetService
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import claim
-from zkmigrate.report import lanes, pictures, series, svg
+from zkmigrate.report import lanes, pictures, plots, series, sheet, svg
 from zkmigrate.report.build import build
 from zkmigrate.report.markdown import markdown, plain
 from zkmigrate.report.page import page
@@ -258,7 +258,7 @@ def test_the_axis_leaves_idle_stretches_out_and_keeps_order() -> None:
     ],
 )
 def test_ticks_are_even_and_reach_the_highest(most: int, ticks: list[float]) -> None:
-    assert pictures.nice(most) == ticks
+    assert plots.nice(most) == ticks
 
 
 def test_a_silence_lasts_from_the_last_answer_to_the_next_one() -> None:
@@ -467,7 +467,7 @@ def test_the_kept_plan_is_held_against_the_journal(tmp_path: Path, run: Run) -> 
 
 def test_states_that_are_drawn_all_have_a_colour_that_text_can_be_read_on() -> None:
     states = {*lanes.DEST_STATES, *lanes.BROKER_STATES, *lanes.ENSEMBLE_STATES}
-    assert states == set(pictures.FILL)
+    assert states == set(sheet.FILL)
 
     def light(colour: str) -> float:
         parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
@@ -475,7 +475,7 @@ def test_states_that_are_drawn_all_have_a_colour_that_text_can_be_read_on() -> N
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     # WCAG 2: contrast is (L1 + 0.05) / (L2 + 0.05), at least 4.5 for text of this size.
-    for state, colour in pictures.FILL.items():
+    for state, colour in sheet.FILL.items():
         assert (light(colour) + 0.05) / (light(svg.TEXT) + 0.05) >= 4.5, state
 
 

@@ -18,9 +18,11 @@ from zkmigrate.report import pictures
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import WIDTH, markdown
 from zkmigrate.report.page import page
+from zkmigrate.report.svg import length
 from zkmigrate.report.tables import figures, tables
 from zkmigrate.report.value import Report, Window
 
+EPOCH = 1_800_000_000.0
 DEST, BROKERS = ("dest1", "dest2", "dest3"), ("broker1", "broker2", "broker3")
 
 
@@ -35,7 +37,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[ToldOperator, Repor
 
 
 def moments(operator: ToldOperator, stage: str, verb: str) -> dict[str, tuple[float, float]]:
-    """Host → (sent, done) of a step's changes of one verb, by the wall clock, from the journal's lines."""
+    """Host → (sent, done) of a step's changes of one verb, from the journal's own lines; seconds since the
+    epoch by the monotonic clock, which in the model is the wall clock less ``EPOCH``."""
     sent: dict[str, dict[str, Any]] = {}
     out: dict[str, tuple[float, float]] = {}
     for line in lines(operator):
@@ -43,10 +46,10 @@ def moments(operator: ToldOperator, stage: str, verb: str) -> dict[str, tuple[fl
         if line["kind"] == "intent" and body["stage"] == stage and body["way"] == "forward":
             change = body["change"]
             if verb in (change["type"].lower(), change.get("verb"), change.get("action")):
-                sent[body["operation"]] = {"host": body["target"], "at": line["at"]}
+                sent[body["operation"]] = {"host": body["target"], "at": EPOCH + body["mono"]}
         elif line["kind"] == "outcome" and body["operation"] in sent and body["status"] == "done":
             begun = sent[body["operation"]]
-            out[begun["host"]] = (begun["at"], line["at"])
+            out[begun["host"]] = (begun["at"], EPOCH + body["mono"])
     return out
 
 
@@ -214,7 +217,7 @@ def test_a_window_that_turned_back_says_so_and_what_to_do(tmp_path: Path) -> Non
     assert ended.code == 0
     report = report_of(operator)
     assert report.state == "turned"
-    assert "turned back to the start of cutover: asked by the operator" in report.headline
+    assert report.headline == "turned back to the start of cutover: asked by the operator (exit code 0)"
     window = real(report)
     assert window.outcome == "turned back"
     assert window.seconds is not None
@@ -272,6 +275,28 @@ def test_a_killed_run_is_unfinished_and_goes_on_as_one_story(tmp_path: Path, cha
     assert real(report).outcome == "opened"
 
 
+def test_what_unsealed_hosts_did_while_the_tool_was_gone_is_not_known(tmp_path: Path) -> None:
+    """Killed between two hosts' STOP; half a minute later all have gone back by themselves."""
+    operator = operator_in(tmp_path, kill_after=96)
+    with pytest.raises(Killed):
+        operator.forward()
+    died = operator.world.wall
+    assert {state_at(report_of(operator), host, died) for host in DEST} <= {"cut", "stopped"}
+    operator.world.advance(30.0)
+    operator = again(operator)
+    assert operator.resume().code == 7
+    report = report_of(operator)
+    for host in (*DEST, "dest, for clients"):
+        assert state_at(report, host, died + 15) == "not known", host
+    assert {state_at(report, host, report.end) for host in DEST} == {"observing"}
+    window = real(report)
+    assert window.outcome == "turned back"
+    assert window.gone_s == pytest.approx(30.0, abs=0.5)
+    [row] = [row for table in tables(report) for row in table.rows if row[0] == "of it without the tool"]
+    assert row[-1] == length(window.gone_s)
+    assert state_at(report, "source", died + 15) == "", "nobody looked"
+
+
 def test_a_damaged_journal_is_told_up_to_the_damage_and_a_torn_one_to_its_last_line(tmp_path: Path) -> None:
     operator = operator_in(tmp_path)
     assert operator.forward(until="roll").code == 0
@@ -288,7 +313,11 @@ def test_a_damaged_journal_is_told_up_to_the_damage_and_a_torn_one_to_its_last_l
     damaged = report_of(operator)
     assert (damaged.chain.state, damaged.chain.lines) == ("damaged", 60)
     assert damaged.state == "damaged"
-    assert "--journal-lost forward|back" in damaged.left[0]
+    [left] = damaged.left
+    assert "--journal-lost forward|back" in left
+    assert {state_at(damaged, name, damaged.end) for name in (*DEST, *BROKERS)} == {"not known"}
+    assert damaged.way_back == "not known: the journal is damaged"
+    assert ("window", "not told", "from FENCE to the open door") in figures(damaged)
     assert "Journal damaged" in page(damaged)
     assert "line 61 does not match its own sum" in markdown(damaged).replace("\n", " ").replace("  ", " ")
 

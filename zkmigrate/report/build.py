@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from zkmigrate.engine import runs
-from zkmigrate.engine.history import History
+from zkmigrate.engine.history import Arrived, History
 from zkmigrate.engine.journal import folded
 from zkmigrate.errors import JournalError
 from zkmigrate.model.playbook import Playbook
@@ -22,6 +23,9 @@ from zkmigrate.report.windows import windows
 
 _IDLE_S = 30.0
 """So long without a line or a sample, and the tool did not run: pictures leave that out."""
+
+_SAME_S = 0.5
+"""A process's first line is so much older than its first event, at the most."""
 
 
 def build(sources: Sources, playbook: Playbook | None) -> Report:
@@ -46,7 +50,10 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
     start = times.of(sources.entries[0])
     end = max([story.last, *(at for at, _ in rows[-1:])])
     phases, asked = series.of_kind(rows, "phases"), series.of_kind(rows, "ensembles")
-    hosts = lanes.dest_lanes(story, phases)
+    moments = sorted([*(times.of(e) for e in sources.entries), *(at for at, _ in rows)])
+    processes = _processes(sources, times, story)
+    gone = _gone(processes, moments)
+    hosts = lanes.dest_lanes(story, phases, gone)
     dest = lanes.dest_hosts(story)
     source = story.hosts.get("source") or series.others(asked, dest)
     ensembles = lanes.source_ensemble(source, asked, series.spacing_s(asked) or 1.0)
@@ -56,7 +63,11 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
     rehearsals = (
         frozenset(s.id for s in playbook.stages if s.rehearsal) if playbook else frozenset({"rehearse"})
     )
-    found = windows(story, rehearsals, hosts, times, sources.events)
+    found = windows(story, rehearsals, hosts, times, sources.events, gone)
+    brokers = lanes.broker_lanes(story, start)
+    damaged = sources.chain.state == "damaged"
+    if damaged:
+        hosts, brokers = lanes.until(hosts, story.last), lanes.until(brokers, story.last)
     state, headline = _standing(sources, history, playbook)
     return Report(
         run=history.run or sources.run,
@@ -70,8 +81,8 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         inventory_digest=history.inventory,
         plan_digest=history.plan,
         plan_matches=_plan_matches(sources.plan, history.plan),
-        processes=_processes(sources, times, story),
-        lanes=(ensembles, lanes.dest_ensemble(hosts), *hosts, *lanes.broker_lanes(story, start)),
+        processes=processes,
+        lanes=(ensembles, lanes.dest_ensemble(hosts), *hosts, *brokers),
         visits=story.visits,
         decisions=story.decisions,
         windows=found,
@@ -82,26 +93,22 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         lags=series.lags(rows, source, dest, proof.at if proof and proof.stage == "cutover" else None),
         syncs=series.syncs(rows),
         proof=proof,
-        way_back=_way_back(found, history, story),
+        way_back=_way_back(found, history, story, damaged),
         left=left_to_do(history, playbook, sources.chain),
         remarks=_remarks(sources, times, story),
-        active=_active([*(times.of(e) for e in sources.entries), *(at for at, _ in rows)]),
+        active=_active(moments),
     )
 
 
 def _standing(sources: Sources, history: History, playbook: Playbook | None) -> tuple[str, str]:
-    last = f"{history.ended[1]} (exit code {history.ended[0]})" if history.ended else ""
-    at_work = (
-        f"at work: {sources.at_work}" if sources.at_work else "the tool was killed: the journal has no end"
-    )
-    last = last or at_work
     if sources.chain.state == "damaged":
-        return "damaged", f"the journal is damaged after line {sources.chain.lines}; told up to there: {last}"
+        return "damaged", f"the journal is damaged after line {sources.chain.lines}; what it told ends there"
+    last = f"{history.ended[1]} (exit code {history.ended[0]})" if history.ended else ""
+    nobody = "the tool was killed: the journal has no end"
+    last = last or (f"at work: {sources.at_work}" if sources.at_work else nobody)
     if playbook is None:
-        return (
-            "open",
-            f"the playbook {history.playbook} is not to be had here, so its end is not known: {last}",
-        )
+        unknown = f"the playbook {history.playbook} is not to be had here, so its end is not known"
+        return "open", f"{unknown}: {last}"
     standing = runs.stand(history, playbook)
     if standing.state == "complete":
         return "complete", last
@@ -109,7 +116,9 @@ def _standing(sources: Sources, history: History, playbook: Playbook | None) -> 
         return "back", f"walked back to the beginning: {last}"
     if history.way is Way.BACK and history.turn is not None and history.turn.to:
         where = f"turned back to the start of {history.turn.to}: {history.turn.why}"
-        return "turned", f"{where}; it stands {standing.where}; {last}"
+        if isinstance(history.next(playbook), Arrived) and history.ended:
+            return "turned", f"{where} (exit code {history.ended[0]})"
+        return "turned", f"{where}; {standing.where}; {last}"
     return "open", f"unfinished, {standing.where}: {last}"
 
 
@@ -148,8 +157,10 @@ def _processes(sources: Sources, times: Timebase, story: Story) -> tuple[Process
     return tuple(out) or (Process(start, None, "", None, ""),)
 
 
-def _way_back(found: Sequence[Window], history: History, story: Story) -> str:
+def _way_back(found: Sequence[Window], history: History, story: Story, damaged: bool) -> str:
     """Whether the way back was taken, in one sentence."""
+    if damaged:
+        return "not known: the journal is damaged"
     turned = [w for w in found if w.outcome == "turned back"]
     said = [f"{w.stage}: {w.seconds:.1f} s after FENCE clients were back" for w in turned if w.seconds]
     back = [d for d in story.decisions if d.kind == "turn" and d.answer.startswith("back")]
@@ -181,9 +192,18 @@ def _remarks(sources: Sources, times: Timebase, story: Story) -> tuple[str, ...]
     return tuple(out)
 
 
-def _active(moments: Iterable[float]) -> tuple[tuple[float, float], ...]:
+def _gone(processes: Sequence[Process], moments: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    """(last that was written, next process) of each time without one. moments: in order."""
+    out = []
+    for process in processes[1:]:
+        before = bisect_left(moments, process.start - _SAME_S)
+        if before:
+            out.append((moments[before - 1], process.start))
+    return tuple(out)
+
+
+def _active(ordered: Sequence[float]) -> tuple[tuple[float, float], ...]:
     """The stretches in which something was written, in order."""
-    ordered = sorted(moments)
     out, start = [], ordered[0]
     for a, b in pairwise(ordered):
         if b - a > _IDLE_S:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zkmigrate.model.change import Change, Go, SetService
@@ -40,6 +41,9 @@ _AFTER: Mapping[str, tuple[str, str]] = {
     "disarm": (OBSERVING, "disarmed"),
 }
 _ALONE = "by itself"
+_LEASE_S = 1.0
+"""Without the tool for less than this, a lease has not ended yet."""
+
 _UNSEEN_S = 5.0
 """After so long without a sample nothing is said of source."""
 
@@ -79,22 +83,35 @@ class _Line:
             self.spans.append(Span(at, None, state, note))
 
 
-def dest_lanes(story: Story, phases: Sequence[tuple[float, Mapping[str, Any]]]) -> tuple[Lane, ...]:
-    """A row for each dest host. phases: samples of kind ``phases``, in order."""
-    return tuple(Lane(host, "dest", tuple(_dest(host, story, phases))) for host in dest_hosts(story))
+def dest_lanes(
+    story: Story,
+    phases: Sequence[tuple[float, Mapping[str, Any]]],
+    gone: Sequence[tuple[float, float]] = (),
+) -> tuple[Lane, ...]:
+    """A row for each dest host. phases: samples of kind ``phases``, in order. gone: when no process was at
+    work."""
+    return tuple(Lane(host, "dest", tuple(_dest(host, story, phases, gone))) for host in dest_hosts(story))
 
 
-def _dest(host: str, story: Story, phases: Sequence[tuple[float, Mapping[str, Any]]]) -> list[Span]:
+def _dest(
+    host: str,
+    story: Story,
+    phases: Sequence[tuple[float, Mapping[str, Any]]],
+    gone: Sequence[tuple[float, float]],
+) -> list[Span]:
     line = _Line()
     events: list[tuple[float, int, Any]] = []
     events += [(op.ended, 0, op) for op in story.ops if op.target == host and op.ended is not None]
     events += [(v.end, 1, v) for v in story.visits if v.end is not None and v.outcome == "done"]
     events += [(at, 2, row) for at, row in phases]
+    events += [(since, 3, None) for since, until in gone if until - since >= _LEASE_S]
     for at, _, what in sorted(events, key=lambda e: (e[0], e[1])):
         if isinstance(what, Op):
             _confirmed(line, at, what)
         elif isinstance(what, Visit):
             _walked(line, at, what)
+        elif what is None:
+            _left_alone(line, at)
         else:
             _seen(line, at, host, what)
     return line.spans
@@ -123,10 +140,18 @@ def _place(change: Change) -> str:
     return f"GO given ({change.place}): it reforms by itself" if isinstance(change, Go) else ""
 
 
+def _left_alone(line: _Line, at: float) -> None:
+    """Nobody renews the lease: what is not sealed goes back by itself, when is not known."""
+    if line.state in (FENCED, CUT, STOPPED) and not line.spans[-1].note.startswith(("sealed", "GO given")):
+        line.turn(at, UNKNOWN, "the tool was gone: a host that is not sealed goes back by itself")
+
+
 def _walked(line: _Line, at: float, visit: Visit) -> None:
     """What a step's end proves of every host, where no change of ours made it."""
     name = visit.step.partition(".")[2]
     if visit.back:
+        if name in ("fence", "arm") and line.state in (FENCED, CUT, STOPPED, UNKNOWN):
+            line.turn(at, OBSERVING, "found open again")
         return
     if name == "join":
         line.turn(at, OBSERVING, "observes source")
@@ -175,6 +200,16 @@ def _broker(host: str, story: Story, start: float) -> list[Span]:
     return line.spans
 
 
+def until(rows: Iterable[Lane], last: float) -> tuple[Lane, ...]:
+    """Rows of a journal that is damaged: what came after its last intact line is not known."""
+    unknown = Span(last, None, UNKNOWN, "the journal is damaged")
+
+    def cut(row: Lane) -> tuple[Span, ...]:
+        return tuple(replace(span, end=last) if span.end is None else span for span in row.spans)
+
+    return tuple(Lane(row.name, row.kind, (*cut(row), unknown)) for row in rows)
+
+
 def dest_ensemble(lanes: Iterable[Lane]) -> Lane:
     """Dest as clients reach it: how many of its hosts let them in."""
     rows = [lane for lane in lanes if lane.kind == "dest"]
@@ -191,6 +226,8 @@ def dest_ensemble(lanes: Iterable[Lane]) -> Lane:
             line.turn(at, SOME, f"{open_} of {len(rows)} hosts let clients in")
         elif any(state in (FENCED, CUT, STOPPED, STARTED) for state in states):
             line.turn(at, SHUT, "no host lets clients in")
+        elif UNKNOWN in states:
+            line.turn(at, UNKNOWN, "the tool was gone")
         else:
             line.turn(at, JOINING, "no host observes source yet")
     return Lane("dest, for clients", "ensemble", tuple(line.spans))

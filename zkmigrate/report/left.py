@@ -13,9 +13,9 @@ def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tup
     out = []
     same = f"--run-id {history.run}"
     if chain.state == "damaged":
-        out.append(
+        return (
             "put an intact copy of the journal in place (the dest hosts keep one), or give the direction: "
-            f"zkmigrate resume {same} --journal-lost forward|back"
+            f"zkmigrate resume {same} --journal-lost forward|back",
         )
     open_ = history.unconfirmed()
     if open_:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkmigrate.report import lanes, pictures
+from zkmigrate.report import lanes, pictures, plots, sheet
 from zkmigrate.report.svg import esc, length, tag
 from zkmigrate.report.tables import Table, day, figures, lists, tables
 from zkmigrate.report.value import Report
@@ -83,8 +83,8 @@ def _list(id: str, title: str, lines: tuple[str, ...]) -> str:
 
 
 def _pictures(report: Report) -> list[str]:
-    dest = pictures.legend("dest", lanes.DEST_STATES)
-    others = pictures.legend("others", (*lanes.BROKER_STATES, *lanes.ENSEMBLE_STATES))
+    dest = sheet.legend("dest", lanes.DEST_STATES)
+    others = sheet.legend("others", (*lanes.BROKER_STATES, *lanes.ENSEMBLE_STATES))
     out = [
         "<h2>Timeline</h2>",
         _figure(
@@ -105,7 +105,7 @@ def _pictures(report: Report) -> list[str]:
             "Each dest host against source's leader, asked at the same moment, until the proof. Behind by a "
             "few while others write is normal."
         )
-        out.append(_figure(pictures.lag(report), words))
+        out.append(_figure(plots.lag(report), words))
     return out
 
 

@@ -50,7 +50,8 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
     out = []
     window = move(report)
     if window is None:
-        out.append(("window", "not begun", "from FENCE to the open door"))
+        begun = "not told" if report.state == "damaged" else "not begun"
+        out.append(("window", begun, "from FENCE to the open door"))
     else:
         took = length(window.seconds) if window.seconds is not None else "not over"
         notes = {"opened": "from FENCE to the open door", "turned back": "turned back; until clients were in"}
@@ -105,6 +106,8 @@ def windows(report: Report) -> Table:
 
     whole("between the steps", lambda w: "-" if (b := _between(w)) is None else length(b))
     whole("whole", lambda w: "not over" if w.seconds is None else length(w.seconds))
+    if any(w.gone_s for w in report.windows):
+        whole("of it without the tool", lambda w: length(w.gone_s) if w.gone_s else "-")
     whole("outcome", lambda w: w.outcome)
     whole("began", lambda w: clock(w.start, 0.1))
     whole(

@@ -99,7 +99,8 @@ class Part:
 @dataclass(frozen=True)
 class Window:
     """From the first FENCE sent to the open door. outcome: ``opened``, ``turned back``, ``rehearsed``,
-    ``not over``. deadline: when the way back had to start at the latest, as the run counted it."""
+    ``not over``. deadline: when the way back had to start at the latest, as the run counted it. gone_s: how
+    long no process of the tool was at work in it."""
 
     stage: str
     rehearsal: bool
@@ -109,6 +110,7 @@ class Window:
     parts: tuple[Part, ...]
     deadline: float | None
     opened_by: Mapping[str, str]
+    gone_s: float = 0.0
 
     @property
     def seconds(self) -> float | None:

@@ -20,6 +20,7 @@ def windows(
     lanes: Sequence[Lane],
     times: Timebase,
     events: Sequence[Mapping[str, Any]],
+    gone: Sequence[tuple[float, float]] = (),
 ) -> tuple[Window, ...]:
     """Every window that was begun, in order. rehearsals: ids of stages that are walked back when done."""
     begun = _begun(story)
@@ -40,6 +41,7 @@ def windows(
                 parts=_parts(visits, start, end),
                 deadline=_deadline(times, events, start, end or until),
                 opened_by=_opened_by(stage, story, lanes, until) if outcome == "opened" else {},
+                gone_s=sum(max(0.0, min(b, end or until) - max(a, start)) for a, b in gone),
             )
         )
     return tuple(out)
