@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -36,11 +37,23 @@ from zkmigrate.simulate.world import World, new_world
 
 RUN = "night"
 STUBS = """
-sent() { local kind=$1 host=$2; shift 2; printf '%s\\n' "$kind $host $*"; }
+sent() {
+  local kind=$1 host=$2 words; shift 2
+  printf '%s\\n' "$kind $host $*"
+  words="$*"; words=${words#*--as 5 }
+  [ "$words" = "$*" ] || echo "${words%% *}" >"$host.verb"
+}
 at() { sent AT "$@" | sed 's|$| |'; }
-give() { local file=$1; shift; printf '%s\\n' "AT $* $(base64 -w0 <"$file")"; }
+give() { local file=$1; shift; sent AT "$@" | sed "s|\\$| $(base64 -w0 <"$file")|"; }
 next() { LEG=7; }; keep() { eval "${1%%=*}=\\${1#*=}"; }
-say() { wait; }; went() { wait; }; never() { :; }; in_time() { :; }; left_ms() { echo "$CUT_MS"; }
+went() {
+  local pattern=$1 host verb; shift; wait
+  for host; do
+    [ -f "$host.verb" ] || continue
+    verb=$(cat "$host.verb"); grep -Eq -- "$pattern" "answers/$verb" || echo "WRONG $verb on $host: $pattern"
+  done
+}
+say() { went "$@"; }; never() { :; }; in_time() { :; }; left_ms() { echo "$CUT_MS"; }
 for name in until_like until_mode until_zxid until_drained until_dropped until_in_sync until_moved \\
   one_line survey same_source reformed still_owned none_open source_leader source_zxid records sleep
 do eval "$name() { :; }"; done
@@ -48,6 +61,35 @@ value() { if [ "$2" = stamp ]; then echo STAMP; else echo BOOT-ID; fi; }
 digest() { sha256sum <"$1" | cut -d' ' -f1; }
 N=5 T_MS=18000 Z=0x1 RECORDS=1 DEST='dest1 dest2 dest3'
 """
+
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "zkm-host"
+ANSWERS = {
+    **dict.fromkeys(
+        ("cut", "fence", "finalize", "halt", "open", "seal", "stopped", "uninstall", "unseal"), ""
+    ),
+    "image": "image restored",
+    "put": "wrote /etc/kafka/server.properties",
+    "restore": "restored /etc/kafka/server.properties (file)",
+    "move-aside": "moved /var/lib/zookeeper/version-2 to /var/lib/zookeeper/version-2.zkm-1",
+    "arm": "armed tag=0123abcd",
+    "disarm": "disarmed",
+    "reopen": "reopened",
+    "uncut": "uncut",
+    "started-observer": "started zookeeper.service",
+    "go": "go first",
+    "checked": "checked",
+    "service": "".join(
+        f"{action} {unit}.service\n"
+        for action in ("start", "stop", "kill", "restart")
+        for unit in ("zookeeper", "kafka")
+    ),
+}
+"""What zkm-host answers, by verb; empty: as recorded."""
+GATES = (
+    "until_|say |went |never |in_time |same_source|reformed|survey|none_open|"
+    "still_owned|source_leader|one_line "
+)
 
 
 def made(world: World, run: str = RUN) -> str:
@@ -72,12 +114,16 @@ def typed(world: World, text: str, folder: Path) -> dict[tuple[str, str], Counte
         if not box["step"].startswith(("prepare.", "hold.")):
             script += f"echo '@ {box['step']} {box['way']}'\n{box['text']}\nwait\n"
     (folder / "zkm-host").write_bytes(hostside.program())
+    (folder / "answers").mkdir()
+    for verb, said in ANSWERS.items():
+        (folder / "answers" / verb).write_text(said or (RECORDED / f"{verb}.txt").read_text())
     argv = ["bash", "-u", "-c", script]
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     found: dict[tuple[str, str], Counter[str]] = {}
     at = ("", "")
     for line in done.stdout.splitlines():
+        assert not line.startswith("WRONG"), line
         if line.startswith("@ "):
             at = (line.split()[1], line.split()[2])
             found.setdefault(at, Counter())
@@ -209,6 +255,18 @@ def test_every_box_is_sound_bash(tmp_path: Path) -> None:
     allowed = "SC1091,SC2086,SC2015,SC2154,SC2034,SC2153,SC2013,SC2016,SC2164,SC2317,SC2046"
     done = subprocess.run(["shellcheck", "-e", allowed, str(file)], capture_output=True, text=True)
     assert done.stdout == ""
+
+
+def test_no_gate_is_passed_by_what_follows_it() -> None:
+    """A box ends well only if every look in it did: `step` judges a box by its last command alone."""
+    for box in export.blocks(made(quiet_world())):
+        if box["step"].startswith("prepare."):
+            continue
+        *before, last = box["text"].replace("\n}", "").replace("\nfi", "").splitlines()
+        for line in before:
+            assert not re.match(GATES, line) or line.endswith("&&"), f"{box['step']}: {line}"
+            assert "; until_" not in line
+        assert re.search(f"{GATES}|&& echo ", last), f"{box['step']} ends with: {last}"
 
 
 @pytest.mark.parametrize(

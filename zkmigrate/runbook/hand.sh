@@ -205,6 +205,7 @@ reformed() { # dest is one ensemble, holds Z, and every session owns what it own
 }
 still_owned() { # every session of before owns what it owned; others may have come
   local leader
+  [ -s owners.before ] || { stop "the owners of before are not known here: whoever did SURVEY has them"; return; }
   leader=$(for host in $DEST; do ! zkm "$host" word "$DEST_PORT" srvr | grep -qx 'Mode: leader' || echo "$host"; done)
   [ "$leader" ] || { stop "nobody leads dest"; return; }
   zkm "$leader" word "$DEST_PORT" dump | owners >owners.after

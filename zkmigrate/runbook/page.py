@@ -11,7 +11,7 @@ import math
 import shlex
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from zkmigrate import hostside
@@ -24,7 +24,7 @@ from zkmigrate.model.step import AnyStep, Context, Hazard, Records, Way
 from zkmigrate.rules.window import FIND_DOOR_S, expected_way_back_s
 from zkmigrate.runbook import hand
 from zkmigrate.runbook.commands import Place, applied, zkm
-from zkmigrate.runbook.hand import Block, Sheet
+from zkmigrate.runbook.sheet import STOPPED, Block, Sheet
 
 LEAST_HAND_S = 10
 """So many seconds from FENCE to SEAL a hand needs at the least (docs/adr/0014-one-lease-for-a-hand.md)."""
@@ -303,14 +303,15 @@ def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) 
     if step.hazard is Hazard.FINAL:
         yield "**POINT OF NO RETURN.** There is no way back after this."
         yield ""
+    chain = _chain(book, stage, step.id) if stage.window else f"back {name}"
     for block in hand.forward(sheet):
-        yield from _fenced(block, name)
+        text = f"{block.otherwise}: `{chain}`" if stage.window and chain else block.otherwise
+        yield from _fenced(replace(block, otherwise=text if "walk back" in text else block.otherwise), name)
     if weaker := _WORDS["weaker"].get(step.id):
         yield f"**Weaker by hand:** {weaker}"
         yield ""
     undo = hand.back(sheet) if sheet.back else ()
     if undo:
-        chain = _chain(book, stage, step.id) if stage.window else f"back {name}"
         yield f"**Way back from here:** `{chain}`"
         yield ""
         for block in undo:
@@ -353,8 +354,9 @@ def _fenced(block: Block, step: str) -> Iterator[str]:
     yield "```"
     if block.expect:
         yield f"Expect: {block.expect}."
-        yield ""
-        yield f"If not: {block.otherwise}."
+        if block.otherwise != STOPPED:  # else what is said of STOP at the top is all there is to say
+            yield ""
+            yield f"If not: {block.otherwise}."
     yield ""
 
 
