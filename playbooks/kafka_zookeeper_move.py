@@ -47,7 +47,16 @@ PLAYBOOK = Playbook(
         Stage("preflight", "Look first", (PreflightStep(),)),
         Stage("install", "Install the host program", (InstallStep(),)),
         Stage("join", "Join dest as observers of source", (JoinStep(),)),
-        Stage("rehearse", "Rehearse the cut-over, then restore", ARM_TO_CHECK, rehearsal=True, window=True),
+        Stage(
+            "rehearse",
+            "Rehearse the cut-over, then restore",
+            ARM_TO_CHECK,
+            consent="Rehearse on the dest hosts now? No broker uses them yet.",
+            rehearsal=True,
+            window=True,
+            skip="nobody has tried dest's configs, rights and start; how long the window will be is not "
+            "known, and the way back counts with policy.way_back_s",
+        ),
         Stage(
             "roll",
             "Roll the brokers to dest",

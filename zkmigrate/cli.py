@@ -101,6 +101,13 @@ _hold = click.option(
     help="Hold after this step of the cut-over, such as check. Once dest serves (serve, check) no longer "
     "than policy.open_limit_s: then the hosts open by themselves.",
 )
+_skip = click.option(
+    "--skip",
+    multiple=True,
+    metavar="STAGE",
+    help="Pass over a stage that may be: rehearse. Nobody has tried dest then, and the window's length is "
+    "not known.",
+)
 _steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
 
 
@@ -170,6 +177,7 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 @_yes
 @_until
 @_hold
+@_skip
 @_steal
 @click.option("--plan", type=_FILE, help="Only if this plan (plan --out, plan --json) still holds.")
 def run(**options: Any) -> None:
@@ -185,6 +193,7 @@ def run(**options: Any) -> None:
 @_yes
 @_until
 @_hold
+@_skip
 @_steal
 @click.option(
     "--journal-lost",
@@ -230,7 +239,12 @@ def rollback(**options: Any) -> None:
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="S", help="Seconds to wait at the most."
 )
-def status(run_id: str, offline: bool, wait: str, timeout_s: float | None, **options: Any) -> None:
+@click.option(
+    "--findings", default="", metavar="STEP", help="Also what this stage or stage.step, or all, found, whole."
+)
+def status(
+    run_id: str, offline: bool, wait: str, timeout_s: float | None, findings: str, **options: Any
+) -> None:
     """Where a run stands and what it is doing now; reads only.
 
     With --wait the exit code is 0 when STEP was reached; 1 when it was not within --timeout, or the process
@@ -240,7 +254,8 @@ def status(run_id: str, offline: bool, wait: str, timeout_s: float | None, **opt
 
     if timeout_s is not None and not wait:
         raise click.UsageError("--timeout goes with --wait")
-    _do(lambda: operate.status(_setting(options), run_id, offline=offline, wait=wait, timeout_s=timeout_s))
+    asked: dict[str, Any] = {"offline": offline, "wait": wait, "timeout_s": timeout_s, "findings": findings}
+    _do(lambda: operate.status(_setting(options), run_id, **asked))
 
 
 @cli.command()
@@ -342,7 +357,7 @@ def _real_site(inventory: Any, run_id: str) -> Any:
 def _wishes(options: dict[str, Any]) -> Wishes:
     from zkmigrate import operate
 
-    names = ("yes", "run_id", "until", "hold_at", "to", "plan", "steal", "journal_lost")
+    names = ("yes", "run_id", "until", "hold_at", "skip", "to", "plan", "steal", "journal_lost")
     return operate.Wishes(**{name: options[name] for name in names if options.get(name) is not None})
 
 

@@ -9,16 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
-from zkmigrate.engine import events
+from zkmigrate.engine import asked, events, evidence
 from zkmigrate.engine.clock import Interrupt
-from zkmigrate.engine.confirm import Terminal, Unattended
+from zkmigrate.engine.confirm import LookUp, Terminal, Unattended
+from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.ports import Confirm
+from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.playbook import Stage
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Context
 from zkmigrate.rules import expected
 from zkmigrate.ui import found
@@ -51,16 +54,11 @@ class Face:
     console: StdConsole
 
 
-def face_of(
-    called: Called,
-    yes: bool,
-    stack: contextlib.ExitStack,
-    remarks: Callable[[Stage], Sequence[str]],
-) -> Face:
-    """The face for a call. yes: nobody is asked. stack: closes the live view. remarks: as in Terminal."""
+def face_of(called: Called, yes: bool, stack: contextlib.ExitStack, look_up: LookUp) -> Face:
+    """The face for a call. yes: nobody is asked. stack: closes the live view."""
     if called.as_json:
         console = StdConsole(called.stdin, sys.stderr)
-        return Face(JsonLines(called.out, time.time), Unattended(console), console)
+        return Face(JsonLines(called.out, time.time), Unattended(console, look_up), console)
     quiet: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     view: events.Emit = Plain(called.out, lambda: time.strftime("%H:%M:%S"), time.monotonic)
     if called.interactive and os.environ.get("TERM", "dumb") != "dumb":
@@ -70,21 +68,49 @@ def face_of(
         view, quiet = live, live.quiet
     console = StdConsole(called.stdin, called.out, quiet, lambda: called.interrupt.wanted)
     if yes or not called.interactive:
-        return Face(view, Unattended(console), console)
-    someone = Terminal(console, getpass.getuser(), time.monotonic, found.findings, remarks)
-    return Face(view, someone, console)
+        return Face(view, Unattended(console, look_up), console)
+    return Face(view, Terminal(console, getpass.getuser(), time.monotonic, look_up), console)
 
 
-def remarks_of(inventory: Inventory, journal: Journal) -> Callable[[Stage], Sequence[str]]:
-    """What a rehearsal of this run says about a window that is about to open."""
+@dataclass
+class RunLookUp:
+    """What a dialogue can look up about a run. tell: where to say that a question is open."""
 
-    def remarks(stage: Stage) -> Sequence[str]:
+    inventory: Inventory
+    playbook: Playbook
+    journal: Journal
+    tell: events.Emit = field(default=lambda _event: None)
+
+    def remarks(self, stage: Stage) -> Sequence[str]:
+        """What a rehearsal of this run says about a window that is about to open."""
         if not stage.window or stage.rehearsal:
             return ()
-        history = journal.history
-        return expected.before_the_cut(Context(history.run, inventory, records=history.records()))
+        history = self.journal.history
+        return expected.before_the_cut(Context(history.run, self.inventory, records=history.records()))
 
-    return remarks
+    def cannot_go_back(self, to: str) -> str:
+        at = self.journal.history.next(self.playbook)
+        try:
+            asked.behind(self.playbook, at.stage.id if isinstance(at, Next) else "", to)
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    def findings(self, name: str) -> Sequence[str]:
+        try:
+            behind = evidence.of(self.journal.entries())
+        except JournalError as error:
+            return (str(error),)
+        return found.behind(behind, name)
+
+    def in_short(self, told: Sequence[Finding]) -> Sequence[str]:
+        return found.findings(told)
+
+    def whole(self, told: Sequence[Finding]) -> Sequence[str]:
+        return found.whole(told)
+
+    def asking(self, where: str) -> None:
+        self.tell(events.Asking(where))
 
 
 def say_interrupted(interrupt: Interrupt, emit: events.Emit) -> threading.Event:

@@ -32,7 +32,7 @@ from zkmigrate.engine.ports import WatchPort, WindowRules
 from zkmigrate.engine.run import Ended, Walk, World
 from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import UsageError, ZkmigrateError
-from zkmigrate.face import face_of, remarks_of, say_interrupted
+from zkmigrate.face import RunLookUp, face_of, say_interrupted
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
@@ -87,6 +87,7 @@ class Wishes:
     run_id: str = ""
     until: str = ""
     hold_at: str = ""
+    skip: tuple[str, ...] = ()
     to: str = ""
     plan: Path | None = None
     steal: bool = False
@@ -246,7 +247,7 @@ def run(setting: Setting, wishes: Wishes) -> int:
     assert run_dir is not None
 
     def act(begun: Begun) -> Ended:
-        return begun.walk.forward(wishes.until, wishes.hold_at)
+        return begun.walk.forward(wishes.until, wishes.hold_at, wishes.skip)
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act, wanted)
 
@@ -259,7 +260,7 @@ def resume(setting: Setting, wishes: Wishes) -> int:
     def act(begun: Begun) -> Ended:
         if wishes.journal_lost == Way.BACK.value:
             return begun.walk.back(begun.back_to)
-        return begun.walk.resume(wishes.until, wishes.hold_at)
+        return begun.walk.resume(wishes.until, wishes.hold_at, wishes.skip)
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act)
 
@@ -285,21 +286,32 @@ def rollback(setting: Setting, wishes: Wishes) -> int:
 
 
 def status(
-    setting: Setting, run_id: str, *, offline: bool, wait: str = "", timeout_s: float | None = None
+    setting: Setting,
+    run_id: str,
+    *,
+    offline: bool,
+    wait: str = "",
+    timeout_s: float | None = None,
+    findings: str = "",
 ) -> int:
     """Print where a run stands; writes nothing.
 
     wait: first wait, at most ``timeout_s``, until this stage or step is done or the process at work has ended
-    (``standing.END``); the exit code tells which (``standing.waited``).
+    (``standing.END``); the exit code tells which (``standing.waited``). findings: also those of this stage or
+    step, whole.
     """
     inventory, playbook = _read(setting)
     if wait != standing.END:
         asked.known(playbook, wait)
+    if findings != "all":
+        asked.known(playbook, findings)
     run_dir = _existing(setting, Wishes(run_id=run_id), inventory, playbook)
     code = _waited(setting, run_dir, wait, timeout_s) if wait else 0
     body = standing.of_run(run_dir, playbook, time.time)
     if wait:
         body["waited"] = {"for": wait, "code": code}
+    if findings:
+        body["findings"] = standing.findings(run_dir, findings)
     if not offline:
         with _site(setting, inventory, run_dir.name) as site:
             body["hosts"] = standing.of_hosts(site.look, inventory)
@@ -354,6 +366,7 @@ def _asked(setting: Setting, wishes: Wishes) -> tuple[Inventory, Playbook]:
     for name in (wishes.until, wishes.to):
         asked.known(playbook, name)
     asked.phase(playbook, wishes.hold_at)
+    asked.skippable(playbook, wishes.skip)
     if not wishes.yes and (setting.as_json or not setting.interactive):
         raise UsageError("nobody can be asked here: give --yes, or run it on a terminal without --json")
     return inventory, playbook
@@ -408,8 +421,9 @@ def _walk(
         stack.callback(lock.close)
         faces = contextlib.ExitStack()
         stack.callback(faces.close)
-        face = face_of(setting, wishes.yes, faces, remarks_of(inventory, journal))
-        emit = stack.enter_context(recorded(run_dir, face.emit))
+        look_up = RunLookUp(inventory, playbook, journal)
+        face = face_of(setting, wishes.yes, faces, look_up)
+        emit = look_up.tell = stack.enter_context(recorded(run_dir, face.emit))
         stack.callback(say_interrupted(setting.interrupt, emit).set)
         for text in start.said:
             emit(events.Noted(text))

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.engine import asked, hold, journal, process, runs
+from zkmigrate.engine import asked, evidence, hold, journal, process, runs
+from zkmigrate.engine.codec import decode_finding, encode_finding
 from zkmigrate.engine.history import History
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.host import HostStatus, host_status
@@ -16,7 +17,7 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.ui import lately
+from zkmigrate.ui import found, lately
 
 END = "end"
 """What ``status --wait`` takes besides a stage or step: the end of the process at work."""
@@ -44,6 +45,7 @@ def of_run(run_dir: Path, playbook: Playbook, wall: Callable[[], float]) -> dict
         "ended": None if history.ended is None else {"code": history.ended[0], "message": history.ended[1]},
         "turn": None if history.turn is None else {"to": history.turn.to, "why": history.turn.why},
         "done": [step for step in playbook.step_ids() if step in history.done],
+        "skipped": [s.id for s in playbook.stages if s.id in history.stages_skipped],
         "begun": [step for step in playbook.step_ids() if step in history.begun - history.done],
         "seconds": {step: history.seconds[step] for step in playbook.step_ids() if step in history.seconds},
         "consents": dict(history.consents),
@@ -75,6 +77,12 @@ def of_hosts(look: Look, inventory: Inventory) -> dict[str, Any]:
     return {host: _host(reading) for host, reading in asked.items()}
 
 
+def findings(run_dir: Path, name: str) -> dict[str, list[dict[str, Any]]]:
+    """The findings that the steps of a stage, a step, or ``all`` ended with last."""
+    behind = evidence.chosen(evidence.of(journal.kept_lines(run_dir)), name)
+    return {step: [encode_finding(f) for f in told] for step, told in behind.items()}
+
+
 def lines(body: Mapping[str, Any]) -> list[str]:
     """All sides as text."""
     out = [f"run {body['run']} of {body['playbook']}: {body['state']}, {body['where']}"]
@@ -89,8 +97,12 @@ def lines(body: Mapping[str, Any]) -> list[str]:
     for step in body["done"]:
         took = body["seconds"].get(step, {}).get("forward")
         out.append(f"  done  {step}" + (f" ({took:.2f} s)" if took is not None else ""))
+    out += [f"  skipped {stage}" for stage in body["skipped"]]
     out += [f"  begun {step}" for step in body["begun"]]
     out += [f"  not confirmed: {operation}" for operation in body["not_confirmed"]]
+    for step, told in body.get("findings", {}).items():
+        out.append(f"  found by {step}:")
+        out += [f"    {line}" for line in found.whole([decode_finding(f) for f in told])]
     for host, said in body.get("hosts", {}).items():
         text = said.get("unknown") or ", ".join(f"{key} {value}" for key, value in said.items())
         out.append(f"  {host}: {text}")

@@ -264,3 +264,18 @@ def test_a_wait_that_goes_on_keeps_when_it_began(tmp_path: Path) -> None:
         found = lately.events(tmp_path).waits
         assert found is not None
         assert (found["since"], found["progress"]) == (since, progress)
+
+
+def test_the_findings_behind_a_step_are_told_whole(desk: Desk) -> None:
+    desk.call("run", "--yes", "--until", "install")
+    done = desk.call("status", "--offline", "--findings", "all")
+    assert done.exit_code == 0
+    assert (
+        "  found by preflight.sick:\n    [ok] disk.well: the world is well\n         seen: well"
+        in done.output
+    )
+    assert "  found by install.one:" in done.output
+    said = json.loads(desk.call("status", "--offline", "--json", "--findings", "install").output)
+    assert [f["id"] for f in said["findings"]["install.one"]] == ["disk.one"]
+    assert list(said["findings"]) == ["install.one"]
+    assert desk.call("status", "--offline", "--findings", "instal").exit_code == 2

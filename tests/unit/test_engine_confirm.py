@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from io import StringIO
 from typing import cast
 
@@ -45,10 +46,40 @@ class Script:
         self.forgotten += 1
 
 
-def terminal(*lines: str | None) -> tuple[Terminal, Script]:
+@dataclass
+class Papers:
+    """What can be looked up: some findings, and places of which only ``far`` is out of reach."""
+
+    remark: str = ""
+    asked: list[str] = field(default_factory=list)
+
+    def remarks(self, stage: Stage) -> Sequence[str]:
+        return [self.remark] if self.remark else []
+
+    def cannot_go_back(self, to: str) -> str:
+        return "far is ahead" if to == "far" else ""
+
+    def findings(self, name: str) -> Sequence[str]:
+        return [f"behind {name or 'the newest'}"]
+
+    def in_short(self, told: Sequence[Finding]) -> Sequence[str]:
+        return found.findings(told)
+
+    def whole(self, told: Sequence[Finding]) -> Sequence[str]:
+        return found.whole(told)
+
+    def asking(self, where: str) -> None:
+        self.asked.append(where)
+
+
+def terminal(*lines: str | None, papers: Papers | None = None) -> tuple[Terminal, Script]:
     script = Script(*lines)
     ticks = iter(range(10_000))
-    return Terminal(cast(Console, script), "anna", lambda: float(next(ticks)), found.findings), script
+    return Terminal(cast(Console, script), "anna", lambda: float(next(ticks)), papers or Papers()), script
+
+
+def unattended(*lines: str | None) -> Unattended:
+    return Unattended(cast(Console, Script(*lines)), Papers())
 
 
 @pytest.mark.parametrize(
@@ -58,6 +89,9 @@ def terminal(*lines: str | None) -> tuple[Terminal, Script]:
         (["perhaps", "", "stop"], Answer("stop")),
         (["back"], Answer("back")),
         (["b join.join"], Answer("back", "join.join")),
+        (["b far", "back far", "b near"], Answer("back", "near")),
+        (["f", "findings join", "f x y", "g"], Answer("go")),
+        (["k", "skip", "g"], Answer("go")),
         (["go now", "YES"], Answer("go")),
         ([None], Answer("stop")),
     ],
@@ -71,11 +105,60 @@ def test_a_step_is_shown_and_asked_until_answered(typed: list[str | None], answe
     assert "    [ok] a.b d1: it is; yes" in script.shown
 
 
+def test_what_cannot_be_meant_is_said_and_asked_again() -> None:
+    papers = Papers()
+    someone, script = terminal("b far", "f", "f join", "k", "maybe", "s", papers=papers)
+    step = cast(AnyStep, WriteStep("one", Hosts()))
+    assert someone.step(STAGE, step, ()) == Answer("stop")
+    question = "roll.one: go (g), stop (s), back [TO] (b), findings [STEP] (f)? "
+    assert script.shown.count(question) == 6
+    said = [line for line in script.shown if line.startswith("  ")]
+    assert "  far is ahead" in said
+    assert "  behind the newest" in said
+    assert "  behind join" in said
+    assert [line for line in said if "not understood" in line] == [
+        "  not understood: 'k'. g goes on; s stops here, resumable;",
+        "  not understood: 'maybe'. g goes on; s stops here, resumable;",
+    ]
+    assert papers.asked == ["roll.one"]
+
+
+def test_a_stage_that_may_be_skipped_says_what_is_missing_then_and_takes_skip() -> None:
+    stage = Stage("rehearse", "Try", (), consent="Try now?", skip="nothing is known")
+    someone, script = terminal("k")
+    assert someone.consent(stage) == (Answer("skip"), "anna")
+    assert script.shown[-3:] == [
+        "  Without it: nothing is known",
+        "  Try now?",
+        "rehearse: go (g), stop (s), back [TO] (b), skip (k), findings [STEP] (f)? ",
+    ]
+
+
+def test_a_hold_says_what_it_did_not_understand_and_holds_on() -> None:
+    held, script = terminal(" ", "b far", "f roll", "k", "what", "b near")
+    answers = [held.hold("cut", "back", 5.0) for _ in range(6)]
+    assert answers == [None, None, None, None, None, Answer("back", "near")]
+    assert [line.split(".")[0] for line in script.shown] == [
+        "  far is ahead", "  behind roll", "  not understood: 'k'", "  not understood: 'what'"
+    ]  # fmt: skip
+
+
+def test_a_hold_that_somebody_else_ends_does_not_end_with_the_input() -> None:
+    assert unattended(None).hold("roll.roll", None, None) is None
+    assert unattended("g").hold("roll.roll", None, None) == Answer("go")
+
+
+def test_a_decision_shows_its_finding_whole() -> None:
+    someone, script = terminal("f", "b")
+    assert someone.decide("cut", TROUBLE, "go", 60.0) == "back"
+    assert "       seen: silent" in script.shown
+
+
 def test_a_consent_names_who_gave_it() -> None:
     someone, script = terminal("y")
     assert someone.consent(STAGE) == (Answer("go"), "anna")
     assert "  Restart the brokers?" in script.shown
-    assert Unattended(cast(Console, Script())).consent(STAGE) == (Answer("go"), "--yes")
+    assert unattended().consent(STAGE) == (Answer("go"), "--yes")
 
 
 def test_one_step_is_not_asked_about_twice_unless_something_is_doubtful() -> None:
@@ -96,9 +179,7 @@ def test_one_step_is_not_asked_about_twice_unless_something_is_doubtful() -> Non
 def test_before_a_window_its_phases_and_what_was_rehearsed_are_shown() -> None:
     window = cast(AnyStep, WriteStep("fence", Hosts(), Hazard.WINDOW))
     stage = Stage("cutover", "Cut over", (window,), consent="Now?", window=True)
-    script = Script("g")
-    remarks = {"cutover": ["as rehearsed: 1.8 s"]}
-    someone = Terminal(cast(Console, script), "anna", lambda: 0.0, found.findings, lambda s: remarks[s.id])
+    someone, script = terminal("g", papers=Papers("as rehearsed: 1.8 s"))
     assert someone.consent(stage)[0] == Answer("go")
     assert "  Phases: fence; no question between them" in script.shown
     assert script.shown.index("  as rehearsed: 1.8 s") < script.shown.index("  Now?")
@@ -106,7 +187,7 @@ def test_before_a_window_its_phases_and_what_was_rehearsed_are_shown() -> None:
 
 @pytest.mark.parametrize("rule", ["go", "back"])
 def test_ask_without_an_answer_means_what_the_rules_say(rule: Fallback) -> None:
-    assert Unattended(cast(Console, Script())).decide("cut", TROUBLE, rule, 5.0) == rule
+    assert unattended().decide("cut", TROUBLE, rule, 5.0) == rule
     silent, script = terminal()
     assert silent.decide("cut", TROUBLE, rule, 5.0) == rule
     assert f"no answer in time means {rule}" in script.shown[-1]
@@ -120,7 +201,7 @@ def test_a_hold_goes_on_until_something_is_typed() -> None:
     held, script = terminal("", "what", "go")
     assert [held.hold("cut", "back", 5.0) for _ in range(3)] == [None, None, Answer("go")]
     assert script.forgotten == 1, "what was typed before the hold, and not what is typed during it"
-    closed = Unattended(cast(Console, Script(None, None)))
+    closed = unattended(None, None)
     rules: tuple[Fallback, ...] = ("back", "go")
     assert [closed.hold("cut", rule, None) for rule in rules] == [Answer("back"), Answer("go")]
 

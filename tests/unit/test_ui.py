@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 from tests.unit.engine_world import HOSTS
 from tests.unit.test_cli import ALL, Place
 from zkmigrate.engine import events
+from zkmigrate.engine.clock import Interrupt
 from zkmigrate.model.change import Fence, PutFile
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Hazard, Way
@@ -134,6 +136,28 @@ def test_a_question_is_left_when_somebody_wants_to_stop() -> None:
     assert console.ask("go? ") is None
     os.close(reader)
     os.close(writer)
+
+
+def test_a_descriptor_above_1023_can_be_waited_for() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2048)), hard))
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+    try:
+        reader, writer = os.pipe()
+        interrupt = Interrupt()
+        assert reader > 1023
+        console = StdConsole(reader, StringIO())
+        assert console.poll(0.0) == ""
+        os.write(writer, b"go\n")
+        assert console.poll(1.0) == "go"
+        interrupt.ask()
+        interrupt.wait(60.0)
+        for fd in (reader, writer):
+            os.close(fd)
+    finally:
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_events_are_recorded_after_another_and_a_full_disk_stops_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
 import time
@@ -16,7 +17,9 @@ from tests.world.site import INVENTORY
 
 # Long leases: the test is about the screen, and must not fail because a loaded machine renews late.
 PATIENT = "policy: {lease: {fence_ttl_ms: 60000, cut_ttl_ms: 30000}}\n"
-QUESTION = re.compile(r"^(\S+): go \(g\), stop \(s\), back \[TO\] \(b\)\? ?", re.MULTILINE)
+QUESTION = re.compile(
+    r"^(\S+): go \(g\), stop \(s\), back \[TO\] \(b\), .*findings \[STEP\] \(f\)\? ?", re.MULTILINE
+)
 
 
 class Screen:
@@ -49,6 +52,10 @@ class Screen:
         end, start = time.monotonic() + 60.0, len(self.text)
         while wanted not in self.text[start:]:
             assert time.monotonic() < end, f"never: {wanted!r} in {self.text[-2000:]!r}"
+            ready = select.poll()
+            ready.register(self._fd, select.POLLIN)
+            if not ready.poll(1000):
+                continue
             try:
                 more = os.read(self._fd, 65536).decode("utf-8", "replace")
             except OSError:
@@ -67,12 +74,19 @@ class Screen:
 
 def test_a_whole_run_asks_before_what_changes_and_never_inside_the_window(tmp_path: Path) -> None:
     screen = Screen(tmp_path, "run")
-    for name in ("install.install", "join.join", "roll", "cutover", "finalize"):
-        screen.until(f"{name}: go (g), stop (s), back [TO] (b)?")
+    for name in ("install.install", "join.join", "rehearse", "roll", "cutover", "finalize"):
+        screen.until(f"{name}: go (g), stop (s), back [TO] (b), ")
         screen.type("g")
     screen.until("(exit code ")
     assert screen.close() == 0, screen.text[-3000:]
-    assert QUESTION.findall(screen.text) == ["install.install", "join.join", "roll", "cutover", "finalize"]
+    assert QUESTION.findall(screen.text) == [
+        "install.install",
+        "join.join",
+        "rehearse",
+        "roll",
+        "cutover",
+        "finalize",
+    ]
     before_cut = screen.text[: screen.text.index("Cut over now?")]
     assert "as rehearsed: " in before_cut
     assert "the hosts wait 10 s for OPEN" in before_cut
@@ -83,16 +97,43 @@ def test_a_whole_run_asks_before_what_changes_and_never_inside_the_window(tmp_pa
 
 def test_a_key_pressed_once_too_often_answers_no_later_question(tmp_path: Path) -> None:
     screen = Screen(tmp_path, "run")
-    for name in ("install.install", "join.join"):
-        screen.until(f"{name}: go (g), stop (s), back [TO] (b)?")
+    for name in ("install.install", "join.join", "rehearse"):
+        screen.until(f"{name}: go (g), stop (s), back [TO] (b), ")
         screen.type("g")
     screen.until("rehearse.arm: Arm dest")
     screen.type("g\ng\ng")
-    screen.until("roll: go (g), stop (s), back [TO] (b)?")
+    screen.until("roll: go (g), stop (s), back [TO] (b), ")
     screen.type("s")
     screen.until("(exit code ")
     assert screen.close() == 130, screen.text[-3000:]
     assert QUESTION.findall(screen.text)[-1] == "roll"
+
+
+def test_a_slip_of_the_finger_at_a_question_is_asked_about_again(tmp_path: Path) -> None:
+    screen = Screen(tmp_path, "run")
+    screen.until("install.install: go (g), ")
+    screen.type("b instal")
+    screen.until("no stage or step 'instal' in kafka_zookeeper_move; possible: ")
+    screen.until("install.install: go (g), ")
+    screen.type("b roll")
+    screen.until("roll is ahead; possible: install, or what comes before it")
+    screen.until("install.install: go (g), ")
+    screen.type("f")
+    screen.until("preflight.preflight:")
+    screen.until("needed: ")
+    screen.until("install.install: go (g), ")
+    screen.type("g")
+    screen.until("join.join: go (g), ")
+    screen.type("g")
+    screen.until("rehearse: go (g), stop (s), back [TO] (b), skip (k), ")
+    assert "Without it: nobody has tried dest's configs" in screen.text
+    screen.type("k")
+    screen.until("rehearse is skipped")
+    screen.until("roll: go (g), ")
+    assert "skip (k)" not in screen.text[screen.text.rindex("roll: go (g)") :]
+    screen.type("s")
+    screen.until("(exit code ")
+    assert screen.close() == 130, screen.text[-3000:]
 
 
 def test_a_hold_counts_down_and_obeys_back(tmp_path: Path) -> None:

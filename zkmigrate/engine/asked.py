@@ -48,3 +48,22 @@ def holds(playbook: Playbook, at: str) -> str:
         return "at the next place"
     inside = {f"{s.id}.{step.id}" for s in playbook.stages if s.window for step in s.steps}
     return f"after {at}" if at in inside else f"before {at}"
+
+
+def skippable(playbook: Playbook, names: tuple[str, ...]) -> frozenset[str]:
+    """The stages to skip; UsageError for one that there is not, or that may not be."""
+    may = [s.id for s in playbook.stages if s.skip]
+    for name in names:
+        if name not in may:
+            possible = ", ".join(may) or "none"
+            raise UsageError(f"{name!r} cannot be skipped in {playbook.id}; possible: {possible}")
+    return frozenset(names)
+
+
+def behind(playbook: Playbook, here: str, to: str) -> None:
+    """UsageError for a place to walk back to that there is not, or that is ahead of the stage ``here``, where
+    the run is at one."""
+    known(playbook, to)
+    ids = [stage.id for stage in playbook.stages]
+    if to and here and ids.index(to.partition(".")[0]) > ids.index(here):
+        raise UsageError(f"{to} is ahead; possible: {here}, or what comes before it")

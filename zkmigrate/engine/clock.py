@@ -49,7 +49,9 @@ class Interrupt:
 
     def wait(self, seconds: float) -> None:
         """Wait that long, or until somebody asks the walk to stop."""
-        select.select([self._reader], [], [], seconds)
+        ready = select.poll()  # select() takes no descriptor above 1023
+        ready.register(self._reader, select.POLLIN)
+        ready.poll(max(0.0, seconds * 1000))
 
     @contextmanager
     def listening(self) -> Iterator[None]:

@@ -17,8 +17,10 @@ from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
 
 _WORDS: dict[str, Word] = {
-    "g": "go", "go": "go", "y": "go", "yes": "go", "s": "stop", "stop": "stop", "b": "back", "back": "back"
+    "g": "go", "go": "go", "y": "go", "yes": "go", "s": "stop", "stop": "stop", "b": "back", "back": "back",
+    "k": "skip", "skip": "skip",
 }  # fmt: skip
+_FINDINGS = ("f", "findings")
 
 
 class Console(Protocol):
@@ -39,27 +41,44 @@ class Console(Protocol):
         ...
 
 
+class LookUp(Protocol):
+    """What a dialogue can look up about the run."""
+
+    def remarks(self, stage: Stage) -> Sequence[str]:
+        """What is known beforehand about a stage, as lines."""
+        ...
+
+    def cannot_go_back(self, to: str) -> str:
+        """Why the run cannot walk back to the start of ``to``, empty where it can."""
+        ...
+
+    def findings(self, name: str) -> Sequence[str]:
+        """The findings behind a stage or step, whole, as lines; empty for the newest step that has any."""
+        ...
+
+    def in_short(self, found: Sequence[Finding]) -> Sequence[str]:
+        """Findings as lines for the screen."""
+        ...
+
+    def whole(self, found: Sequence[Finding]) -> Sequence[str]:
+        """Findings with everything that they say, as lines."""
+        ...
+
+    def asking(self, where: str) -> None:
+        """Let others know that a question is open."""
+        ...
+
+
 class Terminal:
-    """A person answers.
+    """A person answers."""
 
-    told: findings as lines for the screen. remarks: what is known beforehand about a stage, as lines.
-    """
-
-    def __init__(
-        self,
-        console: Console,
-        user: str,
-        now: Callable[[], float],
-        told: Callable[[Sequence[Finding]], Sequence[str]],
-        remarks: Callable[[Stage], Sequence[str]] = lambda _stage: (),
-    ) -> None:
+    def __init__(self, console: Console, user: str, now: Callable[[], float], look_up: LookUp) -> None:
         self._console = console
         self._user = user
         self._now = now
-        self._told = told
-        self._remarks = remarks
+        self._look_up = look_up
         self._consented = ""
-        self._hold = _Hold(console)
+        self._hold = _Hold(console, look_up)
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
         """Show the step's brief and the findings so far; ask go, stop or roll back.
@@ -73,7 +92,7 @@ class Terminal:
         lines = ["", f"{stage.id}.{step.id}: {step.title} ({step.hazard.value})"]
         lines += [f"  {line}" for line in brief.of(step).lines()]
         if findings:
-            lines += ["  Found so far:", *(f"    {line}" for line in self._told(findings))]
+            lines += ["  Found so far:", *(f"    {line}" for line in self._look_up.in_short(findings))]
         self._console.show(lines)
         return self._ask(f"{stage.id}.{step.id}")
 
@@ -87,10 +106,12 @@ class Terminal:
         else:
             for step in _changing(stage):
                 lines += [f"  {line}" for line in brief.of(step).lines()]
-        lines += [*(f"  {line}" for line in self._remarks(stage)), f"  {stage.consent}"]
+        lines += [f"  {line}" for line in self._look_up.remarks(stage)]
+        lines += [f"  Without it: {stage.skip}"] if stage.skip else []
+        lines.append(f"  {stage.consent}")
         self._console.show(lines)
         self._consented = stage.id
-        return self._ask(stage.id), self._user
+        return self._ask(stage.id, skip=bool(stage.skip)), self._user
 
     def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Fallback:
         """Go or back, before the time runs out."""
@@ -99,7 +120,7 @@ class Terminal:
             [
                 f"after {phase or 'the start'}: {finding.id} {finding.target}:",
                 f"  {finding.seen or finding.claim}",
-                f"  go (g) or back (b)? no answer in time means {unanswered}",
+                f"  go (g), back (b) or findings (f)? no answer in time means {unanswered}",
             ]
         )
         end = self._now() + (30.0 if left_s is None else max(0.0, left_s - 1.0))
@@ -110,24 +131,34 @@ class Terminal:
             word = _WORDS.get(line.strip().lower())
             if word == "go" or word == "back":
                 return word
+            if line.strip().lower() in _FINDINGS:
+                self._console.show([f"  {told}" for told in self._look_up.whole((finding,))])
         return unanswered
 
     def hold(self, where: str, unanswered: Fallback | None, _left_s: float | None) -> Answer | None:
         """Polled while holding: go, stop or back; None while nothing was typed."""
         return self._hold.answer(where, unanswered)
 
-    def _ask(self, where: str) -> Answer:
+    def _ask(self, where: str, *, skip: bool = False) -> Answer:
+        self._look_up.asking(where)
         self._console.forget()
+        skipping = "skip (k), " if skip else ""
         while True:
-            line = self._console.ask(f"{where}: go (g), stop (s), back [TO] (b)? ")
+            line = self._console.ask(
+                f"{where}: go (g), stop (s), back [TO] (b), {skipping}findings [STEP] (f)? "
+            )
             if line is None:
                 return Answer("stop")
-            if (answer := _answer(line)) is not None:
+            answer, said = _understood(line, self._look_up)
+            if answer is not None and (skip or answer.word != "skip"):
                 return answer
             self._console.show(
-                [
+                said
+                or [
                     f"  not understood: {line.strip()!r}. g goes on; s stops here, resumable;",
-                    "  b walks this stage back; b TO walks back to the start of TO, a stage or stage.step",
+                    "  b walks this stage back; b TO walks back to the start of TO, a stage or stage.step;",
+                    *(["  k skips it"] if skip else []),
+                    "  f shows the newest findings whole; f STEP those of a stage or stage.step, f all",
                 ]
             )
 
@@ -135,8 +166,8 @@ class Terminal:
 class Unattended:
     """``--yes``: the same path without prompts. A hold listens to standard input, where it is not empty."""
 
-    def __init__(self, console: Console) -> None:
-        self._hold = _Hold(console)
+    def __init__(self, console: Console, look_up: LookUp) -> None:
+        self._hold = _Hold(console, look_up)
 
     def step(self, _stage: Stage, _step: AnyStep, _findings: tuple[Finding, ...]) -> Answer:
         return Answer("go")
@@ -158,8 +189,9 @@ def _changing(stage: Stage) -> list[AnyStep]:
 class _Hold:
     """Listens while the walk holds; what was typed before it held counts for nothing."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, look_up: LookUp) -> None:
         self._console = console
+        self._look_up = look_up
         self._where = ""
 
     def answer(self, where: str, unanswered: Fallback | None) -> Answer | None:
@@ -170,13 +202,27 @@ class _Hold:
         line = self._console.poll(0.0)
         if line is None:
             return None if unanswered is None else Answer(unanswered)
-        return _answer(line)
-
-
-def _answer(line: str) -> Answer | None:
-    """``go``, ``stop``, ``back`` or ``back TO``; None for anything else."""
-    words = line.split()
-    word = _WORDS.get(words[0].lower()) if words else None
-    if word is None or len(words) > (2 if word == "back" else 1):
+        if not line.strip():
+            return None
+        answer, said = _understood(line, self._look_up)
+        if answer is not None and answer.word != "skip":
+            return answer
+        keys = "g goes on, s stops here, b [TO] walks back, f [STEP] shows findings"
+        self._console.show(said or [f"  not understood: {line.strip()!r}. {keys}"])
         return None
-    return Answer(word, words[1] if len(words) > 1 else "")
+
+
+def _understood(line: str, look_up: LookUp) -> tuple[Answer | None, Sequence[str]]:
+    """``go``, ``stop``, ``skip``, ``back`` or ``back TO`` as an answer; else what is to be shown, where what
+    was typed asks for findings or names what there is not."""
+    words = line.split()
+    first, rest = (words[0].lower(), words[1:]) if words else ("", [])
+    if first in _FINDINGS and len(rest) < 2:
+        return None, [f"  {told}" for told in look_up.findings(rest[0] if rest else "")]
+    word = _WORDS.get(first)
+    if word is None or len(rest) > (word == "back"):
+        return None, ()
+    to = rest[0] if rest else ""
+    if to and (why := look_up.cannot_go_back(to)):
+        return None, [f"  {why}"]
+    return Answer(word, to), ()

@@ -132,6 +132,22 @@ class Consented:
 
 
 @dataclass(frozen=True)
+class StageSkipped:
+    """A stage is passed over; ``missing`` is what is not known without it, ``by`` who wanted that."""
+
+    stage: str
+    missing: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A question is open at the run's own terminal, before ``where``, a stage or ``stage.step``."""
+
+    where: str
+
+
+@dataclass(frozen=True)
 class Holding:
     """The walk holds after ``phase`` of a window, or before a step outside of one, until it is released or
     answered.
@@ -210,6 +226,8 @@ Event: TypeAlias = (
     | StepBlocked
     | Turned
     | Consented
+    | StageSkipped
+    | Asking
     | Holding
     | HoldAsked
     | HoldEnded

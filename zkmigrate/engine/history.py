@@ -8,7 +8,7 @@ Bodies by kind:
 - ``begin`` {run, name, playbook, inventory, plan, hosts: {source, dest, brokers}}; name is the inventory's,
   inventory and plan are digests, hosts are lists of names, for the report. A second one begins the run again,
   with another inventory or playbook, while no change had been sent
-- ``stage`` {stage, event: begin|done}
+- ``stage`` {stage, event: begin|done|skipped, by?}
 - ``step`` {stage, step, way, event: begin|done|blocked, mono, seconds?, findings?}
 - ``record`` {stage, step, record}
 - ``intent`` {stage, step, target, way, leg, operation, change, mono}
@@ -91,7 +91,8 @@ class History:
 
     first_sent: step → (line, seconds since the epoch, monotonic seconds) of its first intent that is not
     undone. seconds: step → way → how long its last completed walk took. stages_reset: stages that were done
-    before the last turn back and are not any more. done_at: step → seconds since the epoch
+    before the last turn back and are not any more. stages_skipped: those of stages_done that nobody walked.
+    done_at: step → seconds since the epoch
     at which it was last done, walking forward. lost: lines of the journal are missing. rebuilt: what the
     hosts say has been taken in since. leg: number of the last wave. known_leg: the last that lines tell of.
     sent: a change was sent to a host, ever. begun_at: step → seconds since the epoch at which it was last
@@ -121,6 +122,7 @@ class History:
     undone: set[str] = field(default_factory=set)
     stages_begun: set[str] = field(default_factory=set)
     stages_done: set[str] = field(default_factory=set)
+    stages_skipped: set[str] = field(default_factory=set)
     stages_reset: set[str] = field(default_factory=set)
     consents: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -227,6 +229,8 @@ class History:
             self.stages_begun.add(body["stage"])
         else:
             self.stages_done.add(body["stage"])
+            if body["event"] == "skipped":
+                self.stages_skipped.add(body["stage"])
 
     def _on_step(self, body: Mapping[str, Any], entry: Entry) -> None:
         step = f"{body['stage']}.{body['step']}"
@@ -300,6 +304,7 @@ class History:
             self.turn = Turn(body["to"], body["then"], body["why"], body["code"])
             self.stages_reset = self.stages_done & set(body["reset"])
             self.stages_done -= self.stages_reset
+            self.stages_skipped -= self.stages_reset
         else:
             self.turn = None
             self.stages_done |= set(body.get("kept", ()))

@@ -145,6 +145,10 @@ class Journal:
         with self._guard:
             return _read_all(self._fd)
 
+    def entries(self) -> tuple[Entry, ...]:
+        """All lines so far."""
+        return chain.parse(self.content()).entries
+
     def close(self) -> None:
         """Give the file up; the journal takes nothing more."""
         with self._guard:

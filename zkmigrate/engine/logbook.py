@@ -41,6 +41,11 @@ class Logbook:
             self._journal.append("stage", {"stage": stage.id, "event": "begin"})
         self._world.emit(events.StageBegun(stage.id, stage.title, way, stage.window, stage.rehearsal))
 
+    def stage_skipped(self, stage: Stage, by: str) -> None:
+        """A stage is passed over, as somebody wants."""
+        self._journal.append("stage", {"stage": stage.id, "event": "skipped", "by": by})
+        self._world.emit(events.StageSkipped(stage.id, stage.skip, by))
+
     def stage_done(self, stage: str) -> None:
         """All of a stage has been walked forward, or a rehearsal there and back."""
         self._journal.append("stage", {"stage": stage, "event": "done"})

@@ -17,12 +17,13 @@ from zkmigrate.model.step import AnyStep, Context, Way
 
 Decision: TypeAlias = Literal["go", "back", "ask"]
 Fallback: TypeAlias = Literal["go", "back"]
-Word: TypeAlias = Literal["go", "stop", "back"]
+Word: TypeAlias = Literal["go", "stop", "back", "skip"]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the operator wants: go on, stop as it is (resumable), or walk back to the start of ``to``."""
+    """What the operator wants: go on, stop as it is (resumable), walk back to the start of ``to``, or skip a
+    stage that may be."""
 
     word: Word
     to: str = ""

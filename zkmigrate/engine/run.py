@@ -69,6 +69,7 @@ class Walk:
         self._holds = HoldPlaces(playbook, journal, self._window, world)
         self._until = ""
         self._hold_at = ""
+        self._skip: frozenset[str] = frozenset()
         self._findings: tuple[Finding, ...] = ()
         self._cause: tuple[Finding, ...] = ()
         self._entered = ""
@@ -76,22 +77,23 @@ class Walk:
 
     # --- the three ways to start -----------------------------------------------------------------------
 
-    def forward(self, until: str = "", hold_at: str = "") -> Ended:
+    def forward(self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = ()) -> Ended:
         """Walk forward to the end, or through ``until`` (a stage or ``stage.step``).
 
         After a finished way back this turns the run forward again. ``hold_at``: id of a window step after
-        which the walk holds until the operator answers, with or without its stage before it.
+        which the walk holds until the operator answers, with or without its stage before it. skip: stages to
+        pass over that have not been begun.
         """
-        self._wish(until, hold_at)
+        self._wish(until, hold_at, skip)
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
                 raise UsageError(f"run {self.history.run} is on its way back: resume finishes that first")
             self._log.turned_forward("asked by the operator")
         return self._guarded(self._after_interruption)
 
-    def resume(self, until: str = "", hold_at: str = "") -> Ended:
+    def resume(self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = ()) -> Ended:
         """Go on in the journal's direction. A rehearsal that was cut short walks back and starts again."""
-        self._wish(until, hold_at)
+        self._wish(until, hold_at, skip)
         return self._guarded(self._after_interruption)
 
     def back(self, to: str = "") -> Ended:
@@ -102,8 +104,10 @@ class Walk:
         asked.known(self.playbook, to)
         return self._guarded(lambda: self._begin_back(to), Way.BACK)
 
-    def _wish(self, until: str, hold_at: str) -> None:
-        """Take in how far to go and where to hold. UsageError for a name that would never be reached."""
+    def _wish(self, until: str, hold_at: str, skip: tuple[str, ...]) -> None:
+        """Take in how far to go, where to hold and what to skip. UsageError for a name that would never be
+        reached."""
+        self._skip = asked.skippable(self.playbook, skip)
         asked.known(self.playbook, until)
         self._until, self._hold_at = until, asked.phase(self.playbook, hold_at)
 
@@ -140,9 +144,9 @@ class Walk:
                     case Next() as at:
                         if self._reached(self._until):
                             return Ended(0, f"stopped after {self._until} as asked; resume goes on")
-                        self._enter(at)
-                        started = self.world.clock.now()
-                        self._leave(at, self._visit(at), started)
+                        if self._enter(at):
+                            started = self.world.clock.now()
+                            self._leave(at, self._visit(at), started)
             except TurnBack as turn:
                 self._cause = turn.findings
                 self._passed.clear()
@@ -212,11 +216,12 @@ class Walk:
 
     # --- entering and leaving a step -------------------------------------------------------------------
 
-    def _enter(self, at: Next) -> None:
+    def _enter(self, at: Next) -> bool:
+        """Begin a step, held before and asked about as is wanted; False where its stage is skipped."""
         self._stop_if_asked()
         self._hold_before(at)
-        if self._entered != f"{at.stage.id} {at.way.value}":
-            self._enter_stage(at)
+        if self._entered != f"{at.stage.id} {at.way.value}" and not self._enter_stage(at):
+            return False
         self.world.lock.fencing(at.stage.id, at.way)
         self._window.follow(at, self._context(at))
         self._window.ask(at)
@@ -224,18 +229,28 @@ class Walk:
             self._obey(self.world.confirm.step(at.stage, at.step, self._findings), at.stage)
         self._hold_before(at)  # asked for while the question was open
         self._log.begun(at)
+        return True
 
     def _hold_before(self, at: Next) -> None:
         self._obey(self._holds.before(at, self._stop_if_asked), at.stage)
 
-    def _enter_stage(self, at: Next) -> None:
+    def _enter_stage(self, at: Next) -> bool:
+        """Begin a stage, where it is asked about and wanted; False where it is skipped."""
         stage = at.stage
+        fresh = at.way is Way.FORWARD and not self.history.entered(stage.id)
+        if fresh and stage.id in self._skip:
+            self._log.stage_skipped(stage, "--skip")
+            return False
         if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
             answer, by = self.world.confirm.consent(stage)
+            if answer.word == "skip" and stage.skip and fresh:
+                self._log.stage_skipped(stage, by)
+                return False
             self._obey(answer, stage)
             self._log.consented(stage, answer.word, by)
         self._entered = f"{stage.id} {at.way.value}"
         self._log.stage_begun(stage, at.way)
+        return True
 
     def _leave(self, at: Next, verdict: Done | Blocked, started: float) -> None:
         if isinstance(verdict, Blocked):

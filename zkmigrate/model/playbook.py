@@ -12,6 +12,7 @@ class Stage:
     """Steps that belong together under one heading.
 
     consent: question asked once on a terminal before the stage starts, empty for none.
+    skip: what is missing without the stage, where it may be skipped; empty where it may not.
     rehearsal: walk the steps forward, then back to where the stage began (the context says ``rehearsal``).
     window: the watch (lease, probes, canaries) runs while these steps are walked.
     """
@@ -22,6 +23,7 @@ class Stage:
     consent: str = ""
     rehearsal: bool = False
     window: bool = False
+    skip: str = ""
 
 
 @dataclass(frozen=True)

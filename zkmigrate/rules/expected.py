@@ -38,8 +38,8 @@ def before_the_run(c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
 
 
 def before_the_cut(c: Context) -> tuple[str, ...]:
-    """For the question before the cut-over: what the rehearsal measured and the deadline that follows, where
-    there was one, and how long the hosts wait for OPEN."""
+    """For the question before the cut-over: what the rehearsal measured and the deadline that follows, or
+    that there was none, and how long the hosts wait for OPEN."""
     limit = c.inventory.policy.open_limit_s
     alone = (
         f"once dest serves, the hosts wait {limit:g} s for OPEN (policy.open_limit_s), then check and open",
@@ -47,7 +47,11 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
     )
     measured = _measured(c)
     if not measured:
-        return alone
+        way_back = f"{expected_way_back_s(c):g} s (policy.way_back_s)"
+        return (
+            f"not rehearsed: the window's length is not known; the way back counts with {way_back}",
+            *alone,
+        )
     out = [measured]
     timeout_ms = c.records.get("survey", {}).get("smallest_timeout_ms")
     if timeout_ms is not None:

@@ -78,6 +78,13 @@ class WorldLook:
             )
         if word == "dump":
             return words.dump(state.tree())
+        if word == "conf" and host in world.inventory.source_names:
+            served = world.inventory.source
+            return (
+                f"clientPort={served.ports.client}\ndataDir={served.data_dir}/version-2\n"
+                f"dataLogDir={served.txn_dir}/version-2\ntickTime=2000\n"
+                f"serverId={world.inventory.source_host(host).myid}\n"
+            )
         return f"{word} is not executed because it is not in the whitelist.\n"
 
     def _connected(self, host: str) -> list[BrokerProcess]:

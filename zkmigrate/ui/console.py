@@ -71,8 +71,9 @@ class StdConsole:
         while b"\n" not in self._buffer:
             if self._ended:
                 return None
-            ready, _, _ = select.select([self._fd], [], [], seconds)
-            if not ready:
+            ready = select.poll()  # select() takes no descriptor above 1023
+            ready.register(self._fd, select.POLLIN)
+            if not ready.poll(max(0.0, seconds * 1000)):
                 return ""
             data = os.read(self._fd, 4096)
             self._ended = not data

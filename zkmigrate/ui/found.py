@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
+from zkmigrate.engine.evidence import Evidence, chosen
 from zkmigrate.model.fact import NotHeard
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.preflight.host import access
@@ -48,6 +49,31 @@ def findings(found: Sequence[Finding]) -> list[str]:
     for same in held.values():
         out.append(_together(same) if len(same) == 1 else _held(same))
     return [*out, f"{later} findings to come later"] if later else out
+
+
+def whole(found: Sequence[Finding]) -> list[str]:
+    """Everything that each finding says, what stands in the way first."""
+    out: list[str] = []
+    for f in sorted(found, key=lambda f: (f.held is Held.YES, *_weight(f))):
+        where = f" {f.target}" if f.target else ""
+        out.append(f"[{_mark(f)}] {f.id}{where}: {f.claim}")
+        parts = [("seen", f.seen), ("needed", f.needed), ("cause", f.cause)]
+        parts += [("possible", move) for move in f.moves if f.held is not Held.YES]
+        out += [f"     {word}: {text}" for word, text in parts if text]
+    return out
+
+
+def behind(evidence: Evidence, name: str) -> list[str]:
+    """The findings of a stage or step, whole; of the newest step where ``name`` is empty. Which others have
+    some is said at the end."""
+    told = chosen(evidence, name)
+    out = [] if told or not name else [f"no findings of {name}"]
+    for step, found in told.items():
+        out += [f"{step}:", *(f"  {line}" for line in whole(found))]
+    others = [f"{step} ({len(found)})" for step, found in evidence.items() if step not in told]
+    if others:
+        out.append(f"findings there are also of: {', '.join(others)}")
+    return out or ["no findings yet"]
 
 
 def moves(found: Iterable[Finding]) -> list[str]:

@@ -66,6 +66,8 @@ class Lately:
                 self.left_s, self.left_at = float(event["left_s"]), at
         elif kind == "HoldEnded":
             self.holds = None
+        elif kind in ("Consented", "StageBegun", "StageSkipped"):
+            self.asks = ""
         elif kind == "Asking":
             self.asks = str(event["where"])
 

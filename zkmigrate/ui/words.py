@@ -43,6 +43,10 @@ def sentence(event: events.Event) -> str:
             return f"{_ARROW[event.way]} {event.way.value}{to}: {event.why}"
         case events.Consented():
             return f"   {event.stage}: {event.question} {event.answer} ({event.by})"
+        case events.StageSkipped():
+            return f"-> {event.stage} is skipped ({event.by}): {event.missing}"
+        case events.Asking():
+            return ""
         case events.Holding():
             return f"   {holding(event)}"
         case events.HoldAsked():

@@ -1,0 +1,84 @@
+"""A rehearsal that is skipped: the move goes on without its figures, and the way back passes over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.world.operator import Killed, Operator, quiet_world
+from zkmigrate.engine.events import StageSkipped, StepBegun
+from zkmigrate.engine.journal import read
+from zkmigrate.engine.ports import Answer
+from zkmigrate.errors import UsageError
+from zkmigrate.model.playbook import Stage
+from zkmigrate.model.step import Context, Way
+from zkmigrate.rules import expected
+
+
+class Skipping(Operator):
+    """Answers skip wherever it is asked about a stage."""
+
+    def consent(self, stage: Stage) -> tuple[Answer, str]:
+        return Answer("skip" if stage.skip else "go"), "anna"
+
+
+def skipped_by(operator: Operator) -> list[tuple[str, str]]:
+    return [(e.stage, e.by) for e in operator.events if isinstance(e, StageSkipped)]
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["answered", "--skip"])
+def test_a_skipped_rehearsal_leaves_the_window_to_the_policy(tmp_path: Path, asked: bool) -> None:
+    world = quiet_world()
+    operator = (Skipping if asked else Operator)(world, tmp_path / "run")
+    skip = () if asked else ("rehearse",)
+    with operator._process() as walk:
+        assert walk.forward("roll", skip=skip).code == 0
+    assert skipped_by(operator) == [("rehearse", "anna" if asked else "--skip")]
+    assert not [e for e in operator.events if isinstance(e, StepBegun) and e.stage == "rehearse"]
+    history = read(tmp_path / "run")
+    assert history.stages_skipped == {"rehearse"} <= history.stages_done
+    said = expected.before_the_cut(Context("run", world.inventory, records=history.records()))
+    assert said[0] == (
+        "not rehearsed: the window's length is not known; the way back counts with 2.5 s (policy.way_back_s)"
+    )
+    assert operator.forward().code == 0
+    assert {world.hosts[h].phase for h in world.inventory.dest_names} <= {"open", "idle"}
+
+
+def test_a_run_that_skipped_walks_back_and_is_asked_again(tmp_path: Path) -> None:
+    operator = Skipping(quiet_world(), tmp_path / "run")
+    assert operator.forward(until="roll").code == 0
+    assert operator.back("rehearse").code == 0
+    assert read(tmp_path / "run").stages_skipped == set()
+    again = Operator(operator.world, tmp_path / "run")
+    assert again.forward(until="rehearse").code == 0
+    assert [e for e in again.events if isinstance(e, StepBegun) and e.stage == "rehearse"]
+    assert skipped_by(again) == []
+
+
+def test_a_rehearsal_that_was_cut_short_is_walked_back_before_it_is_skipped(tmp_path: Path) -> None:
+    operator = Operator(quiet_world(), tmp_path / "run")
+    assert operator.forward(until="join").code == 0
+    killed = Operator(operator.world, tmp_path / "run", kill_after=12)
+    with pytest.raises(Killed):
+        killed.forward()
+    assert read(tmp_path / "run").entered("rehearse")
+    operator.world.advance(30.0)
+    again = Operator(operator.world, tmp_path / "run")
+    with again._process() as walk:
+        assert walk.resume("rehearse", skip=("rehearse",)).code == 0
+    assert skipped_by(again) == [("rehearse", "--skip")]
+    ways = {e.way for e in again.events if isinstance(e, StepBegun)}
+    assert ways == {Way.BACK}
+    assert not read(tmp_path / "run").touched_in("rehearse")
+
+
+@pytest.mark.parametrize("stage", ["preflight", "roll", "cutover", "nothing"])
+def test_no_other_stage_can_be_skipped(tmp_path: Path, stage: str) -> None:
+    operator = Operator(quiet_world(), tmp_path / "run")
+    with (
+        operator._process() as walk,
+        pytest.raises(UsageError, match=f"'{stage}' cannot be skipped in kafka.*; possible: rehearse"),
+    ):
+        walk.forward(skip=(stage,))

@@ -1,0 +1,30 @@
+"""The findings behind what was claimed: those that each step of a run ended with, from its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkmigrate.engine.codec import decode_finding
+from zkmigrate.model.entry import Entry
+from zkmigrate.model.finding import Finding
+
+Evidence = dict[str, tuple[Finding, ...]]
+"""``stage.step`` → the findings of its last verdict that had any, the newest step last."""
+
+
+def of(entries: Iterable[Entry]) -> Evidence:
+    """The findings in these lines of a journal. JournalError for one that this version cannot read."""
+    found: Evidence = {}
+    for entry in entries:
+        if entry.kind == "step" and entry.body.get("findings"):
+            step = f"{entry.body['stage']}.{entry.body['step']}"
+            found.pop(step, None)
+            found[step] = tuple(decode_finding(f) for f in entry.body["findings"])
+    return found
+
+
+def chosen(evidence: Evidence, name: str) -> Evidence:
+    """Those of a stage or step; of the newest step where ``name`` is empty, of all for ``all``."""
+    if not name:
+        return dict(list(evidence.items())[-1:])
+    return {s: f for s, f in evidence.items() if name in ("all", s, s.partition(".")[0])}
