@@ -176,7 +176,7 @@ def test_source_serves_throughout_and_no_dest_host_was_behind_at_the_proof(
 def test_consents_calls_digests_and_what_is_left(whole: tuple[ToldOperator, Report]) -> None:
     operator, report = whole
     consents = [(d.where, d.answer, d.by) for d in report.decisions if d.kind == "consent"]
-    assert consents == [(stage, "go", "--yes") for stage in ("roll", "cutover", "finalize")]
+    assert consents == [(stage, "go", "--yes") for stage in ("rehearse", "roll", "cutover", "finalize")]
     assert [(p.code, p.way) for p in report.processes] == [(0, "forward"), (0, "forward")]
     content = (operator.run_dir / "journal.jsonl").read_bytes()
     assert (report.chain.state, report.chain.lines) == ("intact", len(lines(operator)))

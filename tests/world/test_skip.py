@@ -8,11 +8,13 @@ import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.engine.events import StageSkipped, StepBegun
-from zkmigrate.engine.journal import read
+from zkmigrate.engine.journal import kept_lines, read
 from zkmigrate.engine.ports import Answer
 from zkmigrate.errors import UsageError
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
+from zkmigrate.report.story import told
+from zkmigrate.report.timebase import Timebase
 from zkmigrate.rules import expected
 
 
@@ -38,6 +40,9 @@ def test_a_skipped_rehearsal_leaves_the_window_to_the_policy(tmp_path: Path, ask
     assert not [e for e in operator.events if isinstance(e, StepBegun) and e.stage == "rehearse"]
     history = read(tmp_path / "run")
     assert history.stages_skipped == {"rehearse"} <= history.stages_done
+    entries = kept_lines(tmp_path / "run")
+    decided = [(d.where, d.answer) for d in told(entries, Timebase(entries)).decisions if d.kind == "consent"]
+    assert ("rehearse", "skip") in decided, "the report says so"
     said = expected.before_the_cut(Context("run", world.inventory, records=history.records()))
     assert said[0] == (
         "not rehearsed: the window's length is not known; the way back counts with 2.5 s (policy.way_back_s)"

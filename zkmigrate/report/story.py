@@ -77,6 +77,8 @@ class _Teller:
             case "consent":
                 answer, by = str(body["answer"]), str(body["by"])
                 self._decide(at, "consent", body["stage"], body["question"], answer, by)
+            case "stage" if body["event"] == "skipped":
+                self._decide(at, "consent", body["stage"], "the stage is skipped", "skip", body.get("by", ""))
             case "hold":
                 self._hold(at, body)
             case "turn":
