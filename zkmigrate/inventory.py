@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from zkmigrate import inventory_checks, marked_yaml
 from zkmigrate.errors import InventoryError
+from zkmigrate.inventory_hooks import Hook, Hooks, Moment
 
 # No pattern below lets a blank, a quote or another character through that means something to a shell;
 # a command is words of such characters, separated by single blanks.
@@ -213,6 +214,7 @@ class Inventory(_Frozen):
     dest: Dest
     kafka: Kafka
     policy: Policy = Policy()
+    hooks: Hooks = Hooks()
 
     def source_host(self, name: str) -> ZooKeeperHost:
         """The source host of that name; KeyError when there is none."""
@@ -304,7 +306,9 @@ def load(path: Path) -> Inventory:
     ssh = inventory.ssh
     given = {"key": ssh.key, "known_hosts": ssh.known_hosts, "config": ssh.config}
     local = {key: _local(path, value) for key, value in given.items() if value is not None}
-    return inventory.model_copy(update={"ssh": ssh.model_copy(update=local)})
+    return inventory.model_copy(
+        update={"ssh": ssh.model_copy(update=local), "hooks": _local_hooks(path, inventory.hooks)}
+    )
 
 
 def schema() -> dict[str, Any]:
@@ -320,9 +324,9 @@ def digest(inventory: Inventory) -> str:
     """SHA-256 of what the inventory says, independent of spelling, order of keys and omitted defaults.
 
     Left out are the operator's own files (``ssh.key``, ``ssh.known_hosts``, ``ssh.config``): a run may be
-    resumed elsewhere.
+    resumed elsewhere. So are the hooks: one that fails can be mended or taken out in the middle of a run.
     """
-    said = inventory.model_dump(mode="json", exclude={"ssh": {"key", "known_hosts", "config"}})
+    said = inventory.model_dump(mode="json", exclude={"ssh": {"key", "known_hosts", "config"}, "hooks": True})
     return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -377,5 +381,13 @@ def _local(inventory_file: Path, value: str) -> str:
     try:
         expanded = Path(value).expanduser()
     except RuntimeError as error:
-        raise InventoryError(f"{inventory_file}: ssh: {value!r}: {error}; give an absolute path") from error
+        raise InventoryError(f"{inventory_file}: {value!r}: {error}; give an absolute path") from error
     return str(inventory_file.resolve().parent / expanded)
+
+
+def _local_hooks(path: Path, hooks: Hooks) -> Hooks:
+    def local(hook: Hook) -> Hook:
+        return hook.model_copy(update={"run": _local(path, hook.run)})
+
+    moments: tuple[Moment, ...] = get_args(Moment)
+    return Hooks(**{moment: tuple(local(hook) for hook in hooks.of(moment)) for moment in moments})

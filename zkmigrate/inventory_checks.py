@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from zkmigrate import inventory_hooks
 from zkmigrate.hop import parse_hops
 from zkmigrate.marked_yaml import Document, Mistake, Path
 
@@ -42,6 +43,8 @@ _NEEDED = {
     "known_hosts": "a file name without blanks, quotes or shell characters",
     "start": "an absolute command, words of letters, digits and . _ / @ % + : = , - between single blanks",
 }
+_NEEDED["run"] = "a program's file name without blanks, quotes or shell characters; words for it go into args"
+_NEEDED["args"] = "text without control characters"
 _NEEDED["stop"] = _NEEDED["status"] = _NEEDED["kill"] = _NEEDED["start"]
 _REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"
 
@@ -169,6 +172,7 @@ def cross_check(document: Document) -> list[Mistake]:
         *_services(top),
         *_paths(top),
         *_lease(top),
+        *inventory_hooks.wrong(top),
     ]
     return [Mistake(document.mark(path), path, reason) for path, reason in found]
 

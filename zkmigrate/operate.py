@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from zkmigrate import books, control, standing
+from zkmigrate import books, control, hooks, standing
 from zkmigrate import inventory as inventories
 from zkmigrate.engine import asked, events, plan, planfile, runs
 from zkmigrate.engine import journal as journals
@@ -233,6 +233,7 @@ def show_runbook(setting: Setting, run_id: str, out: Path | None, *, go_no_go: b
 def run(setting: Setting, wishes: Wishes) -> int:
     """Begin a run, or walk one forward that has begun."""
     inventory, playbook = _asked(setting, wishes)
+    hooks.refuse_missing(inventory.hooks)
     wanted = planfile.read(wishes.plan) if wishes.plan is not None else None
     run_dir = runs.directory(setting.runs, wishes.run_id) if wishes.run_id else None
     fresh = run_dir is None or not runs.has_begun(run_dir)
@@ -407,7 +408,9 @@ def _walk(
     act: what to do with the walk. wanted: the plan that a run must begin with, if any.
     """
     clock = RealClock(setting.interrupt)
+    programs = hooks.HookProcesses(run_dir, setting.inventory.resolve().parent, setting.interrupt)
     with contextlib.ExitStack() as stack:
+        stack.callback(programs.settle)  # last of all: a resume need not wait for them
         alone = LocalLock(run_dir, setting.verb)
         stack.callback(alone.close)
         stack.callback(runs.unmake, run_dir)
@@ -425,7 +428,7 @@ def _walk(
         face = face_of(setting, wishes.yes, faces, look_up)
         emit = look_up.tell = stack.enter_context(recorded(run_dir, face.emit))
         stack.callback(say_interrupted(setting.interrupt, emit).set)
-        for text in start.said:
+        for text in (*start.said, *hooks.missing(inventory.hooks)):
             emit(events.Noted(text))
         samples = Samples(run_dir, clock.now, clock.wall, lambda text: emit(events.Noted(text)))
         stack.callback(samples.close)
@@ -442,11 +445,13 @@ def _walk(
             watch=site.watch(clock, lock),
             copies=site.copies(lock),
             holds=HoldFile(run_dir),
+            hooks=programs,
         )
         walk = Walk(playbook, inventory, journal, world)
         try:
             code = act(Begun(walk, face.console, start.back_to)).code
         except KeyboardInterrupt:
+            programs.kill()
             emit(events.RunEnded(130, f"stopped at once; {walk.state()}; resume goes on", ()))
             faces.close()
             _say_ways_on(setting, journal, playbook)

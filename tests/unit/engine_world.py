@@ -18,9 +18,19 @@ from zkmigrate.engine import events
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.journal import NAME, Journal
-from zkmigrate.engine.ports import Answer, Decision, Fallback, NoWatch, WatchPort, WindowRules
+from zkmigrate.engine.ports import (
+    Answer,
+    Decision,
+    Fallback,
+    HookRunner,
+    NoHooks,
+    NoWatch,
+    WatchPort,
+    WindowRules,
+)
 from zkmigrate.engine.run import Ended, Walk, World
 from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Policy, Source, Ssh, ZooKeeperHost
+from zkmigrate.inventory_hooks import Hooks
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
@@ -267,6 +277,8 @@ class Tiny:
         default_factory=lambda: WindowRules(decide, lambda _context: 8.0, without_operator)
     )
     policy: dict[str, Any] = field(default_factory=dict)
+    hooks: Hooks = field(default_factory=Hooks)
+    runner: HookRunner = field(default_factory=NoHooks)
 
     def __post_init__(self) -> None:
         self.steps = {
@@ -327,8 +339,10 @@ class Tiny:
             emit=self.seen.append,
             rules=self.rules,
             watch=self.watch,
+            hooks=self.runner,
         )
-        return Walk(self.playbook, inventory(**self.policy), journal, world)
+        known = inventory(**self.policy).model_copy(update={"hooks": self.hooks})
+        return Walk(self.playbook, known, journal, world)
 
     def everything(self) -> dict[tuple[str, str], bytes]:
         """The files of a completed run."""

@@ -20,12 +20,13 @@ EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "runbo
     "opening",
     "books",
     "face",
+    "hooks",
     "operate",
     "standing",
     "control",
     "wiring",
 }
-NEUTRAL = {"errors", "hop", "hostside", "inventory", "inventory_checks", "marked_yaml"}
+NEUTRAL = {"errors", "hop", "hostside", "inventory", "inventory_checks", "inventory_hooks", "marked_yaml"}
 
 
 def tracked() -> list[Path]:

@@ -17,7 +17,16 @@ from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import Event
 from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import Journal, RealDisk
-from zkmigrate.engine.ports import Answer, Fallback, NoWatch, WatchPort, WindowRules, Word
+from zkmigrate.engine.ports import (
+    Answer,
+    Fallback,
+    HookRunner,
+    NoHooks,
+    NoWatch,
+    WatchPort,
+    WindowRules,
+    Word,
+)
 from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.engine.run import World as Outside
 from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
@@ -102,6 +111,7 @@ class Operator:
     unreachable: frozenset[str] = frozenset()
     events: list[Event] = field(default_factory=list)
     watch: WatchPort = field(default_factory=NoWatch)
+    hooks: HookRunner = field(default_factory=NoHooks)
     calls: int = 0
     seconds: int = 0
 
@@ -145,6 +155,7 @@ class Operator:
             emit=self.events.append,
             rules=WindowRules(decide_finding, deadline_s, without_operator),
             watch=self.watch,
+            hooks=self.hooks,
             holds=HoldFile(self.run_dir),
         )
         return Walk(self.playbook, self.world.inventory, journal, outside)

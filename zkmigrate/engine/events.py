@@ -199,6 +199,33 @@ class Alarm:
 
 
 @dataclass(frozen=True)
+class HookBegun:
+    """A program of the operator's own is run; ``waited`` for, or beside the walk."""
+
+    moment: str
+    stage: str
+    run: str
+    timeout_s: float
+    waited: bool
+
+
+@dataclass(frozen=True)
+class HookEnded:
+    """It ended: ``how`` is done, timeout, interrupted or not-started; ``code`` is None unless it ended by
+    itself. said: the end of its output. stops: its failure stops the run."""
+
+    moment: str
+    stage: str
+    run: str
+    code: int | None
+    how: str
+    seconds: float
+    said: str
+    output: str
+    stops: bool
+
+
+@dataclass(frozen=True)
 class Noted:
     """A remark for the operator."""
 
@@ -233,6 +260,8 @@ Event: TypeAlias = (
     | HoldEnded
     | Countdown
     | Alarm
+    | HookBegun
+    | HookEnded
     | Noted
     | RunEnded
 )

@@ -21,6 +21,8 @@ Bodies by kind:
 - ``found`` {text, leg, stages, steps, unrecorded, consented, operations: [{operation, step, target, verb,
   path, confirmed}]}: what the hosts say where the journal's own lines are lost (``engine/lost.py``). stages
   and steps that are done; unrecorded: steps among them whose record is lost; consented: stages agreed to
+- ``hook`` {moment, place: {stage, step, way, targets}, number, run, code, how, seconds, output, stops}: as in
+  ``engine/moments.py``
 - ``finding`` {stage, step, finding} · ``note`` {text, leg?, lost?} · ``end`` {code, message}
 
 ``mono`` is seconds on the monotonic clock of the process that wrote the line.
@@ -85,6 +87,12 @@ class Arrived:
 Position: TypeAlias = Next | Rehearsed | Arrived
 
 
+def hook_key(moment: str, place: Mapping[str, Any], number: int) -> str:
+    """Names the ``number``-th hook of a moment at one place of the way forward or back."""
+    targets = ",".join(place["targets"])
+    return f"{moment} {place['way']} {place['stage']} {place['step']} {targets} {number}"
+
+
 @dataclass
 class History:
     """The fold. Steps and stages are named by their ids (``stage.step``, ``stage``).
@@ -96,7 +104,8 @@ class History:
     at which it was last done, walking forward. lost: lines of the journal are missing. rebuilt: what the
     hosts say has been taken in since. leg: number of the last wave. known_leg: the last that lines tell of.
     sent: a change was sent to a host, ever. begun_at: step → seconds since the epoch at which it was last
-    entered. held: the body of the hold that the walk is in, with its time as ``at``.
+    entered. held: the body of the hold that the walk is in, with its time as ``at``. hooks: those that have
+    had their moment, by :func:`hook_key`, and the stage of each.
     """
 
     run: str = ""
@@ -125,6 +134,7 @@ class History:
     stages_skipped: set[str] = field(default_factory=set)
     stages_reset: set[str] = field(default_factory=set)
     consents: dict[str, str] = field(default_factory=dict)
+    hooks: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     _records: dict[str, dict[str, Any]] = field(default_factory=dict)
     _applied: dict[str, tuple[str, str, Applied]] = field(default_factory=dict)
@@ -305,6 +315,8 @@ class History:
             self.stages_reset = self.stages_done & set(body["reset"])
             self.stages_done -= self.stages_reset
             self.stages_skipped -= self.stages_reset
+            ahead = {key: stage for key, stage in self.hooks.items() if f" {Way.FORWARD.value} " in key}
+            self.hooks = {key: stage for key, stage in ahead.items() if stage not in body["reset"]}
         else:
             self.turn = None
             self.stages_done |= set(body.get("kept", ()))
@@ -333,6 +345,13 @@ class History:
         for step in body["unrecorded"]:
             self._records.pop(step, None)
             self._records.pop(step.partition(".")[2], None)
+
+    def _on_hook(self, body: Mapping[str, Any], _: Entry) -> None:
+        """One that stopped the run, or was stopped itself, is asked again."""
+        asked_again = body["how"] == "interrupted" or (body["stops"] and body["code"] != 0)
+        if not asked_again:
+            place = body["place"]
+            self.hooks[hook_key(body["moment"], place, body["number"])] = place["stage"]
 
     def _on_note(self, body: Mapping[str, Any], _: Entry) -> None:
         self.leg = max(self.leg, body.get("leg", 0))

@@ -5,7 +5,7 @@ Look and Step are in :mod:`zkmigrate.model`; Apply is in :mod:`zkmigrate.engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -18,6 +18,7 @@ from zkmigrate.model.step import AnyStep, Context, Way
 Decision: TypeAlias = Literal["go", "back", "ask"]
 Fallback: TypeAlias = Literal["go", "back"]
 Word: TypeAlias = Literal["go", "stop", "back", "skip"]
+HookHow: TypeAlias = Literal["done", "timeout", "interrupted", "not-started"]
 
 
 @dataclass(frozen=True)
@@ -133,3 +134,52 @@ class NoWatch:
 
     def close(self) -> None:
         return None
+
+
+@dataclass(frozen=True)
+class HookCall:
+    """One program to run on this machine. name: of the moment, for the file its output goes to. variables:
+    added to the environment. text: what it reads on standard input."""
+
+    name: str
+    run: str
+    args: tuple[str, ...]
+    timeout_s: float
+    variables: Mapping[str, str]
+    text: str
+
+
+@dataclass(frozen=True)
+class HookEnd:
+    """How a program ended; ``code`` is its exit code, None unless ``how`` is done.
+
+    said: the end of its output. output: the file that holds all of it, empty if none.
+    """
+
+    how: HookHow
+    code: int | None
+    seconds: float
+    said: str
+    output: str
+
+
+class HookRunner(Protocol):
+    """Runs the operator's own programs. What a program, or starting it, does wrong is not raised."""
+
+    def run(self, call: HookCall, /) -> HookEnd:
+        """Run and wait. A wish to stop that comes meanwhile ends it."""
+        ...
+
+    def start(self, call: HookCall, done: Callable[[HookEnd], None], /) -> None:
+        """Run without waiting; ``done`` is called from another thread."""
+        ...
+
+
+class NoHooks:
+    """For walks without programs of the operator's own."""
+
+    def run(self, _call: HookCall) -> HookEnd:
+        return HookEnd("not-started", None, 0.0, "nothing is run here", "")
+
+    def start(self, call: HookCall, done: Callable[[HookEnd], None]) -> None:
+        done(self.run(call))

@@ -21,8 +21,18 @@ from zkmigrate.engine.holding import HoldPlaces
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.logbook import Logbook
+from zkmigrate.engine.moments import Moments
 from zkmigrate.engine.patience import TRIES, Patience
-from zkmigrate.engine.ports import Answer, Confirm, Lock, NoWatch, WatchPort, WindowRules
+from zkmigrate.engine.ports import (
+    Answer,
+    Confirm,
+    HookRunner,
+    Lock,
+    NoHooks,
+    NoWatch,
+    WatchPort,
+    WindowRules,
+)
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import HostError, UsageError, ZkmigrateError
 from zkmigrate.inventory import Inventory
@@ -52,6 +62,7 @@ class World:
     watch: WatchPort = field(default_factory=NoWatch)
     copies: Callable[[bytes], None] | None = None
     holds: HoldPort = field(default_factory=NoHolds)
+    hooks: HookRunner = field(default_factory=NoHooks)
 
 
 class Walk:
@@ -67,6 +78,7 @@ class Walk:
         self._log = Logbook(playbook, journal, world)
         self._window = Window(journal, inventory.policy, world)
         self._holds = HoldPlaces(playbook, journal, self._window, world)
+        self._moments = Moments(playbook, inventory, journal, world)
         self._until = ""
         self._hold_at = ""
         self._skip: frozenset[str] = frozenset()
@@ -133,6 +145,7 @@ class Walk:
     def _go(self) -> Ended:
         while True:
             try:
+                self._moments.due()
                 match self.history.next(self.playbook):
                     case Arrived(None):
                         return Ended(0, f"{self.playbook.id} is complete")
@@ -173,6 +186,8 @@ class Walk:
                 case Ready(targets):
                     if failures == {} and (held := self._holds.between(at, self._stop_if_asked)):
                         self._obey(held, at.stage)
+                        continue
+                    if self._moments.before_wave(at, targets):
                         continue
                     plans = {t: self._changes(at, context, facts, t) for t in targets}
                     if (again := patience.count(plans)) >= TRIES:
@@ -228,6 +243,7 @@ class Walk:
         if at.way is Way.FORWARD and not at.stage.window and at.step.hazard is not Hazard.READ_ONLY:
             self._obey(self.world.confirm.step(at.stage, at.step, self._findings), at.stage)
         self._hold_before(at)  # asked for while the question was open
+        self._moments.before_window(at)
         self._log.begun(at)
         return True
 
@@ -248,6 +264,7 @@ class Walk:
                 return False
             self._obey(answer, stage)
             self._log.consented(stage, answer.word, by)
+        self._moments.before_stage(at)
         self._entered = f"{stage.id} {at.way.value}"
         self._log.stage_begun(stage, at.way)
         return True
@@ -347,6 +364,7 @@ class Walk:
         way = way or self.history.way
         self.world.emit(events.RunBegun(self.history.run, self.playbook.id, way, resumed, hosts, stages))
         try:
+            self._moments.before_run(way)
             begin()
             ended = self._go()
         except Leave as leave:
@@ -357,6 +375,10 @@ class Walk:
             ended = Ended(error.exit_code, f"{error}; {self.state()}")
             self._close(ended, journal=False)
             return ended
+        except Exception as error:  # a defect: whoever is called when a run fails hears of it
+            self.world.watch.close()
+            self._moments.ended(Ended(1, f"{type(error).__name__}: {error}; {self.state()}"))
+            raise
         except BaseException:
             self.world.watch.close()
             raise
@@ -365,6 +387,7 @@ class Walk:
 
     def _close(self, ended: Ended, *, journal: bool) -> None:
         self.world.watch.close()
+        self._moments.ended(ended)
         self._log.closed(ended, journal=journal)
 
     # --- small things ----------------------------------------------------------------------------------

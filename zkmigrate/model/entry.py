@@ -2,8 +2,8 @@
 
 One JSON object per line. ``kind`` says which: ``begin`` (run, playbook, plan digest), ``stage``, ``step``
 (with its verdict), ``intent`` and ``outcome`` of one change, ``record`` (facts for later steps), ``consent``,
-``hold`` (somebody at another terminal made the run wait),
-``turn`` (the direction changed, and why), ``found`` (the journal was lost: what the hosts say instead),
+``hold`` (somebody at another terminal made the run wait), ``turn`` (the direction changed, and why),
+``found`` (the journal was lost: what the hosts say instead), ``hook`` (one of the operator's programs ended),
 ``note``. ``previous`` chains every line to the one before.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal[
     "begin", "stage", "step", "intent", "outcome", "record",
-    "consent", "hold", "turn", "finding", "found", "note", "end",
+    "consent", "hold", "turn", "finding", "found", "hook", "note", "end",
 ]  # fmt: skip
 
 

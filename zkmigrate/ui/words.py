@@ -58,6 +58,11 @@ def sentence(event: events.Event) -> str:
             return f"   {event.left_s:.0f} s left to turn back"
         case events.Alarm():
             return f"!! after {event.phase or 'the start'}: {found.finding(event.finding)}: {event.decision}"
+        case events.HookBegun():
+            waits = f"at most {event.timeout_s:g} s" if event.waited else "not waited for"
+            return f"   {hook(event)}: {event.run} ({waits})"
+        case events.HookEnded():
+            return hook_ended(event)
         case events.Noted():
             return f"   {event.text}"
         case events.RunEnded():
@@ -99,6 +104,23 @@ def _ended(event: events.ChangeEnded) -> str:
         return ""
     said = f": {event.output.strip()}" if event.output.strip() else ""
     return f"!! {event.target}: {event.operation} {event.status}{said}"
+
+
+def hook(event: events.HookBegun | events.HookEnded) -> str:
+    """A hook by its moment."""
+    return f"hook {event.moment}{f' of {event.stage}' if event.stage else ''}"
+
+
+def hook_ended(event: events.HookEnded) -> str:
+    """How a hook ended; where it failed, with the end of what it said and where the rest is."""
+    took = f"{event.seconds:.1f} s"
+    if event.code == 0:
+        return f"   {hook(event)}: done in {took}"
+    ends = {"timeout": "killed", "interrupted": "ended, as asked", "done": f"exit code {event.code}"}
+    how = f"{ends[event.how]} after {took}" if event.how in ends else "not started"
+    said = f": {event.said}" if event.said else ""
+    goes_on = "" if event.stops or event.how == "interrupted" else "; the run goes on"
+    return f"!! {hook(event)}: {how}{said}{f' ({event.output})' if event.output else ''}{goes_on}"
 
 
 def holding(event: events.Holding) -> str:
