@@ -21,7 +21,7 @@ from zkmigrate.cli import cli
 from zkmigrate.engine import chain, process
 from zkmigrate.engine.codec import encode_change, encode_finding
 from zkmigrate.engine.journal import Journal
-from zkmigrate.model.change import Go, HostVerb, SetService
+from zkmigrate.model.change import Fence, Go, HostVerb, SetService
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import claim
 from zkmigrate.report import lanes, pictures, plots, series, sheet, svg
@@ -300,6 +300,25 @@ def test_real_clients_are_laid_beside_the_run(tmp_path: Path) -> None:
     assert [ms for _, ms in client.took] == pytest.approx([10, 20, 1500, 5])
     assert "tenant.jsonl is missing: what it would tell is left out" in report.remarks
     assert "longest gap of the producer" in page(report)
+
+
+def test_the_names_that_an_older_journal_lacks_are_those_that_were_changed(tmp_path: Path) -> None:
+    run = Run(tmp_path, begin={"hosts": {}})
+    run.clock.pass_(1.0)
+    run.step("roll.roll", "begin")
+    run.change("roll.roll", "b7", SetService("b7", "kafka.service", "restart"), 1)
+    run.step("roll.roll", "done", seconds=1.0)
+    run.step("cutover.fence", "begin")
+    run.change("cutover.fence", "d7", Fence("d7", 5000), 2)
+    said = {"s7": ["leader", "0x1"], "d7": ["observer", "0x1"]}
+    row = {"at": run.clock.wall, "mono": run.clock.mono, "kind": "ensembles", "servers": said}
+    (run.dir / "samples.jsonl").write_text(json.dumps(row))
+    report = run.report()
+    rows = {(lane.kind, lane.name): [s.state for s in lane.spans] for lane in report.lanes}
+    assert rows[("broker", "b7")] == ["old ZooKeeper", "restarting", "new ZooKeeper"]
+    assert rows[("dest", "d7")] == ["fenced"]
+    assert rows[("ensemble", "source")] == ["serves"]
+    assert any("names no hosts" in remark for remark in report.remarks)
 
 
 def test_a_host_that_opened_alone_is_told_by_samples_to_have_served_and_opened(tmp_path: Path) -> None:

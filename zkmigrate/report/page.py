@@ -39,9 +39,10 @@ tr { break-inside: avoid; } thead { display: table-header-group; }
 td.NO, td.unknown { color: #a30000; font-weight: bold; } td.warn { color: #7a4b00; font-weight: bold; }
 code { font-family: 'DejaVu Sans Mono', monospace; font-size: 12px; }
 .scroll { overflow-x: auto; }
-@page { size: A4 landscape; margin: 12mm; }
-@media print { body { max-width: none; padding: 0; font-size: 11px; } table { font-size: 9.5px; }
-  td { white-space: normal; } * { -webkit-print-color-adjust: exact; print-color-adjust: exact; } }
+@page { size: A4; margin: 12mm; }
+@media print { body { max-width: none; padding: 0; font-size: 11px; } table { font-size: 9px; }
+  td { white-space: normal; } td.wide { min-width: 9em; }
+  h2 { margin-top: 14px; } * { -webkit-print-color-adjust: exact; print-color-adjust: exact; } }
 """
 
 

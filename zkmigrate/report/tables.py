@@ -70,11 +70,22 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
         if acks.gaps:
             note = f"between acknowledgements, in {', '.join(acks.gaps[0].during) or 'no step'}"
             out.append((f"longest gap of the {acks.client}", length(acks.gaps[0].seconds), note))
+            most = _inside(acks, window, report) if window is not None else None
+            if most is not None:
+                out.append(
+                    (f"longest gap of the {acks.client} in the window", length(most), "at full length")
+                )
     out.append(("way back", report.way_back.partition(":")[0].partition(";")[0], "see Decisions"))
     refused = sum(v.outcome == "blocked" for v in report.visits)
     alarms = sum(d.kind == "alarm" for d in report.decisions)
     out.append(("refusals and alarms", f"{refused} and {alarms}", "steps that refused; troubles in a window"))
     return tuple(out)
+
+
+def _inside(acks: Acks, window: Window, report: Report) -> float | None:
+    """The longest gap that overlaps the window, at full length."""
+    end = window.end if window.end is not None else report.end
+    return max((b - a for a, b in pairwise(acks.times) if a < end and b > window.start), default=None)
 
 
 def tables(report: Report) -> tuple[Table, ...]:
