@@ -23,7 +23,7 @@ from zkmigrate.engine import journal as journals
 from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.clock import Clock, Interrupt, RealClock
 from zkmigrate.engine.codec import encode_finding
-from zkmigrate.engine.history import Arrived
+from zkmigrate.engine.history import Arrived, History
 from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import HostLock, LocalLock
@@ -194,12 +194,17 @@ def _planned(setting: Setting, inventory: Inventory, playbook: Playbook, records
 
 def _measured(setting: Setting, run_id: str, inventory: Inventory, playbook: Playbook) -> Records:
     """What the run of this id recorded; nothing without an id. StaleError for a run of another inventory."""
+    history = _told(setting, run_id, inventory, playbook)
+    return history.records() if history is not None else {}
+
+
+def _told(setting: Setting, run_id: str, inventory: Inventory, playbook: Playbook) -> History | None:
     if not run_id:
-        return {}
+        return None
     history = journals.read(_existing(setting, Wishes(run_id=run_id), inventory, playbook))
     if history.binds:
         runs.check_same(history, playbook.id, inventories.digest(inventory))
-    return history.records()
+    return history
 
 
 def show_runbook(setting: Setting, run_id: str, out: Path | None, *, go_no_go: bool) -> int:
@@ -211,13 +216,13 @@ def show_runbook(setting: Setting, run_id: str, out: Path | None, *, go_no_go: b
     export.check_out(out)
     inventory, playbook = _read(setting)
     begun = bool(run_id) and runs.has_begun(runs.directory(setting.runs, run_id))
-    records = _measured(setting, run_id if begun or go_no_go else "", inventory, playbook)
+    history = _told(setting, run_id if begun or go_no_go else "", inventory, playbook)
     with _site(setting, inventory, "plan") as site:
         made = plan.make(playbook, inventory, site.look, ())
         if go_no_go:
-            text = export.go_no_go(made, inventory, site.look, run_id, records)
+            text = export.go_no_go(made, inventory, site.look, history)
         else:
-            text = export.runbook(playbook, made, inventory, site.look, run_id, records, out)
+            text = export.runbook(playbook, made, inventory, site.look, run_id, history, out)
     written = export.write(out, text, with_program=not go_no_go) if out is not None else ()
     if setting.as_json:
         _print_json(setting, export.to_json(made, text, written))

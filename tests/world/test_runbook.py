@@ -380,8 +380,14 @@ def test_the_go_no_go_page_is_one_page_with_the_rehearsals_figures(desk: Desk) -
         assert wanted in text
 
 
-def test_what_is_done_already_is_not_on_the_page(desk: Desk) -> None:
+def test_what_the_tool_has_done_stands_there_with_its_way_back_only(desk: Desk) -> None:
+    """After join by the tool: nothing to do, and the files are put back by the ids that the tool gave."""
     desk.walk("join")
     body = json.loads(desk.call("runbook", "--run-id", "world-1", "--json").stdout)
-    assert not [box for box in body["blocks"] if box["step"] in ("install.install", "join.join")]
+    boxes = [box for box in body["blocks"] if box["step"] in ("install.install", "join.join")]
+    assert {box["way"] for box in boxes} == {"back"}
     assert "Nothing to do: the hosts are as this step wants them" in body["page"]
+    text = "\n".join(box["text"] for box in boxes)
+    puts = [o for c, o in desk.world.applied if isinstance(c, PutFile) and o.startswith("join.")]
+    assert len(puts) == 6
+    assert [o for o in puts if not re.search(rf" restore join\.join\.\S+ {re.escape(o)}$", text, re.M)] == []

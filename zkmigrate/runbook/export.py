@@ -10,6 +10,7 @@ from typing import Any
 
 from zkmigrate import hostside
 from zkmigrate.engine import planfile
+from zkmigrate.engine.history import History
 from zkmigrate.engine.plan import Plan
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.kafka import controller
@@ -18,7 +19,6 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import Records
 from zkmigrate.runbook import go_no_go as sheet
 from zkmigrate.runbook import page
 
@@ -31,22 +31,34 @@ def runbook(
     inventory: Inventory,
     look: Look,
     run: str,
-    records: Records,
+    history: History | None,
     out: Path | None,
 ) -> str:
-    """The page. run: id under which a hand works, empty for one of its own."""
-    name = out.name if out is not None else NAME
-    hand = run or f"{inventory.name[:19]}-hand"
-    leads = controller_name(look, inventory)
-    return page.page(
-        page.Runbook(playbook, plan, planfile.of(plan).digest, inventory, hand, records, leads, name)
+    """The page. run: id under which a hand works, empty for one of its own. history: of that run, where the
+    tool has begun it: what it has done stands on the page with its way back."""
+    done = {}
+    if history is not None:
+        for step in playbook.step_ids():
+            done[step] = {target: history.applied(step, target) for target in history.touched(step)}
+    book = page.Runbook(
+        playbook=playbook,
+        plan=plan,
+        digest=planfile.of(plan).digest,
+        inventory=inventory,
+        run=run or f"{inventory.name[:19]}-hand",
+        records=history.records() if history is not None else {},
+        controller=controller_name(look, inventory),
+        name=out.name if out is not None else NAME,
+        done=done,
     )
+    return page.page(book)
 
 
-def go_no_go(plan: Plan, inventory: Inventory, look: Look, run: str, records: Records) -> str:
-    """The sheet to sign. run: the one that was rehearsed, or empty."""
+def go_no_go(plan: Plan, inventory: Inventory, look: Look, history: History | None) -> str:
+    """The sheet to sign. history: of the run that was rehearsed, if there is one."""
     hosts = (*inventory.source_names, *inventory.dest_names)
     sessions = owning_sessions(look, hosts, inventory.kafka.chroot)
+    run, records = (history.run, history.records()) if history is not None else ("", {})
     return sheet.page(inventory, planfile.of(plan).digest, run, records, sessions)
 
 

@@ -10,15 +10,15 @@ import hashlib
 import math
 import shlex
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
 from zkmigrate import hostside
 from zkmigrate.engine.plan import NOTHING, Plan, PlannedStage, PlannedStep, UndoPreviewing
 from zkmigrate.facts.clients import addresses
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import Changes
+from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import AnyStep, Context, Hazard, Records, Way
 from zkmigrate.rules.window import FIND_DOOR_S, expected_way_back_s
@@ -37,7 +37,8 @@ _WORDS = tomllib.loads((files(__package__) / "words.toml").read_text())
 class Runbook:
     """Everything that the page is made from. controller: broker that is the controller now, "" if unknown.
 
-    name: file name of the page, which its own functions read.
+    name: file name of the page, which its own functions read. done: what the tool has done in this run and
+    not undone, by ``stage.step`` and host.
     """
 
     playbook: Playbook
@@ -48,6 +49,7 @@ class Runbook:
     records: Records
     controller: str
     name: str
+    done: Mapping[str, Mapping[str, tuple[Applied, ...]]] = field(default_factory=dict)
 
 
 def page(book: Runbook) -> str:
@@ -295,6 +297,7 @@ def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) 
     if step.note == NOTHING:
         yield f"Nothing to do: {NOTHING.partition(': ')[2]} when this page was exported."
         yield ""
+        yield from _undo(_sheet(book, stage, step, real), f"back {name}")
         return
     sheet = _sheet(book, stage, step, real)
     if needs := _WORDS["needs"].get(step.id):
@@ -310,14 +313,17 @@ def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) 
     if weaker := _WORDS["weaker"].get(step.id):
         yield f"**Weaker by hand:** {weaker}"
         yield ""
-    undo = hand.back(sheet) if sheet.back else ()
-    if undo:
-        yield f"**Way back from here:** `{chain}`"
-        yield ""
-        for block in undo:
-            yield from _fenced(block, name)
+    yield from _undo(sheet, chain)
     yield "- [ ] done at ______ by ______   seen: ______"
     yield ""
+
+
+def _undo(sheet: Sheet, chain: str) -> Iterator[str]:
+    if sheet.back:
+        yield f"**Way back from here:** `{chain}`"
+        yield ""
+        for block in hand.back(sheet):
+            yield from _fenced(block, sheet.id)
 
 
 def _night(book: Runbook, step: str) -> str:
@@ -342,6 +348,9 @@ def _sheet(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep)
     context = Context(book.run, book.inventory, rehearsal=stage.rehearsal, records=book.records)
     back: dict[str, Changes] = {}
     if isinstance(real, UndoPreviewing):
+        # A window is walked from its start by whoever follows the page; outside it what is done stays done.
+        for host, done in book.done.get(sheet.id, {}).items() if not stage.window else ():
+            back[host] = real.preview_undo(context, host, done)
         for host, changes in sheet.changes.items():
             place = sheet.place(Way.BACK, host if step.id in hand.ALONE else "")
             back[host] = real.preview_undo(context, host, applied(place, host, changes))
