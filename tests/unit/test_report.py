@@ -31,7 +31,7 @@ from zkmigrate.report.page import page
 from zkmigrate.report.sources import read
 from zkmigrate.report.tables import tables
 from zkmigrate.report.timebase import Timebase
-from zkmigrate.report.value import Beat, Report
+from zkmigrate.report.value import Beat, Report, Window
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -498,9 +498,39 @@ def test_states_that_are_drawn_all_have_a_colour_that_text_can_be_read_on() -> N
         assert (light(colour) + 0.05) / (light(svg.TEXT) + 0.05) >= 4.5, state
 
 
-def test_many_brokers_and_an_empty_window_are_drawn(run: Run) -> None:
+def test_hundreds_of_brokers_through_hours_stay_a_page(tmp_path: Path) -> None:
+    """300 brokers asked for three hours; what one of them did not answer is still there."""
+    names = [f"broker{n}" for n in range(300)]
+    run = Run(tmp_path, begin={"hosts": {"source": ["s1"], "dest": ["d1"], "brokers": names}})
+    run.clock.pass_(10800.0)
+    run.step("roll.roll", "begin")
+    beats = tuple(
+        Beat(2_000_000.0 + at, name, None if (name, at) == ("broker7", 600) else 1.0 + at % 7, "refused")
+        for at in range(0, 10800, 60)
+        for name in names
+    )
+    report = run.report()
+    own = series.by_broker(beats)
+    gaps = tuple(gap for asked in own.values() for gap in series.silences(asked, 60.0))
+    window = Window("cutover", False, 2_000_500.0, 2_000_700.0, "opened", (), None, {})
+    told = series.latencies(own, gaps, report.visits)
+    many = replace(
+        report, beats=beats, silences=gaps, latencies=told, windows=(window,), end=report.start + 10800
+    )
+    drawn = ElementTree.fromstring(pictures.timeline(many))
+    marks = [e for e in drawn.iter() if e.tag.endswith("circle")]
+    assert 100 < len(marks) < 2000
+    silent = [e.attrib["data-silent"] for e in drawn.iter() if "data-silent" in e.attrib]
+    assert sorted(silent) == ["1", "broker7"]
+    close = ElementTree.fromstring(pictures.close_up(window, many, 0))
+    rows = {e.attrib["data-lane"] for e in close.iter() if "data-lane" in e.attrib} & set(names)
+    assert len(rows) == 20
+    assert "broker7" in rows
+    assert "and 280 more brokers, of the timeline above" in "".join(close.itertext())
+    assert [x.longest.seconds for x in many.latencies if x.longest] == [pytest.approx(120.0, abs=0.1)]
+
+
+def test_a_run_without_a_window_or_samples_is_drawn(run: Run) -> None:
     report = build(read(run.dir), books.load(books.DEFAULT))
-    beats = tuple(Beat(report.start + n / 100, f"broker{n}", 1.0) for n in range(300))
-    many = replace(report, beats=beats)
-    ElementTree.fromstring(pictures.timeline(many))
-    assert "not begun" in page(many)
+    ElementTree.fromstring(pictures.timeline(report))
+    assert "not begun" in page(report)

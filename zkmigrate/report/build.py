@@ -59,6 +59,8 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
     ensembles = lanes.source_ensemble(source, asked, series.spacing_s(asked) or 1.0)
     every_s = series.spacing_s(series.of_kind(rows, "brokers"))
     beats = series.beats(rows)
+    own = series.by_broker(beats)
+    silences = tuple(gap for asked_of in own.values() for gap in series.silences(asked_of, every_s))
     proof = series.proof(story)
     rehearsals = (
         frozenset(s.id for s in playbook.stages if s.rehearsal) if playbook else frozenset({"rehearse"})
@@ -88,7 +90,8 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         windows=found,
         beats=beats,
         beat_every_s=every_s,
-        latencies=series.latencies(beats, every_s, story.visits),
+        latencies=series.latencies(own, silences, story.visits),
+        silences=silences,
         acks=series.acks(sources.load, times, story.visits),
         lags=series.lags(rows, source, dest, proof.at if proof and proof.stage == "cutover" else None),
         syncs=series.syncs(rows),

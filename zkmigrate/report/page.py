@@ -99,7 +99,8 @@ def _pictures(report: Report) -> list[str]:
         name = f"{'Rehearsed window' if window.rehearsal else 'Window'}: {window.stage}"
         out.append(f"<h2>{esc(name)}</h2>")
         parts = [f"{p.step}{' back' if p.back else ''} {length(p.seconds or 0)}" for p in window.parts]
-        out.append(_figure(pictures.close_up(window, report, number), f"{', '.join(parts)}."))
+        colours = sheet.legend(f"dest-{number}", lanes.DEST_STATES)
+        out.append(_figure(pictures.close_up(window, report, number) + colours, f"{', '.join(parts)}."))
     if any(p.behind is not None for p in report.lags):
         out.append("<h2>Transactions behind source</h2>")
         words = (

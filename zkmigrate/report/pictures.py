@@ -8,7 +8,10 @@ from itertools import pairwise
 from zkmigrate.report.plots import answers
 from zkmigrate.report.sheet import BAD, BAR, EDGE, HEAD, JOINED_S, LABELS, Sheet
 from zkmigrate.report.svg import CHAR_PX, TEXT, Axis, clock, hover, length, tag, text
-from zkmigrate.report.value import Beat, Decision, Lane, Report, Span, Visit, Window
+from zkmigrate.report.value import Decision, Gap, Lane, Report, Span, Visit, Window
+
+_BROKERS = 20
+"""So many are drawn close up."""
 
 
 def _shown(lane: Lane, start: float, end: float) -> list[Span]:
@@ -48,7 +51,7 @@ def close_up(window: Window, report: Report, number: int) -> str:
     pieces = [(max(a, start), min(b, end)) for a, b in report.active if a < end and b > start]
     sheet = Sheet(Axis(pieces or [(start, end)], LABELS, EDGE), EDGE)
     sheet.row("step", lambda y: _steps(sheet, y, window))
-    _rows(sheet, report, start, end)
+    _rows(sheet, report, start, end, _BROKERS)
     answers(sheet, report, start, end)
     top, bottom = HEAD - 4, sheet.y
     for at, words, colour in (
@@ -66,19 +69,34 @@ def close_up(window: Window, report: Report, number: int) -> str:
     return sheet.whole(f"window-{number}", title, parts)
 
 
-def _rows(sheet: Sheet, report: Report, start: float, end: float) -> None:
+def _rows(sheet: Sheet, report: Report, start: float, end: float, most: int | None = None) -> None:
+    """The rows of ensembles, dest hosts and brokers. most: of the brokers only so many, those first to which
+    something happened."""
+    silent: dict[str, list[Gap]] = {}
+    for gap in report.silences:
+        if gap.start <= end and gap.start + gap.seconds >= start:
+            silent.setdefault(gap.client, []).append(gap)
+    spans = {lane.name: _shown(lane, start, end) for lane in report.lanes}
+    brokers = [lane.name for lane in report.lanes if lane.kind == "broker"]
+    ordered = sorted(brokers, key=lambda name: (name not in silent and len(spans[name]) < 2, name))
+    left_out = set(ordered[most:]) if most is not None else set()
     kind = ""
     for lane in report.lanes:
+        if lane.name in left_out and lane.kind == "broker":
+            continue
         if lane.kind != kind:
             sheet.gap()
             kind = lane.kind
-        spans = _shown(lane, start, end)
 
-        def draw(y: float, lane: Lane = lane, spans: list[Span] = spans) -> list[str]:
-            out = [sheet.bar(y, span, lane.name) for span in spans]
-            return out + (_silent(sheet, y, report, lane.name, start, end) if lane.kind == "broker" else [])
+        def draw(y: float, lane: Lane = lane) -> list[str]:
+            out = [sheet.bar(y, span, lane.name) for span in spans[lane.name]]
+            gaps = silent.get(lane.name, ()) if lane.kind == "broker" else ()
+            return out + [_silence(sheet, y, gap, start, end) for gap in gaps]
 
         sheet.row(lane.name, draw)
+    if left_out:
+        words = f"and {len(left_out)} more brokers, of the timeline above"
+        sheet.row("", lambda y: [text(LABELS, y + BAR - 4, words)])
     sheet.gap()
 
 
@@ -119,37 +137,15 @@ def _box(sheet: Sheet, y: float, name: str, start: float, end: float, fill: str)
     return box + (text((x1 + x2) / 2, y + BAR - 4.5, name, text_anchor="middle") if label else "")
 
 
-def _silent(sheet: Sheet, y: float, report: Report, broker: str, start: float, end: float) -> list[str]:
-    """Stretches in which a broker did not answer, as a line along the foot of its row."""
-    out = []
-    for a, b, why in stretches(report.beats, broker):
-        if b < start or a > end:
-            continue
-        x1, x2 = sheet.axis.x(max(a, start)), sheet.axis.x(min(b, end))
-        words = f"{broker}: no answer for {length(b - a)} from {clock(a, 0.1)}: {why}"
-        out.append(
-            tag(
-                "rect", hover(words), x=x1, y=y + BAR - 3.5, width=max(x2 - x1, 1.5), height=3.5, fill=BAD,
-                data_silent=broker, data_from=f"{a:.3f}", data_to=f"{b:.3f}",
-            )
-        )  # fmt: skip
-    return out
-
-
-def stretches(beats: Iterable[Beat], broker: str) -> list[tuple[float, float, str]]:
-    """(first question without an answer, next answer or last question, why) of a broker."""
-    out: list[tuple[float, float, str]] = []
-    since, why, last = None, "", 0.0
-    for beat in beats:
-        if beat.broker != broker:
-            continue
-        if beat.ms is None:
-            since, why = (beat.at, beat.why) if since is None else (since, why)
-        elif since is not None:
-            out.append((since, beat.at, why))
-            since = None
-        last = beat.at
-    return [*out, (since, last, why)] if since is not None else out
+def _silence(sheet: Sheet, y: float, gap: Gap, start: float, end: float) -> str:
+    """A stretch in which a broker did not answer, as a line along the foot of its row."""
+    last = gap.start + gap.seconds
+    x1, x2 = sheet.axis.x(max(gap.start, start)), sheet.axis.x(min(last, end))
+    words = f"{gap.client}: no answer for {length(gap.seconds)} from {clock(gap.start, 0.1)}: {gap.why}"
+    return tag(
+        "rect", hover(words), x=x1, y=y + BAR - 3.5, width=max(x2 - x1, 1.5), height=3.5, fill=BAD,
+        data_silent=gap.client, data_from=f"{gap.start:.3f}", data_to=f"{last:.3f}",
+    )  # fmt: skip
 
 
 def _sync(sheet: Sheet, y: float, report: Report) -> list[str]:

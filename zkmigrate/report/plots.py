@@ -8,11 +8,15 @@ from itertools import pairwise
 
 from zkmigrate.report.sheet import EDGE, HEAD, JOINED_S, LABELS, SERIES, WIDTH, Sheet
 from zkmigrate.report.svg import FAINT, RULE, Axis, clock, figure, hover, length, tag, text
-from zkmigrate.report.value import Acks, Beat, Report
+from zkmigrate.report.value import Acks, Beat, Lag, Report
 
 _LOW_MS, _HIGH_MS = 0.1, 10000.0
 _PLOT = 100
 _BINS = 400
+_MOST = 6000
+"""More points than this are told by the median and the slowest of each small stretch."""
+
+_MIDDLE = [("median", SERIES[0]), ("slowest", SERIES[1])]
 
 
 def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
@@ -24,7 +28,10 @@ def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
         return
     names = sorted({b.broker for b in inside})
     keys = [(name, SERIES[n]) for n, name in enumerate(names)] if len(names) <= len(SERIES) else []
-    _plot(sheet, "answers of brokers", keys, lambda height: _dots(sheet, inside, height))
+    if len(inside) <= _MOST:
+        _plot(sheet, "answers of brokers", keys, lambda height: _dots(sheet, inside, height))
+    else:
+        _plot(sheet, "answers of brokers", _MIDDLE, lambda height: _crowd(sheet, inside, height))
 
 
 def _client(sheet: Sheet, acks: Acks, start: float, end: float) -> None:
@@ -33,8 +40,9 @@ def _client(sheet: Sheet, acks: Acks, start: float, end: float) -> None:
     took = [(t, ms) for t, ms in acks.took if start <= t <= end]
     sheet.row(f"{acks.client}: acks", lambda y: _acked(sheet, y, acks.client, moments))
     if took:
-        keys = [("median", SERIES[0]), ("slowest", SERIES[1])]
-        _plot(sheet, f"{acks.client}: latency", keys, lambda height: _took(sheet, acks.client, took, height))
+        _plot(
+            sheet, f"{acks.client}: latency", _MIDDLE, lambda height: _took(sheet, acks.client, took, height)
+        )
 
 
 def _acked(sheet: Sheet, y: float, client: str, moments: Sequence[float]) -> list[str]:
@@ -111,6 +119,21 @@ def _dots(sheet: Sheet, beats: Sequence[Beat], height: Callable[[float], float])
     return out
 
 
+def _crowd(sheet: Sheet, beats: Sequence[Beat], height: Callable[[float], float]) -> list[str]:
+    """Many answers at once; a cross where at least one broker gave none."""
+    took = [(beat.at, beat.ms) for beat in beats if beat.ms is not None]
+    out, top = _took(sheet, "brokers", took, height), height(_HIGH_MS) - 10
+    silent: dict[int, set[str]] = {}
+    for beat in beats:
+        if beat.ms is None:
+            silent.setdefault(round(sheet.axis.x(beat.at) / 3), set()).add(beat.broker)
+    for place, names in silent.items():
+        words = f"no answer of {len(names)}: {', '.join(sorted(names)[:6])}"
+        cross = f"M{place * 3 - 2.5:.1f} {top:.1f} l5 5 m0 -5 l-5 5"
+        out.append(tag("path", hover(words), d=cross, stroke=SERIES[1], fill="none", data_silent=len(names)))
+    return out
+
+
 def _took(
     sheet: Sheet, client: str, took: Sequence[tuple[float, float]], height: Callable[[float], float]
 ) -> list[str]:
@@ -151,7 +174,7 @@ def lag(report: Report) -> str:
     hosts = list(dict.fromkeys(p.host for p in points))
     for n, host in enumerate(hosts):
         colour = SERIES[n % len(SERIES)]
-        own = [p for p in points if p.host == host]
+        own = _thinned([p for p in points if p.host == host], axis)
         for a, b in pairwise(own):
             if b.at - a.at < JOINED_S:
                 body.append(
@@ -168,6 +191,16 @@ def lag(report: Report) -> str:
         body.append(text(32, top + 14 + n * 14, host[:14], fill=FAINT))
     said = f"At most {most} transactions behind; {len(points)} looks at {len(hosts)} hosts."
     return figure("lag", "Transactions behind source's leader", said, WIDTH, bottom + 22, body)
+
+
+def _thinned(own: Sequence[Lag], axis: Axis) -> list[Lag]:
+    """Of each small stretch the look that was furthest behind."""
+    worst: dict[int, Lag] = {}
+    for look in own:
+        place = round(axis.x(look.at))
+        if place not in worst or (look.behind or 0) > (worst[place].behind or 0):
+            worst[place] = look
+    return list(worst.values())
 
 
 def _pieces(moments: Sequence[float]) -> list[tuple[float, float]]:

@@ -51,26 +51,29 @@ def beats(rows: Rows) -> tuple[Beat, ...]:
     return tuple(out)
 
 
-def latencies(asked: Sequence[Beat], every_s: float | None, visits: Iterable[Visit]) -> tuple[Latency, ...]:
-    """Per broker: quantiles of its answers and the longest time without one."""
-    walks = tuple(visits)
+def by_broker(asked: Iterable[Beat]) -> dict[str, list[Beat]]:
+    """The questions to each broker, in order; brokers by name."""
+    own: dict[str, list[Beat]] = {}
+    for beat in asked:
+        own.setdefault(beat.broker, []).append(beat)
+    return dict(sorted(own.items()))
+
+
+def latencies(
+    own: Mapping[str, Sequence[Beat]], gaps: Iterable[Gap], visits: Iterable[Visit]
+) -> tuple[Latency, ...]:
+    """Per broker: quantiles of its answers and the longest time without one. gaps: as :func:`silences`."""
+    walks, worst = tuple(visits), dict[str, Gap]()
+    for gap in gaps:
+        if gap.client not in worst or gap.seconds > worst[gap.client].seconds:
+            worst[gap.client] = gap
     out = []
-    for broker in sorted({beat.broker for beat in asked}):
-        own = [beat for beat in asked if beat.broker == broker]
-        took = sorted(beat.ms for beat in own if beat.ms is not None)
-        gaps = silences(own, every_s)
-        longest = max(gaps, key=lambda gap: gap.seconds, default=None)
-        out.append(
-            Latency(
-                broker,
-                len(own),
-                len(took),
-                quantile(took, 0.5),
-                quantile(took, 0.99),
-                took[-1] if took else None,
-                placed(longest, walks) if longest is not None else None,
-            )
-        )
+    for broker, beats in own.items():
+        took = sorted(beat.ms for beat in beats if beat.ms is not None)
+        longest = placed(worst[broker], walks) if broker in worst else None
+        slowest = took[-1] if took else None
+        p50, p99 = quantile(took, 0.5), quantile(took, 0.99)
+        out.append(Latency(broker, len(beats), len(took), p50, p99, slowest, longest))
     return tuple(out)
 
 

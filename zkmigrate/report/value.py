@@ -230,7 +230,8 @@ class Process:
 class Report:
     """Everything that a report tells.
 
-    state: ``complete``, ``back`` (at the beginning), ``turned`` (back at the start of a stage), ``open`` or
+    silences: every time that a broker left a question unanswered, from its last answer to its next. state:
+    ``complete``, ``back`` (at the beginning), ``turned`` (back at the start of a stage), ``open`` or
     ``damaged``. headline: the same as one sentence. remarks: what the reader must know about the material.
     left: what is still to be done, ready to read.
     """
@@ -254,6 +255,7 @@ class Report:
     beats: tuple[Beat, ...]
     beat_every_s: float | None
     latencies: tuple[Latency, ...]
+    silences: tuple[Gap, ...]
     acks: tuple[Acks, ...]
     lags: tuple[Lag, ...]
     syncs: tuple[Sync, ...]
