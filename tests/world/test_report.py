@@ -11,9 +11,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from click.testing import CliRunner
 
-from tests.world.operator import Killed
+from tests.world.operator import PROPERTIES, SOURCE_CONFIG, Killed
+from tests.world.site import INVENTORY, WorldSite
 from tests.world.told import ToldOperator, again, lines, operator_in, report_of
+from zkmigrate.cli import cli
+from zkmigrate.inventory import Inventory, load
 from zkmigrate.report import pictures
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import WIDTH, markdown
@@ -21,6 +25,7 @@ from zkmigrate.report.page import page
 from zkmigrate.report.svg import length
 from zkmigrate.report.tables import figures, tables
 from zkmigrate.report.value import Report, Window
+from zkmigrate.simulate.world import new_world
 
 EPOCH = 1_800_000_000.0
 DEST, BROKERS = ("dest1", "dest2", "dest3"), ("broker1", "broker2", "broker3")
@@ -363,3 +368,38 @@ def test_torn_and_hostile_samples_and_events_are_left_out_and_counted(tmp_path: 
     assert "3 lines of samples.jsonl do not read and are left out" in report.remarks
     assert "2 lines of events.jsonl do not read and are left out" in report.remarks
     page(report)
+
+
+def test_the_command_line_tells_a_run_that_was_recovered_from_its_hosts(tmp_path: Path) -> None:
+    """With the files as run and resume leave them: plan, events, samples, and the journal set aside."""
+    file = tmp_path / "migration.yml"
+    file.write_text(INVENTORY)
+    world = new_world(load(file), PROPERTIES, SOURCE_CONFIG)
+    environ = {"ZKMIGRATE_RUNS": str(tmp_path / "runs"), "WORLD_SPEED": "20"}
+
+    def call(*words: str) -> str:
+        def site(inventory: Inventory, run: str) -> WorldSite:
+            return WorldSite(inventory, run, world)
+
+        done = CliRunner().invoke(cli, [*words, "-i", str(file)], obj=site, env=environ)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    call("run", "--yes", "--until", "join")
+    journal = tmp_path / "runs" / "world-1" / "journal.jsonl"
+    kept = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(kept[:12]) + b"damaged\n")
+    assert json.loads(call("report", "--json"))["state"] == "damaged"
+    call("resume", "--yes", "--journal-lost", "forward", "--until", "join")
+    told = json.loads(call("report", "--json"))
+    assert told["state"] == "open"
+    assert told["plan_matches"] == "plan.json names the same"
+    assert [(p["way"], p["code"]) for p in told["processes"]] == [("forward", 0), ("forward", 0)]
+    assert [d["answer"] for d in told["decisions"] if d["kind"] == "lost"] == [
+        "the journal was recovered",
+        "the hosts were asked",
+    ]
+    assert "journal.damaged-1.jsonl lies beside the journal: it was recovered once" in told["remarks"]
+    assert {beat["broker"] for beat in told["beats"]} == set(BROKERS)
+    assert {lane["name"] for lane in told["lanes"]} == {"source", "dest, for clients", *DEST, *BROKERS}
+    assert call("report") == f"{journal.parent / 'report.html'}\n"

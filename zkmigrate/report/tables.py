@@ -18,6 +18,9 @@ _FOLDED_FROM = 12
 """So many different claims of one step that hold are named by their ids only."""
 
 
+_STEPS = 3
+"""So many steps of one gap are named."""
+
 _NAMED = 6
 """So many targets of one finding are named."""
 
@@ -58,17 +61,18 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
         out.append(("window", took, notes.get(window.outcome, "the door was not opened")))
     worst = max((x.longest for x in report.latencies if x.longest), key=lambda g: g.seconds, default=None)
     if report.latencies:
-        note = f"{worst.client}, in {', '.join(worst.during) or 'no step'}" if worst else "asked all the time"
+        note = f"{worst.client}, in {_during(worst)}" if worst else "asked all the time"
         out.append(("longest silence of a broker", length(worst.seconds) if worst else "none", note))
     if window is not None and report.latencies:
         inside = [b for b in report.beats if window.start <= b.at <= (window.end or report.end)]
         silent = sum(b.ms is None for b in inside)
         took_ms = max((b.ms for b in inside if b.ms is not None), default=None)
         note = f"slowest answer {took_ms:.0f} ms" if took_ms is not None else "no answer"
-        out.append(("brokers in the window", f"{len(inside) - silent} of {len(inside)} answers", note))
+        if inside:
+            out.append(("brokers in the window", f"{len(inside) - silent} of {len(inside)} answers", note))
     for acks in report.acks:
         if acks.gaps:
-            note = f"between acknowledgements, in {', '.join(acks.gaps[0].during) or 'no step'}"
+            note = f"between acknowledgements, in {_during(acks.gaps[0])}"
             out.append((f"longest gap of the {acks.client}", length(acks.gaps[0].seconds), note))
             most = _inside(acks, window, report) if window is not None else None
             if most is not None:
@@ -185,8 +189,14 @@ def _when(gap: Gap | None) -> str:
     if gap is None:
         return "-"
     until = "not answered since" if gap.end is None else f"to {clock(gap.end, 0.1)}"
-    where = f" in {', '.join(gap.during)}" if gap.during else ""
-    return f"{clock(gap.start, 0.1)} {until}{where}" + (f": {gap.why}" if gap.why else "")
+    return f"{clock(gap.start, 0.1)} {until} in {_during(gap)}" + (f": {gap.why}" if gap.why else "")
+
+
+def _during(gap: Gap) -> str:
+    """The steps that a gap overlaps; of many the first and the last."""
+    if len(gap.during) > _STEPS:
+        return f"{gap.during[0]} to {gap.during[-1]}"
+    return ", ".join(gap.during) or "no step"
 
 
 def _acks(report: Report) -> Table:
