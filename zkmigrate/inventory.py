@@ -32,6 +32,12 @@ Command = Annotated[
 ]
 SettingKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)]
 SettingValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9._:/,=@+% -]*|\*)$", max_length=1024)]
+Instant = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})$"
+    ),
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Jumps = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_\[][0-9A-Za-z._@:,\[\]-]*$", max_length=1024)]
 
@@ -188,6 +194,13 @@ class Lease(_Frozen):
     renew_every_ms: Annotated[int, Field(ge=100, le=5000)] = 500
 
 
+class Window(_Frozen):
+    """The maintenance window, outside of which neither broker nor client is to notice anything."""
+
+    begin: Instant
+    end: Instant
+
+
 class Policy(_Frozen):
     """What the operator allows. Times in seconds.
 
@@ -201,6 +214,7 @@ class Policy(_Frozen):
     roll_wave: Annotated[int, Field(ge=1)] = 1
     join_outstanding: Annotated[int, Field(ge=0)] = 200
     step_deadline_s: Annotated[float, Field(gt=0)] = 300.0
+    window: Window | None = None
 
 
 class Inventory(_Frozen):

@@ -11,6 +11,7 @@ import difflib
 import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -45,6 +46,7 @@ _NEEDED = {
 }
 _NEEDED["run"] = "a program's file name without blanks, quotes or shell characters; words for it go into args"
 _NEEDED["args"] = "text without control characters"
+_NEEDED["begin"] = _NEEDED["end"] = "date, time and zone, such as 2026-11-21T22:00+01:00"
 _NEEDED["stop"] = _NEEDED["status"] = _NEEDED["kill"] = _NEEDED["start"]
 _REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"
 
@@ -173,6 +175,7 @@ def cross_check(document: Document) -> list[Mistake]:
         *_paths(top),
         *_lease(top),
         *inventory_hooks.wrong(top),
+        *_window(top),
     ]
     return [Mistake(document.mark(path), path, reason) for path, reason in found]
 
@@ -409,6 +412,22 @@ def _odd(path: str) -> bool:
 
 def _odd_path(path: str) -> str:
     return f"not a usable path (seen {path!r}, needed at least two levels and no . or .. in it)"
+
+
+def _window(top: Any) -> _Wrong:
+    """Both ends have to be moments that there are, the end after the begin."""
+    path = ("policy", "window")
+    ends = {key: _get(top, (*path, key)) for key in ("begin", "end")}
+    moments: dict[str, datetime] = {}
+    for key, text in ends.items():
+        try:
+            moments[key] = datetime.fromisoformat(text if isinstance(text, str) else "")
+        except ValueError:
+            if isinstance(text, str):
+                yield (*path, key), f"no such moment (seen {text!r}, needed {_NEEDED['begin']})"
+    aware = all(moment.tzinfo is not None for moment in moments.values())
+    if len(moments) == 2 and aware and moments["begin"] >= moments["end"]:
+        yield (*path, "end"), f"not after the begin (seen {ends['end']}, needed after {ends['begin']})"
 
 
 def _lease(top: Any) -> _Wrong:

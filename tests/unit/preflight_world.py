@@ -148,6 +148,13 @@ unit.LoadState=loaded
 unit.ActiveState=inactive
 """
 
+SURROUNDINGS = """\
+netns=net:[4026532281]
+listener=311 net:[4026532281] java
+main=311 net:[4026532281] java
+slow_fsyncs=0 214
+"""
+
 
 def server_properties(broker: int, hosts: str = "10.71.0.11:2181,10.71.0.12:2181,10.71.0.13:2181") -> str:
     """A broker's file as it is before the roll."""
@@ -205,7 +212,9 @@ class PreflightWorld:
     listings: dict[tuple[str, str], Reading[tuple[DirEntry, ...]]] = field(default_factory=dict)
     contents: dict[tuple[str, str], bytes] = field(default_factory=dict)
     socket_lists: dict[str, Reading[str]] = field(default_factory=dict)
-    connections: dict[tuple[str, str, int], Reading[str]] = field(default_factory=dict)
+    reached: dict[str, dict[str, str]] = field(default_factory=dict)
+    dates: dict[str, Reading[str]] = field(default_factory=dict)
+    resolved: dict[tuple[str, str], Reading[tuple[str, ...]]] = field(default_factory=dict)
     znodes: dict[tuple[str, str], Reading[Znode]] = field(default_factory=dict)
     view: Reading[KafkaView] = field(default_factory=lambda: Seen(view()))
     asked: list[tuple[str, ...]] = field(default_factory=list)
@@ -226,6 +235,9 @@ class PreflightWorld:
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         self._told("zkm", host, *words)
+        if words[0] == "reach" and host in self.reached:
+            found = self.reached[host]
+            return Seen("".join(f"probe {e.replace(':', ' ')} {found[e]}\n" for e in words[1].split(",")))
         return self.programs.get((host, words[0]), Unknown("failed", f"no answer to {words}"))
 
     def file(self, host: str, path: str) -> Reading[bytes]:
@@ -245,9 +257,13 @@ class PreflightWorld:
         self._told("sockets", host)
         return self.socket_lists.get(host, TIMEOUT)
 
-    def connects(self, host: str, address: str, port: int) -> Reading[str]:
-        self._told("connects", host, address, str(port))
-        return self.connections.get((host, address, port), Unknown("failed", "no such pair"))
+    def date(self, host: str) -> Reading[str]:
+        self._told("date", host)
+        return self.dates.get(host, TIMEOUT)
+
+    def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
+        self._told("addresses", host, name)
+        return self.resolved.get((host, name), Absent(name))
 
     def znode(self, host: str, path: str) -> Reading[Znode]:
         self._told("znode", host, path)
@@ -284,10 +300,13 @@ def healthy() -> PreflightWorld:
         world.listings[dest, "/var/lib/zookeeper"] = Seen(())
         world.listings[dest, "/opt/zookeeper"] = Seen((file_entry("service", mode="0755"),))
         world.files[dest, "/opt/zookeeper/service"] = Seen(b"#!/bin/sh\nzkm-host guard || exit 1\n")
-        for address in ("10.71.0.11", "10.71.0.12", "10.71.0.13"):
-            leads = address == "10.71.0.12"
-            world.connections[dest, address, 2888] = Seen("open" if leads else "refused")
-            world.connections[dest, address, 3888] = Seen("open")
+        for number in (1, 2, 3):
+            source = f"10.71.0.1{number}"
+            reached = world.reached.setdefault(dest, {})
+            reached[f"{source}:2888"] = "open" if number == 2 else "refused"
+            reached[f"{source}:3888"] = "open"
+            reached |= {f"10.71.0.2{number}:{port}": "refused" for port in (2888, 3888)}
+            world.reached.setdefault(f"broker{n}", {})[f"10.71.0.2{number}:2181"] = "open"
         for word in ("srvr", "dump", "mntr"):
             world.words[dest, word] = Seen(recorded(f"observer.{word}"))
         served = cons(f"10.71.0.3{n}")
@@ -302,9 +321,16 @@ def healthy() -> PreflightWorld:
         world.programs[broker, "facts"] = Seen(FACTS)
         world.files[broker, "/etc/kafka/server.properties"] = Seen(server_properties(n).encode())
         world.socket_lists[broker] = Seen(f"0      0      10.71.0.3{n}:50000 10.71.0.2{n}:2181 \n")
+    for host in (*world.reached, "source1", "source2", "source3"):
+        world.dates[host] = Seen("1000.250000000\n")
+    for host in world.reached:
+        world.programs[host, "surroundings"] = Seen(SURROUNDINGS)
+        active = FACTS.replace("ActiveState=inactive", "ActiveState=active")
+        world.programs[host, "facts"] = Seen(FACTS if host.startswith("dest") else active)
     return world
 
 
 def context() -> Context:
-    """A context of run r1."""
-    return Context(RUN, inventory())
+    """A context of run r1, which has been rehearsed."""
+    seconds = {step: {"forward": 1.0, "back": 0.5} for step in ("fence", "cut", "stop", "serve", "check")}
+    return Context(RUN, inventory(), records={"rehearse": {"seconds": seconds}})

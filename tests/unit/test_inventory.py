@@ -176,6 +176,24 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("tickTime: 2000", "server.4: x", 19, "dest.settings.server.4: zkmigrate writes this line itself"),
     ("name: lab", "name: lab\npolicy: {lease: {fence_ttl_ms: 3000}}", 3, "fence_ttl_ms: too short"),
     ("name: lab", "name: lab\npolicy: {lease: {renew_every_ms: 1500}}", 3, "renew_every_ms: too long"),
+    (
+        "name: lab",
+        "name: lab\npolicy: {window: {begin: 2026-02-30T22:00Z, end: 2026-03-01T22:00Z}}",
+        3,
+        "policy.window.begin: no such moment (seen '2026-02-30T22:00Z'",
+    ),
+    (
+        "name: lab",
+        "name: lab\npolicy: {window: {begin: 2026-02-01T22:00+01:00, end: 2026-02-01T21:00Z}}",
+        3,
+        "policy.window.end: not after the begin",
+    ),
+    (
+        "name: lab",
+        "name: lab\npolicy: {window: {begin: 2026-02-01T22:00, end: 2026-02-01T23:00Z}}",
+        3,
+        "policy.window.begin: not allowed (seen '2026-02-01T22:00', needed date, time and zone",
+    ),
     ("name: lab", "name: lab\npolicy: {roll_wave: 0}", 3, "roll_wave: out of range (seen 0, needed at"),
 ]
 

@@ -15,6 +15,7 @@ from zkmigrate.engine.apply import Apply, Outcome
 from zkmigrate.engine.channel import ChannelApply
 from zkmigrate.engine.observe import FILE_LIMIT, Observe, parse_listing
 from zkmigrate.errors import HostError
+from zkmigrate.facts.host import reach
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import InstallProgram, PutFile, Restore, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -132,10 +133,26 @@ def test_established_sockets_are_listed(parts: Parts, sshd: Sshd) -> None:
     assert f"127.0.0.1:{sshd.port}" in listed.value
 
 
+def test_what_a_host_reaches_is_told_in_one_answer(parts: Parts, sshd: Sshd) -> None:
+    closed = daemon.free_port()
+    found = reach(parts.look, "d1", [("127.0.0.1", sshd.port), ("127.0.0.1", closed)])
+    assert found == Seen({f"127.0.0.1:{sshd.port}": "open", f"127.0.0.1:{closed}": "refused"})
+
+
 @pytest.mark.parametrize("host", ["s1", "d1"])
-def test_connects_tells_open_from_refused(parts: Parts, sshd: Sshd, host: str) -> None:
-    assert parts.look.connects(host, "127.0.0.1", sshd.port) == Seen("open")
-    assert parts.look.connects(host, "127.0.0.1", daemon.free_port()) == Seen("refused")
+def test_a_hosts_clock_is_asked_by_the_login_shell(parts: Parts, host: str) -> None:
+    before = parts.look.wall()
+    told = parts.look.date(host)
+    assert isinstance(told, Seen)
+    assert before - 0.1 <= float(told.value) <= parts.look.wall() + 0.1
+
+
+@pytest.mark.parametrize("host", ["s1", "d1", ""])
+def test_names_are_resolved_on_hosts_and_here(parts: Parts, host: str) -> None:
+    found = parts.look.addresses(host, "localhost")
+    assert isinstance(found, Seen)
+    assert set(found.value) <= {"127.0.0.1", "::1"}
+    assert isinstance(parts.look.addresses(host, "no-such-host.invalid"), Absent | Unknown)
 
 
 def test_zkm_host_is_never_run_on_source(parts: Parts) -> None:
@@ -184,7 +201,8 @@ def test_a_host_that_cannot_be_reached_is_unknown_to_every_look(sshd: Sshd) -> N
         assert cause(look.file(host, "/etc/hostname")) == "refused"
         assert cause(look.listing(host, "/etc")) == "refused"
         assert cause(look.sockets(host)) == "refused"
-        assert cause(look.connects(host, "127.0.0.1", 1)) == "refused"
+        assert cause(look.date(host)) == "refused"
+        assert cause(look.addresses(host, "localhost")) == "refused"
         with pytest.raises(HostError):
             look.reader(host, "/etc/hostname").read(0, 1)
     parts.close()

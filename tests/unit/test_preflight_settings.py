@@ -37,7 +37,7 @@ from tests.unit.test_preflight import (
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Context
-from zkmigrate.preflight import CHECKS, run_preflight
+from zkmigrate.preflight import run_preflight
 
 Settings = Mapping[str, str | None]
 
@@ -343,8 +343,3 @@ def test_what_changed_since_the_preflight_is_seen_at_the_next_gate(
     assert findings(world, id, target, gate).held is Held.YES
     changed(world)
     assert findings(world, id, target, gate).held is not Held.YES
-
-
-def test_every_check_has_its_cases() -> None:
-    cases = {case[0] for case in (*test_preflight.CASES, *CASES, *SETTINGS)}
-    assert cases == {check.id for check in CHECKS}

@@ -245,13 +245,37 @@ def test_drain_tells_outstanding_zxid_and_mode(dest: Dest) -> None:
     assert dest.call("drain").text == "unserving\n"
 
 
-def test_connect_tells_open_from_refused(dest: Dest) -> None:
+def test_reach_tells_open_from_refused_and_unreachable(dest: Dest) -> None:
     dest.serve()
-    assert dest.call("connect", "10.77.0.1", "2181").text == "open\n"
-    assert dest.call("connect", "fd77::1", "2182").text == "refused\n"
-    nowhere = dest.call("connect", "192.0.2.1", "2181")
-    assert nowhere.rc == 5
-    assert "unreachable" in nowhere.text
+    told = dest.call("reach", "10.77.0.1:2181,fd77::1:2182,192.0.2.1:2181")
+    assert told.lines() == [
+        "probe 10.77.0.1 2181 open", "probe 192.0.2.1 2181 unreachable", "probe fd77::1 2182 refused",
+    ]  # fmt: skip
+    assert dest.call("reach", "zk.example:2181").rc == 2
+
+
+def test_surroundings_tell_who_listens_and_in_which_namespace(dest: Dest) -> None:
+    dest.serve()
+    told = dict(line.split("=", 1) for line in dest.call("surroundings", "-", "2181").lines())
+    pid, netns, _name = told["listener"].split(" ")
+    assert netns == told["netns"] == str(Path(f"/proc/{pid}/ns/net").readlink())
+    assert netns != str(Path("/proc/self/ns/net").readlink()), "the host has a namespace of its own"
+    quiet = dest.call("surroundings", "-", "2182").lines()
+    assert not [line for line in quiet if line.startswith("listener=")]
+
+
+def test_surroundings_name_an_agent_that_runs(dest: Dest, tmp_path: Path) -> None:
+    """By an argument that is its name or path, not by a text that holds the name."""
+    agent = tmp_path / "puppet"
+    agent.write_text("#!/bin/sh\necho up\nread -r line\n")
+    agent.chmod(0o755)
+    for argv in ([str(agent), "agent"], ["sh", "-c", "echo up; read -r puppet_line"]):
+        child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        dest.net.children.append(child)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "up\n"
+        keepers = [line for line in dest.call("surroundings", "-", "2181").lines() if str(child.pid) in line]
+        assert keepers == ([f"keeper=process {child.pid} puppet"] if argv[0] == str(agent) else [])
 
 
 def test_a_changed_or_displaced_chain_is_seen(dest: Dest) -> None:

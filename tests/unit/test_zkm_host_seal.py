@@ -205,7 +205,7 @@ def test_the_rest_waits_until_one_of_the_first_leads_a_majority(dest: Dest) -> N
         assert leader.stdout is not None
         assert leader.stdout.readline() == "up\n"
         if synced == "1":
-            assert dest.call("connect", "10.77.0.2", "2181").text == "open\n"
+            assert dest.call("reach", "10.77.0.2:2181").text == "probe 10.77.0.2 2181 open\n"
             leader.kill()
             leader.wait()
     eventually("it is this host's turn", lambda: dest.phase() == "started")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import socket
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +34,7 @@ FILE_LIMIT = 1 << 20
 """Bytes: the largest file that ``file`` reads, and the most that zkm-host gives in one read."""
 
 _WORD_S = 3.0
-_CONNECT_S = 2
+_GETENT_NOTHING = 2
 _AT_ONCE = 16
 _ABSENT = "absent"
 _CAUSES: dict[int, Cause] = {4: "missing-tool", 9: "denied"}
@@ -122,13 +123,21 @@ class Observe:
     def sockets(self, host: str) -> Reading[str]:
         return self._command(host, "ss", "-Htn", "state", "established")
 
-    def connects(self, host: str, address: str, port: int) -> Reading[str]:
-        if not self._is_source(host):
-            answer = self.zkm(host, "connect", address, str(port))
-            if isinstance(answer, Seen) and answer.value.strip() not in ("open", "refused", "timeout"):
-                return Unknown("garbled", f"{host}: connect answered {answer.value[:80]!r}")
-            return Seen(answer.value.strip()) if isinstance(answer, Seen) else answer
-        return self._connects_from_source(host, address, port)
+    def date(self, host: str) -> Reading[str]:
+        return self._command(host, "date", "+%s.%N")
+
+    def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
+        if not host:
+            return _resolved_here(name)
+        try:
+            done = self._transport.exec(host, ["getent", "ahosts", name])
+        except TransportError as error:
+            return _unknown(error)
+        if done.rc == _GETENT_NOTHING:
+            return Absent(name)
+        if done.rc:
+            return Unknown("missing-tool" if done.rc == 127 else "failed", f"{host}: getent: {done.said}")
+        return Seen(tuple(dict.fromkeys(line.split()[0] for line in done.text.splitlines() if line.strip())))
 
     def znode(self, host: str, path: str) -> Reading[Znode]:
         if host not in self._clients:
@@ -170,25 +179,6 @@ class Observe:
         if done.rc:
             return Unknown("missing-tool" if done.rc == 127 else "failed", f"{host}: {argv[0]}: {done.said}")
         return Seen(done.text)
-
-    def _connects_from_source(self, host: str, address: str, port: int) -> Reading[str]:
-        """With bash's own /dev/tcp: nothing of ours is on a source host (bash(1), REDIRECTION)."""
-        argv = ["env", "LC_ALL=C", "timeout", str(_CONNECT_S), "bash", "-c"]
-        argv += ['exec 3<>"/dev/tcp/$0/$1"', address, str(port)]
-        try:
-            done = self._transport.exec(host, argv)
-        except TransportError as error:
-            return _unknown(error)
-        if done.rc == 0:
-            return Seen("open")
-        if done.rc == 124:
-            return Seen("timeout")
-        said = done.stderr.decode("utf-8", "replace")
-        if "Connection refused" in said or "Connection reset" in said:
-            return Seen("refused")
-        if done.rc == 127:
-            return Unknown("missing-tool", f"{host}: {done.said}")
-        return Unknown("unreachable", f"{host}: {done.said}")
 
     def _reassignments(self) -> Reading[bytes]:
         """The reassignment znode through the first host that answers; dest first, where Kafka ends up."""
@@ -250,6 +240,16 @@ def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
         kind = kind if kind in "fd" else "o"
         entries.append(DirEntry(name, kind, int(size), int(changed), mode.zfill(4), owner, group))
     return Seen(tuple(sorted(entries, key=lambda entry: entry.name)))
+
+
+def _resolved_here(name: str) -> Reading[tuple[str, ...]]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
+            return Absent(name)
+        return Unknown("failed", f"{name}: {error.strerror}")
+    return Seen(tuple(dict.fromkeys(str(address[0]) for *_, address in found)))
 
 
 def _answered(host: str, words: tuple[str, ...], rc: int, text: str) -> Reading[str]:

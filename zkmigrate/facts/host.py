@@ -7,7 +7,7 @@ kept in ``rest``. Times are seconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -122,7 +122,7 @@ class HostFacts:
 
 def host_status(look: Look, host: str) -> Reading[HostStatus]:
     """Status of a dest or broker host."""
-    return _parsed(look.zkm(host, "status"), parse_status)
+    return parsed(look.zkm(host, "status"), parse_status)
 
 
 def unit_status(look: Look, host: str, unit: str, commands: tuple[str, ...] = ()) -> Reading[HostStatus]:
@@ -130,7 +130,7 @@ def unit_status(look: Look, host: str, unit: str, commands: tuple[str, ...] = ()
 
     commands: the service's own, which are asked instead of systemd (``Service.commands`` of the inventory).
     """
-    return _parsed(look.zkm(host, "status", unit, *command_words(commands)), parse_status)
+    return parsed(look.zkm(host, "status", unit, *command_words(commands)), parse_status)
 
 
 def drain(look: Look, host: str) -> Reading[Drain]:
@@ -138,25 +138,36 @@ def drain(look: Look, host: str) -> Reading[Drain]:
     reading = look.zkm(host, "drain")
     if isinstance(reading, Seen) and reading.value.strip() == "unserving":
         return Absent("the server does not serve requests")
-    return _parsed(reading, parse_drain)
+    return parsed(reading, parse_drain)
 
 
 def probe(look: Look, host: str) -> Reading[dict[str, str]]:
     """Outgoing connects to source: ``address:port`` → refused, open, timeout or unreachable."""
-    return _parsed(look.zkm(host, "probe"), parse_probe)
+    return parsed(look.zkm(host, "probe"), parse_probe)
 
 
 def stamp(look: Look, host: str) -> Reading[str]:
     """Digest over names, sizes and times of the data files, and the boot id."""
-    return _parsed(look.zkm(host, "stamp"), parse_stamp)
+    return parsed(look.zkm(host, "stamp"), parse_stamp)
 
 
 def host_facts(look: Look, host: str, unit: str, *directories: str) -> Reading[HostFacts]:
     """What the host offers, with the settings of a unit and the free space of these directories."""
-    return _parsed(look.zkm(host, "facts", unit, *directories), parse_facts)
+    return parsed(look.zkm(host, "facts", unit, *directories), parse_facts)
 
 
-def _parsed(reading: Reading[str], parse: Callable[[str], T]) -> Reading[T]:
+def reach(look: Look, host: str, endpoints: Iterable[tuple[str, int]]) -> Reading[Mapping[str, str]]:
+    """Connects from a dest host or broker, all at once, 2 s each: ``address:port`` → refused, open, timeout
+    or unreachable. endpoints: numeric addresses with ports; none is no question."""
+    # IPv6 without brackets: what follows the last colon is the port
+    asked = [f"{address}:{port}" for address, port in endpoints]
+    if not asked:
+        return Seen({})
+    return parsed(look.zkm(host, "reach", ",".join(asked)), parse_probe)
+
+
+def parsed(reading: Reading[str], parse: Callable[[str], T]) -> Reading[T]:
+    """What a verb printed, as a value; Unknown (garbled) when it cannot be that."""
     if not isinstance(reading, Seen):
         return reading
     try:

@@ -116,8 +116,12 @@ class Look(Protocol):
         """``ss -Htn state established`` of any host, as text."""
         ...
 
-    def connects(self, host: str, address: str, port: int) -> Reading[str]:
-        """``open``, ``refused`` or ``timeout`` for a TCP connect from ``host`` to ``address:port``."""
+    def date(self, host: str) -> Reading[str]:
+        """``date +%s.%N`` of any host, by the ssh account's own login shell."""
+        ...
+
+    def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
+        """What a name resolves to on a host, or for ``""`` on the operator's machine; Absent: to nothing."""
         ...
 
     def znode(self, host: str, path: str) -> Reading[Znode]:

@@ -9,13 +9,21 @@ from __future__ import annotations
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
-from zkmigrate.preflight import dest, host, kafka, settings, source
+from zkmigrate.preflight import dest, host, kafka, network, run, settings, source
 from zkmigrate.preflight.check import Check, Gate, Scope
 from zkmigrate.preflight.evidence import Evidence, gather
 
 __all__ = ["CHECKS", "Check", "Evidence", "Gate", "Scope", "judge", "run_preflight"]
 
-CHECKS: tuple[Check, ...] = (*source.CHECKS, *dest.CHECKS, *settings.CHECKS, *host.CHECKS, *kafka.CHECKS)
+CHECKS: tuple[Check, ...] = (
+    *source.CHECKS,
+    *dest.CHECKS,
+    *settings.CHECKS,
+    *network.CHECKS,
+    *host.CHECKS,
+    *run.CHECKS,
+    *kafka.CHECKS,
+)
 """Every check, in the order in which they are shown."""
 
 

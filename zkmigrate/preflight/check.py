@@ -29,6 +29,7 @@ class Scope(StrEnum):
     DEST = "each dest host"
     BROKERS = "each broker"
     OWN = "each dest host and broker"
+    EACH = "each host"
 
 
 @dataclass(frozen=True)

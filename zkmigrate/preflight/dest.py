@@ -13,7 +13,7 @@ from zkmigrate.preflight.drilled import DRILLED, NEEDED
 from zkmigrate.preflight.evidence import Evidence, buffer_of
 from zkmigrate.preflight.security import security_of
 from zkmigrate.preflight.settings import dest_settings
-from zkmigrate.preflight.source import slowness
+from zkmigrate.preflight.source import slowness, tells_of_fsync
 
 ROOM_FACTOR = 3
 """Room asked for, in multiples of source's snapshot and logs: data, image, and what is written meanwhile."""
@@ -278,9 +278,19 @@ def _sync_ms(config: Reading[ZooConfig]) -> int | None:
 
 @check("dest.latency", "dest's servers and their disks keep up", Scope.DEST, JOINED, severity=Severity.WARN)
 def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P18. Once reformed every write waits for a majority of these disks. As source.latency."""
+    """P18. Once reformed every write waits for a majority of these disks. As source.latency; where mntr tells
+    nothing of fsync, in 3.5, the journal's newest lines of the unit do."""
     for host, reading in e.dest.servers.items():
-        yield slowness(host, reading, e.mntrs[host])
+        judged = slowness(host, reading, e.mntrs[host])
+        if not judged.held or tells_of_fsync(e.mntrs[host]):
+            yield judged
+            continue
+        around = e.around[host]
+        slow, lines = (around.value.slow_fsyncs if isinstance(around, Seen) else None) or (0, 0)
+        seen = f"{judged.seen}, {slow} slow fsyncs in {lines} lines of its journal"
+        held = slow == 0 if lines else None
+        moves = ("look for 'fsync-ing the write ahead log' in its own log",) if not lines else judged.moves
+        yield Judged(held, seen, judged.needed, host, moves)
 
 
 CHECKS = (

@@ -6,23 +6,26 @@ roll on; the rest comes from four-letter words, files, sockets, zkm-host's readi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from zkmigrate.errors import HostError
-from zkmigrate.facts.clients import SourceClients, connections, source_clients
+from zkmigrate.facts.clients import SourceClients, connections, numeric, source_clients
 from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.dest import DataState, data_state
 from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, source_view
-from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status
+from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status, reach
 from zkmigrate.facts.kafka import cluster_id
 from zkmigrate.facts.largest import Largest, largest_znode
 from zkmigrate.facts.own_commands import OwnCommands, own_commands
 from zkmigrate.facts.properties import properties, system_properties
 from zkmigrate.facts.runs import other_runs
 from zkmigrate.facts.sessions import Homes, Sessions, dump, homes, sessions_of
+from zkmigrate.facts.surroundings import Surroundings, surroundings
 from zkmigrate.facts.words import answer
+from zkmigrate.inventory import Broker, Inventory, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
@@ -35,18 +38,32 @@ DEFAULT_JUTE_MAXBUFFER = 0xFFFFF
 
 
 @dataclass(frozen=True)
+class Dated:
+    """A host's clock in seconds since the epoch, with the operator's before and after it was asked, and how
+    long that took."""
+
+    clock: Reading[float]
+    before: float
+    after: float
+    took_s: float
+
+
+@dataclass(frozen=True)
 class Evidence:
     """One look at the world for one gate; what the gate does not need stays empty or unknown.
 
-    Keyed by host name. leader: ``mntr`` of source's leader. mntrs, cons, dumps: what each source host and,
-    once joined, each dest host answered. confs: ``conf`` of source. ports: (dest host, source host, port) →
-    what a connect got. source_bytes: size of a source host's newest snapshot and logs. sessions: those that
-    own ephemerals under the chroot. flags: ``-D`` settings of the JVM. dest_config: what is there now.
-    asked: the operator's clock before and after ``facts`` was asked. homes: where those sessions are
-    connected, None before the cut-over. runs: other runs that a host knows, with their phase. own: the
-    inventory's own commands for services.
+    at: when, by the operator's clock, seconds since the epoch. The rest keyed by host name. leader: ``mntr``
+    of source's leader. mntrs, cons, dumps: what each source host and, once joined, each dest host answered.
+    confs: ``conf`` of source. reach: host → what its connects to doors of others got (:func:`door`). knocks:
+    ``srvr`` of dest, before anything runs there. resolved: (host or ``""`` for the operator, name) →
+    addresses. source_bytes: size of a source host's newest snapshot and logs. sessions: those that own
+    ephemerals under the chroot. flags: ``-D`` settings of the JVM. dest_config: what is there now. asked: the
+    operator's clock before and after ``facts`` was asked. homes: where those sessions are connected, None
+    before the cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own
+    commands for services.
     """
 
+    at: float
     source: EnsembleView
     leader: Reading[Mntr]
     mntrs: Mapping[str, Reading[Mntr]]
@@ -61,7 +78,11 @@ class Evidence:
     source_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
     source_bytes: Reading[int] = NOT_ASKED
     largest: Reading[Largest] = NOT_ASKED
-    ports: Mapping[tuple[str, str, int], Reading[str]] = field(default_factory=dict)
+    reach: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    knocks: Mapping[str, Reading[str]] = field(default_factory=dict)
+    around: Mapping[str, Reading[Surroundings]] = field(default_factory=dict)
+    dates: Mapping[str, Dated] = field(default_factory=dict)
+    resolved: Mapping[tuple[str, str], Reading[tuple[str, ...]]] = field(default_factory=dict)
     confs: Mapping[str, Reading[Conf]] = field(default_factory=dict)
     dest_data: Mapping[str, Reading[DataState]] = field(default_factory=dict)
     dest_config: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
@@ -91,6 +112,7 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
     dumps = look.each(serving, lambda host: dump(look, host))
     mntrs = look.each(serving, lambda host: answer(look, host, "mntr", parse_mntr))
     common = Evidence(
+        at=look.wall(),
         source=view,
         leader=Absent("no one leader") if view.leader is None else mntrs[view.leader],
         mntrs=mntrs,
@@ -103,7 +125,9 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
         ),
         sessions=sessions_of(dumps, cons, inventory.kafka.chroot),
     )
-    common = _as_configured(c, look, common)
+    if joined:
+        common = replace(common, dest=dest_view(inventory, look))
+    common = _as_configured(c, look, common, gate)
     if gate == "preflight":
         return _before_anything(c, look, common)
     owners = common.sessions.value.owners if isinstance(common.sessions, Seen) else {}
@@ -112,13 +136,12 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
     return replace(
         common,
         homes=homes(owners, at_dest, at_source) if gate == "cutover" else None,
-        dest=dest_view(inventory, look),
         cluster_ids=look.each(joined, lambda host: cluster_id(look, host, inventory.kafka.chroot)),
         clients=source_clients(inventory, look, cons) if gate == "cutover" else None,
     )
 
 
-def _as_configured(c: Context, look: Look, common: Evidence) -> Evidence:
+def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evidence:
     """What may be changed on a host between one gate and the next: configs, flags, room, tools."""
     source, dest, kafka = c.inventory.source, c.inventory.dest, c.inventory.kafka
     sources, dests = c.inventory.source_names, c.inventory.dest_names
@@ -141,7 +164,80 @@ def _as_configured(c: Context, look: Look, common: Evidence) -> Evidence:
         facts={host: reading for host, (reading, _) in offers.items()},
         asked={host: when for host, (_, when) in offers.items()},
         runs=look.each((*dests, *c.inventory.broker_names), lambda host: other_runs(look, host, c.run)),
+        around=look.each((*dests, *c.inventory.broker_names), lambda host: _around(c, look, host)),
+        reach=look.each(
+            (*dests, *c.inventory.broker_names),
+            lambda host: reach(look, host, _doors(c, host, gate)),
+        ),
+        resolved=_resolved(c.inventory, look),
+        # last, over connections that are open
+        dates=look.each((*sources, *dests, *c.inventory.broker_names), lambda host: _dated(look, host)),
     )
+
+
+def first_address(host: ZooKeeperHost | Broker) -> str:
+    """The address by which a host is reached, in its one spelling; the inventory has one for each."""
+    return next(a for text in (host.address, *host.also) for a in numeric(text))
+
+
+def door(address: str, port: int) -> str:
+    """How a host's answer names what it connected to."""
+    return f"{address}:{port}"
+
+
+def _doors(c: Context, host: str, gate: str) -> tuple[tuple[str, int], ...]:
+    """What a host has to reach: a broker dest's client ports, until it is rolled; a dest host, before the
+    join, source and the other dest hosts."""
+    source, dest = c.inventory.source, c.inventory.dest
+    if host in c.inventory.broker_names and gate != "cutover":
+        return tuple((first_address(h), dest.ports.client) for h in dest.hosts)
+    if gate != "preflight":
+        return ()
+    at_source = ((h, p) for h in source.hosts for p in (source.ports.quorum, source.ports.election))
+    others = tuple(h for h in dest.hosts if h.name != host)
+    at_dest = ((h, p) for h in others for p in (dest.ports.quorum, dest.ports.election))
+    return tuple((first_address(h), p) for h, p in (*at_source, *at_dest))
+
+
+def _around(c: Context, look: Look, host: str) -> Reading[Surroundings]:
+    dest, kafka = c.inventory.dest, c.inventory.kafka
+    if host in c.inventory.dest_names:
+        service, port = dest.service, dest.ports.client
+    else:
+        service, port = kafka.service, c.inventory.broker(host).port
+    return surroundings(look, host, "-" if service.has_commands else service.unit, port)
+
+
+def named(inventory: Inventory) -> Mapping[str, ZooKeeperHost | Broker]:
+    """The hosts whose address is a name, by it."""
+    hosts: tuple[ZooKeeperHost | Broker, ...] = (
+        *inventory.source.hosts, *inventory.dest.hosts, *inventory.kafka.brokers,
+    )  # fmt: skip
+    return {host.address: host for host in hosts if not numeric(host.address)}
+
+
+def _resolved(inventory: Inventory, look: Look) -> Mapping[tuple[str, str], Reading[tuple[str, ...]]]:
+    """Every name of the inventory, on every host and on the operator's machine."""
+    names = named(inventory)
+    hosts = ("", *inventory.source_names, *inventory.dest_names, *inventory.broker_names) if names else ()
+    found = look.each(hosts, lambda host: {name: look.addresses(host, name) for name in names})
+    return {(host, name): reading for host, told in found.items() for name, reading in told.items()}
+
+
+def _dated(look: Look, host: str) -> Dated:
+    before, begun = look.wall(), look.now()
+    told = look.date(host)
+    took, after = look.now() - begun, look.wall()
+    return Dated(_seconds(told), before, after, took)
+
+
+def _seconds(told: Reading[str]) -> Reading[float]:
+    if not isinstance(told, Seen):
+        return told
+    text = told.value.strip()
+    if not re.fullmatch(r"[0-9]{1,12}\.[0-9]{1,9}", text):
+        return Unknown("garbled", f"date answered {told.value[:80]!r}")
+    return Seen(float(text))
 
 
 def _leader(c: Context, common: Evidence) -> str:
@@ -153,12 +249,6 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
     """What has to be right before the first change: empty dest, open ports, znodes that dest can take."""
     source, dest = c.inventory.source, c.inventory.dest
     sources, dests = c.inventory.source_names, c.inventory.dest_names
-    pairs = tuple(
-        (name, host, port)
-        for name in dests
-        for host in sources
-        for port in (source.ports.quorum, source.ports.election)
-    )
     enough = smallest_buffer(common.dest_flags)
     return replace(
         common,
@@ -166,24 +256,11 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
         largest=largest_znode(
             look, _leader(c, common), source.data_dir, source.txn_dir, common.leader, enough
         ),
-        ports=_connects(c, look, pairs),
+        knocks=look.each(dests, lambda host: look.word(host, "srvr")),
         dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
         dest_config=look.each(dests, lambda host: zoo_config(look, host, dest.config)),
         own=own_commands(c.inventory, look),
     )
-
-
-def _connects(
-    c: Context, look: Look, pairs: tuple[tuple[str, str, int], ...]
-) -> Mapping[tuple[str, str, int], Reading[str]]:
-    """One connect per pair; the pool is asked for all pairs at once, each named by its place in the list."""
-    numbered = {str(at): pair for at, pair in enumerate(pairs)}
-
-    def connect(at: str) -> Reading[str]:
-        dest, source, port = numbered[at]
-        return look.connects(dest, c.inventory.address(source), port)
-
-    return {numbered[at]: reading for at, reading in look.each(numbered, connect).items()}
 
 
 def smallest_buffer(flags: Mapping[str, Reading[Mapping[str, str]]]) -> int:

@@ -195,4 +195,55 @@ def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(not busy, ", ".join(busy) or "none", "none", host, moves)
 
 
-CHECKS = (access, tools, socket_kill, rules, commands, start_guard, clock, alone)
+@check("host.unit", "the service's unit is there, and in the state it should be in", Scope.OWN)
+def unit(c: Context, e: Evidence) -> Iterator[Judged]:
+    """Only where systemd is used. A name that is wrong or masked is found now; a broker runs under it, dest's
+    ZooKeeper does not yet."""
+    for host, facts in e.facts.items():
+        broker = host in c.inventory.broker_names
+        service = c.inventory.kafka.service if broker else c.inventory.dest.service
+        if service.has_commands:
+            continue
+        states = ("active",) if broker else ("inactive", "failed")
+        needed = f"{service.unit} loaded and {' or '.join(states)}"
+        if not isinstance(facts, Seen):
+            yield unseen(facts, needed, host)
+            continue
+        load, state = (facts.value.unit.get(key, "not told") for key in ("LoadState", "ActiveState"))
+        moves = (
+            "correct the unit in migration.yml, or give commands where there is no systemd",
+            "start a broker that is down; stop a ZooKeeper that runs on a dest host",
+        )
+        held = load == "loaded" and state in states
+        yield Judged(held, f"{service.unit} {load}, {state}", needed, host, moves)
+
+
+@check("host.keepers", "nothing else on the host restarts the service or writes its files", Scope.OWN, ALWAYS,
+       Severity.WARN)  # fmt: skip
+def keepers(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P21. An agent of configuration management puts a config back that the move has changed; a supervisor,
+    a timer or cron starts what has to stay down. systemd's own Restart= obeys the guard and is no matter.
+    Looked for: Puppet, Chef, Salt, CFEngine, ansible-pull, Exhibitor, supervisord, monit, runit, s6, Cloudera
+    and Ambari agents as processes and enabled units; cron files that name them, ZooKeeper or Kafka."""
+    needed = "none, or switched off for this service until finalize"
+    moves = (
+        "switch it off on this host until the move is finalized, or see that it leaves the service alone",
+    )
+    for host, around in e.around.items():
+        facts = e.facts[host]
+        if not isinstance(around, Seen):
+            yield unseen(around, needed, host)
+        elif not isinstance(facts, Seen):
+            yield unseen(facts, needed, host)
+        else:
+            found = list(around.value.keepers)
+            settings = facts.value.unit
+            found += (
+                [f"the unit is started by {settings['TriggeredBy']}"] if settings.get("TriggeredBy") else []
+            )
+            if settings.get("NeedDaemonReload") == "yes":
+                found.append("the unit's file has changed since systemd read it")
+            yield Judged(not found, "; ".join(found) or "none seen", needed, host, moves)
+
+
+CHECKS = (access, unit, keepers, tools, socket_kill, rules, commands, start_guard, clock, alone)

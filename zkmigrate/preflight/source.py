@@ -11,7 +11,7 @@ from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import ALWAYS, NOT_HEARD, Judged, Scope, check, unseen, why
 from zkmigrate.preflight.drilled import DRILLED, NEEDED
-from zkmigrate.preflight.evidence import Evidence
+from zkmigrate.preflight.evidence import Evidence, door, first_address
 from zkmigrate.preflight.security import security_of
 from zkmigrate.zkdata.words import Conf, Mntr, Srvr
 from zkmigrate.zkdata.zoocfg import ServerLine
@@ -45,23 +45,29 @@ def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
 def ports(c: Context, e: Evidence) -> Iterator[Judged]:
     """P02. A server whose election listener has died looks healthy, but no observer can join through it. Only
     a leader listens on its quorum port: on the others a refusal is as it should be, a timeout is not."""
-    for host in c.inventory.source_names:
+    quorum, election = c.inventory.source.ports.quorum, c.inventory.source.ports.election
+    for name in c.inventory.source_names:
         wrong: list[str] = []
         unknown: dict[str, list[str]] = {}
         asked = 0
-        for (dest, _, port), reading in ((k, r) for k, r in e.ports.items() if k[1] == host):
-            asked += 1
-            idle = port == c.inventory.source.ports.quorum and host != e.source.leader
-            if not isinstance(reading, Seen):
-                unknown.setdefault(f"from {dest}: {why(reading)}", []).append(str(port))
-            elif reading.value != "open" and not (idle and reading.value == "refused"):
-                wrong.append(f"{port} from {dest}: {reading.value}")
+        for dest in c.inventory.dest_names:
+            reading = e.reach[dest]
+            for port in (quorum, election):
+                asked += 1
+                idle = port == quorum and name != e.source.leader
+                where = door(first_address(c.inventory.source_host(name)), port)
+                how = reading.value.get(where, "not told") if isinstance(reading, Seen) else ""
+                if not isinstance(reading, Seen) or how == "not told":
+                    told = how or why(reading)
+                    unknown.setdefault(f"from {dest}: {told}", []).append(str(port))
+                elif how != "open" and not (idle and how == "refused"):
+                    wrong.append(f"{port} from {dest}: {how}")
         yield Judged(
             False if wrong else None if unknown or not asked else True,
             "; ".join((*wrong, *(f"{' and '.join(p)} {text}" for text, p in unknown.items())))
             or f"{asked} connects as they should be",
             "open",
-            host,
+            name,
             (
                 "open the ports between dest and source",
                 "if only the election port refuses, its listener has died: restart that server",
@@ -305,6 +311,12 @@ def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
     average since the server's start, by srvr; of fsync too where mntr tells it: not in 3.5."""
     for host, reading in e.source.servers.items():
         yield slowness(host, reading, e.mntrs[host])
+
+
+def tells_of_fsync(mntr: Reading[Mntr]) -> bool:
+    """Whether this version's ``mntr`` says how its disk does."""
+    keys = ("zk_avg_fsynctime", "zk_fsync_threshold_exceed_count")
+    return isinstance(mntr, Seen) and any(mntr.value.number(key) is not None for key in keys)
 
 
 def slowness(host: str, srvr: Reading[Srvr], mntr: Reading[Mntr]) -> Judged:

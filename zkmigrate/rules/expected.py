@@ -59,10 +59,20 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
     return (*out, *alone)
 
 
+def rehearsed_s(c: Context) -> float | None:
+    """Seconds from FENCE to a checked dest, as the rehearsal of this run measured them; None without one."""
+    there = _rehearsed(c)
+    return sum(there.values()) if there else None
+
+
+def _rehearsed(c: Context) -> dict[str, float]:
+    seconds = c.records.get("rehearse", {}).get("seconds", {})
+    return {step: float(seconds[step]["forward"]) for step in _WINDOW if "forward" in seconds.get(step, {})}
+
+
 def _measured(c: Context) -> str:
     """What the rehearsal of this run measured; empty where there was none."""
-    seconds = c.records.get("rehearse", {}).get("seconds", {})
-    there = {step: float(seconds[step]["forward"]) for step in _WINDOW if "forward" in seconds.get(step, {})}
+    there = _rehearsed(c)
     if not there:
         return ""
     phases = ", ".join(f"{step} {took:.1f}" for step, took in there.items())

@@ -87,6 +87,14 @@ class WorldLook:
             )
         return f"{word} is not executed because it is not in the whitelist.\n"
 
+    def _door(self, endpoint: str) -> str:
+        """Whether somebody listens there: an IPv4 address and a port."""
+        world = self.world
+        names = (*world.inventory.source_names, *world.inventory.dest_names)
+        name = next(n for n in names if world.inventory.address(n) == endpoint.partition(":")[0])
+        down = name in world.source_down or (name in world.hosts and not world.hosts[name].running)
+        return "refused" if down else "open"
+
     def _connected(self, host: str) -> list[BrokerProcess]:
         return [p for p in self.world.brokers.values() if p.connected == host]
 
@@ -120,6 +128,10 @@ class WorldLook:
             return Seen(program.ops(h))
         if args[0] == "op":
             return Seen(program.op(h, args[1]))
+        if args[0] == "reach":
+            return Seen("".join(f"probe {e.replace(':', ' ')} {self._door(e)}\n" for e in args[1].split(",")))
+        if args[0] == "surroundings":
+            return Seen(program.surroundings(h))
         if args[0] == "facts":
             return Seen(program.facts(h, world.wall, args[2:]))
         raise HostError(f"the model has no zkm-host verb {args[0]}")
@@ -187,8 +199,14 @@ class WorldLook:
         address = self.world.inventory.address(process.connected)
         return Seen(f"0 0 {process.broker.address}:40000 {address}:2181\n")
 
-    def connects(self, host: str, address: str, port: int) -> Reading[str]:
-        return Seen("open")
+    def date(self, host: str) -> Reading[str]:
+        if host in self.unreachable:
+            return Unknown("unreachable", f"{host} does not answer")
+        skew = self.world.hosts[host].skew_s if host in self.world.hosts else 0.0
+        return Seen(f"{self.world.wall + skew:.9f}\n")
+
+    def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
+        return Absent(name)
 
     # --- clients ------------------------------------------------------------------------------------
 

@@ -370,7 +370,16 @@ def facts(host: Host, wall: float, directories: tuple[str, ...]) -> str:
     lines += ["tool.systemd-run=present", "ss_kill=yes", "uid=0", f"time={wall + host.skew_s:.9f}"]
     lines.append(f"address=eth0 {host.address}/24")
     lines += [f"disk_free_kib=50000000 {directory}" for directory in directories]
+    if host.systemd:
+        lines += ["unit.LoadState=loaded", f"unit.ActiveState={'active' if host.running else 'inactive'}"]
     return "".join(f"{line}\n" for line in lines)
+
+
+def surroundings(host: Host) -> str:
+    """The lines of ``zkm-host surroundings``: nobody else acts on the host."""
+    process = "100 net:[1] java\n"
+    running = f"listener={process}main={process}" if host.running else ""
+    return f"netns=net:[1]\n{running}slow_fsyncs=0 {100 if host.running else 0}\n"
 
 
 def _left(until: float | None, holds: bool, now: float) -> str:

@@ -1,0 +1,227 @@
+"""Checks of what lies between the hosts: ports, names, clocks, login shells, and the network namespace in
+which a dest host's ZooKeeper is reached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from zkmigrate.facts.clients import addresses, numeric
+from zkmigrate.facts.host import HostFacts
+from zkmigrate.facts.surroundings import Surroundings
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Severity
+from zkmigrate.model.step import Context
+from zkmigrate.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen, why
+from zkmigrate.preflight.evidence import Dated, Evidence, door, first_address, named
+
+CLOCK_LIMIT_S = 1.0
+SHELL_LIMIT_S = 1.0
+OPERATOR = ""
+"""The operator's machine among those that were asked for a name."""
+
+_CONTAINER = re.compile(
+    r"\b(docker|podman|nerdctl|containerd|lxc-start|machinectl|systemd-nspawn|nsenter|unshare)\b"
+    r"|\bip netns exec\b"
+)
+_HOST_NETWORK = re.compile(r"--net(work)?[= ]host\b")
+PROXIES = ("docker-proxy", "rootlessport", "slirp4netns", "pasta", "conmon", "systemd-socket-")
+"""Who listens in a container's place, as far as a command's name tells: 15 characters."""
+
+
+def _unreached(
+    reading: Reading[Mapping[str, str]], wanted: Mapping[str, tuple[str, int]], fine: tuple[str, ...]
+) -> tuple[list[str], list[str]]:
+    """What was reached and should not be as it is, and what is not known; wanted: in words → where."""
+    if not isinstance(reading, Seen):
+        return [], [why(reading)]
+    found = {words: reading.value.get(door(*where)) for words, where in wanted.items()}
+    wrong = [f"{words} {how}" for words, how in found.items() if how is not None and how not in fine]
+    return wrong, [f"{words} not told" for words, how in found.items() if how is None]
+
+
+@check("dest.ports", "the dest host reaches the other dest hosts' quorum and election ports", Scope.DEST)
+def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P02. Dest's own quorum needs them, for the first time in the rehearsal. Nobody listens yet, so that a
+    refusal is as it should be; a timeout is a firewall's."""
+    ports = {"quorum": c.inventory.dest.ports.quorum, "election": c.inventory.dest.ports.election}
+    moves = ("open the quorum and election ports between the dest hosts, both ways",)
+    for own in c.inventory.dest.hosts:
+        others = {
+            f"{other.name}'s {name} port {port}": (first_address(other), port)
+            for other in c.inventory.dest.hosts
+            for name, port in ports.items()
+            if other != own
+        }
+        reading = e.reach[own.name]
+        wrong, unknown = _unreached(reading, others, ("open", "refused"))
+        needed = "open, or refused as long as nobody listens"
+        if unknown and not wrong:
+            yield (
+                unseen(reading, needed, own.name)
+                if not isinstance(reading, Seen)
+                else Judged(None, "; ".join(unknown), needed, own.name)
+            )
+        else:
+            yield Judged(not wrong, "; ".join(wrong) or f"{len(others)} reached", needed, own.name, moves)
+
+
+@check("dest.client-port", "the broker reaches every dest host's client port", Scope.BROKERS,
+       (Gate.PREFLIGHT, Gate.ROLL))  # fmt: skip
+def client_port(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P02. The roll sends the broker there. Before the join a refusal is as it should be, a timeout is not;
+    before the roll the port has to be open."""
+    port = c.inventory.dest.ports.client
+    doors = {f"{host.name} {port}": (first_address(host), port) for host in c.inventory.dest.hosts}
+    fine = ("open",) if e.joined else ("open", "refused")
+    needed = "open" if e.joined else "open, or refused as long as nobody listens"
+    for broker in c.inventory.broker_names:
+        reading = e.reach[broker]
+        wrong, unknown = _unreached(reading, doors, fine)
+        if unknown and not wrong:
+            yield (
+                unseen(reading, needed, broker)
+                if not isinstance(reading, Seen)
+                else Judged(None, "; ".join(unknown), needed, broker)
+            )
+        else:
+            seen = "; ".join(wrong) or f"{len(doors)} reached"
+            moves = ("open dest's client port for the brokers",)
+            yield Judged(not wrong, seen, needed, broker, moves)
+
+
+@check("dest.from-operator", "the operator's machine reaches the dest host's client port", Scope.DEST)
+def from_operator(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P20. Modes, zxids and clients are asked there. As above: refused is as it should be, silence is not."""
+    needed = "an answer, or refused as long as nobody listens"
+    for host, reading in e.knocks.items():
+        heard = isinstance(e.statuses[host], Seen)
+        if not isinstance(reading, Unknown):
+            yield Judged(True, "it answers", needed, host)
+        elif reading.cause == "refused":
+            yield Judged(True, "refused: reached, nobody listens", needed, host)
+        elif heard and reading.cause in ("timeout", "unreachable"):
+            moves = ("open dest's client port for the operator's machine",)
+            yield Judged(False, reading.cause, needed, host, moves)
+        else:
+            yield unseen(reading, needed, host)
+
+
+@check("host.names", "every name in the inventory means the same addresses everywhere", Scope.CLUSTER, ALWAYS)
+def names(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P26. Rules and client lists hold the addresses that the inventory gives beside a name; a host that
+    resolves it to another one (a stale record, or 127.0.1.1 in its own /etc/hosts) passes them by."""
+    needed = "on every host and here the addresses of the inventory"
+    wrong: list[str] = []
+    unknown: list[str] = []
+    for (asker, name), reading in e.resolved.items():
+        known = addresses(named(c.inventory)[name])
+        where = asker or "this machine"
+        if isinstance(reading, Unknown):
+            unknown.append(f"{name} on {where}: {reading}")
+        elif not isinstance(reading, Seen):
+            wrong.append(f"{name} is unknown on {where}")
+        elif strange := sorted({a for text in reading.value for a in numeric(text)} - known):
+            wrong.append(f"{name} is {', '.join(strange)} on {where}")
+    seen = "; ".join((wrong or unknown)[:5]) or f"{len(named(c.inventory))} names, the same everywhere"
+    moves = ("correct DNS or /etc/hosts there", "add the address to also in migration.yml", "use addresses")
+    yield Judged(False if wrong else None if unknown else True, seen, needed, moves=moves)
+
+
+@check("host.namespace", "dest's ZooKeeper is reached where our rules are", Scope.DEST, ALWAYS)
+def namespace(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. In a container, or a unit with a network of its own, ZooKeeper's connections pass our rules by,
+    and none of them is seen to be ended. Before it runs its unit or start command tells; afterwards its
+    process and who listens."""
+    moves = ("give it the host's own network (docker run --network host; no PrivateNetwork=)",)
+    needed = "the network namespace of the host itself"
+    for host in c.inventory.dest_names:
+        if e.joined:
+            around = e.around[host]
+            found = _where(around.value) if isinstance(around, Seen) else None
+            yield unseen(around, needed, host) if found is None else Judged(*found, needed, host, moves)
+            continue
+        script = e.own.start_scripts.get(host)
+        told = _of_unit(e.facts[host]) if script is None else _of_script(script)
+        if isinstance(told, Seen):
+            yield Judged(not told.value, told.value or "the host's own", needed, host, moves)
+        else:
+            yield unseen(told, needed, host)
+
+
+def _where(around: Surroundings) -> tuple[bool | None, str]:
+    """Whether those who listen, and the unit's process, are where the rules are, and what was seen."""
+    if not around.listeners:
+        return False, f"nobody listens on the client port in {around.netns}"
+    processes = {p.pid: p for p in (*around.listeners, *((around.main,) if around.main else ()))}.values()
+    seen = ", ".join(f"{p.name} ({p.pid}) in {p.netns}" for p in processes)
+    if any(p.name.startswith(PROXIES) for p in around.listeners):
+        return False, f"{seen}: a container's"
+    if any(p.netns not in (around.netns, "-") for p in processes):
+        return False, f"{seen}, the rules in {around.netns}"
+    return (None if any(p.netns == "-" for p in processes) else True), seen
+
+
+def _of_unit(facts: Reading[HostFacts]) -> Reading[str]:
+    """What a unit's settings say against the host's own namespace; empty for nothing."""
+    if not isinstance(facts, Seen):
+        return facts if isinstance(facts, Unknown) else Unknown("failed", why(facts))
+    unit = facts.value.unit
+    if unit.get("LoadState") != "loaded":
+        return Unknown("failed", f"the unit is {unit.get('LoadState', 'not told')}")
+    keys = ("NetworkNamespacePath", "JoinsNamespaceOf")
+    found = [f"{key}={unit[key]}" for key in keys if unit.get(key)]
+    found += ["PrivateNetwork=yes"] if unit.get("PrivateNetwork") == "yes" else []
+    found += _container(unit.get("ExecStart", ""))
+    return Seen(", ".join(found))
+
+
+def _of_script(script: Reading[bytes]) -> Reading[str]:
+    if not isinstance(script, Seen):
+        return script if isinstance(script, Unknown) else Unknown("failed", why(script))
+    return Seen(", ".join(_container(script.value.decode("utf-8", "replace"))))
+
+
+def _container(command: str) -> list[str]:
+    found = _CONTAINER.search(command)
+    return [] if found is None or _HOST_NETWORK.search(command) else [f"started by {found[0]}"]
+
+
+@check("host.login", "a login shell is there at once", Scope.EACH, ALWAYS, Severity.WARN)
+def login(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """Every look runs in a login shell of the ssh account: profiles that ask a directory, a mount or a slow
+    banner cost their seconds each time. Measured with `date` over a connection that was open."""
+    needed = f"at most {SHELL_LIMIT_S:g} s"
+    moves = ("see what /etc/profile, ~/.profile, pam and sshd's AuthorizedKeysCommand wait for",)
+    for host, dated in e.dates.items():
+        if isinstance(dated.clock, Seen):
+            yield Judged(dated.took_s <= SHELL_LIMIT_S, f"{dated.took_s:.1f} s", needed, host, moves)
+        else:
+            yield unseen(dated.clock, needed, host)
+
+
+@check("run.clocks", "the clocks of the hosts that tell theirs agree", Scope.CLUSTER, ALWAYS, Severity.WARN)
+def clocks(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P25. Two hosts may be as far apart as both together from the operator. Nothing is decided by it; logs
+    of several hosts are hard to bring into order. What is surely apart counts: a host read its clock at some
+    moment between question and answer. One that tells none is named by host.login."""
+    needed = f"within {CLOCK_LIMIT_S:g} s"
+    bounds = {host: bound for host, dated in e.dates.items() if (bound := _ahead(dated)) is not None}
+    if len(bounds) < 2:
+        yield Judged(None, f"{len(bounds)} of {len(e.dates)} hosts tell their clock", needed)
+        return
+    first = max(bounds, key=lambda host: bounds[host][0])
+    last = min(bounds, key=lambda host: bounds[host][1])
+    apart = max(0.0, bounds[first][0] - bounds[last][1])
+    seen = f"{first} is {apart:.1f} s ahead of {last}" if apart else f"{len(bounds)} hosts, none surely apart"
+    yield Judged(apart <= CLOCK_LIMIT_S, seen, needed, moves=("run NTP on them",))
+
+
+def _ahead(dated: Dated) -> tuple[float, float] | None:
+    """How far a host's clock is ahead of the operator's, at least and at most."""
+    if not isinstance(dated.clock, Seen):
+        return None
+    return dated.clock.value - dated.after, dated.clock.value - dated.before
+
+
+CHECKS = (dest_ports, client_port, from_operator, names, namespace, login, clocks)

@@ -1,0 +1,61 @@
+"""Checks of the run itself: its hour, and what its own rehearsal measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import Severity
+from zkmigrate.model.step import Context
+from zkmigrate.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
+from zkmigrate.preflight.evidence import Evidence
+from zkmigrate.rules.expected import rehearsed_s
+
+WINDOW_FACTOR = 3
+"""The maintenance window has to be open for so many times as long as the rehearsed cut-over took."""
+
+FORWARD = ("serve", "check")
+"""The steps between dest's new leader and its open door."""
+
+
+@check(
+    "run.hour", "now is inside the maintenance window, and long enough before its end", Scope.CLUSTER, JOINED
+)
+def hour(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P38. Only where policy.window gives one. Looking, joining and rehearsing need none; the roll and the
+    cut-over do. Before the cut-over three times what the rehearsal took has to be left."""
+    window = c.inventory.policy.window
+    if window is None:
+        yield Judged(True, "no policy.window given", "no window, or now inside it")
+        return
+    begin, end = (datetime.fromisoformat(text) for text in (window.begin, window.end))
+    now = datetime.fromtimestamp(e.at, UTC)
+    length = WINDOW_FACTOR * (rehearsed_s(c) or 0.0)
+    left = (end - now).total_seconds()
+    needed = f"from {window.begin} to {window.end}" + (f", {length:.0f} s of it left" if length else "")
+    moves = ("wait for the window", "correct policy.window in migration.yml")
+    seen = f"now is {now:%Y-%m-%dT%H:%M:%SZ}" + (f", {left:.0f} s left" if left > 0 and begin <= now else "")
+    yield Judged(begin <= now and left > length, seen, needed, moves=moves)
+
+
+@check("run.forward", "as rehearsed, dest's door opens before dest itself ends a session", Scope.CLUSTER,
+       (Gate.CUTOVER,), Severity.WARN)  # fmt: skip
+def forward(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P33. Until dest has a leader nobody ends a session; from then on every client has its own timeout to be
+    connected again. Compared: what the rehearsal's serve and check took, and T, the smallest timeout."""
+    seconds = c.records.get("rehearse", {}).get("seconds", {})
+    took = sum(float(seconds[step]["forward"]) for step in FORWARD if "forward" in seconds.get(step, {}))
+    needed = "less than the smallest session timeout"
+    if not took:
+        yield Judged(None, "not rehearsed in this run", needed, moves=("rehearse first",))
+    elif not isinstance(e.sessions, Seen):
+        yield unseen(e.sessions, needed)
+    elif (smallest := e.sessions.value.smallest_timeout_ms) is None:
+        yield Judged(None, f"{took:.1f} s; no server tells every owner's timeout", needed)
+    else:
+        moves = ("raise zookeeper.session.timeout.ms on the brokers and roll them",)
+        yield Judged(took < smallest / 1000, f"{took:.1f} s, T = {smallest / 1000:g} s", needed, moves=moves)
+
+
+CHECKS = (hour, forward)
