@@ -98,17 +98,61 @@ def _line(session: str, timeout_ms: int) -> str:
     )
 
 
-def test_nothing_is_said_of_a_host_that_is_open_silent_or_about_to_open(tmp_path: Path) -> None:
-    def none_open(*status: str) -> tuple[int, str]:
-        for number, text in enumerate(status, 1):
-            (tmp_path / f"dest{number}.status").write_text(text)
-        return bash(tmp_path, "look() { :; }; DEST='dest1 dest2' OPEN_MS=20000; none_open")
+def looked(folder: Path, script: str, *status: str) -> tuple[int, str]:
+    """What a script says of dest hosts that stand so."""
+    for number, text in enumerate(status, 1):
+        (folder / f"dest{number}.status").write_text(text)
+    names = " ".join(f"dest{number}" for number in range(1, len(status) + 1))
+    site = f"look() {{ :; }}; ALL='{names}' DEST='{names}' DEST_COUNT={len(status)} OPEN_MS=20000 MORE_S=3"
+    return bash(folder, f"{site}; {script}")
 
-    started = "phase=started\nserved_s=3.2\n"
-    assert none_open(started, "phase=sealed\n") == (0, "OK none is open: dest1 dest2\n")
-    assert none_open(started, "phase=open\n") == (1, "STOP: dest2 is open\n")
-    assert none_open(started, "ssh: connect: timed out\n") == (1, "STOP: dest2 does not answer\n")
-    assert none_open(started, "phase=checked\nserved_s=15.9\n") == (1, "STOP: dest2 opens by itself now\n")
+
+STARTED, SEALED, SILENT = "phase=started\nserved_s=3.2\n", "phase=sealed\n", "ssh: connect: timed out\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "third", "said"),
+    [
+        ("none_open", SEALED, "OK none is open: dest1 dest2 dest3"),
+        ("none_open", "phase=open\n", "STOP: dest3 is open"),
+        ("none_open", SILENT, "STOP: dest3 does not answer; if GO was never sent: without dest3"),
+        ("none_open", "phase=checked\nserved_s=15.9\n", "STOP: dest3 opens by itself now"),
+        ("none_open", "phase=go\n", "OK none is open: dest1 dest2 dest3"),
+        ("without dest3; none_open", SILENT, "STOP: dest1 has its GO: nobody may be left out now"),
+        ("without dest3; step cutover.go", SILENT, "STOP: left out: dest3; forward is for everybody"),
+        ("without dest3; everybody; none_open", SEALED, "OK none is open: dest1 dest2 dest3"),
+    ],
+)
+def test_nobody_walks_back_while_a_host_may_be_open(
+    script: str, third: str, said: str, tmp_path: Path
+) -> None:
+    rc, text = looked(tmp_path, script, STARTED, SEALED, third)
+    assert text.splitlines()[-1] == said
+    assert rc == (0 if said.startswith("OK") else 1)
+
+
+def test_before_go_a_silent_minority_may_be_left_out(tmp_path: Path) -> None:
+    one = looked(tmp_path, "without dest3; none_open", SEALED, SEALED, SILENT)
+    assert (one[0], one[1].splitlines()[-1]) == (0, "OK none is open: dest1 dest2")
+    two = looked(tmp_path, "without dest2; without dest3; none_open", SEALED, SILENT, SILENT)
+    assert (two[0], two[1].splitlines()[-1]) == (1, "STOP: only 1 of 3 answer")
+    # Nothing is sent to a host that is left out, and nothing is asked of it; after a lost terminal neither.
+    script = "ssh() { echo sent; }; at dest3 halt; at dest1 halt; say sent dest1 dest3"
+    assert looked(tmp_path, f". ./kept; {script}", SEALED) == (
+        0,
+        "dest1: sent\ndest1: exit=0\nOK dest1 dest3\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [(("22", "21", "20"), "17000"), (("22", "-", "22"), "-3000"), (("22", "permanent", "22"), "-3000")],
+)
+def test_the_cut_gets_what_the_hosts_say_is_left(left: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    """The shortest lease of all counts, less what the door needs to open after the cut has ended."""
+    status = tuple(f"phase=fenced\nfence_timeout_s={seconds}\n" for seconds in left)
+    assert looked(tmp_path, "left_ms", *status) == (0, f"{said}\n")
+    assert looked(tmp_path, "in_time 5", *status)[0] == (0 if said == "17000" else 1)
 
 
 def test_z_is_seen_on_a_follower_of_the_first_hour_or_the_hand_stops(tmp_path: Path) -> None:

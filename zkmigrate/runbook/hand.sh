@@ -5,27 +5,36 @@ keep() { # NAME=VALUE: set it, and know it again after this terminal is lost
 }
 next() { keep "LEG=$(date +%s)"; } # part of every operation id from here on: no id comes twice
 stop() { echo "STOP: $*"; return 1; }
+left_out() { case " ${WITHOUT:-} " in *" $1 "*) return 0 ;; esac; return 1; } # HOST
+without() { # HOST: leave a dest host out that does not answer; for a way back before GO, for nothing else
+  keep "WITHOUT=${WITHOUT:-} $1"
+  DEST=$(for host in $ALL; do left_out "$host" || printf '%s ' "$host"; done); DEST=${DEST% }
+  echo "now without:$WITHOUT; everybody ends that"
+}
+everybody() { keep WITHOUT=; DEST=$ALL; } # no host is left out any more
 at() { # HOST COMMAND...: ssh HOST COMMAND; what it says is shown, and stays in HOST.out
   local host=$1; shift
+  ! left_out "$host" || return 0
   ssh -n -F ssh.conf "$host" "$@" >"$host.out" 2>&1
   echo "exit=$?" >>"$host.out"
   sed "s/^/$host: /" "$host.out"
 }
 give() { # FILE HOST COMMAND...: the same, with FILE as the command's input
   local file=$1 host=$2; shift 2
+  ! left_out "$host" || return 0
   ssh -F ssh.conf "$host" "$@" <"$file" >"$host.out" 2>&1
   echo "exit=$?" >>"$host.out"
   sed "s/^/$host: /" "$host.out"
 }
 went() { # PATTERN HOST...: wait for all; each must have said a line like that
   local pattern=$1 host bad=''; shift; wait
-  for host; do grep -Eq -- "$pattern" "$host.out" || bad="$bad $host"; done
+  for host; do left_out "$host" || grep -Eq -- "$pattern" "$host.out" || bad="$bad $host"; done
   [ -z "$bad" ] || { stop "not said by$bad: $pattern"; return; }
   echo "OK $*"
 }
 say() { # PATTERN HOST...: the same, and each must have ended with exit code 0
   local pattern=$1 host bad=''; shift; wait
-  for host; do grep -qx 'exit=0' "$host.out" || bad="$bad $host"; done
+  for host; do left_out "$host" || grep -qx 'exit=0' "$host.out" || bad="$bad $host"; done
   [ -z "$bad" ] || { stop "failed on$bad; wanted: $pattern"; return; }
   went "$pattern" "$@"
 }
@@ -60,15 +69,20 @@ until_like() { # SECONDS 'HOSTS' KEY=PATTERN...: until the status of every host 
   done
 }
 none_open() { # every dest host answers, none is open and none opens within 4 s
-  local host phase served; look $DEST
+  local host phase served answered=0; look $DEST
   for host in $DEST; do
     phase=$(value "$host.status" phase); served=$(value "$host.status" served_s)
     case $phase in
-      '') stop "$host does not answer"; return ;;
+      '') stop "$host does not answer; if GO was never sent: without $host"; return ;;
       open) stop "$host is open"; return ;;
-      started | checked) [ $((${served%%.*} * 1000 + 5000)) -lt "${OPEN_MS:-0}" ] || { stop "$host opens by itself now"; return; } ;;
+      go | started | checked)
+        [ -z "${WITHOUT:-}" ] || { stop "$host has its GO: nobody may be left out now"; return; }
+        [ -z "$served" ] || [ $((${served%%.*} * 1000 + 5000)) -lt "${OPEN_MS:-0}" ] || { stop "$host opens by itself now"; return; } ;;
     esac
+    answered=$((answered + 1))
   done
+  # Those that are left out could still form an ensemble if they were a majority.
+  [ $((answered * 2)) -gt "$DEST_COUNT" ] || { stop "only $answered of $DEST_COUNT answer"; return; }
   echo "OK none is open: $DEST"
 }
 word() { # ADDRESS PORT WORD: a four-letter word, asked from here
@@ -124,7 +138,15 @@ survey() { # [rehearsal]: who owns what under the chroot, where those sessions l
   keep "MORE_S=$((WAY_BACK_S < 3 ? WAY_BACK_S : 3))"; keep "FENCE_MS=$(((HAND_S + MORE_S) * 1000))"
   echo "OK survey: source is led by $LEADER ($LEADER_AT), $(wc -l <owners.before) ephemerals"
 }
-left_ms() { echo $(((FENCED_AT + HAND_S - 1 - $(date +%s)) * 1000)); } # until the cut has to end by itself
+left_ms() { # until the cut has to end by itself: by the hosts' own lease, whatever the clock here says
+  local host seen least=''; look $DEST
+  for host in $DEST; do
+    seen=$(value "$host.status" fence_timeout_s)
+    case $seen in '' | *[!0-9]*) seen=0 ;; esac
+    if [ -z "$least" ] || [ "$seen" -lt "$least" ]; then least=$seen; fi
+  done
+  echo $(((least - MORE_S) * 1000))
+}
 in_time() { # SECONDS: so much must be left, or there is only the way back
   local left; left=$(left_ms)
   [ "$left" -ge $(($1 * 1000)) ] || { stop "$left ms are left: walk back now"; return; }
@@ -272,5 +294,7 @@ run_blocks() { # STEP WAY HOST: one after the other, to the first STOP
   done
   [ "$number" -gt 0 ] || stop "no block step=$1 way=$2 ${3:+for $3 }in $RUNBOOK"
 }
-step() { run_blocks "$1" forward "${2:-}"; } # STEP [HOST]: what you would paste for it, as it stands on this page
+step() { # STEP [HOST]: what you would paste for it, as it stands on this page
+  case ${WITHOUT:-}:$1 in :* | *:hold.*) run_blocks "$1" forward "${2:-}" ;; *) stop "left out:$WITHOUT; forward is for everybody" ;; esac
+}
 back() { run_blocks "$1" back "${2:-}"; }    # STEP [HOST]: its way back

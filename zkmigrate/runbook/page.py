@@ -214,7 +214,7 @@ def _site(book: Runbook) -> Iterator[str]:
     # For whoever goes on with what another one began; `survey` sets them anew.
     yield f"FENCE_MS=${{FENCE_MS:-{policy.lease.fence_ttl_ms}}} CUT_MS=${{CUT_MS:-{policy.lease.cut_ttl_ms}}}"
     yield f"OPEN_MS=${{OPEN_MS:-{round(policy.open_limit_s * 1000)}}} LEG=${{LEG:-0}}"
-    yield 'echo "OK site"'
+    yield 'ALL=$DEST; [ -z "${WITHOUT:-}" ] || without ""; echo "OK site"'
 
 
 def _hold(book: Runbook) -> Iterator[str]:

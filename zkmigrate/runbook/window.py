@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkmigrate.model.step import Way
-from zkmigrate.runbook.sheet import STOPPED, Block, Sheet, waves
+from zkmigrate.runbook.sheet import Block, Sheet, waves
 
 
 def arm(s: Sheet) -> tuple[Block, ...]:
@@ -25,14 +25,10 @@ def survey(s: Sheet) -> tuple[Block, ...]:
 
 
 def fence(s: Sheet) -> tuple[Block, ...]:
-    (sent,) = waves(s, s.changes, Way.FORWARD)
-    begin = Block(s.dest, ('keep "FENCED_AT=$(date +%s)"', *sent.text), sent.expect, STOPPED)
     rules = "in4=top 'in6=(top|noipv6)' 'fence_entries=[2-9]'"
     check = f'until_like 2 "$DEST" phase=fenced {rules} client_sockets=0'
-    return (
-        begin,
-        Block(s.dest, (check,), "`OK` with all these words; the clock runs", "walk back"),
-    )
+    look = Block(s.dest, (check,), "`OK` with all these words; the clock runs", "walk back")
+    return (*waves(s, s.changes, Way.FORWARD), look)
 
 
 def drain(s: Sheet) -> tuple[Block, ...]:
