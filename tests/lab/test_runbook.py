@@ -117,7 +117,7 @@ class Hand:
 @pytest.fixture(scope="module")
 def hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hand]:
     directory = tmp_path_factory.mktemp("hand")
-    with Lab.up(LabSpec(session_timeout_ms=40_000), print) as lab:
+    with Lab.up(LabSpec(session_timeout_ms=30_000), print) as lab:
         write_inventory(lab, directory / "migration.yml")
         brokers = [h.name for h in lab.role(Role.BROKER)]
         made = Hand(lab, directory, source_state(lab), {})
@@ -151,7 +151,7 @@ def test_the_roll_writes_what_the_tool_writes(hand: Hand) -> None:
 
 def test_a_hand_that_falls_still_after_the_cut_costs_no_session(hand: Hand) -> None:
     said = hand.steps("cutover", "arm", "survey", "fence", "drain", "cut")
-    assert "T = 40000 ms" in said
+    assert "T = 30000 ms" in said
     wait_until("dest has gone back by itself", lambda: hand.phases("armed"), 60)
     hand.same_sessions()
 
