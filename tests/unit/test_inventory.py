@@ -404,6 +404,7 @@ def test_the_example_in_the_reference_loads(tmp_path: Path) -> None:
 def test_the_reference_names_every_key() -> None:
     models = (schema(), *schema()["$defs"].values())
     names = {name for model in models for name in model["properties"]}
-    prose = "".join(_REFERENCE.split("```")[::2])
+    hooks = (Path(__file__).parents[2] / "docs" / "reference" / "hooks.md").read_text()
+    prose = "".join(f"{_REFERENCE}\n{hooks}".split("```")[::2])
     written = set(re.findall(r"[a-z_0-9]+", " ".join(re.findall(r"`([^`]+)`", prose))))
     assert names - written == set()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
+import zkmigrate.hostside
 from tests.world.operator import Operator, inventory, quiet_world
+from zkmigrate.facts.window import Statuses
 from zkmigrate.inventory import Inventory, ZooKeeperHost
 from zkmigrate.model.change import Arm
 from zkmigrate.model.fact import Reading, Unknown
@@ -12,7 +15,9 @@ from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
 from zkmigrate.steps.arm import ArmStep, arm_spec
+from zkmigrate.steps.go import GoStep
 
+PROGRAM = Path(zkmigrate.hostside.__file__).parent / "zkm-host"
 SPEC = "/var/lib/zkmigrate/run/spec"
 
 
@@ -47,6 +52,23 @@ def test_hosts_named_in_the_inventory_are_armed_with_their_addresses() -> None:
     assert spec["peers"] == "10.0.0.11,10.0.0.12,10.0.0.13"
     assert spec["source"] == "10.0.0.1,10.0.0.2,10.0.0.3"
     assert spec["members"] == "10.0.0.11:2181,10.0.0.12:2181,10.0.0.13:2181"
+
+
+def test_go_names_ipv6_hosts_in_words_that_zkm_host_takes() -> None:
+    """A call's words hold no brackets: with them every host would refuse its GO."""
+    plain = inventory()
+    hosts = [h.model_copy(update={"address": f"2001:db8::{n}"}) for n, h in enumerate(plain.dest.hosts, 1)]
+    dest = plain.dest.model_copy(update={"hosts": tuple(hosts)})
+    c = Context(
+        "r1", plain.model_copy(update={"dest": dest}), records={"prove": {"first": ["dest1", "dest2"]}}
+    )
+    (change,) = GoStep().plan(c, Statuses({}, ()), "dest1")
+    words = " ".join(change.arguments())
+    assert words == "first 2001:db8::1:2181,2001:db8::2:2181 2 10000"
+    argv = ["sh", str(PROGRAM), "--print", "--run", "r1", "--as", "1", "go", "x", *change.arguments()]
+    said = subprocess.run(argv, capture_output=True, text=True, check=False).stderr
+    assert "bad" not in said
+    assert "go is refused in phase idle" in said, "its words were taken"
 
 
 def test_an_ipv6_member_is_bracketed() -> None:

@@ -69,7 +69,9 @@ class GoStep:
         known = "first" in c.records.get("prove", {})
         first = tuple(c.records["prove"]["first"]) if known else f.in_phase("open")
         port = inventory.dest.ports.client
+        # A word of a call holds no brackets; what follows the last colon is the port.
         addresses = tuple(endpoint(inventory.dest_host(host), port) for host in first)
+        addresses = tuple(address.replace("[", "").replace("]", "") for address in addresses)
         limit_ms = round(inventory.policy.open_limit_s * 1000)
         place = places(inventory.dest_names, first)[target] if known else "rest"
         return (Go(target, place, addresses, inventory.dest.majority, limit_ms),)
