@@ -13,20 +13,18 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from zkmigrate import flags
 from zkmigrate.errors import ZkmigrateError
 
 if TYPE_CHECKING:
     from zkmigrate.operate import Setting, Wishes
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _TELL_EVENTS = ("run", "resume", "rollback")
-_FILE = click.Path(path_type=Path)
 _ELSEWHERE = {"init": "zkmigrate.discovery.command"}
 """Verbs whose options are in a module of their own: a function ``command`` that makes them."""
 
@@ -64,55 +62,8 @@ def cli() -> None:
     """
 
 
-def _common(verb: F) -> F:
-    for option in (
-        click.option(
-            "--json", "as_json", is_flag=True, help="Print JSON; run, resume, rollback: one event a line."
-        ),
-        click.option(
-            "--playbook", default="kafka_zookeeper_move", show_default=True, help="Name or .py file."
-        ),
-        click.option(
-            "--inventory",
-            "-i",
-            type=_FILE,
-            default=Path("migration.yml"),
-            show_default=True,
-            help="The inventory file.",
-        ),
-    ):
-        verb = option(verb)
-    return verb
-
-
-_run_id = click.option(
-    "--run-id",
-    default="",
-    help="Which run; the open, else the newest one of the inventory when left out (run: a new one).",
-)
-_yes = click.option("--yes", is_flag=True, help="Same path without prompts; needed without a terminal.")
-_until = click.option(
-    "--until", default="", metavar="STEP", help="Stop after this stage or stage.step, such as roll."
-)
-_hold = click.option(
-    "--hold-at",
-    default="",
-    metavar="PHASE",
-    help="Hold after this step of the cut-over, such as check. Once dest serves (serve, check) no longer "
-    "than policy.open_limit_s: then the hosts open by themselves.",
-)
-_skip = click.option(
-    "--skip",
-    multiple=True,
-    metavar="STAGE",
-    help="Pass over a stage that may be: rehearse. Nobody has tried dest then, and the window's length is "
-    "not known.",
-)
-_steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
-
-
 @cli.command()
-@_common
+@flags.common
 def preflight(**options: Any) -> None:
     """Look at everything that could go wrong; change nothing."""
     from zkmigrate import operate
@@ -121,11 +72,18 @@ def preflight(**options: Any) -> None:
 
 
 @cli.command()
-@_common
-@click.option("--run-id", default="", help="The run whose rehearsal tells how long the window will be.")
-@click.option("--out", type=_FILE, help="Write the plan to this file too, for run --plan.")
+@flags.common
+@click.option(
+    "--run-id",
+    shell_complete=flags.completed("runs"),
+    default="",
+    help="The run whose rehearsal tells how long the window will be.",
+)
+@click.option("--out", type=flags.FILE, help="Write the plan to this file too, for run --plan.")
 @click.option("--force", is_flag=True, help="--out may take the place of a file that is there.")
-@click.option("--show", type=_FILE, help="Print the plan in this file instead, and whether it still holds.")
+@click.option(
+    "--show", type=flags.FILE, help="Print the plan in this file instead, and whether it still holds."
+)
 @click.option("--offline", is_flag=True, help="--show asks no host.")
 def plan(
     run_id: str, out: Path | None, force: bool, show: Path | None, offline: bool, **options: Any
@@ -148,9 +106,12 @@ def plan(
 
 
 @cli.command()
-@_common
+@flags.common
 @click.option(
-    "--run-id", default="", help="The run to go on with by hand, and whose rehearsal's figures to use."
+    "--run-id",
+    shell_complete=flags.completed("runs"),
+    default="",
+    help="The run to go on with by hand, and whose rehearsal's figures to use.",
 )
 @click.option(
     "--format",
@@ -172,14 +133,14 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 
 
 @cli.command()
-@_common
-@_run_id
-@_yes
-@_until
-@_hold
-@_skip
-@_steal
-@click.option("--plan", type=_FILE, help="Only if this plan (plan --out, plan --json) still holds.")
+@flags.common
+@flags.run_id
+@flags.yes
+@flags.until
+@flags.hold_at
+@flags.skip
+@flags.steal
+@click.option("--plan", type=flags.FILE, help="Only if this plan (plan --out, plan --json) still holds.")
 def run(**options: Any) -> None:
     """Begin a run, or walk one forward that has turned back."""
     from zkmigrate import operate
@@ -188,13 +149,13 @@ def run(**options: Any) -> None:
 
 
 @cli.command()
-@_common
-@_run_id
-@_yes
-@_until
-@_hold
-@_skip
-@_steal
+@flags.common
+@flags.run_id
+@flags.yes
+@flags.until
+@flags.hold_at
+@flags.skip
+@flags.steal
 @click.option(
     "--journal-lost",
     type=click.Choice(["forward", "back"]),
@@ -209,12 +170,13 @@ def resume(**options: Any) -> None:
 
 
 @cli.command()
-@_common
-@_run_id
-@_yes
-@_steal
+@flags.common
+@flags.run_id
+@flags.yes
+@flags.steal
 @click.option(
     "--to",
+    shell_complete=flags.completed("steps"),
     default="",
     metavar="STEP",
     help="Back to the start of this stage or stage.step; left out, of everything.",
@@ -227,11 +189,12 @@ def rollback(**options: Any) -> None:
 
 
 @cli.command()
-@_common
-@_run_id
+@flags.common
+@flags.run_id
 @click.option("--offline", is_flag=True, help="Only the files of the run; ask no host.")
 @click.option(
     "--wait",
+    shell_complete=flags.completed("steps or end"),
     default="",
     metavar="STEP",
     help="First wait until this stage or stage.step is done, or with 'end' until the process at work ends.",
@@ -240,7 +203,11 @@ def rollback(**options: Any) -> None:
     "--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="S", help="Seconds to wait at the most."
 )
 @click.option(
-    "--findings", default="", metavar="STEP", help="Also what this stage or stage.step, or all, found, whole."
+    "--findings",
+    shell_complete=flags.completed("steps or all"),
+    default="",
+    metavar="STEP",
+    help="Also what this stage or stage.step, or all, found, whole.",
 )
 def status(
     run_id: str, offline: bool, wait: str, timeout_s: float | None, findings: str, **options: Any
@@ -259,10 +226,11 @@ def status(
 
 
 @cli.command()
-@_common
-@_run_id
+@flags.common
+@flags.run_id
 @click.option(
     "--at",
+    shell_complete=flags.completed("places"),
     default="",
     metavar="STEP",
     help="Before this stage, before this stage.step outside the window, or after this step of the cut-over "
@@ -281,8 +249,8 @@ def hold(run_id: str, at: str, why: str, **options: Any) -> None:
 
 
 @cli.command()
-@_common
-@_run_id
+@flags.common
+@flags.run_id
 def release(run_id: str, **options: Any) -> None:
     """Let a run go on that holds, and say what comes next; asks no host."""
     from zkmigrate import operate
@@ -291,8 +259,13 @@ def release(run_id: str, **options: Any) -> None:
 
 
 @cli.command()
-@_common
-@click.option("--run-id", default="", help="Which run; the open, else the newest one of the inventory.")
+@flags.common
+@click.option(
+    "--run-id",
+    shell_complete=flags.completed("runs"),
+    default="",
+    help="Which run; the open, else the newest one of the inventory.",
+)
 @click.option(
     "--format",
     "as_format",
@@ -303,7 +276,7 @@ def release(run_id: str, **options: Any) -> None:
 )
 @click.option(
     "--out",
-    type=_FILE,
+    type=flags.FILE,
     help="Where to; - is standard output. Left out: html to report.html in the run's directory, the others "
     "to standard output.",
 )
@@ -330,6 +303,15 @@ def report(
         load=load,
     )
     _do(lambda: verb.report(asked, sys.stdout))
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that completes verbs, options, runs and steps in a shell."""
+    from zkmigrate import completion
+
+    click.echo(completion.script(cli, shell))
 
 
 def _setting(options: dict[str, Any]) -> Setting:

@@ -115,9 +115,9 @@ class Operator:
     calls: int = 0
     seconds: int = 0
 
-    def forward(self, until: str = "", hold_at: str = "") -> Ended:
+    def forward(self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = ()) -> Ended:
         with self._process() as walk:
-            return walk.forward(until, hold_at)
+            return walk.forward(until, hold_at, skip)
 
     def resume(self, until: str = "") -> Ended:
         with self._process() as walk:

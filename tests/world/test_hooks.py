@@ -98,3 +98,13 @@ def test_a_hook_says_no_before_the_window_and_the_armed_hosts_are_as_before(
     assert {world.hosts[name].phase for name in world.inventory.dest_names} == {"idle"}
     program(tmp_path, "exit 0")
     assert operator.forward().code == 0
+
+
+def test_a_stage_that_is_skipped_has_no_moments(tmp_path: Path, processes: HookProcesses) -> None:
+    hook = (Hook(run=program(tmp_path, 'echo "$ZKMIGRATE_MOMENT $ZKMIGRATE_STAGE" >> said')),)
+    world = with_hooks(quiet_world(), Hooks(before_stage=hook, before_window=hook, after_stage=hook))
+    operator = Operator(world, tmp_path / "run", hooks=processes)
+    assert operator.forward(until="roll", skip=("rehearse",)).code == 0
+    said = (tmp_path / "said").read_text().split()[1::2]
+    assert "rehearse" not in said
+    assert list(dict.fromkeys(said)) == ["preflight", "install", "join", "roll"]

@@ -14,6 +14,19 @@ def known(playbook: Playbook, name: str) -> None:
         raise UsageError(f"no stage or step {name!r} in {playbook.id}; possible: {possible}")
 
 
+def phases(playbook: Playbook) -> list[str]:
+    """The phases to hold at: a window's step alone, and with its stage before it."""
+    windows = [s for s in playbook.stages if s.window and not s.rehearsal]
+    return [name for s in windows for step in s.steps for name in (step.id, f"{s.id}.{step.id}")]
+
+
+def places(playbook: Playbook) -> list[str]:
+    """The places that :func:`place` takes: stages, steps outside windows, phases of the cut-over."""
+    stages = [s.id for s in playbook.stages]
+    outside = [f"{s.id}.{step.id}" for s in playbook.stages if not s.window for step in s.steps]
+    return [*stages, *outside, *phases(playbook)]
+
+
 def phase(playbook: Playbook, hold_at: str) -> str:
     """The ``stage.step`` of a window that is meant, its stage given or not; UsageError when there is none."""
     windows = [s for s in playbook.stages if s.window and not s.rehearsal]

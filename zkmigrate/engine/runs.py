@@ -65,7 +65,7 @@ def known(runs: Path, inventory: Inventory) -> tuple[Known, ...]:
     """
     found = []
     for path in runs.iterdir() if runs.is_dir() else ():
-        if not (_ID.fullmatch(path.name) and has_begun(path)):
+        if not (is_id(path.name) and has_begun(path)):
             continue
         try:
             entries, damaged = journal.kept_lines(path), ""
@@ -139,9 +139,14 @@ def mark_begun(run_dir: Path) -> None:
     (run_dir / _BEGUN).touch(mode=0o600)
 
 
+def is_id(run: str) -> bool:
+    """Whether a run may be called so."""
+    return _ID.fullmatch(run) is not None
+
+
 def directory(runs: Path, run: str) -> Path:
     """The directory of a run; UsageError when the id is not ``[a-z0-9-]{1,24}``."""
-    if not _ID.fullmatch(run):
+    if not is_id(run):
         raise UsageError(f"run id {run!r} is not possible; needed: 1 to 24 of a-z, 0-9 and -, not - first")
     return runs / run
 

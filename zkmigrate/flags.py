@@ -1,0 +1,86 @@
+"""Options that several verbs have, each said once.
+
+Nothing heavy is imported here: every verb's ``--help`` comes by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FILE = click.Path(path_type=Path)
+
+
+def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Completes an option's value, as ``zkmigrate.completion`` knows it."""
+
+    def complete(context: click.Context, _option: click.Parameter, incomplete: str) -> list[Any]:
+        from zkmigrate import completion
+
+        return completion.words(kind, context.params, incomplete)
+
+    return complete
+
+
+def common(verb: F) -> F:
+    """Inventory, playbook and ``--json``: every verb that reads an inventory."""
+    for option in (
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print JSON; run, resume, rollback: one event a line."
+        ),
+        click.option(
+            "--playbook",
+            shell_complete=completed("playbooks"),
+            default="kafka_zookeeper_move",
+            show_default=True,
+            help="Name or .py file.",
+        ),
+        click.option(
+            "--inventory",
+            "-i",
+            type=FILE,
+            default=Path("migration.yml"),
+            show_default=True,
+            help="The inventory file.",
+        ),
+    ):
+        verb = option(verb)
+    return verb
+
+
+run_id = click.option(
+    "--run-id",
+    shell_complete=completed("runs"),
+    default="",
+    help="Which run; the open, else the newest one of the inventory when left out (run: a new one).",
+)
+yes = click.option("--yes", is_flag=True, help="Same path without prompts; needed without a terminal.")
+until = click.option(
+    "--until",
+    shell_complete=completed("steps"),
+    default="",
+    metavar="STEP",
+    help="Stop after this stage or stage.step, such as roll.",
+)
+hold_at = click.option(
+    "--hold-at",
+    shell_complete=completed("phases"),
+    default="",
+    metavar="PHASE",
+    help="Hold after this step of the cut-over, such as check. Once dest serves (serve, check) no longer "
+    "than policy.open_limit_s: then the hosts open by themselves.",
+)
+skip = click.option(
+    "--skip",
+    shell_complete=completed("skippable"),
+    multiple=True,
+    metavar="STAGE",
+    help="Pass over a stage that may be: rehearse. Nobody has tried dest then, and the window's length is "
+    "not known.",
+)
+steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
