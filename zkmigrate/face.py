@@ -8,9 +8,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 from zkmigrate.engine import asked, events, evidence
 from zkmigrate.engine.clock import Interrupt
@@ -45,13 +45,23 @@ class Called(Protocol):
     def interrupt(self) -> Interrupt: ...
 
 
+Show = Callable[[float, str, Mapping[str, Any]], None]
+"""``show(monotonic seconds, kind, body)`` of a sample."""
+
+
+def _unseen(_mono: float, _kind: str, _body: Mapping[str, Any]) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Face:
-    """console: the one dialogue with the operator; a question by another would be wiped off the screen."""
+    """console: the one dialogue with the operator; a question by another would be wiped off the screen.
+    sample: shows what is seen in passing, where there is a place for it."""
 
     emit: events.Emit
     confirm: Confirm
     console: StdConsole
+    sample: Show = _unseen
 
 
 def face_of(called: Called, yes: bool, stack: contextlib.ExitStack, look_up: LookUp) -> Face:
@@ -60,16 +70,17 @@ def face_of(called: Called, yes: bool, stack: contextlib.ExitStack, look_up: Loo
         console = StdConsole(called.stdin, sys.stderr)
         return Face(JsonLines(called.out, time.time), Unattended(console, look_up), console)
     quiet: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    sample: Show = _unseen
     view: events.Emit = Plain(called.out, lambda: time.strftime("%H:%M:%S"), time.monotonic)
     if called.interactive and os.environ.get("TERM", "dumb") != "dumb":
         from zkmigrate.ui.live import LiveView  # rich is slow to import
 
         live = stack.enter_context(LiveView(called.out))
-        view, quiet = live, live.quiet
+        view, quiet, sample = live, live.quiet, live.sample
     console = StdConsole(called.stdin, called.out, quiet, lambda: called.interrupt.wanted)
     if yes or not called.interactive:
-        return Face(view, Unattended(console, look_up), console)
-    return Face(view, Terminal(console, getpass.getuser(), time.monotonic, look_up), console)
+        return Face(view, Unattended(console, look_up), console, sample)
+    return Face(view, Terminal(console, getpass.getuser(), time.monotonic, look_up), console, sample)
 
 
 @dataclass

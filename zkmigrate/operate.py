@@ -435,7 +435,9 @@ def _walk(
         stack.callback(say_interrupted(setting.interrupt, emit).set)
         for text in (*start.said, *hooks.missing(inventory.hooks)):
             emit(events.Noted(text))
-        samples = Samples(run_dir, clock.now, clock.wall, lambda text: emit(events.Noted(text)))
+        samples = Samples(
+            run_dir, clock.now, clock.wall, lambda text: emit(events.Noted(text)), show=face.sample
+        )
         stack.callback(samples.close)
         stack.callback(site.sample(samples))
         world = World(

@@ -10,7 +10,9 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
@@ -191,7 +193,7 @@ def test_json_lines_hold_every_event_and_no_file_content() -> None:
 
 def test_the_live_view_shows_hosts_waits_and_the_countdown() -> None:
     out = StringIO()
-    with LiveView(out) as view:
+    with LiveView(out, lambda: 100.0) as view:
         for event in STORY[:12]:
             view(event)
         drawn = StringIO()
@@ -204,10 +206,62 @@ def test_the_live_view_shows_hosts_waits_and_the_countdown() -> None:
             view(event)
     text = drawn.getvalue()
     assert "run r-1: tiny" in text
-    assert re.search(r"d1 +refuse clients .* done", text)
+    assert re.search(r"d1 +done 0 s ago: refuse clients", text)
     assert "holding after fence: go (g), stop (s) or back (b)?" in text
     assert "6.0 s left to turn back" in text
     assert "[NO] tiny.sick d2: it is well; sick" in out.getvalue()
+
+
+@pytest.fixture
+def switching() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_what_one_thread_prints_and_another_draws_leaves_no_line_behind(switching: None) -> None:
+    """The board changes its height all the time; a line of it that stays is one that was drawn meanwhile."""
+    from rich.console import Console
+
+    out = StringIO()
+    view = LiveView(out)
+    view._console = Console(file=out, width=80, height=40, force_terminal=True)
+    view._live = view._fresh()
+    with view:
+        view(STORY[0])
+
+        def draw() -> None:
+            for _ in range(100):
+                view._redraw()
+
+        drawers = [threading.Thread(target=draw) for _ in range(3)]
+        for drawer in drawers:
+            drawer.start()
+        for n in range(100):
+            view(events.Waits("main", "fence", "a door", f"{n}", 4.0))
+            view(events.Noted(f"remark {n}"))
+            view(events.WaveBegun("main", "fence", Way.FORWARD, HOSTS))
+        for drawer in drawers:
+            drawer.join()
+    assert on_screen(out.getvalue())[1:] == [f"   remark {n}" for n in range(100)]
+
+
+def on_screen(written: str) -> list[str]:
+    """What is left on a screen that is high enough, of text, CR, LF, and the codes for up and erase line."""
+    lines, row = [""], 0
+    for code, final, char in re.findall(r"\x1b\[([0-9;?]*)([A-Za-z])|([^\x1b])", written):
+        if char == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif final == "A":
+            row = max(0, row - int(code or 1))
+        elif final == "K":
+            lines[row] = ""
+        elif char and char != "\r":
+            lines[row] += char
+    return [line.rstrip() for line in lines if line.strip()]
 
 
 def read_until(fd: int, text: str, seen: str) -> str:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from zkmigrate.engine.run import World
 
 
+REHEARSED = "the rehearsal is complete"
+"""Why a rehearsal turns back when nothing was wrong."""
+
+
 class Logbook:
     """One walk's entries. Every method may raise JournalError: what cannot be written must not go on."""
 

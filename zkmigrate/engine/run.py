@@ -20,7 +20,7 @@ from zkmigrate.engine.hold import HoldPort, NoHolds
 from zkmigrate.engine.holding import HoldPlaces
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
-from zkmigrate.engine.logbook import Logbook
+from zkmigrate.engine.logbook import REHEARSED, Logbook
 from zkmigrate.engine.moments import Moments
 from zkmigrate.engine.patience import TRIES, Patience
 from zkmigrate.engine.ports import (
@@ -153,7 +153,7 @@ class Walk:
                         if ended := self._arrived(turn):
                             return ended
                     case Rehearsed(stage):
-                        self._log.turned_back(stage.id, "next", "the rehearsal is complete", 0)
+                        self._log.turned_back(stage.id, "next", REHEARSED, 0)
                     case Next() as at:
                         if self._reached(self._until):
                             return Ended(0, f"stopped after {self._until} as asked; resume goes on")

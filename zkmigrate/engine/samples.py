@@ -31,7 +31,8 @@ Kind: TypeAlias = Literal["process", "brokers", "ensembles", "kafka", "phases"]
 class Samples:
     """Appends to a run's samples; processes append after another. Safe to use from several threads.
 
-    now, wall: the engine's clocks. say: told once why nothing is recorded any more.
+    now, wall: the engine's clocks. say: told once why nothing is recorded any more. show: gets each sample
+    as well, recorded or not.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class Samples:
         wall: Callable[[], float],
         say: Callable[[str], None],
         limit: int = LIMIT,
+        show: Callable[[float, Kind, Mapping[str, Any]], None] = lambda _mono, _kind, _body: None,
     ) -> None:
         self._path = run_dir / NAME
         self.now = now
         self._wall = wall
         self._say = say
         self._limit = limit
+        self._show = show
         self._guard = threading.Lock()
         self._fd = -1
         try:
@@ -64,6 +67,7 @@ class Samples:
 
     def note_at(self, mono: float, kind: Kind, body: Mapping[str, Any]) -> None:
         """One sample of a moment of this process's monotonic clock."""
+        self._show(mono, kind, body)
         with self._guard:
             if self._fd < 0:
                 return

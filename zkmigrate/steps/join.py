@@ -108,6 +108,8 @@ class JoinStep:
                 seen = (
                     f"{stat.value.mode} {format_zxid(stat.value.zxid)}"
                     if isinstance(stat, Seen)
+                    else "does not serve yet"
+                    if isinstance(stat, Absent)
                     else str(stat)
                 )
                 return Waiting(

@@ -1,113 +1,98 @@
-"""The live view: stages and steps, hosts with their last change, waits and the countdown, in place."""
+"""The live view: the board in place below the story, redrawn several times a second, whatever its size."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from zkmigrate.engine import events
-from zkmigrate.model.step import Way
 from zkmigrate.ui import words
+from zkmigrate.ui.board import Board
+
+_STYLES = {"bold": "bold", "dim": "dim", "warn": "bold yellow", "bad": "bold red"}
+_SHARE = 2
+"""The board takes at most one ``_SHARE``-th of the terminal's height; above it the story goes on."""
+
+_LEAST_LINES = 8
+_EVERY_S = 0.25
 
 
 class LiveView:
     """A context manager; events go in by calling it. Everything noteworthy also scrolls by above it."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         self._console = Console(file=out)
+        self._board = Board(now)
         self._live = self._fresh()
+        # Whatever writes to the terminal holds it: what one thread printed would move what another one drew.
         self._guard = threading.RLock()
         self._story = words.Story()
-        self._hosts: dict[str, tuple[str, str]] = {}
-        self._stages: dict[str, str] = {}
-        self._wait = ""
-        self._left: float | None = None
-        self._title = ""
+        self._over = threading.Event()
+        self._drawer = threading.Thread(target=self._draw_again, name="live-view", daemon=True)
 
     def __enter__(self) -> LiveView:
         self._live.start()
+        self._drawer.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._live.stop()
+        self._over.set()
+        self._drawer.join(timeout=5.0)
+        with self._guard:
+            self._live.stop()
 
     def _fresh(self) -> Live:
         # One that was stopped remembers how many lines it had, and would wipe as many when started again.
-        return Live(console=self._console, refresh_per_second=4, transient=True)
+        return Live(console=self._console, auto_refresh=False, transient=True)
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
         """Take the view off the screen while the operator is asked something."""
-        running = self._live.is_started
-        if running:
-            self._live.stop()
+        with self._guard:
+            running = self._live.is_started
+            if running:
+                self._live.stop()
         try:
             yield
         finally:
             if running:
                 with self._guard:
                     self._live = self._fresh()
-                    self._live.update(self._drawn())
                     self._live.start()
+                    self._redraw()
+
+    def sample(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
+        """What was seen in passing, for the board."""
+        self._board.sample(mono, kind, body)
 
     def __call__(self, event: events.Event) -> None:
+        self._board.take(event)
+        if isinstance(
+            event, events.Waits | events.Countdown | events.Holding | events.WaveBegun | events.ChangeSent
+        ):
+            return
         with self._guard:
-            self._take(event)
-            if not isinstance(
-                event, events.Waits | events.Countdown | events.Holding | events.WaveBegun | events.ChangeSent
-            ):
-                for line in self._story.lines(event):
-                    self._console.print(Text(line))
-            self._live.update(self._drawn())
+            for line in self._story.lines(event):
+                self._console.print(Text(line))
 
-    def _take(self, event: events.Event) -> None:
-        match event:
-            case events.RunBegun():
-                self._title = f"run {event.run}: {event.playbook}"
-                self._hosts = dict.fromkeys(event.hosts, ("", ""))
-                self._stages = {id: "" for id, _ in event.stages}
-            case events.StageBegun():
-                self._left = None  # of a window; the next countdown says it anew
-                self._stages[event.stage] = "back" if event.way is Way.BACK else "now"
-            case events.StepBegun():
-                self._wait = ""
-                self._stages[event.stage] = f"{event.way.value}: {event.step}"
-            case events.StepEnded():
-                self._wait, self._left = "", None
-                self._stages[event.stage] = f"{event.step} {'undone' if event.way is Way.BACK else 'done'}"
-            case events.ChangeSent():
-                self._hosts[event.change.host] = (event.change.describe(), "…")
-            case events.ChangeEnded():
-                text, _ = self._hosts.get(event.target, ("", ""))
-                self._hosts[event.target] = (text, event.status)
-            case events.Waits():
-                self._wait = f"waits for {event.what}: {event.progress} ({event.left_s:.0f} s left)"
-            case events.Countdown():
-                self._left = event.left_s
-            case events.Holding():
-                self._wait, self._left = words.holding(replace(event, left_s=None)), event.left_s
-            case events.Turned() | events.RunEnded():
-                self._wait, self._left = "", None
-                for stage, text in self._stages.items():
-                    self._stages[stage] = "walked back" if text.endswith(" undone") else text
+    def _draw_again(self) -> None:
+        while not self._over.wait(_EVERY_S):
+            self._redraw()
+
+    def _redraw(self) -> None:
+        with self._guard:
+            if self._live.is_started:
+                self._live.update(self._drawn(), refresh=True)
 
     def _drawn(self) -> Group:
-        steps = Table(show_header=False, box=None, padding=(0, 1))
-        for stage, text in self._stages.items():
-            steps.add_row(stage, text)
-        hosts = Table(show_header=False, box=None, padding=(0, 1))
-        for host, (text, status) in self._hosts.items():
-            hosts.add_row(host, text, status)
-        lines = [Text(self._wait)] if self._wait else []
-        if self._left is not None:
-            style = "bold red" if self._left < 3 else "bold"
-            lines.append(Text(f"{self._left:.1f} s left to turn back", style=style))
-        return Group(Text(self._title), steps, hosts, *lines)
+        size = self._console.size
+        height = max(_LEAST_LINES, size.height // _SHARE)
+        lines = self._board.lines(size.width - 1, min(height, size.height - 1))
+        return Group(*(Text(text, style=_STYLES.get(style, ""), no_wrap=True) for text, style in lines))
