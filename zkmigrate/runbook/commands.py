@@ -34,6 +34,7 @@ SAID: dict[str, str] = {
     "put": "^(wrote|unchanged) /",
     "move-aside": "^(moved|absent) /",
     "restore": "^restored /",
+    "discard": "^discarded ",
     "arm": "^armed tag=",
     "disarm": "^disarmed$",
     "fence": "^killed=[0-9]+ left=0 ",
@@ -90,7 +91,7 @@ def said(change: Change, way: Way = Way.FORWARD) -> str:
     """What the host answers, as an extended regular expression."""
     if isinstance(change, SetService):
         return f"^{change.action} {re.escape(change.unit)}$"
-    done = SAID[change.verb]
+    done = SAID.get(change.verb, "")
     refused = NOT_THERE_YET.get(change.verb) if way is Way.BACK else None
     return f"{done}|{refused}" if refused else done
 
