@@ -58,7 +58,8 @@ def cli() -> None:
     """Move a Kafka cluster from one ZooKeeper ensemble to another, step by step, with a way back.
 
     Exit codes: 0 done, 2 usage or inventory, 3 preflight failed, 4 plan stale or applied, 5 locked, 6 a gate
-    is closed, 7 turned back by itself, 8 an operator is needed, 9 the lease ended, 130 interrupted.
+    is closed, 7 turned back by itself, 8 an operator is needed, 9 the lease ended, 10 or 11 what watch saw,
+    130 interrupted.
     """
 
 
@@ -312,6 +313,40 @@ def completion(shell: str) -> None:
     from zkmigrate import completion
 
     click.echo(completion.script(cli, shell))
+
+
+@cli.command()
+@flags.common
+@click.option("--once", is_flag=True, help="Look once and end, for cron.")
+@click.option("--every", default="30s", show_default=True, metavar="TIME", help="Between two looks.")
+@click.option("--for", "for_", default="3d", show_default=True, metavar="TIME", help="Then end.")
+@click.option(
+    "--run-id",
+    shell_complete=flags.completed("runs"),
+    default="",
+    help="Which run; the open, else the newest one of the inventory, or none.",
+)
+@click.option(
+    "--state",
+    type=flags.FILE,
+    help="What it remembers between looks; else watch.json in the run's directory.",
+)
+@click.option("--from-now", is_flag=True, help="Forget what was found; read source's log from its end on.")
+def watch(
+    once: bool, every: str, for_: str, run_id: str, state: Path | None, from_now: bool, **options: Any
+) -> None:
+    """Look after the move for days: dest whole, brokers on it, nobody left on source. Changes nothing.
+
+    Ends with 10 where a claim was ever false, 11 where one is unknown at the last look, else 0.
+    """
+
+    def look() -> int:
+        from zkmigrate.watching import verb
+
+        wanted = verb.Wanted(once, verb.seconds(every), verb.seconds(for_), run_id, state, from_now)
+        return verb.watch(_setting(options), wanted)
+
+    _do(look)
 
 
 def _setting(options: dict[str, Any]) -> Setting:

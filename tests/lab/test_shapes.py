@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from zkmigrate.inventory import load
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.zkdata.logdir import walk
+from zkmigrate.zkdata.reader import FileDirectory
+from zkmigrate.zkdata.txn import CreateSessionTxn
 
 pytestmark = pytest.mark.lab
 
@@ -68,12 +72,49 @@ def lab() -> Iterator[Lab]:
         yield made
 
 
+def sessions_opened(lab: Lab) -> list[str]:
+    """The sessions that source's log tells of, in order, as they were opened."""
+    folder = FileDirectory(lab.host("source1").root / "var/lib/zookeeper/version-2")
+    return [
+        f"{t.header.session:#x}"
+        for t in (r.txn() for r in walk(folder))
+        if isinstance(t.body, CreateSessionTxn)
+    ]
+
+
+def begun(lab: Lab, folder: Path) -> Path:
+    """The inventory that `init` makes of this lab when it is told one source server and the dest hosts."""
+    folder.mkdir()
+    path = folder / "migration.yml"
+    dest = ",".join(lab.host(name).address for name in FIVE)
+    argv = [sys.executable, "-m", "zkmigrate", "init", "--source", lab.host("source2").address]
+    argv += ["--dest", dest, "--ssh-user", lab.user, "--ssh-key", str(lab.private_key)]
+    argv += ["--known-hosts", str(lab.known_hosts), "--out", str(path)]
+    done = subprocess.run(
+        lab.operator_command(argv),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    print(done.stdout, done.stderr, path.read_text() if path.exists() else "", sep="\n")
+    assert done.returncode == 0
+    return path
+
+
 def test_all_five_join_and_go_back(lab: Lab, tmp_path: Path) -> None:
     assert "tbf" not in lab.exec("dest4", ["tc", "qdisc", "show"]).stdout
     assert "rate 20Mbit" in lab.exec("dest5", ["tc", "qdisc", "show"]).stdout
-    path = write_inventory(lab, tmp_path / "migration.yml")
-    first = {name: files(lab, name) for name in FIVE}
+    wanted = load(write_inventory(lab, tmp_path / "wanted.yml"))
+    seen = len(sessions_opened(lab))
+    path = begun(lab, tmp_path / "init")
     assert tool(lab, path, "preflight")[0] == 0
+    assert sessions_opened(lab)[seen:] == [], "init and preflight open no session on source"
+    found = load(path)
+    assert (found.source, found.kafka) == (wanted.source, wanted.kafka)
+    assert (found.dest.hosts, found.dest.data_dir) == (wanted.dest.hosts, wanted.dest.data_dir)
+    first = {name: files(lab, name) for name in FIVE}
 
     assert tool(lab, path, "run", "--run-id", "five", "--yes", "--until", "join")[0] == 0
     assert modes(lab) == ["observer"] * 5

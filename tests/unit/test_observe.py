@@ -171,9 +171,32 @@ def test_sudo_that_is_refused_is_denied(parts: Parts, sshd: Sshd) -> None:
     sshd.refuse_sudo()
     try:
         assert cause(parts.look.zkm("d1", "status")) == "denied"
-        assert cause(parts.look.file("d1", "/etc/hostname")) == "denied"
+        # As a directory stands for a file that the account may not read: here it may read all files.
+        assert cause(parts.look.file("d1", "/etc")) == "denied"
     finally:
         sshd.allow_sudo()
+
+
+def test_without_sudo_a_file_is_read_as_the_account_may(parts: Parts, sshd: Sshd, tmp_path: Path) -> None:
+    """A finalized host need not let zkmigrate be root any more; `watch` still reads what anybody may."""
+    file = tmp_path / "server.properties"
+    file.write_bytes(b"zookeeper.connect=x\n")
+    sshd.refuse_sudo()
+    try:
+        assert parts.look.file("b1", str(file)) == Seen(b"zookeeper.connect=x\n")
+        assert isinstance(parts.look.file("b1", str(tmp_path / "none")), Absent)
+    finally:
+        sshd.allow_sudo()
+
+
+def test_a_program_that_was_removed_meanwhile_is_streamed_again(parts: Parts, sshd: Sshd) -> None:
+    """As `finalize` does while a watch goes on: what was installed once is not taken for installed."""
+    assert parts.program.install("d1").startswith("installed ")
+    assert isinstance(parts.look.zkm("d1", "status"), Seen)
+    parts.channels.close()
+    Path(parts.program.paths.program).unlink()
+    assert isinstance(parts.look.zkm("d1", "status"), Seen)
+    assert not parts.program.installed("d1")
 
 
 def test_a_missing_command_is_a_missing_tool(parts: Parts, sshd: Sshd) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from zkmigrate import flags
+
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     """The verb for the command line. do: runs it to its exit code."""
@@ -48,15 +50,15 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     )
     @click.option("--ssh-user", default="", help="Account on all hosts; else Ansible's or your own.")
     @click.option("--ssh-port", type=click.IntRange(1, 65535), help="Port of their sshd.")
-    @click.option("--ssh-key", type=click.Path(path_type=Path), help="Private key; else one of ~/.ssh.")
+    @click.option("--ssh-key", type=flags.FILE, help="Private key; else one of ~/.ssh.")
     @click.option(
         "--known-hosts",
-        type=click.Path(path_type=Path),
+        type=flags.FILE,
         help="Pins host keys; else known_hosts beside --out.",
     )
-    @click.option("--ssh-config", type=click.Path(path_type=Path), help="An ssh_config to go by.")
+    @click.option("--ssh-config", type=flags.FILE, help="An ssh_config to go by.")
     @click.option("--bastion", default="", metavar="[USER@]HOST[:PORT],…", help="Hosts to go through.")
-    @click.option("--out", type=click.Path(path_type=Path), default=Path("migration.yml"), show_default=True)
+    @click.option("--out", type=flags.FILE, default=Path("migration.yml"), show_default=True)
     @click.option("--force", is_flag=True, help="Replace the file if it is there.")
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; asks nothing.")
     def init(**options: Any) -> None:

@@ -76,8 +76,13 @@ class Observe:
             return Unknown("denied", f"{host} is a source host: zkm-host never runs there")
         try:
             if self._program.installed(host):
-                answer = self._channels.ask(host, *words)
-                return _answered(host, words, answer.rc, answer.output)
+                try:
+                    answer = self._channels.ask(host, *words)
+                    return _answered(host, words, answer.rc, answer.output)
+                except TransportError as error:
+                    if error.cause != "missing-tool":
+                        raise
+                    self._program.forget(host)  # finalized meanwhile: its verbs are streamed from now on
             done = self._program.streamed(host, *words)
         except (TransportError, UsageError) as error:
             return _unknown(error)
@@ -95,6 +100,8 @@ class Observe:
                 return _unknown(error, f"{host}: {path}")
         # One byte more than allowed tells a file of exactly that size from a larger one.
         content = self._read(host, path, 0, FILE_LIMIT)
+        if isinstance(content, Unknown) and content.cause in ("denied", "missing-tool"):
+            return self._as_account(host, path, content)
         if isinstance(content, Seen) and len(content.value) == FILE_LIMIT:
             more = self._read(host, path, FILE_LIMIT, 1)
             if not isinstance(more, Seen) or more.value:
@@ -169,6 +176,15 @@ class Observe:
             return Seen(base64.b64decode("".join(answer.value.split()), validate=True))
         except (binascii.Error, ValueError) as error:
             return Unknown("garbled", f"{host}: {path} came as what is not base64 ({error})")
+
+    def _as_account(self, host: str, path: str, refused: Unknown) -> Reading[bytes]:
+        """Without sudo, which a finalized host may not grant any more; what may not be read stays unknown."""
+        try:
+            return Seen(self._transport.read(host, path, FILE_LIMIT))
+        except FileNotFoundError:
+            return Absent(path)
+        except (OSError, TransportError):
+            return refused
 
     def _command(self, host: str, *argv: str) -> Reading[str]:
         """A plain command of the ssh account."""

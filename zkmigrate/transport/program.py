@@ -70,6 +70,11 @@ class Program:
             self._installed.add(host)
         return True
 
+    def forget(self, host: str) -> None:
+        """Look again whether it is installed: somebody else may have removed it."""
+        with self._lock:
+            self._installed.discard(host)
+
     def streamed(self, host: str, *words: str, deadline_s: float = 30.0) -> Output:
         """Run a reading verb without installing anything: the program goes over the command's input."""
         argv = ["sudo", "-n", "sh", "-s", "--", "--run", self._run, *words]
