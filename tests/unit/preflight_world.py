@@ -148,6 +148,19 @@ unit.LoadState=loaded
 unit.ActiveState=inactive
 """
 
+PROCESSES = """\
+/sbin/init
+/usr/bin/java -XX:+UseSerialGC -Xmx256m -Dzookeeper.log.dir=/var/log -cp /etc/zookeeper/conf:/opt/zk/* \
+org.apache.zookeeper.server.quorum.QuorumPeerMain /etc/zookeeper/conf/zoo.cfg
+ps -e -ww -o args=
+"""
+
+
+def runs_with(*flags: str) -> str:
+    """The same, the server with these flags too."""
+    return PROCESSES.replace("-Xmx256m", " ".join(("-Xmx256m", *flags)))
+
+
 SURROUNDINGS = """\
 netns=net:[4026532281]
 listener=311 net:[4026532281] java
@@ -214,6 +227,7 @@ class PreflightWorld:
     socket_lists: dict[str, Reading[str]] = field(default_factory=dict)
     reached: dict[str, dict[str, str]] = field(default_factory=dict)
     dates: dict[str, Reading[str]] = field(default_factory=dict)
+    process_lists: dict[str, Reading[str]] = field(default_factory=dict)
     resolved: dict[tuple[str, str], Reading[tuple[str, ...]]] = field(default_factory=dict)
     znodes: dict[tuple[str, str], Reading[Znode]] = field(default_factory=dict)
     view: Reading[KafkaView] = field(default_factory=lambda: Seen(view()))
@@ -256,6 +270,10 @@ class PreflightWorld:
     def sockets(self, host: str) -> Reading[str]:
         self._told("sockets", host)
         return self.socket_lists.get(host, TIMEOUT)
+
+    def processes(self, host: str) -> Reading[str]:
+        self._told("processes", host)
+        return self.process_lists.get(host, TIMEOUT)
 
     def date(self, host: str) -> Reading[str]:
         self._told("date", host)
@@ -323,6 +341,7 @@ def healthy() -> PreflightWorld:
         world.socket_lists[broker] = Seen(f"0      0      10.71.0.3{n}:50000 10.71.0.2{n}:2181 \n")
     for host in (*world.reached, "source1", "source2", "source3"):
         world.dates[host] = Seen("1000.250000000\n")
+        world.process_lists[host] = Seen(PROCESSES)
     for host in world.reached:
         world.programs[host, "surroundings"] = Seen(SURROUNDINGS)
         active = FACTS.replace("ActiveState=inactive", "ActiveState=active")

@@ -147,6 +147,13 @@ def test_a_hosts_clock_is_asked_by_the_login_shell(parts: Parts, host: str) -> N
     assert before - 0.1 <= float(told.value) <= parts.look.wall() + 0.1
 
 
+@pytest.mark.parametrize("host", ["s1", "d1"])
+def test_processes_are_told_with_their_arguments(parts: Parts, host: str) -> None:
+    told = parts.look.processes(host)
+    assert isinstance(told, Seen)
+    assert "ps -e -ww -o args=" in told.value.splitlines()
+
+
 @pytest.mark.parametrize("host", ["s1", "d1", ""])
 def test_names_are_resolved_on_hosts_and_here(parts: Parts, host: str) -> None:
     found = parts.look.addresses(host, "localhost")

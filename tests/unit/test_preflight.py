@@ -69,6 +69,16 @@ def file(host: str, path: str, content: bytes) -> Break:
     return lambda w: w.files.update({(host, path): Seen(content)})
 
 
+def no_flags(host: str) -> Break:
+    """Neither in its java_env nor of its process."""
+    return both(no_file(host, JAVA_ENV), lambda w: w.process_lists.update({host: TIMEOUT}))
+
+
+def env(host: str, content: bytes) -> Break:
+    """In its java_env; its process is not seen."""
+    return both(no_flags(host), file(host, JAVA_ENV, content))
+
+
 def no_file(host: str, path: str) -> Break:
     return lambda w: w.files.update({(host, path): Unknown("denied", f"{path}: permission denied")})
 
@@ -212,13 +222,13 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "source.security", "preflight", "source2",
-        file("source2", JAVA_ENV, b'JVMFLAGS="-Djava.security.auth.login.config=/etc/jaas.conf"'),
-        "java.security.auth.login.config", no_file("source2", JAVA_ENV),
+        env("source2", b'JVMFLAGS="-Djava.security.auth.login.config=/etc/jaas.conf"'),
+        "java.security.auth.login.config", no_flags("source2"),
     ),
     (
         "source.security", "preflight", "source2",
         config("tickTime=2000", "tickTime=2000\nsecureClientPort=2281"), "secureClientPort",
-        no_file("source2", JAVA_ENV),
+        no_flags("source2"),
     ),
     (
         "source.sync-enabled", "preflight", "source2",
@@ -285,7 +295,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "dest.jute-maxbuffer", "preflight", "dest1",
-        file("source3", JAVA_ENV, b'JVMFLAGS="-Djute.maxbuffer=4194304"'),
+        env("source3", b'JVMFLAGS="-Djute.maxbuffer=4194304"'),
         "1048575 bytes; source allows 4194304",
         file("dest1", JAVA_ENV, b'JVMFLAGS="-Djute.maxbuffer=lots"'),
     ),
@@ -649,6 +659,9 @@ class Unreached(PreflightWorld):
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
         return self._or_none(host, super().listing(host, path))
+
+    def processes(self, host: str) -> Reading[str]:
+        return self._or_none(host, super().processes(host))
 
     def date(self, host: str) -> Reading[str]:
         return self._or_none(host, super().date(host))

@@ -98,6 +98,7 @@ def test_what_source_allows_is_not_guessed() -> None:
     world = healthy()
     for n in (1, 2, 3):
         world.files[f"source{n}", "/etc/zookeeper/conf/java.env"] = Unknown("denied", "permission denied")
+        del world.process_lists[f"source{n}"]
     finding = dest_findings(world, "dest.jute-maxbuffer")["dest1"]
     assert finding.held is Held.UNKNOWN
     assert "what source allows is not known" in finding.seen

@@ -10,6 +10,8 @@ import pytest
 
 from tests.unit import test_preflight
 from tests.unit.preflight_world import (
+    PROCESSES,
+    TIMEOUT,
     WHITELIST,
     WORDS,
     PreflightWorld,
@@ -19,6 +21,7 @@ from tests.unit.preflight_world import (
     healthy,
     inventory,
     recorded,
+    runs_with,
 )
 from tests.unit.test_preflight import (
     DATA,
@@ -67,7 +70,21 @@ def findings(
 
 
 def flags(host: str, *said: str) -> Break:
-    return file(host, JAVA_ENV, f'JVMFLAGS="{" ".join(said)}"\n'.encode())
+    """In its java_env, and so in the process where it runs already."""
+    return both(file(host, JAVA_ENV, f'JVMFLAGS="{" ".join(said)}"\n'.encode()), process(host, *said))
+
+
+def process(host: str, *said: str) -> Break:
+    return lambda w: w.process_lists.update({host: Seen(runs_with(*said))})
+
+
+def unseen(host: str) -> Break:
+    """Neither its process nor its java_env."""
+    return both(no_file(host, JAVA_ENV), no_process(host))
+
+
+def no_process(host: str) -> Break:
+    return lambda w: w.process_lists.update({host: TIMEOUT})
 
 
 def much_on_disk(w: PreflightWorld) -> None:
@@ -95,6 +112,18 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         "mntr, dump not allowed", no_word("dump", "source1"),
     ),
     (
+        "source.flags", "preflight", "source1", process("source1", "-Djute.maxbuffer=4194304"),
+        "jute.maxbuffer", no_process("source1"),
+    ),
+    (
+        "source.flags", "cutover", "source2", file("source2", JAVA_ENV, b"-Dzookeeper.skipACL=yes"),
+        "zookeeper.skipACL", no_file("source2", JAVA_ENV),
+    ),
+    (
+        "dest.flags", "roll", "dest1", process("dest1", "-Dzookeeper.forceSync=no"), "zookeeper.forceSync",
+        lambda w: w.process_lists.update({"dest1": Seen("/sbin/init\n")}),
+    ),
+    (
         "source.local-sessions", "preflight", "source2",
         config("tickTime=2000", "tickTime=2000\nlocalSessionsEnabled=true"), "localSessionsEnabled here",
         no_file("source2", ZOO_CFG),
@@ -102,7 +131,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     (
         "source.snapshots", "preflight", "source2",
         flags("source2", "-Dzookeeper.snapshot.compression.method=snappy"),
-        "compression snappy", no_file("source2", JAVA_ENV),
+        "compression snappy", unseen("source2"),
     ),
     (
         "source.snapshots", "roll", "source2",
@@ -166,11 +195,11 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     (
         "dest.same-flags", "preflight", "dest1", flags("source3", "-Dzookeeper.extendedTypesEnabled=true"),
         "extendedTypesEnabled: here false, source1 false, source2 false, source3 true",
-        no_file("source1", JAVA_ENV),
+        unseen("source1"),
     ),
     (
         "dest.same-flags", "roll", "dest3", flags("dest3", "-Dzookeeper.skipACL=yes"), "skipACL: here yes",
-        no_file("dest3", JAVA_ENV),
+        unseen("dest3"),
     ),
     (
         "dest.init-limit", "preflight", "", much_on_disk, "dest 20 s, source1 20 s",
@@ -306,6 +335,29 @@ def test_room_is_asked_for_once_less_after_the_join() -> None:
     program("dest1", "facts", "disk_free_kib=1048576", "disk_free_kib=2560")(world)
     assert findings(world, "dest.disk", "dest1").held is Held.NO
     assert findings(world, "dest.disk", "dest1", "roll").held is Held.YES
+
+
+def test_the_checks_go_by_the_flags_that_the_server_runs_with() -> None:
+    """Its limit stands in the unit, and java_env is not there: that file's silence says nothing."""
+    world = healthy()
+    del world.files["source3", JAVA_ENV]
+    process("source3", "-Djute.maxbuffer=4194304")(world)
+    found = findings(world, "dest.jute-maxbuffer", "dest1")
+    assert found.held is Held.NO
+    assert "source allows 4194304" in found.seen
+    world.process_lists["source3"] = Seen(f"runuser -u zk -- {PROCESSES.splitlines()[1]}\n{PROCESSES}")
+    assert findings(world, "source.flags", "source3").held is Held.YES, "what started it is no server"
+    world.process_lists["source3"] = Seen(runs_with() * 2)
+    assert findings(world, "source.flags", "source3").held is Held.UNKNOWN, "two servers"
+
+
+def test_no_flags_value_is_told() -> None:
+    world = healthy()
+    secret = "super:Zm9vYmFy"
+    process("source3", f"-Dzookeeper.DigestAuthenticationProvider.superDigest={secret}")(world)
+    found = run_preflight(context(), world, "preflight")
+    assert findings(world, "source.flags", "source3").held is Held.NO
+    assert secret not in repr(found)
 
 
 STALE: list[tuple[str, str, Break]] = [

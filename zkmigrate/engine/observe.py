@@ -130,6 +130,9 @@ class Observe:
     def sockets(self, host: str) -> Reading[str]:
         return self._command(host, "ss", "-Htn", "state", "established")
 
+    def processes(self, host: str) -> Reading[str]:
+        return self._command(host, "ps", "-e", "-ww", "-o", "args=")
+
     def date(self, host: str) -> Reading[str]:
         return self._command(host, "date", "+%s.%N")
 

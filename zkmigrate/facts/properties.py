@@ -56,5 +56,9 @@ def system_properties(look: Look, host: str, path: str) -> Reading[Mapping[str, 
     if isinstance(reading, Unknown):
         return reading
     text = reading.value.decode("utf-8", "replace")
-    live = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
-    return Seen(dict(_FLAG.findall(live)))
+    return Seen(flags_of("\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))))
+
+
+def flags_of(text: str) -> dict[str, str]:
+    """The ``-Dkey=value`` flags of a command or of lines that hold some; the last counts."""
+    return dict(_FLAG.findall(text))

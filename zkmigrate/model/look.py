@@ -116,6 +116,10 @@ class Look(Protocol):
         """``ss -Htn state established`` of any host, as text."""
         ...
 
+    def processes(self, host: str) -> Reading[str]:
+        """``ps -e -ww -o args=`` of any host, as the ssh account is shown them: a command a line."""
+        ...
+
     def date(self, host: str) -> Reading[str]:
         """``date +%s.%N`` of any host, by the ssh account's own login shell."""
         ...

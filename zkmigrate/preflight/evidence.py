@@ -20,6 +20,7 @@ from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status,
 from zkmigrate.facts.kafka import cluster_id
 from zkmigrate.facts.largest import Largest, largest_znode
 from zkmigrate.facts.own_commands import OwnCommands, own_commands
+from zkmigrate.facts.processes import running_flags
 from zkmigrate.facts.properties import properties, system_properties
 from zkmigrate.facts.runs import other_runs
 from zkmigrate.facts.sessions import Homes, Sessions, dump, homes, sessions_of
@@ -57,10 +58,10 @@ class Evidence:
     confs: ``conf`` of source. reach: host → what its connects to doors of others got (:func:`door`). knocks:
     ``srvr`` of dest, before anything runs there. resolved: (host or ``""`` for the operator, name) →
     addresses. source_bytes: size of a source host's newest snapshot and logs. sessions: those that own
-    ephemerals under the chroot. flags: ``-D`` settings of the JVM. dest_config: what is there now. asked: the
-    operator's clock before and after ``facts`` was asked. homes: where those sessions are connected, None
-    before the cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own
-    commands for services.
+    ephemerals under the chroot. flags: ``-D`` settings of the JVM, as it runs where that is seen, else as its
+    java_env says; env_flags, running_flags: both apart. dest_config: what is there now. asked: the operator's
+    clock before and after ``facts`` was asked. homes: where those sessions are connected, None before the
+    cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own commands.
     """
 
     at: float
@@ -87,6 +88,8 @@ class Evidence:
     dest_data: Mapping[str, Reading[DataState]] = field(default_factory=dict)
     dest_config: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
     dest_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    env_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    running_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
     facts: Mapping[str, Reading[HostFacts]] = field(default_factory=dict)
     asked: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     dest: EnsembleView = NO_ENSEMBLE
@@ -153,14 +156,20 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
         reading = host_facts(look, host, "-" if service.has_commands else service.unit, *room)
         return reading, (before, look.wall())
 
+    source_flags = look.each(sources, lambda host: system_properties(look, host, source.java_env))
+    dest_flags = look.each(dests, lambda host: system_properties(look, host, dest.java_env))
+    serving = (*sources, *(dests if common.joined else ()))
+    running = look.each(serving, lambda host: running_flags(look, host))
     offers = look.each((*dests, *c.inventory.broker_names), offer)
     return replace(
         common,
         source_config=look.each(sources, lambda host: zoo_config(look, host, source.config)),
-        source_flags=look.each(sources, lambda host: system_properties(look, host, source.java_env)),
+        source_flags={host: _true(file, running[host]) for host, file in source_flags.items()},
         source_bytes=_newest_bytes(look, _leader(c, common), source.data_dir, source.txn_dir),
         confs=look.each(sources, lambda host: answer(look, host, "conf", parse_conf)),
-        dest_flags=look.each(dests, lambda host: system_properties(look, host, dest.java_env)),
+        dest_flags={host: _true(file, running.get(host)) for host, file in dest_flags.items()},
+        env_flags={**source_flags, **dest_flags},
+        running_flags=running,
         facts={host: reading for host, (reading, _) in offers.items()},
         asked={host: when for host, (_, when) in offers.items()},
         runs=look.each((*dests, *c.inventory.broker_names), lambda host: other_runs(look, host, c.run)),
@@ -238,6 +247,13 @@ def _seconds(told: Reading[str]) -> Reading[float]:
     if not re.fullmatch(r"[0-9]{1,12}\.[0-9]{1,9}", text):
         return Unknown("garbled", f"date answered {told.value[:80]!r}")
     return Seen(float(text))
+
+
+def _true(
+    file: Reading[Mapping[str, str]], running: Reading[Mapping[str, str]] | None
+) -> Reading[Mapping[str, str]]:
+    """The flags a server goes by: those it runs with, where they are seen, else those in its file."""
+    return running if isinstance(running, Seen) else file
 
 
 def _leader(c: Context, common: Evidence) -> str:

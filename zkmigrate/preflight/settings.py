@@ -6,13 +6,14 @@ and defaults: QuorumPeerConfig, the administrator's guide, and the classes named
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from zkmigrate.facts.config import ZooConfig, setting
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
-from zkmigrate.preflight.check import ALWAYS, Judged, Scope, check, unseen, why
+from zkmigrate.preflight.check import ALWAYS, JOINED, Judged, Scope, check, unseen, why
 from zkmigrate.preflight.evidence import Evidence
 from zkmigrate.rules.reform import observer_config, reformed_config
 from zkmigrate.zkdata.errors import ZkDataError
@@ -292,6 +293,43 @@ def source_words(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(True, "all answered", needed, host)
 
 
+_OF_INTEREST = re.compile(
+    r"zookeeper\.(?!log\.|root\.|console\.|tracelog\.|jmx\.|home|auditlog\.).*"
+    r"|jute\..*|java\.security\.auth\..*"
+)
+"""Flags that say how the server behaves, not where it logs."""
+
+
+def _flags(e: Evidence, host: str, file: str) -> Judged:
+    """Whether a server runs with the flags in its file; keys alone are told, a value may be a secret."""
+    needed, told, runs = f"the same flags in {file}", e.env_flags[host], e.running_flags[host]
+    if not isinstance(told, Seen) or not isinstance(runs, Seen):
+        reading = told if isinstance(runs, Seen) else runs
+        return unseen(reading, needed, host, ("let the ssh account see this process and its java_env",))
+    keys = sorted({*told.value, *runs.value})
+    wrong = [k for k in keys if _OF_INTEREST.fullmatch(k) and told.value.get(k) != runs.value.get(k)]
+    moves = ("correct java_env in migration.yml: where do this server's flags come from?",)
+    return Judged(not wrong, ", ".join(wrong) or "the same", needed, host, moves)
+
+
+@check("source.flags", "the server's JVM runs with the flags that java_env holds", Scope.SOURCE, ALWAYS,
+       Severity.WARN)  # fmt: skip
+def source_flags(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P12. Flags may as well stand in a unit, a script or another file, and a file that is not there is one
+    without flags. Where the process is seen its own flags are what the other checks go by."""
+    for host in c.inventory.source_names:
+        yield _flags(e, host, c.inventory.source.java_env)
+
+
+@check("dest.flags", "the server's JVM runs with the flags that java_env holds", Scope.DEST, JOINED,
+       Severity.WARN)  # fmt: skip
+def dest_flags(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P12. As source.flags: before the join dest's flags are known from that file alone."""
+    for host in c.inventory.dest_names:
+        yield _flags(e, host, c.inventory.dest.java_env)
+
+
 CHECKS = (
-    source_words, local_sessions, snapshots, dest_words, against, same_flags, config, present,
+    source_flags, dest_flags, source_words, local_sessions, snapshots, dest_words, against, same_flags,
+    config, present,
 )  # fmt: skip

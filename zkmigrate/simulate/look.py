@@ -21,6 +21,7 @@ T = TypeVar("T")
 VERSION = "3.5.8"
 PROGRAM = "/usr/local/sbin/zkm-host"
 STAGED = "/staged/reform.cfg"
+JAVA = "java -Xmx256m -cp /opt/zookeeper/lib/* org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg"
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,13 @@ class WorldLook:
             return Seen("")
         address = self.world.inventory.address(process.connected)
         return Seen(f"0 0 {process.broker.address}:40000 {address}:2181\n")
+
+    def processes(self, host: str) -> Reading[str]:
+        if host in self.unreachable:
+            return Unknown("unreachable", f"{host} does not answer")
+        h = self.world.hosts.get(host)
+        runs = host not in self.world.source_down if h is None else h.running
+        return Seen("/sbin/init\n" + (f"{JAVA}\n" if runs and host not in self.world.brokers else ""))
 
     def date(self, host: str) -> Reading[str]:
         if host in self.unreachable:
