@@ -41,10 +41,10 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
             "linger.ms": 5,
             "delivery.timeout.ms": int(config.flush_deadline_s * 1000),
             "reconnect.backoff.max.ms": 1000,
-            # A topic once taken for deleted stays so in this client for that long (30 s by default) when it
-            # comes back under the same id; and as it is back, the client no longer asks: it would refuse
-            # records until its next refresh, minutes later.
-            "topic.metadata.propagation.max.ms": 0,
+            # For that long a topic that was seen is not taken for deleted because a broker says so. With the
+            # default of 30 s it is; when it comes back under the same id it stays refused for 30 s more, and
+            # as the client has stopped asking meanwhile, until its next refresh, minutes later.
+            "topic.metadata.propagation.max.ms": 3_600_000,
             "error_cb": partial(record_client_error, record),
         }
     )
