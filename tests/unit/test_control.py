@@ -266,6 +266,19 @@ def test_a_wait_that_goes_on_keeps_when_it_began(tmp_path: Path) -> None:
         assert (found["since"], found["progress"]) == (since, progress)
 
 
+def test_a_hook_that_is_waited_for_is_what_the_run_waits_for(tmp_path: Path) -> None:
+    begun = '{"at": %d, "event": "HookBegun", "moment": "before_wave", "stage": "roll", "run": "/h/ask",'
+    said = [
+        f'{begun % 1} "timeout_s": 30.0, "waited": false}}',
+        f'{begun % 2} "timeout_s": 30.0, "waited": true}}',
+        '{"at": 3, "event": "HookEnded", "moment": "before_wave"}',
+    ]
+    waits = {"what": "hook before_wave", "progress": "/h/ask", "left_s": 30.0, "at": 2.0, "since": 2.0}
+    for count, expected in ((1, None), (2, waits), (3, None)):
+        (tmp_path / "events.jsonl").write_text("\n".join(said[:count]))
+        assert lately.events(tmp_path).waits == expected
+
+
 def test_the_findings_behind_a_step_are_told_whole(desk: Desk) -> None:
     desk.call("run", "--yes", "--until", "install")
     done = desk.call("status", "--offline", "--findings", "all")

@@ -474,6 +474,27 @@ def test_holds_and_who_is_at_work_are_told(tmp_path: Path, run: Run) -> None:
     assert report.headline.endswith("at work: zkmigrate resume by ann@ops")
 
 
+def test_hooks_that_decided_or_failed_are_told(run: Run) -> None:
+    again = Journal.open(run.dir, run.clock)
+    place = {"stage": "roll", "step": "", "way": "forward", "targets": []}
+    for number, (moment, stops, code, how) in enumerate(
+        (
+            ("before_stage", True, 0, "done"),
+            ("before_stage", False, 0, "done"),
+            ("on_failure", False, None, "timeout"),
+        )
+    ):
+        end = {"code": code, "how": how, "seconds": 1.0, "output": "", "stops": stops}
+        again.append("hook", {"moment": moment, "place": place, "number": number, "run": "/h/ask", **end})
+    again.close()
+    report = build(read(run.dir), books.load(books.DEFAULT))
+    told = [(d.where, d.what, d.answer, d.by) for d in report.decisions if d.kind == "hook"]
+    assert told == [
+        ("roll", "before_stage", "exit code 0", "/h/ask"),
+        ("roll", "on_failure", "timeout", "/h/ask"),
+    ]
+
+
 def test_the_kept_plan_is_held_against_the_journal(tmp_path: Path, run: Run) -> None:
     for content, said in (
         ('{"digest": "' + "p" * 64 + '"}', "plan.json names the same"),

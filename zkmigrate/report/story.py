@@ -81,6 +81,8 @@ class _Teller:
                 self._decide(at, "consent", body["stage"], "the stage is skipped", "skip", body.get("by", ""))
             case "hold":
                 self._hold(at, body)
+            case "hook" if body["stops"] or body["code"] != 0:
+                self._hook(at, body)
             case "turn":
                 self._turn(at, body)
             case "finding":
@@ -120,6 +122,11 @@ class _Teller:
     @property
     def _last_begin(self) -> bool:
         return any(d.kind == "begin" for d in self._decisions)
+
+    def _hook(self, at: float, body: Mapping[str, Any]) -> None:
+        """One that may have stopped the run, or failed."""
+        answer = str(body["how"]) if body["code"] is None else f"exit code {body['code']}"
+        self._decide(at, "hook", body["place"]["stage"], body["moment"], answer, body["run"])
 
     def _step(self, at: float, body: Mapping[str, Any]) -> None:
         step, back, event = f"{body['stage']}.{body['step']}", body["way"] == Way.BACK, body["event"]

@@ -260,7 +260,10 @@ def _decisions(report: Report) -> Table:
     kinds = {"rehearsed": "rehearsal", "lost": "journal"}
     rows = [(day(d.at), kinds.get(d.kind, d.kind), d.where, d.what, d.answer, d.by) for d in report.decisions]
     head = ("when", "what", "where", "asked or seen", "answer", "by")
-    intro = "Consents and holds with who gave them, turns, alarms in a window, ends of calls."
+    intro = (
+        "Consents and holds with who gave them, hooks that could stop the run or failed, turns, alarms in a "
+        "window, ends of calls."
+    )
     return Table("decisions", "Decisions", head, tuple(rows), intro, (3,))
 
 

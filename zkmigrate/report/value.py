@@ -69,7 +69,7 @@ class Visit:
 @dataclass(frozen=True)
 class Decision:
     """Something that was decided. kind: ``begin``, ``consent``, ``hold``, ``turn``, ``rehearsed`` (a
-    rehearsal's own turns), ``alarm``, ``lost``, ``end``.
+    rehearsal's own turns), ``alarm``, ``hook`` (one that could stop the run, or failed), ``lost``, ``end``.
 
     by: who or what decided, empty where the journal does not say.
     """

@@ -51,7 +51,10 @@ class Lately:
             since = self.waits["since"] if same and self.waits else at
             keys = ("what", "progress", "left_s")
             self.waits = {**{key: event[key] for key in keys}, "at": at, "since": since}
-        elif kind == "WaveBegun":
+        elif kind == "HookBegun" and event["waited"]:
+            what, left_s = f"hook {event['moment']}", float(event["timeout_s"])
+            self.waits = {"what": what, "progress": event["run"], "left_s": left_s, "at": at, "since": at}
+        elif kind in ("WaveBegun", "HookEnded"):
             self.waits = None
         elif kind == "ChangeSent":
             change = event["change"]

@@ -119,7 +119,8 @@ def hook_ended(event: events.HookEnded) -> str:
     ends = {"timeout": "killed", "interrupted": "ended, as asked", "done": f"exit code {event.code}"}
     how = f"{ends[event.how]} after {took}" if event.how in ends else "not started"
     said = f": {event.said}" if event.said else ""
-    goes_on = "" if event.stops or event.how == "interrupted" else "; the run goes on"
+    ends_here = event.stops or event.how == "interrupted" or event.moment.startswith("on_")
+    goes_on = "" if ends_here else "; the run goes on"
     return f"!! {hook(event)}: {how}{said}{f' ({event.output})' if event.output else ''}{goes_on}"
 
 
