@@ -168,6 +168,11 @@ class Broker(_Frozen):
     port: Port = 9092
     also: tuple[Address, ...] = ()
 
+    @property
+    def endpoint(self) -> str:
+        """``ADDRESS:PORT`` at which it is asked, an IPv6 address in brackets."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
 
 class Kafka(_Frozen):
     """The Kafka cluster that moves. ``chroot`` is its subtree of source, such as ``/kafka``."""

@@ -39,8 +39,9 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Blocked, Context, Done, Records, Way
 from zkmigrate.opening import Opened, Opening, refuse_stale
+from zkmigrate.places import places
 from zkmigrate.runbook import export
-from zkmigrate.ui import found, planned
+from zkmigrate.ui import planned, survey
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.record import recorded
 
@@ -107,6 +108,10 @@ def preflight(setting: Setting) -> int:
     """Look first: every check of the stage ``preflight``, nothing else."""
     inventory, playbook = _read(setting)
     findings: list[Finding] = []
+    if setting.interactive and not setting.as_json:
+        hosts = len({*inventory.source_names, *inventory.dest_names, *inventory.broker_names})
+        setting.out.write(f"looking at {hosts} hosts, their ensembles and Kafka; nothing is changed …\n")
+        setting.out.flush()
     with _site(setting, inventory, "look") as site:
         for stage in playbook.stages:
             if stage.id != "preflight":
@@ -117,14 +122,11 @@ def preflight(setting: Setting) -> int:
                 findings += verdict.findings if isinstance(verdict, Done | Blocked) else ()
     code = 3 if blocking(findings) else 0
     if setting.as_json:
-        _print_json(setting, {"code": code, "findings": [encode_finding(f) for f in findings]})
+        body = {"code": code, "counts": survey.tally(findings)}
+        _print_json(setting, {**body, "findings": [encode_finding(f) for f in findings]})
         return code
-    for line in found.findings(findings):
-        setting.out.write(f"{line}\n")
-    for move in found.moves(findings):
-        setting.out.write(f"possible now: {move}\n")
-    count = len(blocking(findings))
-    setting.out.write(f"{len(findings)} findings, {count} of them block; --json has all of them\n")
+    survey.show(setting.out, findings, places(setting.inventory))
+    setting.out.write("".join(f"{line}\n" for line in survey.ending(findings, _words_on(setting))))
     return code
 
 

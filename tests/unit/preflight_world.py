@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -125,6 +125,13 @@ image=none
 tools_missing=
 """  # noqa: W291
 
+RUNS = (
+    STATUS.replace("unit_state=inactive", "unit_state=active")
+    .replace("unit_pid=0", "unit_pid=311")
+    .replace("unit_since=-", "unit_since=1000000")
+)
+"""A broker's: its process started at 901 on its clock."""
+
 FACTS = """\
 tool.sh=present
 tool.ipset=ipset v7.17, protocol version: 7
@@ -175,6 +182,7 @@ def server_properties(broker: int, hosts: str = "10.71.0.11:2181,10.71.0.12:2181
         f"broker.id={broker}\n"
         f"listeners=PLAINTEXT://10.71.0.3{broker}:9092\n"
         f"zookeeper.connect={hosts}/kafka\n"
+        "log.dirs=/var/lib/kafka\n"
         "zookeeper.session.timeout.ms=20000\n"
     )
 
@@ -204,6 +212,7 @@ def view() -> KafkaView:
         {n: (f"10.71.0.3{n}", 9092, f"r{n}") for n in ids},
         tuple(PartitionState("orders", n, ids[n], ids, ids) for n in range(3)),
         {"orders": 2},
+        releases={f"10.71.0.3{n}:9092": "2.8" for n in ids},
     )
 
 
@@ -287,12 +296,79 @@ class PreflightWorld:
         self._told("znode", host, path)
         return TIMEOUT if self.silent else self.znodes.get((host, path), Absent(path))
 
+    def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
+        self._told("modified", host)
+        if self.silent:
+            return TIMEOUT
+        found: dict[str, int] = {}
+        for path in paths:
+            reading = self.znodes.get((host, path), Absent(path))
+            if isinstance(reading, Unknown):
+                return reading
+            if isinstance(reading, Seen):
+                found[path] = reading.value.modified_ms
+        return Seen(found)
+
     def kafka(self) -> Reading[KafkaView]:
         self._told("kafka")
         return self.view
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         return {host: ask(host) for host in hosts}
+
+
+CMDLINE = (
+    "java",
+    "-Xmx1g",
+    "-cp",
+    "/etc/kafka:/opt/kafka/libs/*",
+    "kafka.Kafka",
+    "/etc/kafka/server.properties",
+)
+JARS = (
+    "kafka_2.13-2.8.2.jar",
+    "kafka_2.13-2.8.2-sources.jar",
+    "zookeeper-3.5.9.jar",
+    "zookeeper-jute-3.5.9.jar",
+)
+
+
+def words_of(*words: str) -> Seen[bytes]:
+    """A cmdline or an environ of /proc."""
+    return Seen("".join(f"{word}\0" for word in words).encode())
+
+
+def broker_host(world: PreflightWorld, broker: str, id: int) -> None:
+    """A broker's files and its process 311, which its own start script has started at 900."""
+    world.files[broker, "/etc/kafka/server.properties"] = Seen(server_properties(id).encode())
+    entry = DirEntry("server.properties", "f", 100, 800 * 10**9, "0640", "kafka", "kafka")
+    world.listings[broker, "/etc/kafka"] = Seen((entry,))
+    world.files[broker, "/proc/311/cmdline"] = words_of(*CMDLINE)
+    world.files[broker, "/proc/311/environ"] = words_of("LANG=C", "SECRET=hush")
+    world.listings[broker, "/opt/kafka/libs"] = Seen(tuple(file_entry(jar) for jar in JARS))
+    world.files[broker, "/opt/kafka/service"] = Seen(
+        b"#!/bin/sh\n# zookeeper.connect stands in the file\nexec java\n"
+    )
+    meta = f"version=0\nbroker.id={id}\ncluster.id={CLUSTER_ID}\n"
+    world.files[broker, "/var/lib/kafka/meta.properties"] = Seen(meta.encode())
+
+
+def kafka_znodes(world: PreflightWorld, host: str) -> None:
+    """What Kafka has under its chroot, and one tenant beside it; the partitions have been quiet for long."""
+
+    def node(data: bytes = b"", children: tuple[str, ...] = ()) -> Seen[Znode]:
+        return Seen(Znode(data, 1, 1, 1, 0, 0, children, 1000))
+
+    for path, reading in {
+        "/": node(children=("kafka", "solr", "zookeeper")),
+        "/kafka": node(children=("admin", "brokers", "cluster", "consumers", "controller")),
+        "/kafka/controller": node(b'{"version":1,"brokerid":2}'),
+        "/kafka/controller_epoch": node(b"4"),
+        "/kafka/admin/delete_topics": node(),
+        "/kafka/consumers": node(),
+        **{f"/kafka/brokers/topics/orders/partitions/{n}/state": node() for n in range(3)},
+    }.items():
+        world.znodes[host, path] = reading
 
 
 def healthy() -> PreflightWorld:
@@ -330,14 +406,14 @@ def healthy() -> PreflightWorld:
         served = cons(f"10.71.0.3{n}")
         owned = served.replace("sid=0x1000000000001,", f"sid={OWNER:#x},") if n == 1 else served
         world.words[dest, "cons"] = Seen(owned)
+        kafka_znodes(world, dest)
         id_json = b'{"version":"1","id":"%s"}' % CLUSTER_ID.encode()
         world.znodes[dest, "/kafka/cluster/id"] = Seen(Znode(id_json, 1, 1, 1, 0, 0, ()))
         broker = f"broker{n}"
-        active = STATUS.replace("unit_state=inactive", "unit_state=active")
-        world.programs[broker, "status"] = Seen(active.replace("unit_pid=0", "unit_pid=311"))
+        world.programs[broker, "status"] = Seen(RUNS)
         world.listings[broker, "/opt/kafka"] = Seen((file_entry("service", mode="0755"),))
         world.programs[broker, "facts"] = Seen(FACTS)
-        world.files[broker, "/etc/kafka/server.properties"] = Seen(server_properties(n).encode())
+        broker_host(world, broker, n)
         world.socket_lists[broker] = Seen(f"0      0      10.71.0.3{n}:50000 10.71.0.2{n}:2181 \n")
     for host in (*world.reached, "source1", "source2", "source3"):
         world.dates[host] = Seen("1000.250000000\n")

@@ -177,10 +177,18 @@ def test_preflight_prints_findings_and_exits_3_when_one_blocks(place: Place) -> 
     (place.world / "sick").touch()
     done = place.call("preflight")
     assert done.exit_code == 3
-    assert "[NO] disk.well: the world is well; sick" in done.output
-    assert "possible now: heal it" in done.output
+    assert (
+        "BLOCKS (1): put these right before anything is begun\n  disk.well: the world is well\n"
+        in done.output
+    )
+    assert "    do    heal it\n" in done.output
+    assert done.output.splitlines()[-1].startswith(
+        "put right what blocks, then look again: zkmigrate preflight"
+    )
     said = json.loads(place.call("preflight", "--json").output)
     assert (said["code"], said["findings"][0]["held"]) == (3, "no")
+    assert sum(said["counts"].values()) == len(said["findings"])
+    assert said["counts"]["blocks"] == 1
     assert place.call("run", "--yes").exit_code == 3
     assert not place.runs.joinpath("lab-2").exists()
 

@@ -63,6 +63,7 @@ def test_a_broker_that_answers_has_no_age() -> None:
         canary.close()
     for pulse in (first, second):
         assert (pulse.age_s, pulse.wrong) == (0.0, "")
+        assert pulse.apis == {18: (0, 3)}
 
 
 def test_a_silent_broker_has_an_age() -> None:
@@ -102,3 +103,14 @@ def test_an_answer_to_another_request_does_not_count() -> None:
     with broker([lambda n: good(n + 1)]) as port:
         pulse = BrokerCanary({"b1": ("127.0.0.1", port)}).ask("b1", 2)
     assert "asked was 1" in pulse.why
+
+
+def test_a_list_of_apis_that_was_cut_is_no_answer() -> None:
+    def cut(correlation: int) -> bytes:
+        body = struct.pack(">ihihh", correlation, 0, 1, 18, 0)
+        return struct.pack(">i", len(body)) + body
+
+    with broker([cut]) as port:
+        pulse = BrokerCanary({"b1": ("127.0.0.1", port)}).ask("b1", 2)
+    assert "another length than it tells" in pulse.wrong
+    assert pulse.apis == {}

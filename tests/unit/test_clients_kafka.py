@@ -83,13 +83,16 @@ class Cluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
     monkeypatch.setattr(kafka, "KafkaAdminClient", lambda **_: cluster)
-    monkeypatch.setattr(kafka, "_answering", list)
+    monkeypatch.setattr(kafka, "_answering", lambda brokers: dict.fromkeys(brokers, "2.8"))
     return cluster
 
 
-def view(reassignments: Reading[bytes] | None = None) -> Reading[KafkaView]:
-    def read() -> Reading[bytes]:
-        assert reassignments is not None, "asked the znode although the brokers can tell"
+NOT_TO_BE_ASKED = Absent("the brokers can tell")
+
+
+def view(reassignments: Reading[bytes] | None = NOT_TO_BE_ASKED) -> Reading[KafkaView]:
+    def read() -> Reading[bytes] | None:
+        assert reassignments is not NOT_TO_BE_ASKED, "asked the znode although the brokers can tell"
         return reassignments
 
     return kafka.view(["10.0.0.1:9092"], read)
@@ -139,6 +142,7 @@ def test_reassignments_of_older_brokers_come_from_the_znode(cluster: Cluster) ->
     data = b'{"version":1,"partitions":[{"topic":"a","partition":1,"replicas":[1,2]}]}'
     assert seen(view(Seen(data))).reassigning == (("a", 1),)
     assert seen(view(Absent())).reassigning == ()
+    assert seen(view(None)).reassigning is None, "nobody may be asked yet"
 
 
 def test_a_znode_that_cannot_be_read_leaves_reassignments_unknown(cluster: Cluster) -> None:
@@ -156,6 +160,25 @@ def test_a_refused_question_is_unknown_and_not_an_empty_answer(cluster: Cluster)
 def test_a_topic_whose_metadata_failed_is_unknown(cluster: Cluster) -> None:
     cluster.topic_error = 29
     assert cause(view()) == "failed"
+
+
+@pytest.mark.parametrize(
+    ("apis", "release"),
+    [
+        ({0: (0, 7), 1: (0, 11), 3: (0, 8)}, "2.3"),
+        ({0: (0, 8), 1: (0, 11), 3: (0, 9)}, "2.4"),
+        ({0: (0, 9), 1: (0, 12), 3: (0, 11)}, "2.8"),
+        ({18: (0, 0)}, "0.10.0"),
+    ],
+)
+def test_what_a_broker_offers_tells_its_release(apis: dict[int, tuple[int, int]], release: str) -> None:
+    """Versions of Produce, Fetch and Metadata as Kafka's protocol guide gives them for each release."""
+    assert kafka._release(apis) == release
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_view_holds_the_releases_of_those_that_answered() -> None:
+    assert seen(view()).releases == {"10.0.0.1:9092": "2.8"}
 
 
 def test_no_broker_at_all_is_a_timeout() -> None:

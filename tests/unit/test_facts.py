@@ -42,7 +42,7 @@ from zkmigrate.facts.host import (
     unit_status,
 )
 from zkmigrate.facts.kafka import Controller, Registration, cluster_id, controller, registrations
-from zkmigrate.facts.properties import parse_properties, properties, system_properties
+from zkmigrate.facts.properties import parse_properties, properties_of, system_properties
 from zkmigrate.facts.runs import other_runs
 from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.facts.sockets import Socket, parse_sockets
@@ -367,8 +367,8 @@ def test_properties() -> None:
         "spaced": "out ", "blank": "value", "continued": "a,b", "path": "C:\\\\", "empty": "", "key": "last",
     }  # fmt: skip
     world = PreflightWorld(files={("h", "/p"): Seen(b"\xff")})
-    _unknown(properties(world, "h", "/p"), "garbled", "not UTF-8 at byte 0")
-    assert isinstance(properties(world, "h", "/q"), Absent)
+    _unknown(properties_of(world.file("h", "/p"), "/p"), "garbled", "not UTF-8 at byte 0")
+    assert isinstance(properties_of(world.file("h", "/q"), "/q"), Absent)
 
 
 def test_system_properties() -> None:

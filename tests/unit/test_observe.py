@@ -11,6 +11,7 @@ import pytest
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate import hostside
+from zkmigrate.clients import kafka as kafka_client
 from zkmigrate.engine.apply import Apply, Outcome
 from zkmigrate.engine.channel import ChannelApply
 from zkmigrate.engine.observe import FILE_LIMIT, Observe, parse_listing
@@ -19,7 +20,7 @@ from zkmigrate.facts.host import reach
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import InstallProgram, PutFile, Restore, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import DirEntry, Look
+from zkmigrate.model.look import DirEntry, Look, Znode
 from zkmigrate.transport import Channels, Program, ProgramPaths, Transport
 
 
@@ -220,6 +221,32 @@ def test_services_that_are_not_there_are_unknown_with_a_cause(parts: Parts) -> N
     assert cause(parts.look.kafka()) == "timeout"
     assert cause(parts.look.word("b1", "srvr")) == "failed"
     assert cause(parts.look.znode("b1", "/")) == "failed"
+
+
+def test_source_is_never_asked_for_a_znode_on_the_brokers_behalf(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client session on source is a transaction there, and before the join dest does not serve."""
+    asked: list[str] = []
+    answer: dict[str, Reading[Znode]] = {}
+
+    def znode(host: str, path: str) -> Reading[Znode]:
+        asked.append(host)
+        return answer.get(path, Unknown("refused", f"{host} does not serve"))
+
+    monkeypatch.setattr(parts.look, "znode", znode)
+    monkeypatch.setattr(kafka_client, "view", lambda _brokers, reassignments: reassignments())
+    dests, chroot = parts.look._inventory.dest_names, parts.look._inventory.kafka.chroot
+    assert parts.look.kafka() is None
+    assert asked == list(dests)
+    path = f"{chroot}{kafka_client.REASSIGNMENTS}"
+    answer[path] = Absent(path)
+    assert cause(parts.look.kafka()) == "failed", "no such chroot"
+    answer[chroot] = Seen(Znode(b"", 1, 1, 1, 0, 0, ()))
+    assert parts.look.kafka() == Absent(path)
+    answer[path] = Seen(Znode(b"{}", 1, 1, 1, 0, 0, ()))
+    assert str(parts.look.kafka()) == str(Seen(b"{}"))
+    assert set(asked) == set(dests)
 
 
 def test_a_host_that_cannot_be_reached_is_unknown_to_every_look(sshd: Sshd) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit import test_preflight, test_preflight_settings
+from tests.unit import test_preflight, test_preflight_kafka, test_preflight_settings
 from tests.unit.preflight_world import (
     FACTS,
     SURROUNDINGS,
@@ -333,5 +333,11 @@ ELSEWHERE = {"host.login", "host.unit", "host.names", "run.hour", "run.forward"}
 
 
 def test_every_check_has_its_cases() -> None:
-    cases = (*test_preflight.CASES, *test_preflight_settings.CASES, *test_preflight_settings.SETTINGS, *CASES)
-    assert {case[0] for case in cases} | ELSEWHERE == {check.id for check in CHECKS}
+    elsewhere = (
+        *test_preflight_settings.CASES,
+        *test_preflight_settings.SETTINGS,
+        *test_preflight_kafka.CASES,
+    )
+    assert {case[0] for case in (*test_preflight.CASES, *elsewhere, *CASES)} | ELSEWHERE == {
+        check.id for check in CHECKS
+    }

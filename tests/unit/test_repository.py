@@ -29,7 +29,16 @@ EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "runbo
     "control",
     "wiring",
 }
-NEUTRAL = {"errors", "hop", "hostside", "inventory", "inventory_checks", "inventory_hooks", "marked_yaml"}
+NEUTRAL = {
+    "errors",
+    "hop",
+    "hostside",
+    "inventory",
+    "inventory_checks",
+    "inventory_hooks",
+    "marked_yaml",
+    "places",
+}
 
 
 def tracked() -> list[Path]:

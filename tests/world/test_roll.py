@@ -147,7 +147,7 @@ def test_a_file_put_back_without_its_restart_is_no_broker_moved_back(tmp_path: P
         assert operator.resume().code == 0
     else:
         assert operator.back("roll").code == 0
-    assert sorted(sent) == ["broker1", "broker2", "broker2", "broker3"]
+    assert sorted(sent) == sorted((*world.inventory.broker_names, sent[0]))
     assert restarts(world) == dict.fromkeys(world.inventory.broker_names, 2), "there and back"
     for name, files in first.items():
         path = world.inventory.kafka.config

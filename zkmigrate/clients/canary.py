@@ -29,12 +29,14 @@ class Pulse:
 
     age_s: how many seconds ago the broker last answered, 0 when it did now, None when it never did. why: what
     went wrong this time, empty when nothing did. took_s: how long this answer took, with a new connection if
-    one was needed.
+    one was needed. apis: the API keys that the broker offered this time, with the smallest and the largest
+    version of each.
     """
 
     age_s: float | None
     why: str = ""
     took_s: float = 0.0
+    apis: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def wrong(self) -> str:
@@ -57,14 +59,14 @@ class BrokerCanary:
         with held.turn:
             asked = time.monotonic()
             try:
-                held.exchange(asked + deadline_s)
+                apis = held.exchange(asked + deadline_s)
             except (OSError, ValueError) as error:
                 held.drop()
                 why = socket_text(error) if isinstance(error, OSError) else str(error)
                 age = None if held.answered is None else time.monotonic() - held.answered
                 return Pulse(age, f"{held.address}:{held.port}: {why}")
             held.answered = time.monotonic()
-            return Pulse(0.0, took_s=held.answered - asked)
+            return Pulse(0.0, took_s=held.answered - asked, apis=apis)
 
     def ask_all(self, deadline_s: float) -> dict[str, Pulse]:
         """One round trip to every broker, all at once."""
@@ -90,26 +92,25 @@ class _Held:
     _socket: socket.socket | None = None
     _correlation: int = 0
 
-    def exchange(self, end: float) -> None:
-        """Send a request and check its answer. OSError, or ValueError for an answer that is not one."""
+    def exchange(self, end: float) -> dict[int, tuple[int, int]]:
+        """Send a request; the APIs in its answer. OSError, or ValueError for an answer that is not one."""
         if self._socket is not None:
             try:
-                self._round_trip(self._socket, end)
-                return
+                return self._round_trip(self._socket, end)
             except TimeoutError:
                 raise
             except OSError:
                 self.drop()  # the broker closes idle connections; only a fresh one tells
         self._socket = socket.create_connection((self.address, self.port), timeout=_left(end))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._round_trip(self._socket, end)
+        return self._round_trip(self._socket, end)
 
     def drop(self) -> None:
         if self._socket is not None:
             with closing(self._socket):
                 self._socket = None
 
-    def _round_trip(self, sock: socket.socket, end: float) -> None:
+    def _round_trip(self, sock: socket.socket, end: float) -> dict[int, tuple[int, int]]:
         self._correlation += 1
         header = struct.pack(">hhih", _API_VERSIONS, 0, self._correlation, len(_CLIENT_ID)) + _CLIENT_ID
         sock.settimeout(_left(end))
@@ -123,6 +124,15 @@ class _Held:
             raise ValueError(
                 f"answered request {correlation} with error {error}, asked was {self._correlation}"
             )
+        return _apis(body[6:])
+
+
+def _apis(body: bytes) -> dict[int, tuple[int, int]]:
+    """The array of ApiVersions v0: its length, then key, smallest and largest version of each. ValueError."""
+    count = struct.unpack(">i", body[:4])[0] if len(body) >= 4 else -1
+    if count < 0 or len(body) != 4 + 6 * count:
+        raise ValueError("answered an ApiVersions response of another length than it tells")
+    return {key: (low, high) for key, low, high in struct.iter_unpack(">hhh", body[4:])}
 
 
 def _receive(sock: socket.socket, length: int, end: float) -> bytes:

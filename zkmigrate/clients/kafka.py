@@ -2,19 +2,20 @@
 
 Works with Kafka 2.3 to 3.9 over kafka-python. Brokers before 2.4 cannot list reassignments; there the one
 place that knows is the znode ``/admin/reassign_partitions`` (Kafka's ReassignPartitionsZNode); the caller
-reads it.
+reads it, where that is allowed yet.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, KafkaTimeoutError
+from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 
 from zkmigrate.clients.canary import BrokerCanary
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -33,14 +34,16 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())  # what matters is 
 
 
 def view(
-    brokers: Sequence[str], reassignments: Callable[[], Reading[bytes]], deadline_s: float = 5.0
+    brokers: Sequence[str], reassignments: Callable[[], Reading[bytes] | None], deadline_s: float = 5.0
 ) -> Reading[KafkaView]:
     """Ask the cluster that answers at ``brokers`` (``host:port``).
 
-    reassignments: data of the znode ``REASSIGNMENTS``, asked only where the brokers cannot tell themselves.
+    reassignments: data of the znode ``REASSIGNMENTS``, asked only where the brokers cannot tell themselves;
+    None where nobody may be asked for it yet.
     deadline_s: for each question to the cluster. A broker that hangs is not asked, only spoken of.
     """
-    answering = _answering(brokers)
+    releases = _answering(brokers)
+    answering = list(releases)
     if not answering:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s")
     milliseconds = int(deadline_s * 1000)
@@ -52,7 +55,7 @@ def view(
             bootstrap_timeout_ms=milliseconds,
         )
         with closing(admin):
-            return _view(admin, reassignments)
+            return _view(admin, reassignments, releases)
     except KafkaTimeoutError as error:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
     except (KafkaError, OSError) as error:
@@ -61,11 +64,20 @@ def view(
         return Unknown("garbled", f"Kafka at {', '.join(brokers)} answered what is not understood: {error!r}")
 
 
-def _answering(brokers: Sequence[str]) -> list[str]:
-    """The brokers that answer at all now: a client that starts from a hanging one waits in vain."""
+def _answering(brokers: Sequence[str]) -> dict[str, str]:
+    """The brokers that answer at all now, with the release that each one's ApiVersions fit, as MAJOR.MINOR.
+
+    A client that starts from a hanging one waits in vain.
+    """
     canary = BrokerCanary({broker: _split(broker) for broker in brokers})
     with closing(canary):
-        return [broker for broker, pulse in canary.ask_all(_PULSE_S).items() if not pulse.why]
+        pulses = canary.ask_all(_PULSE_S)
+    return {broker: _release(pulse.apis) for broker, pulse in pulses.items() if not pulse.why}
+
+
+def _release(apis: Mapping[int, tuple[int, int]]) -> str:
+    # kafka-python knows which version of which API came with which release.
+    return ".".join(map(str, infer_broker_version_from_api_versions(apis)))
 
 
 def _split(broker: str) -> tuple[str, int]:
@@ -73,7 +85,9 @@ def _split(broker: str) -> tuple[str, int]:
     return address.strip("[]"), int(port)
 
 
-def _view(admin: Any, reassignments: Callable[[], Reading[bytes]]) -> Reading[KafkaView]:
+def _view(
+    admin: Any, reassignments: Callable[[], Reading[bytes] | None], releases: Mapping[str, str]
+) -> Reading[KafkaView]:
     # One metadata answer for all of it, so that it belongs together. kafka-python 3.0.12 has no public call
     # for that, and its describe_cluster fails on brokers 2.8 to 3.6 (KeyError: endpoint_type).
     cluster = admin._manager.run(admin._get_cluster_metadata, None)
@@ -108,6 +122,7 @@ def _view(admin: Any, reassignments: Callable[[], Reading[bytes]]) -> Reading[Ka
             tuple(partitions),
             _min_isr(admin, names, list(brokers)),
             moving,
+            releases,
         )
     )
 
@@ -140,12 +155,14 @@ def _settings(admin: Any, kind: ConfigResourceType, names: Sequence[str]) -> dic
 
 
 def _reassigning(
-    admin: Any, reassignments: Callable[[], Reading[bytes]]
-) -> tuple[tuple[str, int], ...] | Unknown:
+    admin: Any, reassignments: Callable[[], Reading[bytes] | None]
+) -> tuple[tuple[str, int], ...] | Unknown | None:
     try:
         return tuple(sorted((tp.topic, tp.partition) for tp in admin.list_partition_reassignments()))
     except IncompatibleBrokerVersion:
         reading = reassignments()
+    if reading is None:
+        return None
     if isinstance(reading, Absent):
         return ()
     if isinstance(reading, Unknown):

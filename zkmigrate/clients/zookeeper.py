@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
@@ -26,6 +27,9 @@ logging.getLogger("kazoo").addHandler(logging.NullHandler())  # what matters is 
 
 _SESSION_S = 10.0
 _TRIES = 5
+_IN_FLIGHT = 500
+
+T = TypeVar("T")
 
 
 class ZnodeReader:
@@ -40,11 +44,27 @@ class ZnodeReader:
 
     def read(self, host: str, path: str) -> Reading[Znode]:
         """One znode with its children, both of the same state of it."""
+        return self._asked(host, path, lambda client: self._znode(client, path))
+
+    def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
+        """mtime of each znode that is there, in milliseconds; ``_IN_FLIGHT`` reads are under way at once."""
+
+        def ask(client: KazooClient) -> Reading[Mapping[str, int]]:
+            found: dict[str, int] = {}
+            for at in range(0, len(paths), _IN_FLIGHT):
+                sent = {path: client.exists_async(path) for path in paths[at : at + _IN_FLIGHT]}
+                stats = {path: answer.get(timeout=self._answer_s) for path, answer in sent.items()}
+                found |= {path: int(stat.mtime) for path, stat in stats.items() if stat is not None}
+            return Seen(found)
+
+        return self._asked(host, f"{len(paths)} znodes", ask)
+
+    def _asked(self, host: str, path: str, ask: Callable[[KazooClient], Reading[T]]) -> Reading[T]:
+        """A question in the host's session, and what its failures mean; path: what is read, in words."""
         held = self._hosts[host]
         with held.turn:
             try:
-                client = self._connected(held)
-                return self._znode(client, path)
+                return ask(self._connected(held))
             except NoNodeError:
                 return Absent(path)
             except NoAuthError:
@@ -97,6 +117,7 @@ class ZnodeReader:
                         stat.ephemeralOwner,
                         stat.version,
                         tuple(sorted(children)),
+                        stat.mtime,
                     )
                 )
         return Unknown("failed", f"{path} changed between two reads, {_TRIES} times running")

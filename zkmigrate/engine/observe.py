@@ -11,7 +11,7 @@ import base64
 import binascii
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -154,8 +154,13 @@ class Observe:
             return Unknown("failed", f"{host} is no ZooKeeper host: it has no znodes")
         return self._znodes.read(host, path)
 
+    def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
+        if host not in self._clients:
+            return Unknown("failed", f"{host} is no ZooKeeper host: it has no znodes")
+        return self._znodes.modified(host, paths)
+
     def kafka(self) -> Reading[KafkaView]:
-        brokers = [_host_port(b.address, b.port) for b in self._inventory.kafka.brokers]
+        brokers = [broker.endpoint for broker in self._inventory.kafka.brokers]
         return kafka_client.view(brokers, self._reassignments)
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
@@ -199,19 +204,21 @@ class Observe:
             return Unknown("missing-tool" if done.rc == 127 else "failed", f"{host}: {argv[0]}: {done.said}")
         return Seen(done.text)
 
-    def _reassignments(self) -> Reading[bytes]:
-        """The reassignment znode through the first host that answers; dest first, where Kafka ends up."""
+    def _reassignments(self) -> Reading[bytes] | None:
+        """The reassignment znode through the first dest host that serves; None while none does.
+
+        Never through source: a client session there is a transaction, and before the join nothing of ours may
+        be one.
+        """
         path = self._inventory.kafka.chroot + kafka_client.REASSIGNMENTS
-        reading: Reading[Znode] = Unknown("failed", "no ZooKeeper host was asked")
-        for host in (*self._inventory.dest_names, *self._inventory.source_names):
+        for host in self._inventory.dest_names:
             reading = self.znode(host, path)
-            if isinstance(reading, Absent) and isinstance(
-                self.znode(host, self._inventory.kafka.chroot), Seen
-            ):
-                return reading
             if isinstance(reading, Seen):
                 return Seen(reading.value.data)
-        return reading if isinstance(reading, Unknown) else Unknown("failed", f"no host has {path}'s chroot")
+            if isinstance(reading, Absent):
+                there = self.znode(host, self._inventory.kafka.chroot)
+                return reading if isinstance(there, Seen) else Unknown("failed", f"{host} has no such chroot")
+        return None
 
 
 class ProgramReader:
@@ -286,7 +293,3 @@ def _unknown(error: Exception, where: str = "") -> Unknown:
     cause: Cause = "denied" if isinstance(error, PermissionError) else "failed"
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return Unknown(cause, f"{prefix}{said}")
-
-
-def _host_port(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

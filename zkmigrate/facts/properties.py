@@ -18,8 +18,12 @@ _FLAG = re.compile(r"-D([A-Za-z0-9_.]+)=([^\s\"']*)")
 
 
 def properties(look: Look, host: str, path: str) -> Reading[Mapping[str, str]]:
-    """The properties file of a host; of a key that stands twice the last counts, as in Java."""
-    reading = look.file(host, path)
+    """The properties file of a host."""
+    return properties_of(look.file(host, path), path)
+
+
+def properties_of(reading: Reading[bytes], path: str) -> Reading[Mapping[str, str]]:
+    """A file that was read, as properties; of a key that stands twice the last counts, as in Java."""
     if not isinstance(reading, Seen):
         return reading
     try:

@@ -7,7 +7,7 @@ Hosts are named as in the inventory. All looks are read-only and bounded by a de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -36,7 +36,11 @@ class DirEntry:
 
 @dataclass(frozen=True)
 class Znode:
-    """A znode as a client sees it: data and the stat fields used here."""
+    """A znode as a client sees it: data and the stat fields used here.
+
+    modified_ms: when its data was last written, on the clock of the leader that took the write (mtime,
+    milliseconds since the epoch).
+    """
 
     data: bytes
     czxid: int
@@ -45,6 +49,7 @@ class Znode:
     ephemeral_owner: int
     version: int
     children: tuple[str, ...]
+    modified_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,10 @@ class KafkaView:
     """The Kafka cluster as its brokers answer.
 
     brokers: id → (host, port, rack). min_isr: topic → effective min.insync.replicas.
-    reassigning: partitions with a reassignment in flight. ``controller`` is -1 when unknown.
+    reassigning: partitions with a reassignment in flight; None where brokers before 2.4 cannot tell and no
+    dest host has joined through which ZooKeeper could be asked. ``controller`` is -1 when unknown.
+    releases: ``ADDRESS:PORT`` of each broker that was asked and answered → the release that what it offers
+    fits, as MAJOR.MINOR.
     """
 
     cluster_id: str
@@ -71,7 +79,8 @@ class KafkaView:
     brokers: Mapping[int, tuple[str, int, str]]
     partitions: tuple[PartitionState, ...]
     min_isr: Mapping[str, int] = field(default_factory=dict)
-    reassigning: tuple[tuple[str, int], ...] = ()
+    reassigning: tuple[tuple[str, int], ...] | None = ()
+    releases: Mapping[str, str] = field(default_factory=dict)
 
 
 class RandomReader(Protocol):
@@ -130,6 +139,11 @@ class Look(Protocol):
 
     def znode(self, host: str, path: str) -> Reading[Znode]:
         """One znode with its children, through one ZooKeeper host (a client session of the operator)."""
+        ...
+
+    def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
+        """When each of these znodes was last written (``Znode.modified_ms``), through one ZooKeeper host; a
+        path that is not there is left out. One read for each, many in flight at once."""
         ...
 
     def kafka(self) -> Reading[KafkaView]:

@@ -9,7 +9,18 @@ from __future__ import annotations
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
-from zkmigrate.preflight import dest, host, kafka, network, run, settings, source
+from zkmigrate.preflight import (
+    broker,
+    chroot,
+    dest,
+    host,
+    kafka,
+    network,
+    releases,
+    run,
+    settings,
+    source,
+)
 from zkmigrate.preflight.check import Check, Gate, Scope
 from zkmigrate.preflight.evidence import Evidence, gather
 
@@ -23,6 +34,9 @@ CHECKS: tuple[Check, ...] = (
     *host.CHECKS,
     *run.CHECKS,
     *kafka.CHECKS,
+    *broker.CHECKS,
+    *releases.CHECKS,
+    *chroot.CHECKS,
 )
 """Every check, in the order in which they are shown."""
 

@@ -34,7 +34,10 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """Whether the claim held for one target; None is unknown. The rest as in a Finding."""
+    """Whether the claim held for one target; None is unknown. The rest as in a Finding.
+
+    later: it cannot be seen yet and has no weight at this gate; one of the later gates shows it.
+    """
 
     held: bool | None
     seen: str
@@ -42,6 +45,7 @@ class Judged:
     target: str = ""
     moves: tuple[str, ...] = ()
     cause: str = ""
+    later: bool = False
 
 
 Decide: TypeAlias = Callable[[Context, Evidence], Iterable[Judged]]
@@ -89,9 +93,9 @@ class Check:
                 j.held,
                 seen=j.seen,
                 needed=j.needed,
-                moves=() if j.held else (*j.moves, AGAIN),
+                moves=() if j.held or j.later else (*j.moves, AGAIN),
                 target=j.target,
-                severity=severity,
+                severity=Severity.INFO if j.later else severity,
                 cause=j.cause,
             )
             for j in self.decide(c, e)

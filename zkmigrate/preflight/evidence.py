@@ -11,20 +11,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from zkmigrate.errors import HostError
+from zkmigrate.facts.broker import BrokerHost, broker_host
+from zkmigrate.facts.chroot import Chroot, chroot_seen
 from zkmigrate.facts.clients import SourceClients, connections, numeric, source_clients
 from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.dest import DataState, data_state
 from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, source_view
-from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status, reach
+from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status, reach, unit_status
 from zkmigrate.facts.kafka import cluster_id
 from zkmigrate.facts.largest import Largest, largest_znode
 from zkmigrate.facts.own_commands import OwnCommands, own_commands
 from zkmigrate.facts.processes import running_flags
-from zkmigrate.facts.properties import properties, system_properties
+from zkmigrate.facts.properties import properties_of, system_properties
 from zkmigrate.facts.runs import other_runs
 from zkmigrate.facts.sessions import Homes, Sessions, dump, homes, sessions_of
 from zkmigrate.facts.surroundings import Surroundings, surroundings
+from zkmigrate.facts.tenants import UNASKED, Tenants, tenants
 from zkmigrate.facts.words import answer
 from zkmigrate.inventory import Broker, Inventory, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -62,6 +65,9 @@ class Evidence:
     java_env says; env_flags, running_flags: both apart. dest_config: what is there now. asked: the operator's
     clock before and after ``facts`` was asked. homes: where those sessions are connected, None before the
     cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own commands.
+    broker_files: server.properties as it is on each broker. brokers: what their hosts show, until they are
+    rolled. tenants: who else is a client of source. chroot: what one dest host shows of it, None before the
+    join.
     """
 
     at: float
@@ -72,7 +78,7 @@ class Evidence:
     dumps: Mapping[str, Reading[Dump]]
     statuses: Mapping[str, Reading[HostStatus]]
     kafka: Reading[KafkaView]
-    broker_properties: Mapping[str, Reading[Mapping[str, str]]]
+    broker_files: Mapping[str, Reading[bytes]]
     sessions: Reading[Sessions]
     source_config: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
     source_myid: Mapping[str, Reading[str]] = field(default_factory=dict)
@@ -98,6 +104,13 @@ class Evidence:
     homes: Homes | None = None
     runs: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
     own: OwnCommands = field(default_factory=OwnCommands)
+    brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
+    tenants: Tenants = UNASKED
+    chroot: Chroot | None = None
+
+    def properties(self, broker: str, path: str) -> Reading[Mapping[str, str]]:
+        """A broker's file, which stands at this path, as properties."""
+        return properties_of(self.broker_files[broker], path)
 
     @property
     def joined(self) -> bool:
@@ -123,10 +136,9 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
         dumps=dumps,
         statuses=look.each((*inventory.dest_names, *inventory.broker_names), lambda h: host_status(look, h)),
         kafka=look.kafka(),
-        broker_properties=look.each(
-            inventory.broker_names, lambda host: properties(look, host, inventory.kafka.config)
-        ),
+        broker_files=look.each(inventory.broker_names, lambda host: look.file(host, inventory.kafka.config)),
         sessions=sessions_of(dumps, cons, inventory.kafka.chroot),
+        tenants=tenants(inventory, look, cons, dumps) if gate != "cutover" else UNASKED,
     )
     if joined:
         common = replace(common, dest=dest_view(inventory, look))
@@ -136,8 +148,13 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
     owners = common.sessions.value.owners if isinstance(common.sessions, Seen) else {}
     at_dest = {host: cons[host] for host in joined}
     at_source = {host: cons[host] for host in inventory.source_names}
+    servers = common.dest.servers
+    via = next((host for host in joined if isinstance(servers[host], Seen)), joined[0])
+    wanted = common.kafka if gate == "roll" else None
     return replace(
         common,
+        chroot=chroot_seen(look, via, inventory.kafka.chroot, wanted),
+        brokers=_at_brokers(c, look, common) if gate == "roll" else {},
         homes=homes(owners, at_dest, at_source) if gate == "cutover" else None,
         cluster_ids=look.each(joined, lambda host: cluster_id(look, host, inventory.kafka.chroot)),
         clients=source_clients(inventory, look, cons) if gate == "cutover" else None,
@@ -266,6 +283,7 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
     source, dest = c.inventory.source, c.inventory.dest
     sources, dests = c.inventory.source_names, c.inventory.dest_names
     enough = smallest_buffer(common.dest_flags)
+    common = replace(common, own=own_commands(c.inventory, look))
     return replace(
         common,
         source_myid=look.each(sources, lambda host: _myid(look, host, source.data_dir)),
@@ -275,8 +293,22 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
         knocks=look.each(dests, lambda host: look.word(host, "srvr")),
         dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
         dest_config=look.each(dests, lambda host: zoo_config(look, host, dest.config)),
-        own=own_commands(c.inventory, look),
+        brokers=_at_brokers(c, look, common),
     )
+
+
+def _at_brokers(c: Context, look: Look, common: Evidence) -> Mapping[str, BrokerHost]:
+    kafka = c.inventory.kafka
+
+    def one(host: str) -> BrokerHost:
+        # Commands of its own may have been asked for the service's state already.
+        status = common.own.statuses.get(host)
+        if status is None:
+            status = unit_status(look, host, kafka.service.unit, kafka.commands(host))
+        properties = common.properties(host, kafka.config)
+        return broker_host(look, host, kafka, status, common.facts[host], properties)
+
+    return look.each(c.inventory.broker_names, one)
 
 
 def smallest_buffer(flags: Mapping[str, Reading[Mapping[str, str]]]) -> int:

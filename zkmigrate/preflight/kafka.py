@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from zkmigrate.inventory import Broker
-from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.look import KafkaView, PartitionState
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import Evidence
-from zkmigrate.preflight.security import in_kafka
 from zkmigrate.rules.window import deadlines, expected_way_back_s
 
 LISTED = 5
@@ -37,14 +36,25 @@ def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.controller", "one broker is the controller", Scope.CLUSTER, ALWAYS)
 def controller(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. Without a controller nothing is elected; the roll restarts it last."""
-    if isinstance(e.kafka, Seen):
-        id = e.kafka.value.controller
-        yield Judged(
-            id in e.kafka.value.brokers, f"broker {id}" if id >= 0 else "none", "a registered broker"
-        )
-    else:
+    """P28. Without a controller nothing is elected; the roll restarts it last. Brokers that name another one
+    than ZooKeeper holds are behind, or cut off from it. ZooKeeper is asked once dest has joined."""
+    needed = "a registered broker, the same in ZooKeeper as by the brokers' answer"
+    if not isinstance(e.kafka, Seen):
         yield unseen(e.kafka, BROKERS_ANSWER)
+        return
+    id, moves = e.kafka.value.controller, ("wait until a controller is elected", "look at the brokers' logs")
+    if id not in e.kafka.value.brokers:
+        yield Judged(False, f"broker {id}" if id >= 0 else "none", needed, moves=moves)
+    elif e.chroot is None:
+        yield Judged(True, f"broker {id} by the brokers' answer", needed)
+    elif isinstance(e.chroot.controller, Seen):
+        registered = e.chroot.controller.value.broker
+        seen = f"broker {id}" if registered == id else f"broker {id}; in ZooKeeper broker {registered}"
+        yield Judged(registered == id, seen, needed, moves=moves)
+    elif isinstance(e.chroot.controller, Absent):
+        yield Judged(False, f"broker {id}; none in ZooKeeper", needed, moves=moves)
+    else:
+        yield unseen(e.chroot.controller, needed)
 
 
 @check("kafka.cluster-id", "the brokers belong to the cluster of the inventory", Scope.CLUSTER, ALWAYS)
@@ -118,53 +128,19 @@ def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.reassignment", "no reassignment is in flight", Scope.CLUSTER, ALWAYS)
 def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. A reassignment goes on through the controller that the roll moves and the window cuts off."""
+    """P28. A reassignment goes on through the controller that the roll moves and the window cuts off. Brokers
+    before 2.4 cannot tell: there ZooKeeper is asked, once dest has joined."""
     if isinstance(e.kafka, Seen):
+        if e.kafka.value.reassigning is None:
+            told = "brokers before 2.4 do not tell; ZooKeeper is asked"
+            first = e.chroot is None
+            yield Judged(None, f"later: {told} at the gate roll" if first else told, "none", later=first)
+            return
         names = [f"{topic}-{partition}" for topic, partition in e.kafka.value.reassigning]
         seen = f"{len(names)}: {', '.join(names[:LISTED])}" if names else "none"
         yield Judged(not names, seen, "none", moves=("wait until it has ended, or cancel it",))
     else:
         yield unseen(e.kafka, BROKERS_ANSWER)
-
-
-@check("kafka.config", "server.properties is the broker it is taken for, and names the chroot", Scope.BROKERS)
-def config(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P32. The roll edits this file's zookeeper.connect: it has to be the broker's own and the only place."""
-    inventory = c.inventory
-    source = {a for h in inventory.source.hosts for a in (h.address, *h.also)}
-    for host, reading in e.broker_properties.items():
-        if not isinstance(reading, Seen):
-            yield unseen(reading, f"{inventory.kafka.config}, readable through sudo", host)
-            continue
-        connect = reading.value.get("zookeeper.connect", "")
-        servers, slash, path = connect.partition("/")
-        names = {item.strip().rpartition(":")[0].strip("[]") or item.strip() for item in servers.split(",")}
-        wrong = []
-        if (id := reading.value.get("broker.id", "").strip()) != str(inventory.broker(host).id):
-            wrong.append(f"broker.id={id or '(none)'}, in the inventory {inventory.broker(host).id}")
-        if slash + path.strip() != inventory.kafka.chroot:
-            wrong.append(f"chroot {slash + path or '(none)'}, in the inventory {inventory.kafka.chroot}")
-        if strange := sorted(names - source):
-            wrong.append(f"zookeeper.connect names {', '.join(strange)}, no source host")
-        yield Judged(
-            not wrong,
-            "; ".join(wrong) or f"broker {id}, zookeeper.connect={connect}",
-            f"broker.id {inventory.broker(host).id}, source hosts, chroot {inventory.kafka.chroot}",
-            host,
-            ("correct kafka in migration.yml", "correct the broker's file"),
-        )
-
-
-@check("kafka.security", "neither SASL nor TLS is configured on the broker", Scope.BROKERS)
-def security(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P04. The move has not been drilled with either: refused by name."""
-    for host, reading in e.broker_properties.items():
-        if isinstance(reading, Seen):
-            found = in_kafka(reading.value)
-            moves = ("do not move this cluster with zkmigrate yet",)
-            yield Judged(not found, ", ".join(found) or "none", "none of these keys", host, moves)
-        else:
-            yield unseen(reading, "server.properties, readable through sudo", host)
 
 
 @check("kafka.left-source", "the broker is no client of source any more", Scope.BROKERS, (Gate.CUTOVER,))
@@ -259,6 +235,6 @@ def _numbers(values: Iterable[int]) -> str:
 
 
 CHECKS = (
-    brokers, controller, cluster_id, offline, under_replicated, replication, min_isr, reassignment, config,
-    security, addresses, left_source, sessions_on_dest, session_timeout,
+    brokers, controller, cluster_id, offline, under_replicated, replication, min_isr, reassignment, addresses,
+    left_source, sessions_on_dest, session_timeout,
 )  # fmt: skip

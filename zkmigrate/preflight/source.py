@@ -195,7 +195,7 @@ def _set(values: Mapping[str, str], key: str) -> bool:
 )  # fmt: skip
 def version(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P03, P12. Another version may well work: then the rehearsal is its first trial. Dest's version is seen
-    once it has joined; Kafka's is not asked for, compare it with those named."""
+    once it has joined; for Kafka's see kafka.version."""
     known = {drill.source for drill in DRILLED}
     for host, reading in e.source.servers.items():
         if isinstance(reading, Seen):

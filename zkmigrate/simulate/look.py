@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,6 +23,9 @@ VERSION = "3.5.8"
 PROGRAM = "/usr/local/sbin/zkm-host"
 STAGED = "/staged/reform.cfg"
 JAVA = "java -Xmx256m -cp /opt/zookeeper/lib/* org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg"
+KAFKA = "2.8.2"
+JARS = "/opt/kafka/libs"
+LOG_DIR = "/var/lib/kafka"
 
 
 @dataclass(frozen=True)
@@ -153,12 +157,28 @@ class WorldLook:
         files = {path: f.content for path, f in h.files.items()}
         if h.installed:
             files[PROGRAM] = h.installed
+        files |= self._of_broker(host)
         if h.armed:
             spec = "".join(f"{key}={value}\n" for key, value in h.spec.items())
             staged = [path for path in h.files if path.endswith(STAGED)]
             state = staged[0].removesuffix(STAGED) if staged else "/var/lib/zkmigrate/run"
             files[f"{state}/spec"] = f"ssh_ports=22\n{spec}own={h.address}\n".encode()
         return files if h.disk is None else {**files, **_version_2(world.inventory.dest.data_dir, h.disk)}
+
+    def _of_broker(self, host: str) -> dict[str, bytes]:
+        """What a broker's host shows of its process and of its disk."""
+        world = self.world
+        if host not in world.brokers:
+            return {}
+        kafka, broker = world.inventory.kafka, world.brokers[host].broker
+        meta = f"version=0\nbroker.id={broker.id}\ncluster.id={kafka.cluster_id}\n"
+        files = {f"{LOG_DIR}/meta.properties": meta.encode()}
+        files |= {f"{JARS}/{jar}": b"" for jar in (f"kafka_2.13-{KAFKA}.jar", "zookeeper-3.5.9.jar")}
+        if world.hosts[host].running:
+            words = ("java", "-cp", f"/etc/kafka:{JARS}/*", "kafka.Kafka", kafka.config)
+            files[f"/proc/{program.PID}/cmdline"] = "".join(f"{word}\0" for word in words).encode()
+            files[f"/proc/{program.PID}/environ"] = b"LANG=C\0"
+        return files
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
         if host in self.unreachable:
@@ -227,13 +247,28 @@ class WorldLook:
         if state is None:
             return Unknown("refused", f"{host} does not serve")
         znodes = state.tree().znodes
+        above = path.rstrip("/") + "/"
+        children = tuple(
+            p[len(above) :]
+            for p in znodes
+            if p.startswith(above) and p != above and "/" not in p[len(above) :]
+        )
+        if path == "/":
+            return Seen(Znode(b"", 0, 0, state.zxid, 0, 0, children))
         if path not in znodes:
             return Absent(path)
         z = znodes[path]
-        children = tuple(
-            p[len(path) + 1 :] for p in znodes if p.startswith(path + "/") and "/" not in p[len(path) + 1 :]
-        )
         return Seen(Znode(z.data, z.czxid, z.mzxid, z.mzxid, z.owner, 0, children))
+
+    def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
+        found: dict[str, int] = {}
+        for path in paths:
+            node = self.znode(host, path)
+            if isinstance(node, Unknown):
+                return node
+            if isinstance(node, Seen):
+                found[path] = node.value.modified_ms
+        return Seen(found)
 
     def kafka(self) -> Reading[KafkaView]:
         world = self.world
@@ -248,10 +283,29 @@ class WorldLook:
         partitions = tuple(
             PartitionState("load", n, isr[n % len(isr)] if isr else -1, ids, isr) for n in range(3)
         )
-        controller = min(registered, default=-1)
+        controller = self._controller(alive)
         return Seen(
-            KafkaView(world.inventory.kafka.cluster_id, controller, registered, partitions, {"load": 2})
+            KafkaView(
+                world.inventory.kafka.cluster_id,
+                controller if controller in registered else min(registered, default=-1),
+                registered,
+                partitions,
+                {"load": 2},
+                releases={p.broker.endpoint: KAFKA.rpartition(".")[0] for p in alive},
+            )
         )
+
+    def _controller(self, alive: list[BrokerProcess]) -> int:
+        """The controller as the ensemble shows it that brokers are connected to; -1 for none."""
+        via = next((p.connected for p in alive if p.connected), "")
+        source = via in self.world.inventory.source_names
+        state = self.world.source if source else self.world.serving_log(via) if via else None
+        node = (
+            None
+            if state is None
+            else state.tree().znodes.get(f"{self.world.inventory.kafka.chroot}/controller")
+        )
+        return -1 if node is None else int(json.loads(node.data)["brokerid"])
 
 
 def _version_2(data_dir: str, disk: Disk) -> dict[str, bytes]:

@@ -32,6 +32,8 @@ from zkmigrate.simulate.host import File, Host
 
 Answer = tuple[int, str]
 _HALVES = 4
+PID = 100
+"""Of the one service of a host."""
 
 
 def run(host: Host, change: Change, operation: str, fencing: int, now: float, wall: float) -> Answer:
@@ -349,7 +351,7 @@ def status(
         "client_sockets": clients + host.undying_sockets if host.armed else "-",
         "source_sockets": source_sockets if host.armed else "-",
         "unit_state": ("active" if host.running else "inactive") if known else "unknown",
-        "unit_pid": 100 if host.running else 0,
+        "unit_pid": PID if host.running else 0,
         "unit_since": round(host.started * 1e6) if host.running else "-",
         "lease": "none",
         "finisher": f"{host.finisher} ",
@@ -372,6 +374,7 @@ def facts(host: Host, wall: float, directories: tuple[str, ...]) -> str:
     lines += [f"disk_free_kib=50000000 {directory}" for directory in directories]
     if host.systemd:
         lines += ["unit.LoadState=loaded", f"unit.ActiveState={'active' if host.running else 'inactive'}"]
+        lines += [f"unit.FragmentPath={path}" for path in host.files if path.endswith(".service")]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -385,6 +385,13 @@ def new_world(inventory: Inventory, properties: bytes, source_config: bytes) -> 
             "0640",
             f"{inventory.kafka.user}:{inventory.kafka.group}",
         )
+        if host.systemd:
+            unit = (
+                b"[Service]\nExecStart=/usr/bin/java kafka.Kafka " + inventory.kafka.config.encode() + b"\n"
+            )
+            host.files[f"/etc/systemd/system/{inventory.kafka.service.unit}"] = File(
+                unit, "0644", "root:root"
+            )
         host.start(900.0)
         hosts[broker.name] = host
     source = Ensemble(CLUSTER_EPOCH)

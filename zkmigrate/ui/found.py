@@ -17,6 +17,9 @@ _HELD = {Held.YES: "ok", Held.NO: "NO", Held.UNKNOWN: "??"}
 _FOLDED_FROM = 4
 """So many different claims that hold are counted instead of listed."""
 
+ACCESS = access.id
+"""The check whose finding tells best why a host does not answer."""
+
 _NAMED = 3
 """So many ids are named beside a move; more are counted."""
 
@@ -34,9 +37,9 @@ def findings(found: Sequence[Finding]) -> list[str]:
     """
     rest = [f for f in found if f.held is not Held.YES and not _later(f)]
     out: list[str] = []
-    for silent in _silent(rest):
-        out.append(_host(silent))
-        rest = [f for f in rest if f not in silent]
+    for of_host in silent(rest):
+        out.append(_host(of_host))
+        rest = [f for f in rest if f not in of_host]
     out += [_together(same) for same in _alike(sorted(rest, key=_weight))]
     held: dict[str, list[Finding]] = {}
     for f in found:
@@ -90,9 +93,9 @@ def moves(found: Iterable[Finding]) -> list[str]:
     return [f"{move} ({_few(of)})" for move, of in ids.items() if move not in common] + common
 
 
-def _silent(found: Sequence[Finding]) -> list[list[Finding]]:
+def silent(found: Sequence[Finding]) -> list[list[Finding]]:
     """Findings that are unknown because one host does not answer, host by host."""
-    causes = {f.target: f.cause for f in found if f.id == access.id and f.cause}
+    causes = {f.target: f.cause for f in found if f.id == ACCESS and f.cause}
     hosts: dict[str, list[Finding]] = {}
     for f in found:
         if f.target and f.cause and f.cause in (causes.get(f.target), *get_args(NotHeard)):
@@ -100,10 +103,15 @@ def _silent(found: Sequence[Finding]) -> list[list[Finding]]:
     return [unknown for unknown in hosts.values() if len(unknown) > 1]
 
 
-def _host(silent: Sequence[Finding]) -> str:
-    told = next((f for f in silent if f.id == access.id), silent[0])
-    why = told.seen.removeprefix(f"unknown ({told.cause}): ").removeprefix(f"{told.target}: ")
-    return f"[{_HELD[Held.UNKNOWN]}] {told.target}: {told.cause}: {why}; {len(silent)} checks unknown"
+def why_silent(of_host: Sequence[Finding]) -> tuple[str, str]:
+    """Cause and words of the silence of one host, from its findings."""
+    told = next((f for f in of_host if f.id == ACCESS), of_host[0])
+    return told.cause, told.seen.removeprefix(f"unknown ({told.cause}): ").removeprefix(f"{told.target}: ")
+
+
+def _host(of_host: Sequence[Finding]) -> str:
+    cause, why = why_silent(of_host)
+    return f"[{_HELD[Held.UNKNOWN]}] {of_host[0].target}: {cause}: {why}; {len(of_host)} checks unknown"
 
 
 def _alike(found: Iterable[Finding]) -> list[list[Finding]]:

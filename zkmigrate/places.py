@@ -1,0 +1,60 @@
+"""Where the inventory says a thing: ``FILE:LINE`` of a key or a host, for the person who wrote it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zkmigrate import marked_yaml
+
+_KEYS = r"[a-z_]+(?:\.[a-z_]+)*"
+_NAMED = re.compile(rf"(?:(?P<keys>{_KEYS}(?: (?:or|and) {_KEYS})*) in )?migration\.yml")
+
+
+@dataclass(frozen=True)
+class Places:
+    """The file as the operator named it, and the line of each key (``dest.data_dir``) and host name in it."""
+
+    file: str
+    keys: dict[str, int] = field(default_factory=dict)
+    hosts: dict[str, int] = field(default_factory=dict)
+
+    def host(self, name: str) -> str:
+        """``FILE:LINE`` of a host's entry; empty for a name that is no host of the inventory."""
+        return f"{self.file}:{self.hosts[name]}" if name in self.hosts else ""
+
+    def located(self, text: str) -> str:
+        """The text with ``KEY in migration.yml`` said of the real file, with the key's line where it is
+        there."""
+
+        def place(match: re.Match[str]) -> str:
+            if match["keys"] is None:
+                return self.file
+            named = re.split(r" (?:or|and) ", match["keys"])
+            lines = sorted({self.keys[key] for key in named if key in self.keys})
+            return f"{match['keys']} in {self.file}" + (":" + ",".join(map(str, lines)) if lines else "")
+
+        return _NAMED.sub(place, text)
+
+
+def places(path: Path) -> Places:
+    """Read where an inventory's keys stand. The file has been loaded before: it is there and is text."""
+    document = marked_yaml.parse(path.read_text("utf-8-sig"))
+    found = Places(str(path))
+    _walk(document, document.value, (), found)
+    return found
+
+
+def _walk(document: marked_yaml.Document, value: object, path: marked_yaml.Path, found: Places) -> None:
+    if isinstance(value, dict):
+        name = value.get("name")
+        if isinstance(name, str) and path and isinstance(path[-1], int):
+            found.hosts.setdefault(name, document.mark((*path, "name")).line)
+        for key, below in value.items():
+            if all(isinstance(part, str) for part in path):
+                found.keys[".".join(map(str, (*path, key)))] = document.mark((*path, key)).line
+            _walk(document, below, (*path, key), found)
+    elif isinstance(value, list):
+        for at, below in enumerate(value):
+            _walk(document, below, (*path, at), found)
