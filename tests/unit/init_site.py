@@ -137,7 +137,7 @@ def _write_files(site: Site) -> None:
     )
     (files / "zk" / "myid").write_text("2\n")
     properties.write_text(
-        f"broker.id=7\nlog.dirs={files}/logs,/other\nzookeeper.connect={SOURCE[0]}:{site.port}/east\n"
+        f"broker.id=7\nlisteners=SSL://:1,PLAINTEXT://:19092\nlog.dirs={files}/logs,/other\nzookeeper.connect={SOURCE[0]}:{site.port}/east\n"
     )
     (files / "logs" / "meta.properties").write_text(f"version=0\nbroker.id=7\ncluster.id={CLUSTER_ID}\n")
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

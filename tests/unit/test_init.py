@@ -65,7 +65,7 @@ def test_init_writes_an_inventory_that_needs_no_edit(site: Site) -> None:
     assert found.kafka.cluster_id == CLUSTER_ID
     assert (found.kafka.chroot, found.name) == ("/east", "east")
     [broker] = found.kafka.brokers
-    assert (broker.name, broker.address, broker.id) == ("kafka-7", BROKER, 7)
+    assert (broker.name, broker.address, broker.id, broker.port) == ("kafka-7", BROKER, 7, 19092)
     assert found.kafka.config == f"{files}/server.properties"
     assert found.operator == ("127.0.0.1",)
     for seen in ("server.2 in zoo.cfg", "ExecStart", "dump", "meta.properties", "argument of the running"):
@@ -114,6 +114,15 @@ def test_brokers_named_by_hand_tell_chroot_and_id_by_their_files(
     assert (found.kafka.chroot, found.kafka.cluster_id) == ("/east", CLUSTER_ID)
     assert [(b.name, b.id) for b in found.kafka.brokers] == [("k7", 7)]
     assert "zookeeper.connect of the brokers" in text
+
+
+def test_a_broker_whose_address_nobody_tells_is_missed_aloud(site: Site) -> None:
+    owned = {SESSION: ["/east/brokers/ids/7"], 0x8: ["/east/brokers/ids/8"]}
+    site.words["dump"] = init_site.dump(owned)
+    made(site)
+    text, found = written(site)
+    assert [b.id for b in found.kafka.brokers] == [7]
+    assert "# NOTE: brokers 8 are registered on source, but neither cons nor metadata" in text
 
 
 def test_several_clusters_on_source_have_to_be_told_apart(site: Site) -> None:
@@ -172,6 +181,28 @@ def test_an_unpinned_host_key_is_shown_and_pinned_only_when_somebody_says_yes(si
     assert init(replace(wanted, force=True), said.append, yes) == 0
     assert len(questions) == asked
     pins.unlink()
+
+
+def test_keys_behind_a_bastion_are_asked_once_the_bastions_own_is_pinned(site: Site, tmp_path: Path) -> None:
+    wanted = site.wanted()
+    pins, said, questions = tmp_path / "pins", list[str](), list[str]()
+
+    def yes(question: str) -> str:
+        questions.append(question)
+        return "yes"
+
+    with daemon.running(tmp_path, "MaxStartups 100") as jump:
+        (jump.folder / "authorized_keys").write_text((site.sshd.folder / "user_key.pub").read_text())
+        way = f"127.0.0.2:{jump.port}"
+        ssh = replace(wanted.ssh, known_hosts=str(pins), bastion=way)
+        assert init(replace(wanted, ssh=ssh), said.append, yes) == 0
+    assert written(site)[1].ssh.bastion == way
+    first = said.index("these hosts show keys that nobody has pinned yet:")
+    assert said[first + 1].startswith(f"  bastion {way}  ssh-ed25519 SHA256:")
+    assert said[first + 2].startswith("compare each"), (
+        "no host is asked through a bastion that is not trusted"
+    )
+    assert len(questions) == 4, "the bastion, the hosts that are named, source's others, the brokers"
 
 
 def test_json_is_one_object_and_asks_nothing(site: Site) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from zkmigrate.model.look import KafkaView
 CONFIG = "/etc/kafka/server.properties"
 PORT = 9092
 _META = "meta.properties"
+_PLAIN = re.compile(r"(?<![A-Z_])PLAINTEXT://[^,]*:([0-9]{1,5})")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,14 @@ class Asked:
         """broker.id as configured; None where it is not, or left to ZooKeeper."""
         text = self.properties.get("broker.id", "").strip()
         return int(text) if text.isdecimal() else None
+
+    @property
+    def port(self) -> int | None:
+        """Of the first plain listener in its file; None where none is told."""
+        listeners = self.properties.get("listeners") or self.properties.get("advertised.listeners") or ""
+        found = _PLAIN.search(listeners)
+        text = found[1] if found else self.properties.get("port", "").strip()
+        return int(text) if text.isdecimal() and 0 < int(text) < 65536 else None
 
     @property
     def chroot(self) -> str | None:
@@ -77,6 +87,18 @@ def candidates(
             where = f"{same.where}, {named.where}"
             out[out.index(same)] = replace(same, name=named.name, where=where)
     return out
+
+
+def unplaced(registered: Iterable[Registered], found: Iterable[Candidate]) -> list[str]:
+    """What to say of brokers that are registered and of which nothing tells where they are."""
+    known = {one.id for one in found}
+    nowhere = [str(one.id) for one in registered if one.id not in known]
+    if not nowhere:
+        return []
+    return [
+        f"brokers {', '.join(nowhere)} are registered on source, but neither cons nor metadata tells their "
+        "addresses: --bootstrap HOST:PORT names one that does"
+    ]
 
 
 def ask(asker: Asker, address: str) -> Asked:
@@ -132,7 +154,8 @@ def draft(
             wrong = f"; BUT its file says broker.id={host.id}"
         elif chroot.value is not None and host.chroot not in (None, chroot.value):
             wrong = f"; BUT its file names the chroot {host.chroot or '/'}"
-        port = one.port if one.port not in (None, PORT) else None
+        port = one.port or host.port
+        port = port if port != PORT else None
         name = names.of(host.survey, "broker", number, one.name)
         lines.append(HostLine(name, one.address, id, one.also, port, one.where + wrong))
     lines.sort(key=lambda line: -1 if line.number is None else line.number)

@@ -149,7 +149,7 @@ def _look(
         source_part,
         dest_part,
         kafka_part,
-        tuple(words_notes),
+        (*words_notes, *brokers.unplaced(registered, candidates)),
     )
 
 
