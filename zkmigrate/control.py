@@ -38,7 +38,9 @@ def hold(run_dir: Path, playbook: Playbook, at: str, why: str) -> dict[str, Any]
             "without --at, for the next place; or a later place"
         )
     made = Hold(place, why, process.user(), process.terminal(os.environ), round(time.time(), 3))
-    replaced = HoldFile(run_dir).place(made)
+    file = HoldFile(run_dir)
+    replaced = file.place(made)
+    made = file.wanted() or made  # as others read it
     return {
         "run": run_dir.name,
         "hold": {**made.body(), "where": asked.holds(playbook, place)},

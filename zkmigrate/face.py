@@ -14,7 +14,7 @@ from typing import Any, Protocol, TextIO
 
 from zkmigrate.engine import asked, events, evidence
 from zkmigrate.engine.clock import Interrupt
-from zkmigrate.engine.confirm import LookUp, Terminal, Unattended
+from zkmigrate.engine.confirm import WHILE_IT_WAITS, LookUp, Terminal, Unattended
 from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.ports import Confirm
@@ -75,7 +75,7 @@ def face_of(called: Called, yes: bool, stack: contextlib.ExitStack, look_up: Loo
     if called.interactive and os.environ.get("TERM", "dumb") != "dumb":
         from zkmigrate.ui.live import LiveView  # rich is slow to import
 
-        live = stack.enter_context(LiveView(called.out))
+        live = stack.enter_context(LiveView(called.out, keys="" if yes else WHILE_IT_WAITS))
         view, quiet, sample = live, live.quiet, live.sample
     console = StdConsole(called.stdin, called.out, quiet, lambda: called.interrupt.wanted)
     if yes or not called.interactive:

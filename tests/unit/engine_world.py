@@ -241,6 +241,9 @@ class TinyConfirm:
         self.asked.append(f"decide {phase} {finding.id}")
         return self.ask_means or unanswered
 
+    def listen(self) -> bool:
+        return self._say("listen").word == "stop"
+
     def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
         return self._say(f"hold {phase}")
 

@@ -107,6 +107,15 @@ def test_a_wait_tells_how_long_it_lasts_and_may_last(wall: Wall) -> None:
     assert "waits" not in "".join(wall.text())
 
 
+def test_keys_are_told_while_it_waits_outside_the_window() -> None:
+    board = Board(lambda: 1.0, "f findings")
+    wait = events.Waits("roll", "roll", "it", "1 of 2", 9.0)
+    for window, last in ((False, "  f findings"), (True, "  1 of 2")):
+        board.take(events.StageBegun("roll", "roll", Way.FORWARD, window, False))
+        board.take(wait)
+        assert board.lines(80, 24)[-1][0] == last
+
+
 def test_the_countdown_goes_on_between_two_events(wall: Wall) -> None:
     wall.tell(events.Countdown(6.2))
     assert wall.text()[-1] == "6.2 s left to turn back"

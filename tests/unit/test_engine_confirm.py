@@ -148,6 +148,19 @@ def test_a_hold_that_somebody_else_ends_does_not_end_with_the_input() -> None:
     assert unattended("g").hold("roll.roll", None, None) == Answer("go")
 
 
+def test_while_it_waits_findings_are_shown_and_stop_is_heard() -> None:
+    someone, script = terminal("", " ", "f join", "g", "s")
+    assert [someone.listen() for _ in range(5)] == [False, False, False, False, True]
+    assert script.shown == [
+        "  behind join",
+        "  while it waits: findings [STEP] (f), stop (s); zkmigrate status, hold from elsewhere",
+    ]
+    assert terminal(None)[0].listen() is False, "the end of input is no wish"
+    held = unattended("s", "back")
+    assert held.listen() is False
+    assert held.hold("cut", "go", None) == Answer("stop"), "it was left for the hold"
+
+
 def test_a_decision_shows_its_finding_whole() -> None:
     someone, script = terminal("f", "b")
     assert someone.decide("cut", TROUBLE, "go", 60.0) == "back"

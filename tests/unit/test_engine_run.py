@@ -368,6 +368,19 @@ def test_past_the_point_of_no_return_a_blocked_step_is_tried_until_its_deadline(
     assert tiny.clock.pauses >= 20
 
 
+def test_stop_typed_while_it_waits_stops_outside_the_window_only(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path / "run")
+    tiny.steps["one"].verdict = waiting("all in sync", 5.0)
+    tiny.confirm.words["listen"] = Answer("stop")
+    assert tiny.process(lambda walk: walk.forward()).code == 130
+    assert tiny.confirm.asked[-1] == "listen"
+    tiny.steps["one"].verdict = lambda _way: None
+    tiny.steps["prove"].verdict = waiting("a proof", 1.0)
+    tiny.confirm.asked.clear()
+    tiny.process(lambda walk: walk.resume())
+    assert "listen" not in tiny.confirm.asked
+
+
 def test_a_wait_past_its_deadline_is_a_closed_gate(tmp_path: Path) -> None:
     tiny = Tiny(tmp_path / "r")
     tiny.steps["one"].verdict = waiting("all in sync", 5.0)

@@ -212,6 +212,9 @@ class Operator:
     def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Fallback:
         return unanswered
 
+    def listen(self) -> bool:
+        return False
+
     def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
         """A hold of ``--hold-at`` is answered go, one from a hold file by nobody, unless a test says so."""
         if unanswered is None and phase not in self.answers:

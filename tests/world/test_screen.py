@@ -46,11 +46,12 @@ class Screen:
         os.close(theirs)
         self.raw = ""
         self.text = ""
+        self._seen = 0
 
     def until(self, wanted: str) -> None:
-        """Read until ``wanted`` was written after what was read before, or until the end."""
-        end, start = time.monotonic() + 60.0, len(self.text)
-        while wanted not in self.text[start:]:
+        """Read until ``wanted`` was written after what was last waited for, or until the end."""
+        end = time.monotonic() + 60.0
+        while (found := self.text.find(wanted, self._seen)) < 0:
             assert time.monotonic() < end, f"never: {wanted!r} in {self.text[-2000:]!r}"
             ready = select.poll()
             ready.register(self._fd, select.POLLIN)
@@ -62,6 +63,7 @@ class Screen:
                 return
             self.raw += more
             self.text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", more).replace("\r", "")
+        self._seen = found + len(wanted)
 
     def type(self, line: str) -> None:
         os.write(self._fd, f"{line}\n".encode())

@@ -21,6 +21,7 @@ _WORDS: dict[str, Word] = {
     "k": "skip", "skip": "skip",
 }  # fmt: skip
 _FINDINGS = ("f", "findings")
+WHILE_IT_WAITS = "findings [STEP] (f), stop (s); zkmigrate status, hold from elsewhere"
 
 
 class Console(Protocol):
@@ -113,6 +114,17 @@ class Terminal:
         self._consented = stage.id
         return self._ask(stage.id, skip=bool(stage.skip)), self._user
 
+    def listen(self) -> bool:
+        """Show the findings that were asked for; whether stop was typed."""
+        line = self._console.poll(0.0)
+        if line is None or not line.strip():
+            return False
+        answer, said = _understood(line, self._look_up)
+        if answer is not None and answer.word == "stop":
+            return True
+        self._console.show(said or [f"  while it waits: {WHILE_IT_WAITS}"])
+        return False
+
     def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Fallback:
         """Go or back, before the time runs out."""
         self._console.forget()
@@ -174,6 +186,9 @@ class Unattended:
 
     def consent(self, _stage: Stage) -> tuple[Answer, str]:
         return Answer("go"), "--yes"
+
+    def listen(self) -> bool:
+        return False  # what is in a pipe was written for holds to come
 
     def decide(self, _phase: str, _finding: Finding, unanswered: Fallback, _left_s: float | None) -> Fallback:
         return unanswered

@@ -109,6 +109,10 @@ class Confirm(Protocol):
         """``rules`` said Ask. It must come back within ``left_s``; nobody's answer is ``unanswered``."""
         ...
 
+    def listen(self) -> bool:
+        """Between two looks of a wait outside the window: whether the operator wants to stop."""
+        ...
+
     def hold(self, where: str, unanswered: Fallback | None, left_s: float | None, /) -> Answer | None:
         """Polled while the walk holds at ``where``, a phase or ``stage.step``; None = still holding.
 

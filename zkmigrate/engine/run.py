@@ -226,6 +226,8 @@ class Walk:
 
     def _wait(self, at: Next, waiting: Waiting, left: float) -> None:
         self.world.emit(events.Waits(at.stage.id, at.step.id, waiting.what, waiting.progress, left))
+        if not at.stage.window and self.world.confirm.listen():
+            self._obey(Answer("stop"), at.stage)
         self._window.ask(at)
         self.world.clock.pause(min(waiting.poll_s, left))
 

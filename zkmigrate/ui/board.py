@@ -42,10 +42,13 @@ class _Host:
 
 
 class Board:
-    """now: the process's monotonic clock, on which samples are dated too."""
+    """now: the process's monotonic clock, on which samples are dated too. keys: what can be typed while it
+    waits outside the window, empty for nothing."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], keys: str = "") -> None:
         self._now = now
+        self._keys = keys
+        self._in_window = False
         self._guard = threading.Lock()
         self._title = ""
         self._hosts: dict[str, _Host] = {}
@@ -80,6 +83,7 @@ class Board:
             case events.StageBegun():
                 self._left = None  # of a window; the next countdown says it anew
                 self._settle(event.stage)
+                self._in_window = event.window
                 self._stages[event.stage] = "<-" if event.way is Way.BACK else "begins"
             case events.StageSkipped():
                 self._stages[event.stage] = "skipped"
@@ -154,6 +158,7 @@ class Board:
         lines: list[Line] = []
         if self._wait is not None and self._hold is None:
             lines += [(line, "") for line in _waiting(self._wait, self._pace, now)]
+            lines += [(f"  {self._keys}", "dim")] if self._keys and not self._in_window else []
         if self._asked is not None:
             lines.append((f"a hold is asked for, {self._asked.where} ({self._asked.who})", "warn"))
         if self._hold is not None:

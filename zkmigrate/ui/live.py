@@ -25,11 +25,14 @@ _EVERY_S = 0.25
 
 
 class LiveView:
-    """A context manager; events go in by calling it. Everything noteworthy also scrolls by above it."""
+    """A context manager; events go in by calling it. Everything noteworthy also scrolls by above it.
 
-    def __init__(self, out: TextIO, now: Callable[[], float] = time.monotonic) -> None:
+    keys: what can be typed while the run waits, empty where nobody is asked.
+    """
+
+    def __init__(self, out: TextIO, now: Callable[[], float] = time.monotonic, keys: str = "") -> None:
         self._console = Console(file=out)
-        self._board = Board(now)
+        self._board = Board(now, keys)
         self._live = self._fresh()
         # Whatever writes to the terminal holds it: what one thread printed would move what another one drew.
         self._guard = threading.RLock()
