@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from zkmigrate import marked_yaml
 from zkmigrate.discovery import ansible, render
 from zkmigrate.discovery.clusters import Registered, clusters
-from zkmigrate.discovery.draft import Told, agreed
+from zkmigrate.discovery.draft import Draft, Ensemble, HostLine, KafkaDraft, SshDraft, Told, agreed
 from zkmigrate.discovery.ensembles import Names
 from zkmigrate.discovery.survey import KAFKA, ZOOKEEPER, HostSurvey, parse
 from zkmigrate.errors import UsageError
@@ -164,3 +164,19 @@ def test_every_text_that_is_written_is_read_back_the_same(text: str) -> None:
     document = marked_yaml.parse(f"key: {render._scalar(text)}\n")
     assert document.mistakes == []
     assert document.value == {"key": text}
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_what_hosts_say_never_becomes_a_line_of_its_own(said: str, name: str) -> None:
+    """A host tells its name, its settings and why it refuses; all of it may hold anything."""
+    nothing, told = Told[str](None, said), Told("/x", said)
+    hosts = (HostLine("a", "10.0.0.1", 1, where=said),)
+    ports = (Told(1, said), Told(2, said), Told(3, said))
+    side = Ensemble(hosts, said, *ports, told, nothing, nothing, told, left_out={"skipACL": said})
+    kafka = KafkaDraft(nothing, told, (), said, nothing, nothing, nothing, nothing)
+    draft = Draft("x", (), SshDraft("ops", 22, "k", "h"), side, side, kafka, (said, name))
+    document = marked_yaml.parse(render.text(draft, "now"))
+    assert document.mistakes == []
+    assert set(document.value) == {"version", "name", "ssh", "source", "dest", "kafka"}
+    assert set(document.value["source"]) == {"hosts", "ports", "config", "java_env"}
+    assert set(document.value["kafka"]) == {"chroot"}

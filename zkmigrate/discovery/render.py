@@ -29,7 +29,12 @@ def text(draft: Draft, written: str) -> str:
             "# defaults of docs/reference/migration-yml.md.",
         ],
     ]
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    return "\n\n".join("\n".join(_printable(line) for line in part) for part in parts) + "\n"
+
+
+def _printable(line: str) -> str:
+    """One line, whatever a host has put into it: what it says of itself stands in comments."""
+    return "".join(c if c.isprintable() else " " for c in line)
 
 
 def _head(draft: Draft, written: str) -> list[str]:
