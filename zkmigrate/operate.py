@@ -125,8 +125,7 @@ def preflight(setting: Setting) -> int:
         body = {"code": code, "counts": survey.tally(findings)}
         _print_json(setting, {**body, "findings": [encode_finding(f) for f in findings]})
         return code
-    survey.show(setting.out, findings, places(setting.inventory))
-    setting.out.write("".join(f"{line}\n" for line in survey.ending(findings, _words_on(setting))))
+    survey.show(setting.out, findings, places(setting.inventory), _words_on(setting))
     return code
 
 

@@ -96,7 +96,7 @@ def test_the_move_that_all_have_is_said_at_the_end_alone() -> None:
 def test_where_nothing_blocks_the_next_verb_is_named() -> None:
     findings = run_preflight(context(), healthy(), "preflight")
     ended = survey.ending(findings, "-i m.yml")
-    assert "nothing blocks" in ended[0]
+    assert ended[0] == f"none of {len(findings)} findings block; 12 come later, {len(findings) - 12} hold"
     assert ended[1].endswith("zkmigrate plan -i m.yml")
 
 
@@ -105,6 +105,18 @@ def test_unknown_that_only_warns_is_told_so() -> None:
     shown = text((unsure,))
     assert "0 of them block" in shown
     assert "so    a warning: it does not block" in shown
+
+
+def test_checks_that_one_look_leaves_unknown_are_one_item_with_its_target() -> None:
+    shown = text(troubled())
+    assert (
+        "  4 checks: kafka.config, kafka.security, kafka.kraft, kafka.log-dirs\n    broker2  unknown (denied)"
+        in shown
+    )
+
+
+def test_what_blocks_is_counted_once() -> None:
+    assert survey.ending(troubled(), "")[0].startswith("5 of "), "one check false, four unknown"
 
 
 def test_hosts_that_are_silent_for_one_reason_are_one_item(tmp_path: Path) -> None:
@@ -152,7 +164,7 @@ def test_colour_is_for_a_terminal_that_has_it(
     ours, theirs = pty.openpty()
     finding = claim("a.b", "so it is", False, seen="bad", moves=("heal it",))
     with os.fdopen(theirs, "w") as out:
-        survey.show(out, (finding,), NOWHERE)
+        survey.show(out, (finding,), NOWHERE, "-i m.yml")
         out.flush()
         shown = os.read(ours, 65536).decode()
     os.close(ours)
@@ -163,9 +175,10 @@ def test_colour_is_for_a_terminal_that_has_it(
 def test_a_pipe_gets_neither_colour_nor_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     out = StringIO()
-    survey.show(out, troubled(), NOWHERE)
+    survey.show(out, troubled(), NOWHERE, "-i m.yml")
     assert "\x1b" not in out.getvalue()
-    assert out.getvalue() == text(troubled()) + "\n"
+    assert out.getvalue().startswith(text(troubled()))
+    assert out.getvalue().splitlines()[-2:] == survey.ending(troubled(), "-i m.yml")
 
 
 def test_a_file_that_is_wrong_is_told_with_its_line() -> None:

@@ -137,7 +137,8 @@ def _unknown(findings: Sequence[Finding], places: Places) -> tuple[Item, ...]:
         item = _item(same, places)
         ids = list(dict.fromkeys(f.id for f in same))
         if len(ids) > 1:
-            told = [("seen", same[0].seen), *_moves(same, places)]
+            targets = dict.fromkeys(f.target for f in same if f.target)
+            told = [(", ".join(targets) or "seen", same[0].seen), *_moves(same, places)]
             item = Item(f"{len(ids)} checks: {', '.join(ids)}", told)
         if not any(f.blocks for f in same):
             item.told.append(("so", "a warning: it does not block"))
@@ -191,20 +192,22 @@ def lines(findings: Sequence[Finding], places: Places, width: int | None) -> lis
     return out
 
 
-def show(out: TextIO, findings: Sequence[Finding], places: Places) -> None:
+def show(out: TextIO, findings: Sequence[Finding], places: Places, playbook_words: str) -> None:
     """Write the screen: on a terminal in its width, and in colour unless NO_COLOR is set or it has none."""
-    if not out.isatty():
-        out.write("".join(f"{line}\n" for line, _ in lines(findings, places, None)))
-        return
-    width = shutil.get_terminal_size().columns
-    if os.environ.get("TERM", "dumb") == "dumb":
-        out.write("".join(f"{line}\n" for line, _ in lines(findings, places, width)))
+    terminal = out.isatty()
+    width = shutil.get_terminal_size().columns if terminal else None
+    screen = lines(findings, places, width)
+    for said in ending(findings, playbook_words):
+        # A command is copied whole: a terminal may break it, this does not.
+        screen += [(said, "bold")] if "zkmigrate " in said else _wrapped(said, "", width, "bold")
+    if not terminal or os.environ.get("TERM", "dumb") == "dumb":
+        out.write("".join(f"{line}\n" for line, _ in screen))
         return
     from rich.console import Console
     from rich.text import Text
 
     console = Console(file=out, width=width)
-    for line, style in lines(findings, places, width):
+    for line, style in screen:
         console.print(Text(line, style=style), soft_wrap=True)
 
 
@@ -220,21 +223,11 @@ def _wrapped(text: str, head: str, width: int | None, style: str) -> list[Styled
 
 def ending(findings: Sequence[Finding], playbook_words: str) -> list[str]:
     """What it comes to, and what to do next. playbook_words: the options that name this inventory."""
-    counts = tally(findings)
-    said = ", ".join(f"{count} {_plural(name, count)}" for name, count in counts.items() if count)
-    count = sum(f.blocks for f in findings)
-    if count:
-        next_one = f"put right what blocks, then look again: zkmigrate preflight {playbook_words}"
-        return [f"{len(findings)} findings: {said}; {count} of them block", next_one]
-    return [
-        f"{len(findings)} findings: {said}; nothing blocks",
-        f"see what a run would do, which changes nothing either: zkmigrate plan {playbook_words}",
-    ]
-
-
-def _plural(name: str, count: int) -> str:
-    single = {"blocks": "does not hold and blocks", "unknown": "is unknown", "warns": "is a warning",
-              "later": "comes later", "holds": "holds"}  # fmt: skip
-    many = {"blocks": "do not hold and block", "unknown": "are unknown", "warns": "are warnings",
-            "later": "come later", "holds": "hold"}  # fmt: skip
-    return (single if count == 1 else many)[name]
+    counts, blocking = tally(findings), sum(f.blocks for f in findings)
+    besides = sum(not f.blocks for f in findings if _section(f) == "unknown")
+    rest = {"more are unknown": besides, "warn": counts["warns"], "come later": counts["later"]}
+    said = [f"{count} {what}" for what, count in (*rest.items(), ("hold", counts["holds"])) if count]
+    head = f"{blocking or 'none'} of {len(findings)} findings block; {', '.join(said) or 'nothing else'}"
+    if blocking:
+        return [head, f"put right what blocks, then look again: zkmigrate preflight {playbook_words}"]
+    return [head, f"see what a run would do, which changes nothing either: zkmigrate plan {playbook_words}"]
