@@ -314,7 +314,7 @@ def status(
         asked.known(playbook, findings)
     run_dir = _existing(setting, Wishes(run_id=run_id), inventory, playbook)
     code = _waited(setting, run_dir, wait, timeout_s) if wait else 0
-    body = standing.of_run(run_dir, playbook, time.time)
+    body = standing.of_run(run_dir, playbook, (*inventory.dest_names, *inventory.broker_names), time.time)
     if wait:
         body["waited"] = {"for": wait, "code": code}
     if findings:

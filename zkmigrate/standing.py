@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.engine import asked, evidence, hold, journal, process, runs
+from zkmigrate.engine import asked, events, evidence, hold, journal, process, runs
 from zkmigrate.engine.codec import decode_finding, encode_finding
 from zkmigrate.engine.history import History
 from zkmigrate.errors import UsageError
@@ -17,7 +17,9 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Way
 from zkmigrate.ui import found, lately
+from zkmigrate.ui.board import Board
 
 END = "end"
 """What ``status --wait`` takes besides a stage or step: the end of the process at work."""
@@ -26,8 +28,10 @@ NOT_REACHED = 1
 GONE = 8
 
 
-def of_run(run_dir: Path, playbook: Playbook, wall: Callable[[], float]) -> dict[str, Any]:
-    """The side of this machine, as a JSON object. wall: seconds since the epoch."""
+def of_run(
+    run_dir: Path, playbook: Playbook, hosts: tuple[str, ...], wall: Callable[[], float]
+) -> dict[str, Any]:
+    """The side of this machine, as a JSON object. hosts: dest and brokers. wall: seconds since the epoch."""
     working = process.at_work(run_dir)
     history = journal.read(run_dir)
     standing = runs.stand(history, playbook)
@@ -39,7 +43,7 @@ def of_run(run_dir: Path, playbook: Playbook, wall: Callable[[], float]) -> dict
         "where": standing.where,
         "way": history.way.value,
         "process": None if working is None else working.body(),
-        "now": None if working is None else _now(run_dir, history, wall()),
+        "now": None if working is None else _now(run_dir, history, hosts, wall()),
         "hold": None if wanted is None else {**wanted.body(), "where": _where(playbook, wanted)},
         "held": None if working is None or history.held is None else _held(history.held),
         "ended": None if history.ended is None else {"code": history.ended[0], "message": history.ended[1]},
@@ -112,9 +116,9 @@ def lines(body: Mapping[str, Any]) -> list[str]:
 # --- what the process at work does ---------------------------------------------------------------------
 
 
-def _now(run_dir: Path, history: History, now: float) -> dict[str, Any]:
-    """What the process at work said last. ``since`` and ``at`` are seconds since the epoch; ``left_s`` and
-    ``turn_back_s``, the countdown, are counted on until now."""
+def _now(run_dir: Path, history: History, hosts: tuple[str, ...], now: float) -> dict[str, Any]:
+    """What the process at work said and saw last, told at ``at``. ``since`` and ``at`` are seconds since the
+    epoch; ``left_s`` and ``turn_back_s``, the countdown, are counted on until now."""
     said = lately.events(run_dir)
     waits = said.waits
     if waits is not None:
@@ -122,6 +126,7 @@ def _now(run_dir: Path, history: History, now: float) -> dict[str, Any]:
         waits = {**waits, "left_s": round(max(0.0, left), 1)}
     left_s = None if said.left_s is None else round(said.left_s - (now - said.left_at), 1)
     return {
+        "at": now,
         "step": said.step,
         "way": said.way,
         "since": history.begun_at.get(said.step, said.since),
@@ -129,6 +134,7 @@ def _now(run_dir: Path, history: History, now: float) -> dict[str, Any]:
         "asks": said.asks,
         "in_flight": list(said.sent.values()),
         "turn_back_s": left_s,
+        "hosts": list(hosts),
         "samples": lately.sampled(run_dir),
     }
 
@@ -160,7 +166,19 @@ def _under_way(body: Mapping[str, Any]) -> list[str]:
     out += [f"in flight: {sent['host']}: {sent['text']}" for sent in now["in_flight"]]
     if now["turn_back_s"] is not None:
         out.append(f"{max(0.0, now['turn_back_s']):.0f} s left to turn back")
-    return out
+    return [*out, *_seen(now)]
+
+
+def _seen(now: Mapping[str, Any]) -> list[str]:
+    """Source, dest hosts and brokers as the process saw them last; nothing where that does not read."""
+    board = Board(lambda: float(now["at"]))
+    board.take(events.RunBegun("", "", Way.FORWARD, False, tuple(now["hosts"]), ()))
+    try:
+        for kind, sample in now["samples"].items():
+            board.sample(float(sample["at"]), kind, sample)
+        return [line.strip() for line in board.hosts()] if now["samples"] else []
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        return []
 
 
 def _where(playbook: Playbook, wanted: hold.Hold) -> str:

@@ -292,3 +292,23 @@ def test_the_findings_behind_a_step_are_told_whole(desk: Desk) -> None:
     assert [f["id"] for f in said["findings"]["install.one"]] == ["disk.one"]
     assert list(said["findings"]) == ["install.one"]
     assert desk.call("status", "--offline", "--findings", "instal").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "spoilt", ["", '{"kind": "ensembles", "at": 5, "servers": 7}', '{"kind": "brokers"}']
+)
+def test_what_the_run_saw_last_is_told_as_far_as_it_reads(desk: Desk, spoilt: str) -> None:
+    desk.call("run", "--yes", "--until", "install")
+    desk.call("hold")
+    run = desk.start("resume", "--yes")
+    desk.until_held()
+    servers = {"source1": ["leader", "0x5"], "dest1": ["observer", "0x3"]}
+    seen = {"kind": "ensembles", "at": 1.0, "servers": servers}
+    with (desk.runs / "lab-1" / "samples.jsonl").open("a") as file:
+        file.write(f"{json.dumps(seen)}\n{spoilt}\n")
+    said = desk.text()
+    assert "holding at prepare.slow" in said
+    assert ("  source: source1 leads, 1 of 1 serve, zxid 0x5" in said) is (not spoilt)
+    assert ("observer, 2 behind (" in said) is (not spoilt)
+    desk.call("release")
+    assert run.wait(timeout=30) == 0

@@ -168,6 +168,11 @@ class Board:
             lines.append((f"{left:.1f} s left to turn back", "bad" if left < _URGENT_S else "bold"))
         return lines
 
+    def hosts(self) -> list[str]:
+        """A line for source and one for each host, however many there are."""
+        with self._guard:
+            return [text for text, _ in self._host_lines(self._now(), len(self._hosts) + 1)]
+
     # --- hosts -----------------------------------------------------------------------------------------
 
     def _host_lines(self, now: float, room: int) -> list[Line]:
