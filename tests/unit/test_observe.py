@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +19,9 @@ from zkmigrate.engine.apply import Apply, Outcome
 from zkmigrate.engine.channel import ChannelApply
 from zkmigrate.engine.observe import FILE_LIMIT, Observe, parse_listing
 from zkmigrate.errors import HostError
+from zkmigrate.facts.broker import BrokerProcess, broker_process, same_file
 from zkmigrate.facts.host import reach
+from zkmigrate.facts.release import release
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import InstallProgram, PutFile, Restore, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -221,6 +226,43 @@ def test_services_that_are_not_there_are_unknown_with_a_cause(parts: Parts) -> N
     assert cause(parts.look.kafka()) == "timeout"
     assert cause(parts.look.word("b1", "srvr")) == "failed"
     assert cause(parts.look.znode("b1", "/")) == "failed"
+
+
+def test_a_running_broker_is_seen_through_proc(parts: Parts, tmp_path: Path) -> None:
+    """A process with a broker's command line, read by the real program: /proc has files without a size."""
+    config, jars = tmp_path / "config/server.properties", tmp_path / "libs"
+    for directory in (config.parent, jars):
+        directory.mkdir()
+    config.write_text("broker.id=1\n")
+    for jar in ("kafka_2.13-2.8.2.jar", "zookeeper-3.5.9.jar"):
+        (jars / jar).write_bytes(b"")
+    argv = [
+        sys.executable,
+        "-c",
+        "input()",
+        "-cp",
+        f"/etc:{jars}/*",
+        "kafka.Kafka",
+        "config/server.properties",
+    ]
+    more = ["--override", "zookeeper.connect=zk:2181"]
+    environment = {**os.environ, "KAFKA_ZOOKEEPER_CONNECT": "hush"}
+    with subprocess.Popen(argv + more, cwd=tmp_path, env=environment, stdin=subprocess.PIPE) as broker:
+        found = broker_process(parts.look, "b1", broker.pid)
+        assert isinstance(found, Seen), found
+        assert same_file(parts.look, "b1", found.value, str(config)) == Seen(True)
+        (config.parent / "other").write_text("broker.id=1\n")
+        assert same_file(parts.look, "b1", found.value, f"{config.parent}/other") == Seen(False)
+        broker.communicate(b"\n", timeout=10)
+    assert found.value == BrokerProcess(
+        broker.pid,
+        "config/server.properties",
+        ("zookeeper.connect=zk:2181",),
+        ("KAFKA_ZOOKEEPER_CONNECT",),
+        release("2.8.2"),
+        release("3.5.9"),
+    )
+    assert isinstance(broker_process(parts.look, "b1", broker.pid), Absent), "it has ended"
 
 
 def test_source_is_never_asked_for_a_znode_on_the_brokers_behalf(

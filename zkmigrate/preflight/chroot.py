@@ -45,7 +45,7 @@ def quiet(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P28. Replicas that keep falling behind and catching up look healthy at the moment of a look, and are
     not while a broker restarts. By the times of the partitions' state znodes, which leader and ISR share;
     costs one read for each partition, through a dest host, which source does not feel. On the clock of
-    source's leader."""
+    source's leader. A roll that goes on after a stop meets its own restarts here."""
     needed = f"none in the last {QUIET_S // 60} minutes"
     changed = _chroot(e).changed
     if not isinstance(changed, Seen):
