@@ -79,9 +79,7 @@ def cut(number: int, start_s: int, held: bool = True, lost: tuple[str, ...] = ()
         for name, end in (("cutover.fence", 1), ("cutover.check", 3), ("cutover.fence:back", 4))
     ]
     asked_ns = (start_s - 2) * 10**9
-    return CutOver(
-        number, asked_ns, held, 0 if held else 7, "", {"dest1": 500}, {}, promise(), lost, tuple(spans)
-    )
+    return CutOver(number, asked_ns, 0, held, 0 if held else 7, "", {"dest1": 500}, {}, {}, lost, spans)
 
 
 def figures(
@@ -89,7 +87,9 @@ def figures(
 ) -> Any:
     end = {"claims": {"lost": (0, "yes")}, "details": {}, "sessions_lost": []}
     raw = Recording("raw", [ack(at=9 * 10**9), ack(at=15 * 10**9)])
-    return figures_of([cut(1, 10, **more)], {1: dict.fromkeys(moments, missing)}, raw, {}, end, {})
+    return figures_of(
+        [cut(1, 10, **more)], {1: (promise(), dict.fromkeys(moments, missing))}, raw, {}, end, {}
+    )
 
 
 def test_the_figures_hold_only_when_nothing_is_missing_anywhere() -> None:

@@ -193,7 +193,8 @@ def test_the_rest_waits_until_one_of_the_first_leads_a_majority(dest: Dest) -> N
     script = (
         "import socket,sys\ns=socket.create_server(('10.77.0.2',2181))\nprint('up',flush=True)\n"
         "while True:\n c,_=s.accept(); c.recv(4)\n"
-        " c.sendall(b'zk_server_state\\tleader\\nzk_synced_followers\\t'+sys.argv[1].encode()+b'\\n')\n"
+        " c.sendall(b'Mode: leader\\nzk_server_state\\tleader\\nzk_synced_followers\\t'\n"
+        "  +sys.argv[1].encode()+b'\\n')\n"
         " c.close()\n"
     )
     for synced in ("1", "2"):
@@ -223,7 +224,8 @@ def test_the_quorum_place_waits_until_every_first_host_looks(dest: Dest) -> None
     dest.net.children.append(
         subprocess.Popen(dest.net.inside("peer", "python3", "-c", script), stdout=subprocess.PIPE, text=True)
     )
-    eventually("it is this host's turn", lambda: dest.phase() == "started")
+    log = dest.directory / "finish.log"
+    eventually("it is this host's turn", lambda: "start 1 of zookeeper" in log.read_text())
 
 
 def test_without_an_operator_the_host_opens_by_itself(dest: Dest) -> None:
@@ -275,6 +277,21 @@ def test_a_participant_that_dies_while_looking_is_started_again(dest: Dest) -> N
     dest.go()
     eventually("the participant serves", lambda: dest.phase() == "started")
     assert "start 2 of zookeeper" in (dest.directory / "finish.log").read_text()
+
+
+@pytest.mark.parametrize("first", ["10.77.0.2:2181", "10.77.0.1:2181", "10.77.0.2:2181,10.77.0.3:2181"])
+def test_a_host_goes_on_only_where_one_of_the_first_leads(dest: Dest, first: str) -> None:
+    """It leads here, and is one of the first or not; where they are a majority nobody else can lead."""
+    dest.sealed()
+    dest.do("go", "first", first, "2", "60000")
+    if first == "10.77.0.2:2181":
+        seen = "none of the first is seen to lead"
+        eventually("it waits", lambda: seen in dest.status()["finisher"])
+        assert dest.phase() == "go"
+        dest.do("halt")
+        dest.do("image", "restore")
+    else:
+        eventually("the participant serves", lambda: dest.phase() == "started")
 
 
 def test_a_rebooted_host_may_not_start_with_its_door_open_until_go_shuts_it(dest: Dest) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -21,21 +21,24 @@ _SETTLED_NS = 5 * _NS
 class CutOver:
     """One cut-over and its way back, as the driver saw it.
 
-    held: it stood at CHECK, dest's own quorum formed. code: of the tool's exit. cause: why it did not reach
-    CHECK, or did not go back in order. late_ms, fsync_ms: the skews by host. sessions_lost: what was another
-    one afterwards. spans: visits to steps (see ``lab.timeline``).
+    asked_ns: when the tool was started; promised_ns: what was acknowledged by then must be on the disks that
+    were copied; both CLOCK_MONOTONIC. held: it stood at CHECK, dest's own quorum formed. code: of the tool's
+    exit. cause: why it did not reach CHECK, or did not go back in order. late_ms, fsync_ms: the skews, by
+    host. baseline: what servers said before (``lab.baseline``). sessions_lost: what was another afterwards.
+    spans: visits to steps (``lab.timeline``). All JSON values, so that it can be judged later.
     """
 
     number: int
     asked_ns: int
+    promised_ns: int
     held: bool
     code: int
     cause: str
     late_ms: Mapping[str, int]
     fsync_ms: Mapping[str, int]
-    promise: Promised
-    sessions_lost: tuple[str, ...]
-    spans: tuple[Mapping[str, Any], ...]
+    baseline: Mapping[str, Any]
+    sessions_lost: Sequence[str]
+    spans: Sequence[Mapping[str, Any]]
 
     def span(self, name: str) -> Mapping[str, Any] | None:
         """The last visit to a step."""
@@ -58,10 +61,7 @@ class CutOver:
         """One line of progress."""
         what = "held at CHECK" if self.held else f"turned back ({self.code}): {self.cause}"
         lost = f", sessions lost: {'; '.join(self.sessions_lost)[:300]}" if self.sessions_lost else ""
-        return (
-            f"cut-over {self.number}: {what}; window {self.seconds('cutover.fence:back')} s, "
-            f"{self.promise.count} writes promised{lost}"
-        )
+        return f"cut-over {self.number}: {what}; window {self.seconds('cutover.fence:back')} s{lost}"
 
 
 def longest_gap_s(acks: Iterable[Event], window: tuple[int, int]) -> float | None:
@@ -102,7 +102,7 @@ def rates_of(recordings: Mapping[str, Recording], cuts: list[CutOver]) -> dict[s
 
 def figures_of(
     cuts: list[CutOver],
-    missing: Mapping[int, Mapping[str, Missing]],
+    judged: Mapping[int, tuple[Promised, Mapping[str, Missing]]],
     raw: Recording,
     rates: dict[str, float],
     end: dict[str, Any],
@@ -112,7 +112,7 @@ def figures_of(
     acks, before = raw.of("ack"), 0
     rows: list[dict[str, Any]] = []
     for cut in cuts:
-        found = missing[cut.number]
+        promise, found = judged[cut.number]
         rows.append(
             {
                 "number": cut.number,
@@ -124,11 +124,11 @@ def figures_of(
                 "to_check_s": cut.seconds("cutover.check"),
                 "window_s": cut.seconds("cutover.fence:back"),
                 "longest_gap_s": longest_gap_s(acks, cut.window_ns) if cut.window_ns else None,
-                "acknowledged": cut.promise.count,
-                "new": cut.promise.count - before,
-                "creates": len(cut.promise.creates),
-                "metadata": len(cut.promise.topics) + sum(cut.promise.turns.values()),
-                "sessions": len(cut.promise.sessions),
+                "acknowledged": promise.count,
+                "new": promise.count - before,
+                "creates": len(promise.creates),
+                "metadata": len(promise.topics) + sum(promise.turns.values()),
+                "sessions": len(promise.sessions),
                 "missing": {where: lost.count for where, lost in found.items()},
                 "first_missing": {
                     where: [*lost.creates[:_SHOWN], *lost.metadata[:_SHOWN], *lost.sessions[:_SHOWN]]
@@ -138,13 +138,13 @@ def figures_of(
                 "sessions_lost": list(cut.sessions_lost),
             }
         )
-        before = cut.promise.count
-    total = sum(lost.count for found in missing.values() for lost in found.values())
+        before = promise.count
+    total = sum(lost.count for _, found in judged.values() for lost in found.values())
     complete = all(
         found and any(name.startswith("back/") for name in found)
         and (not cut.held or any(name.startswith("check/") for name in found))
         for cut in cuts
-        for found in [missing[cut.number]]
+        for _, found in [judged[cut.number]]
     )  # fmt: skip
     lost = sum(len(cut.sessions_lost) for cut in cuts) + len(end["sessions_lost"])
     held = [cut for cut in cuts if cut.held]
@@ -152,7 +152,8 @@ def figures_of(
     return {
         "held": bool(held) and complete and total == 0 and lost == 0 and claims_held,
         "options": dict(options),
-        "cut_overs": len(cuts),
+        "tries": len(cuts),
+        "windows": sum(cut.span("cutover.fence") is not None for cut in cuts),
         "held_at_check": len(held),
         "missing": total,
         "sessions_lost": lost,

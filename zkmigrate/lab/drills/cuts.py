@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.load.record import Event, Follower, load_recording
+from zkmigrate.lab.load.record import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.readiness import four_letter_word
@@ -58,6 +58,9 @@ JUDGED = (
     "lost", "duplicated", "acked_creates_missing", "raw_order_violations", "raw_sessions_lost",
     "metadata_changes", "other_tenant_unharmed",
 )  # fmt: skip
+NOT_ENDED = {"claims": {"opened": (False, "no")}, "details": {}, "sessions_lost": []}
+TRIES = 2
+"""A busy machine keeps a gate of the preflight closed now and then: so many tries per cut-over on average."""
 FLOWING_S, HEALTHY_S, HELD_S = 60.0, 60.0, 240.0
 
 
@@ -70,7 +73,7 @@ class Options:
     session_timeout_ms: int = 40_000
     metadata_rate: float = 30.0
     raw_rate: float = 20.0
-    tenant_rate: float = 300.0
+    tenant_rate: float = 270.0
     skew_ms: int = 500
     disk_skew_ms: int = 0
     seed: int = 1
@@ -87,8 +90,6 @@ class Cuts:
     say: Progress
     load: LoadRunner = field(init=False)
     done: list[CutOver] = field(default_factory=list)
-    _raw: list[Event] = field(default_factory=list)
-    _metadata: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         o = self.options
@@ -97,7 +98,6 @@ class Cuts:
             metadata_rate=o.metadata_rate, metadata_create_every=100, metadata_in_flight=4,
             tenant_large_bytes=100_000,
         )  # fmt: skip
-        self._followers = (Follower(self.history, "raw"), Follower(self.history, "metadata"))
         self._chance = random.Random(o.seed)
 
     @property
@@ -107,6 +107,11 @@ class Cuts:
     @property
     def journal(self) -> Path:
         return self.directory / "runs" / RUN
+
+    @property
+    def windows(self) -> int:
+        """How many cut-overs came to FENCE; a gate before it that was closed makes none."""
+        return sum(cut.span("cutover.fence") is not None for cut in self.done)
 
     # --- the tool -------------------------------------------------------------------------------------------
 
@@ -209,38 +214,32 @@ class Cuts:
         late, slow = self.skewed(), self.disks_slowed()
         spans = len(step_spans(self.journal))
         asked_ns = time.monotonic_ns()
-        held, promise = False, Promised()
+        held, promised_ns = False, 0
         with self.tool(name, "run", "--until", "cutover", "--hold-at", "check") as process:
             wait_until("held at CHECK, or ended", lambda: self._held_or_ended(name, process), HELD_S, 0.02)
             if process.poll() is None:
                 held = True
                 self._copy(name, "check", Role.DEST)
-                promise = self._promised(before)
+                promised_ns = time.monotonic_ns()
                 assert process.stdin is not None
                 process.stdin.write("back\n")
                 process.stdin.flush()
             process.communicate()
         cause = "" if held and process.returncode == 0 else _troubles(self.said(name))
-        if not held:
-            promise = self._promised(before)
+        promised_ns = promised_ns or time.monotonic_ns()
         lost = self._healthy_again(before)
         self._copy(name, "back", Role.SOURCE)
-        return CutOver(
-            number, asked_ns, held, process.returncode, cause, late, slow, promise, lost,
-            tuple(step_spans(self.journal)[spans:]),
+        cut = CutOver(
+            number, asked_ns, promised_ns, held, process.returncode, cause, late, slow, before, lost,
+            step_spans(self.journal)[spans:],
         )  # fmt: skip
+        (self.directory / "disks" / name / "cut.json").write_text(json.dumps(asdict(cut)) + "\n")
+        return cut
 
     def _held_or_ended(self, name: str, process: subprocess.Popen[str]) -> str | None:
         if process.poll() is not None or any(e["event"] == "Holding" for e in self.said(name)):
             return None
         return "neither"
-
-    def _promised(self, before: dict[str, Any]) -> Promised:
-        """Everything recorded as acknowledged up to now."""
-        raw, metadata = self._followers
-        self._raw += raw.more()
-        self._metadata += metadata.more()
-        return promised(self._raw, self._metadata, before)
 
     def _copy(self, name: str, moment: str, role: Role) -> None:
         """Keep the disks of this moment; of source's the first host's is enough."""
@@ -301,8 +300,11 @@ def _troubles(said: list[dict[str, Any]]) -> str:
     """What the tool said stood in the way, and what it decided."""
     alarms = [(e, e["finding"]) for e in said if e["event"] == "Alarm"]
     found = [f"{e['phase']}: {f['id']} {f['target']}: {f['seen']} -> {e['decision']}" for e, f in alarms]
-    last = [e for e in said if e["event"] not in ("Countdown", "Looked")][-1:]
-    return "; ".join(found) or json.dumps(last)[:2000]
+    ended = [e for e in said if e["event"] == "RunEnded"]
+    for e in ended if not found else []:
+        found.append(e["message"])
+        found += [f"{f['id']} {f['target']}: {f['seen']}" for f in e["findings"] if f["held"] != "yes"]
+    return "; ".join(found)[:2000]
 
 
 def judge_disk(disk: Path, promise: Promised, chroot: str) -> Missing:
@@ -310,22 +312,42 @@ def judge_disk(disk: Path, promise: Promised, chroot: str) -> Missing:
     return missing_in(load_tree(FileDirectory(disk), chroot=chroot), promise, chroot)
 
 
-def judge_disks(directory: Path, cuts: list[CutOver], chroot: str) -> dict[int, dict[str, Missing]]:
-    """All copied disks, two at a time: number of the cut-over → ``MOMENT/HOST`` → what is missing there."""
-    found: dict[int, dict[str, Missing]] = {}
+def judged(directory: Path) -> dict[str, Any]:
+    """Judge what a drill saved in its directory, to the end or not; returns what ``result.json`` holds.
+
+    Copied disks are read two at a time, and removed when nothing is missing on any.
+    """
+    saved = sorted((directory / "disks").glob("cut-*/cut.json"), key=lambda path: int(path.parent.name[4:]))
+    cuts = [CutOver(**json.loads(path.read_text())) for path in saved]
+    spec = json.loads((directory / "options.json").read_text())
+    recordings = {kind: load_recording(directory / "history", kind) for kind in KINDS}
+    raw, metadata = recordings["raw"].of("ack"), recordings["metadata"].of("op")
+    found: dict[int, tuple[Promised, dict[str, Missing]]] = {}
     with ProcessPoolExecutor(2) as pool:
         for cut in cuts:
+            acked, changed = (
+                [e for e in events if e["mono_ns"] <= cut.promised_ns] for events in (raw, metadata)
+            )
+            promise = promised(acked, changed, cut.baseline)
             root = directory / "disks" / f"cut-{cut.number}"
             disks = sorted(path for path in root.glob("*/*") if path.is_dir())
-            names = [str(path.relative_to(root)) for path in disks]
             n = len(disks)
-            answers = pool.map(judge_disk, disks, [cut.promise] * n, [chroot] * n)
-            found[cut.number] = dict(zip(names, answers, strict=True))
-    return found
+            answers = pool.map(judge_disk, disks, [promise] * n, [LabSpec.chroot] * n)
+            names = [str(path.relative_to(root)) for path in disks]
+            found[cut.number] = (promise, dict(zip(names, answers, strict=True)))
+    end_file = directory / "end.json"
+    end = json.loads(end_file.read_text()) if end_file.exists() else NOT_ENDED
+    result = figures_of(cuts, found, recordings["raw"], rates_of(recordings, cuts), end, spec)
+    if result["missing"] == 0:
+        for cut in cuts:
+            for moment in ("check", "back"):
+                shutil.rmtree(directory / "disks" / f"cut-{cut.number}" / moment, ignore_errors=True)
+    return result
 
 
-def drill(options: Options, directory: Path, say: Progress) -> dict[str, Any]:
-    """Build the lab, repeat, open, take it down, judge; returns what ``result.json`` holds."""
+def drill(options: Options, directory: Path, say: Progress) -> None:
+    """Build the lab, repeat, open and take it down; what is to be judged is in the directory afterwards."""
+    (directory / "options.json").write_text(json.dumps(asdict(options)) + "\n")
     spec = LabSpec(dest_count=options.dest_count, session_timeout_ms=options.session_timeout_ms)
     with Lab.up(spec, say) as lab:
         dest = [host.name for host in lab.role(Role.DEST)]
@@ -333,23 +355,14 @@ def drill(options: Options, directory: Path, say: Progress) -> dict[str, Any]:
             cuts = Cuts(lab, directory, options, late, say)
             try:
                 cuts.prepare()
-                for number in range(1, options.times + 1):
-                    cut = cuts.cut_over(number)
+                while len(cuts.done) < TRIES * options.times and cuts.windows < options.times:
+                    cut = cuts.cut_over(len(cuts.done) + 1)
                     cuts.done.append(cut)
                     say(cut.line())
-                end = cuts.open()
+                (directory / "end.json").write_text(json.dumps(cuts.open()) + "\n")
             finally:
                 cuts.load.kill()
-        chroot = lab.spec.chroot
         say("lab: taking everything down")
-    say("judging the disks")
-    missing = judge_disks(directory, cuts.done, chroot)
-    recordings = {kind: load_recording(directory / "history", kind) for kind in KINDS}
-    rates = rates_of(recordings, cuts.done)
-    result = figures_of(cuts.done, missing, recordings["raw"], rates, end, options.__dict__)
-    if result["missing"] == 0:
-        shutil.rmtree(directory / "disks")
-    return result
 
 
 @click.command()
@@ -367,7 +380,8 @@ def drill(options: Options, directory: Path, say: Progress) -> dict[str, Any]:
 @click.option(
     "--directory", default="drills/cuts", type=click.Path(path_type=Path), help="Where the result goes."
 )
-def main(directory: Path, dest_count: str, **options: Any) -> None:
+@click.option("--judge-only", is_flag=True, help="Judge what DIRECTORY holds of a drill that was cut short.")
+def main(directory: Path, dest_count: str, judge_only: bool, **options: Any) -> None:
     """Repeat the cut-over under load and judge what every acknowledged write became of."""
     started = time.monotonic()
 
@@ -375,14 +389,17 @@ def main(directory: Path, dest_count: str, **options: Any) -> None:
         click.echo(f"[{time.monotonic() - started:6.1f} s] {line}")
 
     directory = directory.absolute()
-    shutil.rmtree(directory, ignore_errors=True)
-    (directory / "history").mkdir(parents=True)
     end_on_signals()
-    try:
-        result = drill(Options(dest_count=int(dest_count), **options), directory, say)
-    except ZkmigrateError as error:
-        say(f"failed: {error}; what was recorded is in {directory}")
-        sys.exit(1)
+    if not judge_only:
+        shutil.rmtree(directory, ignore_errors=True)
+        (directory / "history").mkdir(parents=True)
+        try:
+            drill(Options(dest_count=int(dest_count), **options), directory, say)
+        except ZkmigrateError as error:
+            say(f"failed: {error}; what was recorded is in {directory}")
+            sys.exit(1)
+    say("judging the disks")
+    result = judged(directory)
     result["seconds"] = round(time.monotonic() - started, 1)
     (directory / "result.json").write_text(json.dumps(result, indent=1) + "\n")
     click.echo(summary(result))

@@ -1,0 +1,243 @@
+"""Dest hosts driven through zkm-host itself, one root channel each, without the tool above it.
+
+For what the tool never does or only as a second net: places in the start order, deaths between two verbs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from zkmigrate import hostside
+from zkmigrate.lab import readiness
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA, source_zoo_cfg
+from zkmigrate.lab.spec import CLIENT_PORT, ELECTION_PORT, OPERATOR_ADDRESS, QUORUM_PORT, Role
+from zkmigrate.lab.waiting import wait_until
+
+RUN = "run-1"
+UNIT = "zookeeper.service"
+SERVES_S = 60.0
+_NUMBERS = count(1)
+"""Operation ids are never used twice, whatever channel carries them."""
+
+
+def encode(text: str) -> str:
+    """Text as one word of a request."""
+    return base64.b64encode(text.encode()).decode()
+
+
+class Channel:
+    """``zkm-host serve`` held open on one host."""
+
+    def __init__(self, lab: Lab, host: str, fencing: str = "1") -> None:
+        argv = lab.exec_command(host, [hostside.INSTALLED_PATH, "--run", RUN, "--as", fencing, "serve"])
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.host = host
+
+    def send(self, *words: str) -> None:
+        """One request; its answer has to be received before the next."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(" ".join(("1", *words)) + "\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> tuple[int, list[str]]:
+        """Exit code and lines of the answer. LabError when the channel has ended."""
+        assert self.process.stdout is not None
+        lines: list[str] = []
+        for line in self.process.stdout:
+            if line.startswith(". 1 "):
+                return int(line.split()[2]), lines
+            lines.append(line.removeprefix("= ").rstrip("\n"))
+        raise LabError(f"{self.host} closed the channel")
+
+    def ask(self, *words: str) -> list[str]:
+        """A request that must end with 0; its lines."""
+        self.send(*words)
+        rc, lines = self.receive()
+        if rc:
+            raise LabError(f"{self.host}: {words[0]} ended with {rc}: {lines}")
+        return lines
+
+    def do(self, verb: str, *arguments: str) -> list[str]:
+        """A mutating verb under an operation id of its own."""
+        return self.ask(verb, operation(verb), *arguments)
+
+    def status(self) -> dict[str, str]:
+        """The host's status, by key."""
+        return dict(line.split("=", 1) for line in self.ask("status"))
+
+    def kill(self) -> None:
+        """End the channel as a lost connection ends it."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def operation(verb: str) -> str:
+    """An operation id that was never used before."""
+    return f"op-{next(_NUMBERS)}-{verb}"
+
+
+@dataclass
+class DestHosts:
+    """The dest hosts of a lab, driven at once."""
+
+    lab: Lab
+    channels: list[Channel]
+
+    def do(self, verb: str, *arguments: str) -> list[list[str]]:
+        """One mutating verb on every host at once, which must succeed on all."""
+        return self.each({channel.host: (verb, *arguments) for channel in self.channels})
+
+    def each(self, words: Mapping[str, Sequence[str]]) -> list[list[str]]:
+        """A mutating verb with its arguments for each of these hosts, sent to all before any answers."""
+        asked = [channel for channel in self.channels if channel.host in words]
+        for channel in asked:
+            verb, *arguments = words[channel.host]
+            channel.send(verb, operation(verb), *arguments)
+        answers = {channel.host: channel.receive() for channel in asked}
+        if failed := {host: answer for host, answer in answers.items() if answer[0]}:
+            raise LabError(f"refused or failed: {failed}")
+        return [lines for _, lines in answers.values()]
+
+    def channel(self, host: str) -> Channel:
+        """The channel of one host."""
+        return next(channel for channel in self.channels if channel.host == host)
+
+    def reconnect(self, *hosts: str) -> None:
+        """New channels to these hosts, to all of them without names."""
+        for number, channel in enumerate(self.channels):
+            if not hosts or channel.host in hosts:
+                channel.kill()
+                self.channels[number] = Channel(self.lab, channel.host)
+
+    def wait(self, name: str, key: str, value: str, deadline_s: float = SERVES_S) -> None:
+        """Wait until every host's status has this value."""
+        wait_until(name, lambda: self._differing(key, value), deadline_s)
+
+    def _differing(self, key: str, value: str) -> str | None:
+        seen = {channel.host: channel.status()[key] for channel in self.channels}
+        return None if all(v == value for v in seen.values()) else f"{key}: {seen}"
+
+    def observing(self) -> None:
+        """Wait until every host observes source."""
+
+        def missing() -> str | None:
+            answers = {c.host: c.ask("drain")[0] for c in self.channels}
+            return None if all("mode=observer" in said for said in answers.values()) else str(answers)
+
+        wait_until("dest observes", missing, SERVES_S)
+
+    def arm(self, rehearsal: str = "no") -> None:
+        """Stage both configs and arm every host."""
+        sources = self.lab.role(Role.SOURCE)
+        peers = self.lab.role(Role.DEST)
+        for channel in self.channels:
+            for name, content in (
+                ("reform", reformed_config(self.lab)),
+                ("observer", observer_config(self.lab)),
+            ):
+                digest = hashlib.sha256(content.encode()).hexdigest()
+                channel.do("put", f"staged/{name}.cfg", "0600", "root:root", digest, encode(content))
+        spec = {
+            "unit": UNIT,
+            "user": "zookeeper:zookeeper",
+            "client_port": CLIENT_PORT,
+            "quorum_port": QUORUM_PORT,
+            "election_port": ELECTION_PORT,
+            "operator": OPERATOR_ADDRESS,
+            "peers": ",".join(h.address for h in peers),
+            "source": ",".join(h.address for h in sources),
+            "data_dir": ZOOKEEPER_DATA,
+            "log_dir": ZOOKEEPER_DATA,
+            "config_path": ZOO_CFG,
+            "dynamic_glob": f"{ZOO_CFG}.dynamic*",
+            "members": ",".join(f"{h.address}:{CLIENT_PORT}" for h in peers),
+            "rehearsal": rehearsal,
+        }
+        self.do("arm", encode("".join(f"{key}={value}\n" for key, value in spec.items())))
+
+    def seal(self) -> None:
+        """From armed to sealed on every host, without a proof."""
+        self.do("fence", "20000")
+        self.do("cut", "20000")
+        self.do("service", UNIT, "kill")
+        self.do("stopped")
+        for channel in self.channels:
+            stamp = dict(line.split("=") for line in channel.ask("stamp"))
+            channel.do("seal", stamp["boot_id"], stamp["stamp"])
+
+    def go(self, limit_ms: int) -> None:
+        """GO with every host in the first place."""
+        first = ",".join(f"{h.address}:{CLIENT_PORT}" for h in self.lab.role(Role.DEST))
+        self.do("go", "first", first, "2", str(limit_ms))
+
+    def go_back(self) -> None:
+        """From GO on: stop all, images back, observe again, disarm."""
+        self.do("halt")
+        self.do("image", "restore")
+        self.unseal()
+
+    def unseal(self) -> None:
+        """From sealed, with the images in place, to observers that nothing is armed on."""
+        self.do("unseal", "20000", "20000")
+        self.do("started-observer")
+        self.do("uncut")
+        self.observing()
+        self.do("reopen")
+        self.do("disarm")
+
+    def close(self) -> None:
+        """End all channels."""
+        for channel in self.channels:
+            channel.kill()
+
+
+def _servers(lab: Lab, kind: str = "") -> str:
+    return "".join(
+        f"server.{h.myid}={h.address}:{QUORUM_PORT}:{ELECTION_PORT}{kind}\n" for h in lab.role(Role.DEST)
+    )
+
+
+def observer_config(lab: Lab) -> str:
+    """zoo.cfg of a dest host that observes source."""
+    return source_zoo_cfg(lab.spec) + "peerType=observer\n" + _servers(lab, ":observer")
+
+
+def reformed_config(lab: Lab) -> str:
+    """zoo.cfg of a dest host that takes part in dest's own ensemble."""
+    settings = [line for line in source_zoo_cfg(lab.spec).splitlines() if not line.startswith("server.")]
+    return "\n".join(settings) + "\n" + _servers(lab)
+
+
+def write(lab: Lab, host: str, path: str, mode: str, content: str) -> None:
+    """Put a file on a host, as root."""
+    lab.exec(host, ["sh", "-c", f"cat >{path} && chmod {mode} {path}"], stdin=content)
+
+
+def joined(lab: Lab) -> DestHosts:
+    """Dest hosts that observe source, with zkm-host installed."""
+    for host in lab.role(Role.DEST):
+        program = hostside.program().decode()
+        write(lab, host.name, hostside.INSTALLED_PATH, "0755", program)
+        write(lab, host.name, f"{ZOOKEEPER_DATA}/myid", "0640", f"{host.myid}\n")
+        write(lab, host.name, ZOO_CFG, "0644", observer_config(lab))
+        lab.exec(host.name, ["chown", "-R", "zookeeper:zookeeper", ZOOKEEPER_DATA])
+        lab.exec(host.name, ["systemctl", "start", UNIT])
+    with lab.operator():
+        for host in lab.role(Role.DEST):
+            wait_until(f"{host.name} observes", _not_observing(host.address), SERVES_S)
+    return DestHosts(lab, [Channel(lab, host.name) for host in lab.role(Role.DEST)])
+
+
+def _not_observing(address: str) -> Callable[[], str | None]:
+    def other() -> str | None:
+        mode = readiness.server_mode(readiness.four_letter_word(address, "srvr"))
+        return None if mode == "observer" else f"mode {mode}"
+
+    return other
