@@ -444,6 +444,25 @@ def test_facts_name_tools_addresses_disk_and_whether_sockets_can_be_killed(
     assert free[1][0] == "-"
 
 
+def test_a_reading_verb_leaves_nobody_behind_who_holds_its_output(host: Host) -> None:
+    """A caller over ssh waits until the output is closed: a helper that lives on would cost it seconds."""
+    for words in (("facts", "-"), ("surroundings", "-", "22"), ("reach", "127.0.0.1:9,127.0.0.1:22")):
+        ours, theirs = os.pipe()
+        subprocess.run(
+            host.argv(*words),
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+            env=host.environment(),
+            check=True,
+        )
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        with os.fdopen(ours, "rb") as output:
+            assert output.read(), words
+            assert output.read() == b"", f"{words}: its end is not there yet"
+
+
 def test_uninstall_removes_the_run_but_not_while_another_is_armed(host: Host, tmp_path: Path) -> None:
     host.put(str(tmp_path / "f"), b"x")
     other = host.state / "run-2"

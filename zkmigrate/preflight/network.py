@@ -16,7 +16,7 @@ from zkmigrate.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import Dated, Evidence, door, first_address, named
 
 CLOCK_LIMIT_S = 1.0
-SHELL_LIMIT_S = 1.0
+SHELL_LIMIT_S = 2.0
 OPERATOR = ""
 """The operator's machine among those that were asked for a name."""
 
