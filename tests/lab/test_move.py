@@ -38,7 +38,7 @@ from zkmigrate.zkdata.tree import diff, load_tree
 pytestmark = pytest.mark.lab
 
 RUN = "lab"
-STEP_BLOCKED, LEASE_ENDED = 7, 9
+STEP_BLOCKED, LEASE_ENDED, LEFT_WITHOUT_A_WORD = 7, 9, 8
 DEST = ("dest1", "dest2", "dest3")
 WITH_GO = {"go", "started", "checked"}
 VERSION_2 = "var/lib/zookeeper/version-2"
@@ -73,6 +73,10 @@ class Night:
     ) -> int:
         """Run one verb to its end and print what it said; its exit code."""
         return tool.ended(self.start(verb, *options, kill=kill), answer, 400)
+
+    def second(self, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """A verb at a second terminal, which sees the run's directory and not the hosts."""
+        return tool.beside(self.directory, RUN, verb, *options)
 
     def footprint(self) -> dict[str, str]:
         """What a rollback must leave as it found it on dest hosts and brokers, file by file."""
@@ -184,9 +188,22 @@ def brokers_as_first(night: Night) -> None:
         assert without_ours == night.first[host.name].splitlines()
 
 
-def test_killed_in_the_roll_it_resumes(night: Night) -> None:
+def test_killed_in_the_roll_it_resumes_held_and_released_from_a_second_terminal(night: Night) -> None:
     assert night.tool("run", "--until", "roll", kill=("PutFile", "broker2", 0)) == -signal.SIGKILL
-    assert night.tool("resume", "--until", "roll") == 0
+    assert night.second("status", "--offline", "--wait", "roll").returncode == LEFT_WITHOUT_A_WORD
+    assert night.second("hold", "--at", "roll.roll", "--why", "look at broker2").returncode == 0
+    process = night.start("resume", "--until", "roll")
+
+    def not_held() -> str | None:
+        said = json.loads(night.second("status", "--offline", "--json").stdout)
+        return None if said["held"] else f"not held: {said['now']}"
+
+    wait_until("the roll is held", not_held, 60)
+    assert "holding at roll.roll since" in night.second("status", "--offline").stdout
+    assert "goes on now: roll.roll" in night.second("release").stdout
+    waited = night.second("status", "--offline", "--wait", "roll", "--timeout", "300")
+    assert waited.returncode == 0, waited.stdout
+    assert tool.ended(process, "", 60) == 0
 
 
 def test_rollback_after_the_roll_and_forward_again(night: Night) -> None:

@@ -42,3 +42,17 @@ def ended(process: subprocess.Popen[str], answer: str, timeout_s: float) -> int:
     said, _ = process.communicate(answer, timeout=timeout_s)
     print(said)
     return process.returncode
+
+
+def beside(directory: Path, run: str, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a verb to its end at a second terminal of the operator's machine, without a way to the hosts."""
+    words = [verb, "-i", str(directory / "migration.yml"), "--run-id", run, *options]
+    return subprocess.run(
+        [sys.executable, "-m", "zkmigrate", *words],
+        env={**os.environ, "ZKMIGRATE_RUNS": str(directory / "runs")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )

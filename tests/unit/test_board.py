@@ -137,6 +137,15 @@ def test_a_hold_that_is_asked_for_and_one_that_holds_are_told_apart(wall: Wall) 
     assert "hold" not in "".join(wall.text()[2:])
 
 
+def test_what_holds_the_run_is_told_in_full_on_a_narrow_terminal(wall: Wall) -> None:
+    wall.tell(events.Holding("", None, before="roll.roll", who="anna@desk: look at the first broker"))
+    assert wall.text(60)[-3:] == [
+        "holding before roll.roll (anna@desk: look at the first",
+        "  broker): zkmigrate release, or go (g), stop (s) or back",
+        "  (b)?",
+    ]
+
+
 def test_the_stages_tell_what_is_over_and_what_became_of_it(wall: Wall) -> None:
     wall.step("preflight", "preflight")
     wall.tell(events.StepEnded("preflight", "preflight", Way.FORWARD, 0.1, ()))

@@ -256,6 +256,15 @@ def test_events_that_do_not_read_are_left_out(tmp_path: Path) -> None:
     assert lately.events(tmp_path) == lately.Lately()
 
 
+def test_a_run_that_holds_waits_for_nothing_else(tmp_path: Path) -> None:
+    said = [
+        {"at": 1, "event": "Waits", "what": "it", "progress": "", "left_s": 9},
+        {"at": 2, "event": "Holding", "left_s": None},
+    ]
+    (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, said)))
+    assert lately.events(tmp_path).waits is None
+
+
 def test_a_wait_that_goes_on_keeps_when_it_began(tmp_path: Path) -> None:
     waits = '{"at": %d, "event": "Waits", "what": "%s", "progress": "%d", "left_s": 9}'
     said = [waits % (1, "it", 1), waits % (2, "it", 2), waits % (3, "that", 3), waits % (4, "that", 4)]

@@ -235,6 +235,13 @@ def test_the_console_reads_whole_lines_and_sees_the_end() -> None:
     os.close(reader)
 
 
+def test_an_input_without_lines_keeps_nobody_waiting() -> None:
+    with open("/dev/zero", "rb") as endless:
+        console = StdConsole(endless.fileno(), StringIO())
+        assert console.poll(0.0) == ""
+        assert len(console._buffer) == 0
+
+
 def test_a_brief_is_the_five_paragraphs_of_the_module() -> None:
     text = """What: do it,
 in two lines.

@@ -146,6 +146,7 @@ def test_before_seal_a_hold_that_nobody_releases_turns_back_in_time(room: Room, 
     assert room.phases() <= {"armed", "idle"}
     assert room.world.sessions_made == sessions, "no session was lost"
     assert (room.run_dir / NAME).exists(), "it is kept for the next run"
+    assert sum(isinstance(e, HoldAsked) for e in operator.events) == 1, "and said once"
 
 
 @pytest.mark.parametrize("phase", SEALED)

@@ -140,7 +140,8 @@ class HoldPlaces:
                 self._world.holds.answered()
             if how == "deadline":
                 self._run_out.add((hold.mark, at.stage.id))
-            self._noticed = ""
+            left = self._wanted()
+            self._noticed = "" if left is None else left.mark
             self._log(at, "end", hold, how, by)
             self._world.emit(events.HoldEnded(at.id, how, by))
         return answer

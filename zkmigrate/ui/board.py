@@ -7,6 +7,7 @@ is drawn on another.
 
 from __future__ import annotations
 
+import textwrap
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -138,7 +139,7 @@ class Board:
         with self._guard:
             now = self._now()
             head: list[Line] = [(self._title, "bold"), (self._stage_line(width), "")]
-            tail = self._foot(now)
+            tail = [(line, style) for text, style in self._foot(now) for line in _wrapped(text, width, style)]
             room = max(_LEAST_HOSTS, height - len(head) - len(tail))
             lines = [*head, *self._host_lines(now, room), *tail]
         return [(_cut(text, width), style) for text, style in lines[: max(height, 1)]]
@@ -287,6 +288,11 @@ def _span(seconds: float) -> str:
 
 def _joined(parts: list[str], dropped: int) -> str:
     return " ".join([*(["..."] if dropped else []), "  ".join(parts)])
+
+
+def _wrapped(text: str, width: int, style: str) -> list[str]:
+    """In full where somebody has to act on it, else one line."""
+    return textwrap.wrap(text, max(width, 20), subsequent_indent="  ") if style == "warn" else [text]
 
 
 def _cut(text: str, width: int) -> str:

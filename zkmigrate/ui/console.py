@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TextIO
 
 _PATIENCE_S = 0.2
+_LINE_LIMIT = 1 << 16
 
 
 class StdConsole:
@@ -78,5 +79,8 @@ class StdConsole:
             data = os.read(self._fd, 4096)
             self._ended = not data
             self._buffer += data
+            if len(self._buffer) > _LINE_LIMIT and b"\n" not in self._buffer:
+                self._buffer = b""  # nobody types that: a device or a file, which must not keep the run
+                return ""
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode("utf-8", "replace").strip() or " "

@@ -64,7 +64,7 @@ class Lately:
         elif kind == "Countdown":
             self.left_s, self.left_at = float(event["left_s"]), at
         elif kind == "Holding":
-            self.holds = {**event}
+            self.holds, self.waits = {**event}, None
             if event["left_s"] is not None:
                 self.left_s, self.left_at = float(event["left_s"]), at
         elif kind == "HoldEnded":
