@@ -17,7 +17,7 @@ from zkmigrate.engine.history import Arrived, History, Next
 from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.inventory import Inventory, digest
 from zkmigrate.model.entry import Entry
-from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Way
 
 _BEGUN = "begun"
@@ -117,11 +117,32 @@ def fresh(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
         if run.is_open(playbook):
             raise UsageError(
                 f"run {run.run} is not finished ({stand(run.history, playbook).where}). Possible now: resume "
-                f"or rollback, with --run-id {run.run}"
+                f"or rollback, with --run-id {run.run}; or run --run-id {run.run}, forward again after a way "
+                "back"
             )
     begun = [path.name for path in runs.glob(f"{inventory.name}-*") if has_begun(path)]
     numbers = [number for run in begun if (number := _number(run, inventory.name)) is not None]
     return f"{inventory.name}-{max(numbers, default=0) + 1}"
+
+
+def joined(runs: Path, inventory: Inventory, playbook: Playbook) -> Known | None:
+    """The open run that has begun to join dest: what the first preflight wants of hosts holds no more."""
+    found = [
+        run for run in known(runs, inventory) if run.is_open(playbook) and run.history.touched_in("join")
+    ]
+    return found[-1] if found else None
+
+
+def gate_ahead(run: Known, playbook: Playbook) -> Stage:
+    """The next stage of a run that begins with a preflight. UsageError once all of them are behind."""
+    gates = (stage for stage in playbook.stages[1:] if stage.steps[0].id == "preflight")
+    for stage in gates:
+        if stage.id not in run.history.stages_done:
+            return stage
+    raise UsageError(
+        f"run {run.run} has passed every gate ({stand(run.history, playbook).where}). Possible now: "
+        "zkmigrate status, resume, or watch"
+    )
 
 
 def copy_path(run: str) -> str:
