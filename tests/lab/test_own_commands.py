@@ -6,9 +6,11 @@ Each test goes on where the one before left the lab. There is no load here; a lo
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.lab import tool
+from zkmigrate.lab import service
 from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_inventory
@@ -129,3 +132,47 @@ def test_the_move_completes_and_leaves_nothing(site: Site) -> None:
         site.server(host.name)
         left = ["ls", "/usr/local/sbin", "/var/lib/zkmigrate", "/etc/sudoers.d", "/etc/systemd/system"]
         assert "zkm" not in site.lab.exec(host.name, left, check=False).stdout
+
+
+def watched(site: Site) -> tuple[int, dict[str, str]]:
+    """One look of `watch`: its exit code, and each claim that does not hold with what was seen."""
+    argv = [sys.executable, "-m", "zkmigrate", "watch", "--once", "--json", "--run-id", RUN]
+    done = subprocess.run(
+        site.lab.operator_command([*argv, "-i", str(site.directory / "migration.yml")]),
+        env={**os.environ, "ZKMIGRATE_RUNS": str(site.directory / "runs")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    print(done.stdout, done.stderr)
+    body = json.loads(done.stdout)
+    return done.returncode, {
+        f"{f['id']} {f['target']}".strip(): f["seen"] for f in body["findings"] if f["held"] != "yes"
+    }
+
+
+def test_watch_finds_nothing_until_a_broker_is_put_back_on_source(site: Site) -> None:
+    """After finalize, with zkm-host gone from every host; then an old file comes back with a restart."""
+    assert watched(site) == (0, {})
+    lab, chroot = site.lab, site.lab.spec.chroot
+    connect = ",".join(f"{h.address}:2181" for h in lab.role(Role.SOURCE)) + chroot
+    edit = f"s|^zookeeper.connect=.*|zookeeper.connect={connect}|"
+    lab.exec("broker2", ["sed", "-i", edit, "/etc/kafka/server.properties"])
+    assert set(watched(site)[1]) == {"watch.config broker2"}, "told before the broker restarts"
+    for action in ("stop", "start"):
+        lab.exec("broker2", service.control(lab.spec, Role.BROKER, action))
+    wanted = {f"watch.{id} broker2" for id in ("config", "left-source", "registered")}
+    wanted |= {"watch.strays", "watch.writes"}
+    last: dict[str, str] = {}
+
+    def missing() -> str | None:
+        nonlocal last
+        code, last = watched(site)
+        return None if code == 10 and wanted <= set(last) else f"exit code {code}, {sorted(last)}"
+
+    wait_until("watch tells of the broker on source", missing, 90)
+    assert set(last) == wanted
+    assert f"{chroot}/brokers/ids/2" in last["watch.strays"]
+    assert lab.host("broker2").address in last["watch.strays"]
