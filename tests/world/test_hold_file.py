@@ -19,6 +19,7 @@ from zkmigrate.model.playbook import Stage
 from zkmigrate.simulate.world import World
 
 HELD_S = 5.0
+FOR_EVER_S = 120.0
 BEFORE_FENCE = ("preflight", "arm", "survey")
 UNSEALED = ("fence", "drain", "cut", "stop", "prove")
 SEALED = ("seal", "go", "serve", "check")
@@ -30,12 +31,15 @@ class Second(Operator):
 
     act: Callable[[], object] = lambda: None
     since: float = 0.0
+    began: float = 0.0
 
     def pause(self, seconds: float) -> None:
         super().pause(seconds)
         if not any(isinstance(e, Holding) for e in self.events[-1:]):
-            self.since = 0.0
+            self.since = self.began = 0.0
             return
+        self.began = self.began or self.world.now
+        assert self.world.now - self.began < FOR_EVER_S, "it holds for ever"
         self.since = self.since or self.world.now
         if self.world.now - self.since >= HELD_S:
             self.since = 0.0
