@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import no_trace
 from zkmigrate.inventory import load
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.lab.waiting import wait_until
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.reader import FileDirectory
 from zkmigrate.zkdata.txn import CreateSessionTxn
@@ -104,6 +106,33 @@ def begun(lab: Lab, folder: Path) -> Path:
     return path
 
 
+def test_looking_leaves_no_trace(lab: Lab, tmp_path: Path) -> None:
+    """Neither preflight nor plan changes a file, leaves a process or makes a transaction on source."""
+    path = write_inventory(lab, tmp_path / "migration.yml")
+    no_trace.wait_for_stillness(lab)
+    before = no_trace.trace(lab)
+    assert len(set(before.zxids.values())) == 1
+    assert tool(lab, path, "preflight")[0] == 0
+    assert tool(lab, path, "preflight", "--json")[0] == 0
+    assert tool(lab, path, "plan")[0] == 0
+
+    def left() -> str | None:
+        new = {h: sorted(set(no_trace.processes(lab, h)) - set(of)) for h, of in before.processes.items()}
+        return str(new) if any(new.values()) else None
+
+    wait_until("no process of the look left", left, 10)
+    after = no_trace.trace(lab)
+    assert after.zxids == before.zxids
+    changed = {h: sorted(set(of) ^ set(before.files[h])) for h, of in after.files.items()}
+    assert "\n".join(f"{h}: {line}" for h, lines in changed.items() for line in lines) == ""
+
+    with lab.zookeeper() as client:
+        assert client.exists(lab.spec.chroot)
+    assert min(no_trace.zxids(lab).values()) > max(before.zxids.values()), (
+        "a session is seen, if there is one"
+    )
+
+
 def test_all_five_join_and_go_back(lab: Lab, tmp_path: Path) -> None:
     assert "tbf" not in lab.exec("dest4", ["tc", "qdisc", "show"]).stdout
     assert "rate 20Mbit" in lab.exec("dest5", ["tc", "qdisc", "show"]).stdout
@@ -125,6 +154,12 @@ def test_all_five_join_and_go_back(lab: Lab, tmp_path: Path) -> None:
         assert sids == [f"server.{n}" for n in (1, 2, 3, 11, 12, 13, 14, 15)]
     with lab.zookeeper(Role.DEST) as client:
         assert sorted(client.get_children("/a/kafka/brokers/ids")) == ["1", "2", "3"]
+
+    no_trace.wait_for_stillness(lab)
+    still = no_trace.zxids(lab)
+    assert tool(lab, path, "status", "--run-id", "five", "--offline")[0] == 0
+    assert tool(lab, path, "status", "--run-id", "five")[0] == 0
+    assert no_trace.zxids(lab) == still
 
     assert tool(lab, path, "rollback", "--run-id", "five", "--yes")[0] == 0
     assert modes(lab) == [None] * 5

@@ -1,0 +1,72 @@
+"""What a lab shows of having been looked at: files and processes of every host, and source's zxid."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.readiness import four_letter_word
+from zkmigrate.lab.spec import Role
+from zkmigrate.lab.waiting import wait_until
+from zkmigrate.zkdata.words import parse_srvr
+
+# What a host writes by itself: who is logged in, its log of logins and of sudo, and Kafka's own checkpoints.
+_OWN = r"/run$|/var/log/(?:journal|lastlog|wtmp|btmp)\b|/var/lib/kafka(?:/[a-z-]+-checkpoint(?:\.tmp)?)?$"
+_FILES = ["find", "/", "/tmp", "-xdev", "-printf", r"%p %y %s %C@ %m %u\n"]
+_PROCESSES = ["ps", "-eo", "user=,args="]
+# sshd's own children end with the connection; the operator's are gone when the tool is.
+_PASSING = re.compile(r"^\S+\s+(?:ps -eo|sshd: (?!/usr/sbin/sshd))")
+STILL_S = 5.0
+
+
+@dataclass(frozen=True)
+class Trace:
+    """files: host → a line for each file and directory, with its time of change. processes: host → a line
+    for each. zxids: source host → its newest transaction."""
+
+    files: dict[str, list[str]]
+    processes: dict[str, list[str]]
+    zxids: dict[str, int]
+
+
+def zxids(lab: Lab) -> dict[str, int]:
+    """The newest zxid of every source server, by ``srvr``, which is no transaction itself."""
+    with lab.operator():
+        return {
+            host.name: parse_srvr(four_letter_word(host.address, "srvr") or "").zxid
+            for host in lab.role(Role.SOURCE)
+        }
+
+
+def trace(lab: Lab) -> Trace:
+    """Look at every host from outside, as its files and its kernel are."""
+    hosts = [host.name for role in (Role.SOURCE, Role.DEST, Role.BROKER) for host in lab.role(role)]
+    files = {name: lab.exec(name, _FILES, check=False).stdout.splitlines() for name in hosts}
+    return Trace(
+        {
+            name: sorted(line for line in of if not re.match(_OWN, line.split(" ")[0]))
+            for name, of in files.items()
+        },
+        {name: processes(lab, name) for name in hosts},
+        zxids(lab),
+    )
+
+
+def processes(lab: Lab, host: str) -> list[str]:
+    """Account and command line of every process of a host, without those that end by themselves."""
+    listed = lab.exec(host, _PROCESSES).stdout.splitlines()
+    return sorted(line.strip() for line in listed if not _PASSING.match(line.strip()))
+
+
+def wait_for_stillness(lab: Lab) -> None:
+    """Until source has taken no transaction for a while: brokers that have settled write none."""
+    last, since = zxids(lab), 0
+
+    def moved() -> str | None:
+        nonlocal last, since
+        now = zxids(lab)
+        last, since = now, since + 1 if now == last else 0
+        return None if since >= STILL_S else f"still for {since} s at {now}"
+
+    wait_until("no transaction on source", moved, 60, 1.0)
