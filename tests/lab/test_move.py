@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -220,10 +221,28 @@ def test_rollback_after_the_roll_and_forward_again(night: Night) -> None:
         )
 
 
+@contextmanager
+def hanging_hook(night: Night, moment: str) -> Iterator[None]:
+    """A hook that hangs for 15 s: longer than a way back may take."""
+    inventory = night.directory / "migration.yml"
+    text = inventory.read_text()
+    program = night.directory / "hang"
+    program.write_text("#!/bin/sh\nsleep 1000\n")
+    program.chmod(0o755)
+    inventory.write_text(f"{text}hooks:\n  {moment}: [{{run: hang, timeout_s: 15}}]\n")
+    try:
+        yield
+    finally:
+        inventory.write_text(text)
+
+
 def test_rollback_from_cut_keeps_sessions_and_trees(night: Night) -> None:
     before = length(night.run_directory)
-    assert night.tool("run", "--until", "cutover", "--hold-at", "cut", answer="back\n") == 0
+    with hanging_hook(night, "on_turn_back"):
+        assert night.tool("run", "--until", "cutover", "--hold-at", "cut", answer="back\n") == 0
     lab_saw = verdicts(night.run_directory, before)
+    (log,) = (night.run_directory / "hooks").iterdir()
+    assert "[zkmigrate: timeout, exit code None" in log.read_text(), "it hung"
     assert night.configs() == night.rolled
     night.clients_are_back()
     night.same_sessions()

@@ -46,6 +46,14 @@ def tool(lab: Lab, inventory: Path, verb: str, *options: str) -> tuple[int, str]
     return done.returncode, done.stdout + done.stderr
 
 
+def with_hook(inventory: Path, moment: str, text: str) -> None:
+    """A hook of one line of sh, added to an inventory."""
+    program = inventory.with_name("hook")
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+    inventory.write_text(f"{inventory.read_text()}hooks:\n  {moment}: [{{run: hook}}]\n")
+
+
 def modes(lab: Lab) -> list[str | None]:
     with lab.operator():
         return [server_mode(four_letter_word(lab.host(name).address, "srvr")) for name in FIVE]
@@ -146,7 +154,15 @@ def test_all_five_join_and_go_back(lab: Lab, tmp_path: Path) -> None:
     assert (found.dest.hosts, found.dest.data_dir) == (wanted.dest.hosts, wanted.dest.data_dir)
     first = {name: files(lab, name) for name in FIVE}
 
-    assert tool(lab, path, "run", "--run-id", "five", "--yes", "--until", "join")[0] == 0
+    plan, said = tmp_path / "five.plan", tmp_path / "said"
+    with_hook(path, "before_wave", f'echo "$ZKMIGRATE_STEP $ZKMIGRATE_TARGETS" >> {said}')
+    assert tool(lab, path, "plan", "--out", str(plan))[0] == 0
+    run = ("run", "--run-id", "five", "--yes", "--until", "join", "--plan", str(plan))
+    assert tool(lab, path, *run)[0] == 0
+    waves = said.read_text().splitlines()
+    step, *targets = waves[0].split()
+    assert (step, sorted(targets)) == ("install.install", ["broker1", "broker2", "broker3", *FIVE])
+    assert waves[1:] == [f"join.join {name}" for name in FIVE], "one at a time"
     assert modes(lab) == ["observer"] * 5
     for name in FIVE:
         lines = (lab.host(name).root / CONFIG).read_text().splitlines()
@@ -164,3 +180,6 @@ def test_all_five_join_and_go_back(lab: Lab, tmp_path: Path) -> None:
     assert tool(lab, path, "rollback", "--run-id", "five", "--yes")[0] == 0
     assert modes(lab) == [None] * 5
     assert {name: files(lab, name) for name in FIVE} == first
+    code, refused = tool(lab, path, "run", "--yes", "--plan", str(plan))
+    assert code == 4
+    assert "was applied by run five" in refused
