@@ -20,7 +20,14 @@ class Drill:
         return f"{self.source} to {self.dest} with Kafka {self.kafka}"
 
 
-DRILLED = (Drill("3.5.8", "3.5.8", "2.8.2"), Drill("3.8.4", "3.8.4", "3.9.1"))
+DRILLED = (
+    Drill("3.5.8", "3.5.8", "2.3.1"),
+    Drill("3.5.8", "3.5.8", "2.8.2"),
+    Drill("3.4.14", "3.8.4", "2.8.2"),
+    Drill("3.6.4", "3.8.4", "2.8.2"),
+    Drill("3.8.4", "3.8.4", "3.9.1"),
+    Drill("3.9.5", "3.9.5", "3.9.1"),
+)
 """A row of the track record each; its test keeps the two the same."""
 
 NEEDED = "; ".join(map(str, DRILLED))

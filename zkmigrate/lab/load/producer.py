@@ -19,9 +19,12 @@ from zkmigrate.lab.waiting import wait_until
 _CREATE_LIMIT_S = 60.0
 _METADATA_S = 5.0
 _TICK_S = 0.05
-# A broker that has just started answers with no topics at all. This client then takes them for deleted and
-# gives back what it has not sent; other clients keep it and ask again, as this load does.
-_NOT_SENT = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+# A broker that has just started answers with no topics at all, and one that has just become a leader does not
+# know the partition yet. This client then gives the record back, not written; other clients keep it and ask
+# again, as this load does.
+_NOT_SENT = frozenset(
+    {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
+)
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
