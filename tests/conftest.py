@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+
+from hypothesis import settings
 
 # A run in the background of a script inherits an ignored SIGINT and hands it on: no Ctrl-C would arrive.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The same code gets the same examples, and none is timed: a run says something of the code, not of its luck
+# or its neighbours. New examples are looked for by hand: HYPOTHESIS_PROFILE=search, as often as wanted.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("search", deadline=None, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zkmigrate import marked_yaml
@@ -102,6 +102,12 @@ def test_groups_of_groups_are_followed_once_and_old_forms_read() -> None:
         ansible.hosts(body, {"dest": "d"})
 
 
+@pytest.mark.parametrize("key", ["hosts", "children"])
+def test_a_group_whose_members_are_no_list_is_named(key: str) -> None:
+    with pytest.raises(UsageError, match=f"{key} of the group a is True, not a list of names"):
+        ansible.hosts({"a": {key: True}}, {"source": "a"})
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.text(max_size=5) | st.integers(),
@@ -158,6 +164,8 @@ def test_names_are_the_hosts_own_where_they_can_be() -> None:
 
 
 @given(st.text(max_size=40))
+@example("~")
+@example("NULL")
 def test_every_text_that_is_written_is_read_back_the_same(text: str) -> None:
     if any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) < 0xE000 or not c.isprintable() for c in text):
         return  # nothing of the kind comes out of a parser here

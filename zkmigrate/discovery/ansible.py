@@ -96,11 +96,21 @@ def _members(body: Mapping[str, Any], group: str, seen: set[str]) -> list[str]:
     entry = body.get(group)
     if isinstance(entry, list):  # the old short form: a group is its hosts
         return [str(name) for name in entry]
-    entry = _mapping(entry)
-    names = [str(name) for name in entry.get("hosts") or ()]
-    for child in entry.get("children") or ():
-        names += _members(body, str(child), seen)
+    names = _listed(entry, group, "hosts")
+    for child in _listed(entry, group, "children"):
+        names += _members(body, child, seen)
     return names
+
+
+def _listed(entry: Any, group: str, key: str) -> list[str]:
+    value = _mapping(entry).get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise UsageError(
+            f"{PROGRAM} --list: {key} of the group {group} is {value!r:.60}, not a list of names"
+        )
+    return [str(name) for name in value]
 
 
 def _host(name: str, variables: Mapping[str, Any]) -> AnsibleHost:

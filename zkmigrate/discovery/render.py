@@ -11,7 +11,7 @@ MISSING = "#?"
 """Begins a line that has to be filled in."""
 
 _PLAIN = re.compile(r"[A-Za-z/~][A-Za-z0-9._/~@-]*")
-_WORDS = ("true", "false", "null")
+_WORDS = ("true", "false", "null", "~")
 
 
 def text(draft: Draft, written: str) -> str:
