@@ -99,13 +99,8 @@ def test_no_tracked_file_names_a_registry_host() -> None:
     for path in (Path.home() / ".m2" / "settings.xml", apt / "sources.list", *apt.glob("sources.list.d/*")):
         settings += path.read_text() if path.is_file() else ""
     hosts = set(re.findall(r"https?://(?:[^@/'\s]*@)?([\w.-]+)", settings))
-    hosts |= {
-        "pypi.org",
-        "files.pythonhosted.org",
-        "repo.maven.apache.org",
-        "repo1.maven.org",
-        "deb.debian.org",
-    }
+    names = ("pypi", "files.pythonhosted", "repo.maven.apache", "repo1.maven", "deb.debian")
+    hosts |= {f"{name}.org" for name in names}
     # The last two are in the name spaces of every XML file that Maven reads.
     hosts -= {"localhost", "127.0.0.1", "maven.apache.org", "www.w3.org"}
     assert files_with("|".join(rf"(?<![\w.-]){re.escape(host)}" for host in sorted(hosts))) == []

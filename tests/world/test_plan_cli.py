@@ -5,41 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tests.world.operator import PROPERTIES, SOURCE_CONFIG
-from tests.world.site import INVENTORY, WorldSite
-from zkmigrate.cli import cli
-from zkmigrate.inventory import Inventory, load
-from zkmigrate.model.look import Look
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import new_world
-
-
-class Desk:
-    """The command line over one model world that stays."""
-
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / "migration.yml"
-        self.file.write_text(INVENTORY)
-        self.world = new_world(load(self.file), PROPERTIES, SOURCE_CONFIG)
-        self.environ = {"ZKMIGRATE_RUNS": str(folder / "runs"), "WORLD_SPEED": "20"}
-
-    def call(self, *words: str, unreachable: frozenset[str] = frozenset()) -> Result:
-        def site(inventory: Inventory, run: str) -> WorldSite:
-            made = WorldSite(inventory, run, self.world)
-            made.look = cast(Look, WorldLook(self.world, unreachable))
-            return made
-
-        return CliRunner().invoke(cli, [*words, "-i", str(self.file)], obj=site, env=self.environ)
+from tests.world.desk import Desk
+from tests.world.site import INVENTORY
+from zkmigrate.inventory import load
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+    return Desk(tmp_path, WORLD_SPEED="20")
 
 
 def test_a_plan_that_is_not_whole_ends_with_8_and_says_what_is_missing(desk: Desk) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.world.desk import Desk
 from tests.world.site import INVENTORY
-from tests.world.test_plan_cli import Desk
 from tests.world.test_screen import PATIENT
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    made = Desk(tmp_path)
+    made = Desk(tmp_path, WORLD_SPEED="20")
     made.file.write_text(INVENTORY + PATIENT)
     return made
 

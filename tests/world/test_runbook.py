@@ -16,24 +16,22 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from click.testing import CliRunner, Result
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
-from tests.world.operator import PROPERTIES, SOURCE_CONFIG, Operator, quiet_world
-from tests.world.site import INVENTORY, WorldSite
+from tests.world.desk import Desk
+from tests.world.operator import PROPERTIES, Operator, quiet_world
 from zkmigrate import hostside
-from zkmigrate.cli import cli
 from zkmigrate.dependents.kafka import connect_sed, with_connect
 from zkmigrate.engine import plan, runs
 from zkmigrate.engine.journal import Journal
-from zkmigrate.inventory import Inventory, digest, load
+from zkmigrate.inventory import digest
 from zkmigrate.model.change import Change, InstallProgram, PutFile
 from zkmigrate.model.look import Look
 from zkmigrate.runbook import export, page
 from zkmigrate.runbook.commands import in_run
 from zkmigrate.runbook.go_no_go import LINES_OF_A_PAGE
 from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World, new_world
+from zkmigrate.simulate.world import World
 
 RUN = "night"
 STUBS = """
@@ -285,15 +283,8 @@ def test_sed_edits_the_file_as_the_tool_does(tmp_path: Path, properties: bytes) 
     assert done.stdout == with_connect(properties, connect)
 
 
-class Desk:
-    """The command line over one model world that stays."""
-
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / "migration.yml"
-        self.file.write_text(INVENTORY)
-        self.world = new_world(load(self.file), PROPERTIES, SOURCE_CONFIG)
-        self.runs = folder / "runs"
-        self.environ = {"ZKMIGRATE_RUNS": str(self.runs)}
+class RunbookDesk(Desk):
+    """A desk whose run can be walked first."""
 
     def walk(self, until: str) -> None:
         """A run of the tool up to there, in the world's own time."""
@@ -305,21 +296,13 @@ class Desk:
         journal.close()
         assert Operator(self.world, run_dir).forward(until=until).code == 0
 
-    def call(self, *words: str, unreachable: frozenset[str] = frozenset()) -> Result:
-        def site(inventory: Inventory, run: str) -> WorldSite:
-            made = WorldSite(inventory, run, self.world)
-            made.look = cast(Look, WorldLook(self.world, unreachable))
-            return made
-
-        return CliRunner().invoke(cli, [*words, "-i", str(self.file)], obj=site, env=self.environ)
-
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> RunbookDesk:
+    return RunbookDesk(tmp_path)
 
 
-def test_the_page_and_its_program_are_written_whole(desk: Desk, tmp_path: Path) -> None:
+def test_the_page_and_its_program_are_written_whole(desk: RunbookDesk, tmp_path: Path) -> None:
     out = tmp_path / "page.md"
     done = desk.call("runbook", "--out", str(out))
     assert done.exit_code == 0, done.output
@@ -337,7 +320,7 @@ def test_the_page_and_its_program_are_written_whole(desk: Desk, tmp_path: Path) 
     assert desk.world.applied == []
 
 
-def test_the_controller_is_rolled_last(desk: Desk) -> None:
+def test_the_controller_is_rolled_last(desk: RunbookDesk) -> None:
     order = [
         box["host"]
         for box in json.loads(desk.call("runbook", "--json").stdout)["blocks"]
@@ -348,7 +331,7 @@ def test_the_controller_is_rolled_last(desk: Desk) -> None:
     assert list(dict.fromkeys(order))[-1] == name
 
 
-def test_a_page_that_is_not_whole_says_so_and_ends_with_8(desk: Desk) -> None:
+def test_a_page_that_is_not_whole_says_so_and_ends_with_8(desk: RunbookDesk) -> None:
     done = desk.call("runbook", unreachable=frozenset({"broker2"}))
     assert done.exit_code == 8
     assert "**THIS PAGE IS NOT WHOLE.**" in done.stdout
@@ -357,7 +340,7 @@ def test_a_page_that_is_not_whole_says_so_and_ends_with_8(desk: Desk) -> None:
 
 
 def test_a_place_where_nothing_can_be_written_is_refused_before_a_host_is_asked(
-    desk: Desk, tmp_path: Path
+    desk: RunbookDesk, tmp_path: Path
 ) -> None:
     for out in (tmp_path / "none" / "page.md", tmp_path, tmp_path / "zkm-host"):
         done = desk.call("runbook", "--out", str(out))
@@ -367,7 +350,7 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_a_host_is_asked(
     assert desk.call("runbook", "--format", "pdf").exit_code == 2
 
 
-def test_the_go_no_go_page_is_one_page_with_the_rehearsals_figures(desk: Desk) -> None:
+def test_the_go_no_go_page_is_one_page_with_the_rehearsals_figures(desk: RunbookDesk) -> None:
     before = desk.call("runbook", "--go-no-go").stdout
     assert "**not rehearsed: NO-GO**" in before
     assert desk.call("runbook", "--go-no-go", "--run-id", "nobody").exit_code == 2
@@ -380,7 +363,7 @@ def test_the_go_no_go_page_is_one_page_with_the_rehearsals_figures(desk: Desk) -
         assert wanted in text
 
 
-def test_what_the_tool_has_done_stands_there_with_its_way_back_only(desk: Desk) -> None:
+def test_what_the_tool_has_done_stands_there_with_its_way_back_only(desk: RunbookDesk) -> None:
     """After join by the tool: nothing to do, and the files are put back by the ids that the tool gave."""
     desk.walk("join")
     body = json.loads(desk.call("runbook", "--run-id", "world-1", "--json").stdout)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.desk import Desk
 from tests.world.site import INVENTORY
-from tests.world.test_plan_cli import Desk
 from tests.world.test_screen import PATIENT
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

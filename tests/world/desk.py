@@ -1,0 +1,37 @@
+"""The command line in this process, over one model world that stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from click.testing import CliRunner, Result
+
+from tests.world.operator import PROPERTIES, SOURCE_CONFIG
+from tests.world.site import INVENTORY, WorldSite
+from zkmigrate.cli import cli
+from zkmigrate.inventory import Inventory, load
+from zkmigrate.model.look import Look
+from zkmigrate.simulate.look import WorldLook
+from zkmigrate.simulate.world import new_world
+
+
+class Desk:
+    """An operator's folder and a world. environ: further environment of each call."""
+
+    def __init__(self, folder: Path, **environ: str) -> None:
+        self.file = folder / "migration.yml"
+        self.file.write_text(INVENTORY)
+        self.world = new_world(load(self.file), PROPERTIES, SOURCE_CONFIG)
+        self.runs = folder / "runs"
+        self.environ = {"ZKMIGRATE_RUNS": str(self.runs), **environ}
+
+    def call(self, *words: str, unreachable: frozenset[str] = frozenset()) -> Result:
+        """Run one verb; hosts named ``unreachable`` answer no look."""
+
+        def site(inventory: Inventory, run: str) -> WorldSite:
+            made = WorldSite(inventory, run, self.world)
+            made.look = cast(Look, WorldLook(self.world, unreachable))
+            return made
+
+        return CliRunner().invoke(cli, [*words, "-i", str(self.file)], obj=site, env=self.environ)
