@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up all they need (as root, on Debian 12); a second run reuses it.
-.PHONY: demo test lint setup
+.PHONY: demo drills test lint setup
 
 PYTHON = .venv/bin/python
 PYTEST = $(PYTHON) -m pytest -p tests.no_skips --durations=10
@@ -8,6 +8,11 @@ PYTEST = $(PYTHON) -m pytest -p tests.no_skips --durations=10
 demo: setup
 	@$(PYTHON) -m zkmigrate.lab.provision zookeeper-3.5.8 kafka-2.8.2
 	@$(PYTHON) -m zkmigrate.lab.demo
+
+# Everything dangerous, many times, on real lab hosts; see docs/how-to/drills.md. make drills DRILLS='--only cuts'
+drills: setup
+	@$(PYTHON) -m zkmigrate.lab.provision
+	@$(PYTHON) -m zkmigrate.lab.drills $(DRILLS)
 
 # The checks, then every test, those on real lab hosts last; a skipped test fails the run.
 test: lint

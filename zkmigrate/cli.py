@@ -22,7 +22,8 @@ from zkmigrate import flags
 from zkmigrate.errors import ZkmigrateError
 
 if TYPE_CHECKING:
-    from zkmigrate.operate import Setting, Wishes
+    from zkmigrate.operate.setting import Setting
+    from zkmigrate.operate.walks import Wishes
 
 _TELL_EVENTS = ("run", "resume", "rollback")
 _ELSEWHERE = {"init": "zkmigrate.discovery.command"}
@@ -67,19 +68,14 @@ def cli() -> None:
 @flags.common
 def preflight(**options: Any) -> None:
     """Look at everything that could go wrong; change nothing."""
-    from zkmigrate import operate
+    from zkmigrate.operate import preflight as looks
 
-    _do(lambda: operate.preflight(_setting(options)))
+    _do(lambda: looks.preflight(_setting(options)))
 
 
 @cli.command()
 @flags.common
-@click.option(
-    "--run-id",
-    shell_complete=flags.completed("runs"),
-    default="",
-    help="The run whose rehearsal tells how long the window will be.",
-)
+@flags.which_run("The run whose rehearsal tells how long the window will be.")
 @click.option("--out", type=flags.FILE, help="Write the plan to this file too, for run --plan.")
 @click.option("--force", is_flag=True, help="--out may take the place of a file that is there.")
 @click.option(
@@ -90,7 +86,7 @@ def plan(
     run_id: str, out: Path | None, force: bool, show: Path | None, offline: bool, **options: Any
 ) -> None:
     """Print every change, command and file diff that is known now; change nothing."""
-    from zkmigrate import operate
+    from zkmigrate.operate import plans
 
     if show is not None and (out is not None or run_id or force):
         raise click.UsageError(
@@ -101,19 +97,14 @@ def plan(
     if offline and show is None:
         raise click.UsageError("--offline is for --show FILE: a new plan needs the hosts")
     if show is not None:
-        _do(lambda: operate.show_planned(_setting(options), show, offline=offline))
+        _do(lambda: plans.show_planned(_setting(options), show, offline=offline))
     else:
-        _do(lambda: operate.show_plan(_setting(options), run_id, out, force=force))
+        _do(lambda: plans.show_plan(_setting(options), run_id, out, force=force))
 
 
 @cli.command()
 @flags.common
-@click.option(
-    "--run-id",
-    shell_complete=flags.completed("runs"),
-    default="",
-    help="The run to go on with by hand, and whose rehearsal's figures to use.",
-)
+@flags.which_run("The run to go on with by hand, and whose rehearsal's figures to use.")
 @click.option(
     "--format",
     type=click.Choice(["md"]),
@@ -128,9 +119,9 @@ def plan(
 @click.option("--go-no-go", is_flag=True, help="The one page to print and sign before the cut-over instead.")
 def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> None:
     """Export the same steps as a page to follow by hand when the tool is down; change nothing."""
-    from zkmigrate import operate
+    from zkmigrate.operate import runbooks
 
-    _do(lambda: operate.show_runbook(_setting(options), run_id, out, go_no_go=go_no_go))
+    _do(lambda: runbooks.show_runbook(_setting(options), run_id, out, go_no_go=go_no_go))
 
 
 @cli.command()
@@ -144,9 +135,9 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 @click.option("--plan", type=flags.FILE, help="Only if this plan (plan --out, plan --json) still holds.")
 def run(**options: Any) -> None:
     """Begin a run, or walk one forward that has turned back."""
-    from zkmigrate import operate
+    from zkmigrate.operate import walks
 
-    _do(lambda: operate.run(_setting(options), _wishes(options)))
+    _do(lambda: walks.run(_setting(options), _wishes(options)))
 
 
 @cli.command()
@@ -165,9 +156,9 @@ def run(**options: Any) -> None:
 )
 def resume(**options: Any) -> None:
     """Go on with a run that was interrupted, in the direction it was going."""
-    from zkmigrate import operate
+    from zkmigrate.operate import walks
 
-    _do(lambda: operate.resume(_setting(options), _wishes(options)))
+    _do(lambda: walks.resume(_setting(options), _wishes(options)))
 
 
 @cli.command()
@@ -184,9 +175,9 @@ def resume(**options: Any) -> None:
 )
 def rollback(**options: Any) -> None:
     """Walk back, step by step, to the start of a named step or of everything."""
-    from zkmigrate import operate
+    from zkmigrate.operate import walks
 
-    _do(lambda: operate.rollback(_setting(options), _wishes(options)))
+    _do(lambda: walks.rollback(_setting(options), _wishes(options)))
 
 
 @cli.command()
@@ -218,12 +209,12 @@ def status(
     With --wait the exit code is 0 when STEP was reached; 1 when it was not within --timeout, or the process
     ended with 0 without it; else the code that the process ended with, 8 where it left without a word.
     """
-    from zkmigrate import operate
+    from zkmigrate.operate import stands
 
     if timeout_s is not None and not wait:
         raise click.UsageError("--timeout goes with --wait")
     asked: dict[str, Any] = {"offline": offline, "wait": wait, "timeout_s": timeout_s, "findings": findings}
-    _do(lambda: operate.status(_setting(options), run_id, **asked))
+    _do(lambda: stands.status(_setting(options), run_id, **asked))
 
 
 @cli.command()
@@ -244,9 +235,9 @@ def hold(run_id: str, at: str, why: str, **options: Any) -> None:
     It holds until `zkmigrate release`, or an answer at its own terminal. Inside the window never longer than
     its deadlines: before all hosts are sealed it then turns back, afterwards it goes on.
     """
-    from zkmigrate import operate
+    from zkmigrate.operate import stands
 
-    _do(lambda: operate.hold(_setting(options), run_id, at, why))
+    _do(lambda: stands.hold(_setting(options), run_id, at, why))
 
 
 @cli.command()
@@ -254,19 +245,14 @@ def hold(run_id: str, at: str, why: str, **options: Any) -> None:
 @flags.run_id
 def release(run_id: str, **options: Any) -> None:
     """Let a run go on that holds, and say what comes next; asks no host."""
-    from zkmigrate import operate
+    from zkmigrate.operate import stands
 
-    _do(lambda: operate.release(_setting(options), run_id))
+    _do(lambda: stands.release(_setting(options), run_id))
 
 
 @cli.command()
 @flags.common
-@click.option(
-    "--run-id",
-    shell_complete=flags.completed("runs"),
-    default="",
-    help="Which run; the open, else the newest one of the inventory.",
-)
+@flags.which_run("Which run; the open, else the newest one of the inventory.")
 @click.option(
     "--format",
     "as_format",
@@ -320,12 +306,7 @@ def completion(shell: str) -> None:
 @click.option("--once", is_flag=True, help="Look once and end, for cron.")
 @click.option("--every", default="30s", show_default=True, metavar="TIME", help="Between two looks.")
 @click.option("--for", "for_", default="3d", show_default=True, metavar="TIME", help="Then end.")
-@click.option(
-    "--run-id",
-    shell_complete=flags.completed("runs"),
-    default="",
-    help="Which run; the open, else the newest one of the inventory, or none.",
-)
+@flags.which_run("Which run; the open, else the newest one of the inventory, or none.")
 @click.option(
     "--state",
     type=flags.FILE,
@@ -350,11 +331,11 @@ def watch(
 
 
 def _setting(options: dict[str, Any]) -> Setting:
-    from zkmigrate import operate
     from zkmigrate.engine import runs
+    from zkmigrate.operate import setting
 
     override = click.get_current_context().obj
-    return operate.Setting(
+    return setting.Setting(
         inventory=options["inventory"],
         playbook=options["playbook"],
         as_json=options["as_json"],
@@ -372,10 +353,10 @@ def _real_site(inventory: Any, run_id: str) -> Any:
 
 
 def _wishes(options: dict[str, Any]) -> Wishes:
-    from zkmigrate import operate
+    from zkmigrate.operate import walks
 
     names = ("yes", "run_id", "until", "hold_at", "skip", "to", "plan", "steal", "journal_lost")
-    return operate.Wishes(**{name: options[name] for name in names if options.get(name) is not None})
+    return walks.Wishes(**{name: options[name] for name in names if options.get(name) is not None})
 
 
 def _do(verb: Callable[[], int]) -> None:

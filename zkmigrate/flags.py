@@ -53,11 +53,13 @@ def common(verb: F) -> F:
     return verb
 
 
-run_id = click.option(
-    "--run-id",
-    shell_complete=completed("runs"),
-    default="",
-    help="Which run; the open, else the newest one of the inventory when left out (run: a new one).",
+def which_run(text: str) -> Callable[[F], F]:
+    """``--run-id`` with a help of the verb's own."""
+    return click.option("--run-id", shell_complete=completed("runs"), default="", help=text)
+
+
+run_id = which_run(
+    "Which run; the open, else the newest one of the inventory when left out (run: a new one)."
 )
 yes = click.option("--yes", is_flag=True, help="Same path without prompts; needed without a terminal.")
 until = click.option(

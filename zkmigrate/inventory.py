@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from zkmigrate import inventory_checks, marked_yaml
+from zkmigrate import inventory_checks, inventory_types, marked_yaml
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory_hooks import Hook, Hooks, Moment
 
@@ -30,6 +30,7 @@ LocalPath = Annotated[str, StringConstraints(pattern=r"^(~/)?[A-Za-z0-9._/@%+-]+
 Command = Annotated[
     str, StringConstraints(pattern=r"^/[A-Za-z0-9._/@%+:=,-]+( [A-Za-z0-9._/@%+:=,-]+)*$", max_length=1024)
 ]
+Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249)]
 SettingKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)]
 SettingValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9._:/,=@+% -]*|\*)$", max_length=1024)]
 Instant = Annotated[
@@ -175,11 +176,16 @@ class Broker(_Frozen):
 
 
 class Kafka(_Frozen):
-    """The Kafka cluster that moves. ``chroot`` is its subtree of source, such as ``/kafka``."""
+    """The Kafka cluster that moves. ``chroot`` is its subtree of source, such as ``/kafka``.
+
+    canary_topic: a topic that the operator made for it, to which small records are sent during the move; None
+    for nothing of that kind.
+    """
 
     cluster_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{22}$")]
     chroot: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)+$")]
     brokers: Annotated[tuple[Broker, ...], Field(min_length=1)]
+    canary_topic: Topic | None = None
     config: RemotePath = "/etc/kafka/server.properties"
     service: Service = Service(unit="kafka.service")
     user: Account = "kafka"
@@ -317,7 +323,7 @@ def load(path: Path) -> Inventory:
     try:
         inventory = Inventory.model_validate(values)
     except ValidationError as error:
-        mistakes += inventory_checks.explain(error, document, Inventory)
+        mistakes += inventory_types.explain(error, document, Inventory)
     # The cross checks work on what is there, so that one wrong key does not hide a duplicate elsewhere.
     mistakes += inventory_checks.cross_check(document)
     if mistakes or inventory is None:
@@ -343,9 +349,15 @@ def digest(inventory: Inventory) -> str:
     """SHA-256 of what the inventory says, independent of spelling, order of keys and omitted defaults.
 
     Left out are the operator's own files (``ssh.key``, ``ssh.known_hosts``, ``ssh.config``): a run may be
-    resumed elsewhere. So are the hooks: one that fails can be mended or taken out in the middle of a run.
+    resumed elsewhere. So are the hooks and the canary's topic: one that fails can be mended or taken out in
+    the middle of a run.
     """
-    said = inventory.model_dump(mode="json", exclude={"ssh": {"key", "known_hosts", "config"}, "hooks": True})
+    local: dict[str, Any] = {
+        "ssh": {"key", "known_hosts", "config"},
+        "hooks": True,
+        "kafka": {"canary_topic"},
+    }
+    said = inventory.model_dump(mode="json", exclude=local)
     return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -1,148 +1,28 @@
-"""What can be wrong in ``migration.yml``, said for the person who typed it.
+"""What can be wrong in ``migration.yml`` that no single key can show.
 
-``explain`` turns the type checker's errors into mistakes at their line; ``cross_check`` finds what no single
-key can show: two roles on one host, a myid twice, an even number of dest hosts. It reads the raw values and
-skips whatever has the wrong type, so that it says something useful about a file with other mistakes too.
+``cross_check`` finds two roles on one host, a myid twice, an even number of dest hosts. It reads the raw
+values and skips whatever has the wrong type, so that it says something useful about a file that has other
+mistakes too.
 """
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, get_args
-
-from pydantic import BaseModel, ValidationError
+from typing import Any
 
 from zkmigrate import inventory_hooks
 from zkmigrate.hop import parse_hops
+from zkmigrate.inventory_types import NEEDED, items_at, value_at
 from zkmigrate.marked_yaml import Document, Mistake, Path
 
 HOST_STATE_DIR = "/var/lib/zkmigrate"
 """Where zkm-host keeps its state on a host."""
 
-OWN_SETTINGS = ("clientPort", "dataDir", "dataLogDir", "dynamicConfigFile", "peerType")
+OWN_SETTINGS = ("clientPort", "dataDir", "dataLogDir", "dynamicConfigFile", "peerType", "version")
 """zoo.cfg keys that zkmigrate writes itself, from the inventory's other keys."""
-
-_NEEDED = {
-    "Name": "a host name of small letters, digits and inner hyphens",
-    "address": "an IPv4 or IPv6 address or a host name, without a port",
-    "also": "IPv4 or IPv6 addresses",
-    "operator": "IPv4 or IPv6 addresses",
-    "bastion": "[user@]host[:port], several with commas, the nearest first",
-    "name": "small letters, digits and inner hyphens, such as dest1",
-    "unit": "a systemd unit name, such as zookeeper.service",
-    "user": "a Unix account name",
-    "group": "a Unix group name",
-    "cluster_id": "Kafka's cluster id, 22 characters of A-Z a-z 0-9 _ -",
-    "chroot": "an absolute znode path without a trailing slash, such as /kafka",
-    "settings": "letters, digits, blanks and . _ : / , = @ + % - (or * alone)",
-    "key": "a file name without blanks, quotes or shell characters",
-    "config": "a file name without blanks, quotes or shell characters",
-    "known_hosts": "a file name without blanks, quotes or shell characters",
-    "start": "an absolute command, words of letters, digits and . _ / @ % + : = , - between single blanks",
-}
-_NEEDED["run"] = "a program's file name without blanks, quotes or shell characters; words for it go into args"
-_NEEDED["args"] = "text without control characters"
-_NEEDED["begin"] = _NEEDED["end"] = "date, time and zone, such as 2026-11-21T22:00+01:00"
-_NEEDED["stop"] = _NEEDED["status"] = _NEEDED["kill"] = _NEEDED["start"]
-_REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"
-
-
-def explain(error: ValidationError, document: Document, model: type[BaseModel]) -> Iterator[Mistake]:
-    """The type checker's errors as mistakes; what the YAML reader already refused is not said twice."""
-    refused = {mistake.path for mistake in document.mistakes}
-    for item in error.errors(include_url=False, include_context=True):
-        # For a dictionary's key pydantic adds "[key]" to the location.
-        path: Path = tuple(part for part in item["loc"] if part != "[key]")
-        if path in refused or _miscounted(item, path, document):
-            continue
-        yield Mistake(document.mark(path), path, _reason(item, path, model))
-
-
-def _miscounted(item: Any, path: Path, document: Document) -> bool:
-    """True for a list that is long enough: the type checker does not count its items that are wrong."""
-    if item["type"] != "too_short":
-        return False
-    least: int = item["ctx"]["min_length"]
-    return len(_items(document.value, path)) >= least
-
-
-def _reason(item: Any, path: Path, model: type[BaseModel]) -> str:
-    kind, seen, context = item["type"], _shown(item["input"]), item.get("ctx", {})
-    if kind == "missing":
-        return "missing (needed: this key)"
-    if kind == "extra_forbidden":
-        possible = _keys(model, path[:-1])
-        near = difflib.get_close_matches(str(path[-1]), possible, n=1, cutoff=0.6)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        return f"unknown key (needed one of: {', '.join(possible)}{meant})"
-    if kind == "string_pattern_mismatch":
-        return f"not allowed (seen {seen}, needed {_needed(path)})"
-    if kind == "string_too_long":
-        length, most = len(item["input"]), context.get("max_length")
-        return f"too long (seen {seen}, {length} characters, needed at most {most})"
-    if kind == "string_type":
-        hint = "; put it in quotes" if isinstance(item["input"], int | float) else ""
-        return f"not text (seen {seen}, needed {_needed(path)}{hint})"
-    if kind == "literal_error":
-        return f"not one of the values (seen {seen}, needed {context.get('expected')})"
-    if kind == "tuple_type":
-        return f"not a list (seen {seen}, needed a list)"
-    if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"not a mapping (seen {seen}, needed keys and values)"
-    if kind == "too_short":
-        return f"too few (seen {context.get('actual_length')}, needed at least {context.get('min_length')})"
-    if kind in ("int_type", "float_type"):
-        return f"not a number (seen {seen}, needed {'a whole number' if kind == 'int_type' else 'a number'})"
-    bounds = {"greater_than_equal": "ge", "greater_than": "gt", "less_than_equal": "le", "less_than": "lt"}
-    if kind in bounds:
-        words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}[bounds[kind]]
-        return f"out of range (seen {seen}, needed {words} {context[bounds[kind]]})"
-    return f"{item['msg'][:1].lower()}{item['msg'][1:]} (seen {seen})"
-
-
-def _needed(path: Path) -> str:
-    names = [str(part) for part in path if not isinstance(part, int)]
-    if names[-1:] == ["config"] and names[0] != "ssh":
-        return _REMOTE_PATH
-    if names == ["name"]:
-        return "small letters, digits and hyphens, not - first, such as kafka-east"
-    if "settings" in names:
-        return _NEEDED["settings"]
-    return _NEEDED.get(names[-1] if names else "", _REMOTE_PATH)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list | tuple):
-        return "a list"
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def _keys(model: type[BaseModel], path: Path) -> list[str]:
-    """The keys that the mapping at ``path`` may have."""
-    current: Any = model
-    for part in path:
-        if isinstance(part, int):
-            continue
-        current = next(_models(current.model_fields[part].annotation))
-    return list(current.model_fields)
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _models(inner)
 
 
 @dataclass(frozen=True)
@@ -183,22 +63,8 @@ def cross_check(document: Document) -> list[Mistake]:
 _Wrong = Iterator[tuple[Path, str]]
 
 
-def _get(value: Any, path: Path) -> Any:
-    for part in path:
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        else:
-            return None
-    return value
-
-
-def _items(top: Any, path: Path) -> list[Any]:
-    value = _get(top, path)
-    return value if isinstance(value, list) else []
-
-
 def _hosts(top: Any, path: Path, role: str, number: str) -> Iterator[_Host]:
-    for at, item in enumerate(_items(top, path)):
+    for at, item in enumerate(items_at(top, path)):
         if not isinstance(item, dict):
             continue
         here = (*path, at)
@@ -275,7 +141,7 @@ def _addresses(hosts: list[_Host]) -> _Wrong:
 
 def _operator(top: Any, hosts: list[_Host]) -> _Wrong:
     known = {_address(text): host for host in hosts for _, text in host.addresses}
-    for at, text in enumerate(_items(top, ("operator",))):
+    for at, text in enumerate(items_at(top, ("operator",))):
         if not isinstance(text, str):
             continue
         if not _is_ip(text):
@@ -289,12 +155,12 @@ def _operator(top: Any, hosts: list[_Host]) -> _Wrong:
 
 
 def _bastion(top: Any) -> _Wrong:
-    bastion = _get(top, ("ssh", "bastion"))
+    bastion = value_at(top, ("ssh", "bastion"))
     if isinstance(bastion, str):
         try:
             parse_hops(bastion)
         except ValueError as error:
-            yield ("ssh", "bastion"), f"not a way to go ({error}; needed {_NEEDED['bastion']})"
+            yield ("ssh", "bastion"), f"not a way to go ({error}; needed {NEEDED['bastion']})"
 
 
 def _myids(hosts: list[_Host]) -> _Wrong:
@@ -332,7 +198,7 @@ def _myids(hosts: list[_Host]) -> _Wrong:
 
 
 def _dest_count(top: Any) -> _Wrong:
-    count = len(_items(top, ("dest", "hosts")))
+    count = len(items_at(top, ("dest", "hosts")))
     if count >= 3 and count % 2 == 0:
         yield (
             ("dest", "hosts"),
@@ -342,7 +208,7 @@ def _dest_count(top: Any) -> _Wrong:
 
 
 def _settings(top: Any) -> _Wrong:
-    settings = _get(top, ("dest", "settings"))
+    settings = value_at(top, ("dest", "settings"))
     for key in settings if isinstance(settings, dict) else ():
         if key in OWN_SETTINGS or key.startswith(("server.", "group.", "weight.")):
             yield (
@@ -350,17 +216,11 @@ def _settings(top: Any) -> _Wrong:
                 "zkmigrate writes this line itself, or does not support it (needed: the other keys of dest "
                 "say hosts, ports and directories)",
             )
-        if key == "reconfigEnabled" and str(settings[key]).strip().lower() != "false":
-            yield (
-                ("dest", "settings", key),
-                "an observer with it takes source's members into the zoo.cfg that zkmigrate wrote (needed: "
-                "false, or no such line; set it once the move is finalized)",
-            )
 
 
 def _services(top: Any) -> _Wrong:
     for path in (("dest", "service"), ("kafka", "service")):
-        service = _get(top, path)
+        service = value_at(top, path)
         if not isinstance(service, dict):
             continue
         given = [key for key in ("start", "stop", "status", "kill") if key in service]
@@ -377,12 +237,12 @@ def _paths(top: Any) -> _Wrong:
     """Directories of dest that are imaged and put back must hold nothing but ZooKeeper's data."""
     paths: dict[tuple[str, str], str] = {}
     for name in ("config", "java_env", "data_dir", "log_dir"):
-        value = _get(top, ("dest", name))
+        value = value_at(top, ("dest", name))
         if isinstance(value, str) and value.startswith("/"):
             paths[("dest", name)] = value
     for role, names in (("source", ("config", "java_env", "data_dir", "log_dir")), ("kafka", ("config",))):
         for name in names:
-            value = _get(top, (role, name))
+            value = value_at(top, (role, name))
             if isinstance(value, str) and _odd(value):
                 yield (role, name), _odd_path(value)
     for path, value in paths.items():
@@ -417,21 +277,21 @@ def _odd_path(path: str) -> str:
 def _window(top: Any) -> _Wrong:
     """Both ends have to be moments that there are, the end after the begin."""
     path = ("policy", "window")
-    ends = {key: _get(top, (*path, key)) for key in ("begin", "end")}
+    ends = {key: value_at(top, (*path, key)) for key in ("begin", "end")}
     moments: dict[str, datetime] = {}
     for key, text in ends.items():
         try:
             moments[key] = datetime.fromisoformat(text if isinstance(text, str) else "")
         except ValueError:
             if isinstance(text, str):
-                yield (*path, key), f"no such moment (seen {text!r}, needed {_NEEDED['begin']})"
+                yield (*path, key), f"no such moment (seen {text!r}, needed {NEEDED['begin']})"
     aware = all(moment.tzinfo is not None for moment in moments.values())
     if len(moments) == 2 and aware and moments["begin"] >= moments["end"]:
         yield (*path, "end"), f"not after the begin (seen {ends['end']}, needed after {ends['begin']})"
 
 
 def _lease(top: Any) -> _Wrong:
-    lease = _get(top, ("policy", "lease"))
+    lease = value_at(top, ("policy", "lease"))
     lease = lease if isinstance(lease, dict) else {}
     fence, cut, renew = (
         lease.get(key, default)

@@ -13,8 +13,9 @@ from zkmigrate.engine.codec import decode_finding, encode_finding
 from zkmigrate.engine.history import History
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.host import HostStatus, host_status
+from zkmigrate.facts.host_lock import Held, host_lock
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
@@ -76,9 +77,9 @@ def waited(run_dir: Path, name: str) -> int | None:
 
 
 def of_hosts(look: Look, inventory: Inventory) -> dict[str, Any]:
-    """The hosts' side: phase and block of every dest host, as far as it answers."""
-    asked = look.each(inventory.dest_names, lambda host: host_status(look, host))
-    return {host: _host(reading) for host, reading in asked.items()}
+    """The hosts' side: phase, block and lock of every dest host, as far as it answers."""
+    asked = look.each(inventory.dest_names, lambda host: (host_status(look, host), host_lock(look, host)))
+    return {host: _host(*readings) for host, readings in asked.items()}
 
 
 def findings(run_dir: Path, name: str) -> dict[str, list[dict[str, Any]]]:
@@ -101,6 +102,7 @@ def lines(body: Mapping[str, Any]) -> list[str]:
     for step in body["done"]:
         took = body["seconds"].get(step, {}).get("forward")
         out.append(f"  done  {step}" + (f" ({took:.2f} s)" if took is not None else ""))
+    out += [_walked_back(step, body["seconds"][step]) for step in body["seconds"] if step not in body["done"]]
     out += [f"  skipped {stage}" for stage in body["skipped"]]
     out += [f"  begun {step}" for step in body["begun"]]
     out += [f"  not confirmed: {operation}" for operation in body["not_confirmed"]]
@@ -111,6 +113,13 @@ def lines(body: Mapping[str, Any]) -> list[str]:
         text = said.get("unknown") or ", ".join(f"{key} {value}" for key, value in said.items())
         out.append(f"  {host}: {text}")
     return out
+
+
+def _walked_back(step: str, seconds: Mapping[str, float]) -> str:
+    """A step that was done once, such as the rehearsal's, and how long it took each way."""
+    ways = {"forward": "", "back": "back "}
+    told = ", ".join(f"{words}{seconds[way]:.2f} s" for way, words in ways.items() if way in seconds)
+    return f"  took  {step} ({told})"
 
 
 # --- what the process at work does ---------------------------------------------------------------------
@@ -206,7 +215,7 @@ def _not_confirmed(history: History) -> list[str]:
     return [applied.operation for applied in history.unconfirmed()]
 
 
-def _host(reading: Reading[HostStatus]) -> dict[str, Any]:
+def _host(reading: Reading[HostStatus], lock: Reading[Held]) -> dict[str, Any]:
     if not isinstance(reading, Seen):
         return {"unknown": str(reading)}
     status = reading.value
@@ -214,10 +223,24 @@ def _host(reading: Reading[HostStatus]) -> dict[str, Any]:
         "phase": status.phase,
         "unit": status.unit_state,
         "fencing": status.fencing,
+        "lock": _lock(lock, status),
         "lapsed": status.lapsed,
         "fence": _entries(status.fence_entries, status.fence_permanent, status.fence_timeout_s),
         "cut": _entries(status.cut_entries, status.cut_permanent, status.cut_timeout_s),
     }
+
+
+def _lock(lock: Reading[Held], status: HostStatus) -> str:
+    if isinstance(lock, Unknown):
+        return f"unknown: {lock}"
+    if isinstance(lock, Absent) or not lock.value.owner:
+        return "free"
+    held = lock.value
+    same = held.boot == status.boot_id
+    beat = (
+        f"heartbeat {max(0.0, status.uptime_s - held.beat_s):.0f} s ago" if same else "before its last boot"
+    )
+    return f"{held.owner} for run {held.run} ({beat})"
 
 
 def _entries(count: int, permanent: bool, timeout_s: float | None) -> str:

@@ -13,6 +13,7 @@ from functools import partial
 
 from zkmigrate import hostside
 from zkmigrate.clients.canary import BrokerCanary
+from zkmigrate.clients.produce import ProduceCanary
 from zkmigrate.engine import probes, sampler
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.channel import ChannelApply
@@ -21,7 +22,7 @@ from zkmigrate.engine.lanes import together
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.observe import Observe
 from zkmigrate.engine.ports import WindowRules
-from zkmigrate.engine.sampler import KafkaNotes, Sampler
+from zkmigrate.engine.sampler import KafkaNotes, Produced, Sampler
 from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Probe, Watch
 from zkmigrate.errors import HostError
@@ -43,6 +44,8 @@ from zkmigrate.transport.ssh import Transport
 _RENEW_S = 1.0
 _CALL_S = 10.0
 _CANARY_S = 1.0
+_PRODUCE_IN = ("roll", "cutover", "verify")
+"""Stages of the move that brokers, and with them producers, may notice; forward and back."""
 
 
 class NotingObserve(Observe):
@@ -99,14 +102,20 @@ class Site:
         """Note from now on what is seen, for the report; the answer ends that."""
         self._samples = samples
         self.look.note = KafkaNotes(samples)
-        sampling = Sampler(
-            (
-                sampler.brokers(len(self.inventory.kafka.brokers), self._round_trips, samples),
-                sampler.ensembles(self.inventory, self._watch_look, samples),
-            )
+        questions = (
+            sampler.brokers(len(self.inventory.kafka.brokers), self._round_trips, samples),
+            sampler.ensembles(self.inventory, self._watch_look, samples),
         )
+        produced = self._produced(samples)
+        sampling = Sampler((*questions, *(p.question() for p in produced)))
         sampling.begin()
-        return sampling.close
+
+        def end() -> None:
+            sampling.close()
+            for canary in produced:
+                canary.close()
+
+        return end
 
     def copies(self, lock: HostLock) -> Callable[[bytes], None]:
         """Puts the journal on the dest hosts that gave the lock; HostError naming those that took none."""
@@ -155,6 +164,14 @@ class Site:
     def _round_trips(self) -> dict[str, float | str]:
         pulses = self._sampled.ask_all(_CANARY_S)
         return {name: pulse.why or pulse.took_s for name, pulse in pulses.items()}
+
+    def _produced(self, samples: Samples) -> tuple[Produced, ...]:
+        """The produce canary, where the inventory asks for it."""
+        kafka = self.inventory.kafka
+        if kafka.canary_topic is None:
+            return ()
+        brokers = {b.name: (b.id, b.address, b.port) for b in kafka.brokers}
+        return (Produced(ProduceCanary(kafka.canary_topic, brokers), _PRODUCE_IN, samples),)
 
     def _copy(self, lock: HostLock, content: bytes) -> None:
         path = f"/var/lib/zkmigrate/{self._run}/journal.jsonl"

@@ -24,6 +24,7 @@ from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.footprint import configs, footprint, phases, tree_differences
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab
@@ -32,8 +33,6 @@ from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.waiting import wait_until
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.tree import diff, load_tree
 
 pytestmark = pytest.mark.lab
 
@@ -41,7 +40,6 @@ RUN = "lab"
 STEP_BLOCKED, LEASE_ENDED, LEFT_WITHOUT_A_WORD = 7, 9, 8
 DEST = ("dest1", "dest2", "dest3")
 WITH_GO = {"go", "started", "checked"}
-VERSION_2 = "var/lib/zookeeper/version-2"
 
 
 @dataclass
@@ -65,7 +63,7 @@ class Night:
         self, verb: str, *options: str, kill: tuple[str, str, int] | None = None
     ) -> subprocess.Popen[str]:
         """The command line, from the operator's place, with its input held open."""
-        program = ["zkmigrate"] if kill is None else ["tests.lab.killing", kill[0], kill[1], str(kill[2])]
+        program = ["zkmigrate"] if kill is None else ["zkmigrate.lab.killing", kill[0], kill[1], str(kill[2])]
         return tool.started(self.lab, self.directory, RUN, verb, *options, program=program)
 
     def tool(
@@ -80,34 +78,15 @@ class Night:
 
     def footprint(self) -> dict[str, str]:
         """What a rollback must leave as it found it on dest hosts and brokers, file by file."""
-        script = (
-            "find /etc/zookeeper /etc/kafka /etc/sudoers.d /etc/systemd/system /usr/local/sbin "
-            "/var/lib/zookeeper /var/lib/zkmigrate -not -type d -exec sha256sum {} + 2>/dev/null | sort -k2; "
-            "stat -c '%a %U:%G %n' /etc/kafka/server.properties /etc/zookeeper/conf 2>/dev/null; "
-            "iptables-save | grep ^-A; ip6tables-save 2>/dev/null | grep ^-A; ipset list -n; true"
-        )
-        hosts = (*self.lab.role(Role.DEST), *self.lab.role(Role.BROKER))
-        return {h.name: self.lab.exec(h.name, ["sh", "-c", script]).stdout for h in hosts}
+        return footprint(self.lab)
 
     def configs(self) -> dict[str, list[str]]:
-        """The footprint without data and records, which go on: configs, units, sudoers, zkm-host, rules."""
-        return {
-            host: [line for line in text.splitlines() if "/var/lib/" not in line]
-            for host, text in self.footprint().items()
-        }
+        """The footprint without data and records, which go on."""
+        return configs(self.lab)
 
     def trees_equal(self) -> None:
         """Every dest disk holds the same subtree as source's, at dest's newest transaction."""
-        chroot = self.lab.spec.chroot
-        source = FileDirectory(self.lab.host("source1").root / VERSION_2)
-        for host in self.lab.role(Role.DEST):
-            dest = FileDirectory(host.root / VERSION_2)
-            upto = load_tree(dest, chroot=chroot).zxid
-            right = load_tree(dest, chroot=chroot, upto=upto)
-            left = load_tree(source, chroot=chroot, upto=upto)
-            assert left.zxid == right.zxid == upto
-            assert left.nodes, "the subtree is not empty"
-            assert diff(left, right) == ()
+        assert tree_differences(self.lab) == []
 
     def same_sessions(self) -> None:
         """Every session and ephemeral that was there when the roll was done is still the same."""
@@ -118,16 +97,12 @@ class Night:
 
     def phases(self, hosts: tuple[str, ...] = DEST) -> dict[str, str]:
         """What each host's phase file says; "none" without one."""
-        phases = {}
-        for name in hosts:
-            path = self.lab.host(name).root / f"var/lib/zkmigrate/{RUN}/phase"
-            phases[name] = path.read_text().split()[0] if path.exists() else "none"
-        return phases
+        return phases(self.lab, RUN, hosts)
 
     def not_in_phase(self, wanted: str, hosts: tuple[str, ...] = DEST) -> str | None:
         """The phases of the hosts as long as one is in another; None when all are in that phase."""
-        phases = self.phases(hosts)
-        return None if set(phases.values()) == {wanted} else str(phases)
+        found = self.phases(hosts)
+        return None if set(found.values()) == {wanted} else str(found)
 
     def clients_are_back(self) -> None:
         """Brokers and raw clients are served by dest again."""
@@ -302,10 +277,10 @@ def test_rollback_from_check_keeps_sessions_and_trees(night: Night) -> None:
 def test_killed_between_two_gos_it_resumes_forward(night: Night) -> None:
     before = length(night.run_directory)
     assert night.tool("run", "--until", "cutover", kill=("Go", "dest2", 1)) == -signal.SIGKILL
-    phases = night.phases()
-    gone = {host for host, phase in phases.items() if phase in WITH_GO}
+    found = night.phases()
+    gone = {host for host, phase in found.items() if phase in WITH_GO}
     assert len(gone) == 1
-    assert {phases[host] for host in DEST if host not in gone} == {"sealed"}
+    assert {found[host] for host in DEST if host not in gone} == {"sealed"}
     assert "dest2" not in gone
     assert night.tool("resume", "--until", "cutover") == 0
     lab_saw = verdicts(night.run_directory, before)

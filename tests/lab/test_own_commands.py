@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from tests.lab import tool
-from zkmigrate.lab import service
+from zkmigrate.engine import samples
+from zkmigrate.lab import canary_topic, service
 from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_inventory
@@ -66,6 +67,11 @@ class Site:
             found[name] = path.read_text().split()[0] if path.exists() else "none"
         return None if set(found.values()) == {wanted} else str(found)
 
+    def acknowledged(self) -> dict[str, int]:
+        """How many records of the produce canary each broker acknowledged up to now."""
+        lines = (self.directory / "runs" / RUN / samples.NAME).read_text().splitlines()
+        return canary_topic.acknowledged(json.loads(line) for line in lines if line)
+
     def clients_are_back(self) -> None:
         """The brokers' sessions of before are served by dest, with all they own."""
 
@@ -86,7 +92,8 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("commands")
     with Lab.up(LabSpec(service="commands"), print) as lab:
-        write_inventory(lab, directory / "migration.yml")
+        topic = canary_topic.make(lab)
+        write_inventory(lab, directory / "migration.yml", canary_topic=topic)
         yield Site(lab, directory)
 
 
@@ -101,7 +108,9 @@ def test_dest_joins_and_rehearses_by_its_script(site: Site) -> None:
 
 
 def test_each_broker_is_restarted_once(site: Site) -> None:
+    assert site.acknowledged() == {}, "nothing is sent before the roll"
     assert site.tool("resume", "--until", "roll") == 0
+    assert set(site.acknowledged()) == set(BROKERS)
     for host in BROKERS:
         assert site.server(host)[0] == "kafka"
         said = site.lab.exec(host, ["cat", "/var/log/kafka.log"]).stdout

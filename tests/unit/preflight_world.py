@@ -391,6 +391,8 @@ def healthy() -> PreflightWorld:
         world.programs[dest, "status"] = Seen(STATUS)
         world.programs[dest, "facts"] = Seen(FACTS)
         world.listings[dest, "/etc/zookeeper/conf"] = Seen((file_entry("java.env"),))
+        observer = b"dataDir=/var/lib/zookeeper\nclientPort=2181\npeerType=observer\n"
+        world.files[dest, "/etc/zookeeper/conf/zoo.cfg"] = Seen(observer)
         world.listings[dest, "/var/lib/zookeeper"] = Seen(())
         world.listings[dest, "/opt/zookeeper"] = Seen((file_entry("service", mode="0755"),))
         world.files[dest, "/opt/zookeeper/service"] = Seen(b"#!/bin/sh\nzkm-host guard || exit 1\n")

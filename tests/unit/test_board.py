@@ -211,3 +211,26 @@ def test_a_pace_is_told_only_where_there_is_one() -> None:
     assert pace.since == 0.0
     pace.note("that", "1 of 3", 20.0)
     assert (pace.since, pace.eta_s(30.0)) == (20.0, None)
+
+
+def test_the_produce_canary_has_a_line_while_it_sends(wall: Wall) -> None:
+    assert not [line for line in wall.text() if "producer" in line]
+    acks = {"0": [["broker1", 900.0, 3.2], ["broker1", 650.0, 5.4]], "1": [["broker2", 700.0, 4.1]]}
+    wall.sample("produce", topic="canary", acks=acks, late=[])
+    assert wall.line("producer") == (" producer: 2 partitions acknowledged by 2 brokers, the slowest in 5 ms")
+    assert wall.style("producer") == ""
+    wall.now += 11
+    assert not [line for line in wall.text() if "producer" in line], "it rests"
+
+
+def test_a_record_that_waits_is_told_in_red_with_what_was_met_and_for_how_long(wall: Wall) -> None:
+    late = [["broker1", 0, 2.0, "broker1: refused"], ["broker2", 1, 7.0, "broker2: timed out"]]
+    wall.sample("produce", topic="canary", acks={}, late=late)
+    wall.now += 2
+    assert wall.line("producer") == (
+        " producer: canary-1 not acknowledged for 9 s, 1 more: broker2: timed out"
+    )
+    assert wall.style("producer") == "bad"
+    wall.sample("produce", topic="canary", acks={}, late=[["broker3", None, 1.0, "no topic"]])
+    assert wall.line("producer") == " producer: the partition of broker3 not acknowledged for 1 s: no topic"
+    assert wall.line("producer") in wall.board.hosts()

@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.judge_fixtures import verdict_of
 from tests.unit.test_report import Run
+from zkmigrate.lab.canary_topic import acknowledged, assigned
 from zkmigrate.lab.demo import RUN, result_of, summary, told
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.source_state import MYID, UNIT, complete
@@ -30,6 +31,7 @@ def facts(**changed: Any) -> dict[str, Any]:
         "steps": [],
         "run_complete": True,
         "owners_on_dest_at_survey": True,
+        "canary_acknowledged": {"broker1": 40, "broker2": 41, "broker3": 39},
         "opened_by": {"dest1": "operator"},
         "limits": {"ack_gap_s": 10.0, "tenant_gap_s": 5.0},
         **changed,
@@ -59,6 +61,7 @@ def test_a_whole_demo_holds_and_says_what_it_was_judged_by(tmp_path: Path) -> No
         ({"source_files_unchanged": False}, "source_files_unchanged"),
         ({"run_complete": False}, "run_complete"),
         ({"owners_on_dest_at_survey": False}, "owners_on_dest_at_survey"),
+        ({"canary_acknowledged": {"broker1": 9, "broker2": 0}}, "canary_acknowledged_by_each_broker"),
     ],
 )
 def test_a_condition_that_does_not_hold_spoils_the_result(
@@ -140,3 +143,18 @@ def test_the_demo_leaves_a_report_of_its_run_with_its_clients(tmp_path: Path) ->
     page = told(tmp_path)
     assert page == tmp_path / "report.html"
     assert "longest gap of the producer<b>2.2 s</b>" in page.read_text()
+
+
+def test_each_broker_is_the_preferred_leader_of_one_partition_of_the_canarys_topic() -> None:
+    assert assigned([1, 2, 3]) == [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+    assert assigned([4, 5, 6, 7])[3] == [7, 4, 5]
+    assert assigned([1]) == [[1]]
+
+
+def test_acknowledgements_are_counted_by_who_gave_them() -> None:
+    rows: list[dict[str, Any]] = [
+        {"kind": "brokers", "ms": {"broker9": 1.0}, "silent": {}},
+        {"kind": "produce", "acks": {"0": [["broker1", 1, 2], ["broker2", 1, 2]], "1": []}, "late": []},
+        {"kind": "produce", "acks": {"1": [["broker2", 1, 2]]}, "late": []},
+    ]
+    assert acknowledged(rows) == {"broker1": 1, "broker2": 2}

@@ -51,7 +51,11 @@ def test_misnumbered_decisions_are_found() -> None:
 
 
 VERBS = [name for name in cli.list_commands(click.Context(cli)) if name != "lab"]
-PROGRAMS = ("zkmigrate.lab.demo", "zkmigrate.lab.drills.cuts", "bench.window", "bench.roll")
+PROGRAMS = (
+    "zkmigrate.lab.demo", "zkmigrate.lab.drills.__main__", "zkmigrate.lab.drills.cuts",
+    "zkmigrate.lab.drills.roll_faults", "zkmigrate.lab.drills.window_faults", "bench.window",
+    "bench.roll",
+)  # fmt: skip
 """Programs with options of their own that the pages name."""
 PLACES = {s.id for s in PLAYBOOK.stages} | {f"{s.id}.{t.id}" for s in PLAYBOOK.stages for t in s.steps}
 PHASES = {step.id for stage in PLAYBOOK.stages if stage.id == "cutover" for step in stage.steps}
@@ -197,7 +201,9 @@ def test_every_id_and_key_in_a_page_exists() -> None:
     roots = {name.partition(".")[0] for name in known if "." in name} - {"lab", "zookeeper"}
     of_a_host = re.compile(rf"(host|{'|'.join(map(re.escape, PLACES))})\.(source|dest|broker)\d.*")
     shape = re.compile(rf"(?:{'|'.join(sorted(roots))})(?:\.[a-z0-9_-]+)+")
-    files = re.compile(r"\.(json|jsonl|md|py|html|yml|log|sh|cfg|env|dynamic|service|properties)$")
+    files = re.compile(
+        r"\.(json|jsonl|md|py|html|yml|log|sh|cfg|env|bak|dynamic(\.\w+)?|service|properties)$"
+    )
     found = {
         (page.name, snippet)
         for page in documents()

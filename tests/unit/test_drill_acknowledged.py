@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from zkmigrate.lab.drills.acknowledged import Missing, Owner, Promised, missing_in, promised
-from zkmigrate.lab.drills.cut_figures import CutOver, figures_of, longest_gap_s, rates_of, summary
+from zkmigrate.lab.drills.cut_figures import CutOver, figures_of, longest_gap_s, summary
 from zkmigrate.lab.load.record import Event, Recording
 from zkmigrate.zkdata.tree import Tree, Znode
 
@@ -86,10 +86,17 @@ def figures(
     missing: Missing = NOTHING, moments: tuple[str, ...] = ("check/dest1", "back/source1"), **more: Any
 ) -> Any:
     end = {"claims": {"lost": (0, "yes")}, "details": {}, "sessions_lost": []}
-    raw = Recording("raw", [ack(at=9 * 10**9), ack(at=15 * 10**9)])
-    return figures_of(
-        [cut(1, 10, **more)], {1: (promise(), dict.fromkeys(moments, missing))}, raw, {}, end, {}
-    )
+    judged = {1: (promise(), dict.fromkeys(moments, missing))}
+    return figures_of([cut(1, 10, **more)], judged, recorded([9, 15]), end, {})
+
+
+def recorded(seconds: list[int]) -> dict[str, Recording]:
+    """Every kind acknowledged one operation at each of these seconds."""
+    return {
+        "metadata": Recording("metadata", [change("alter_config", at=s * 10**9) for s in seconds]),
+        "raw": Recording("raw", [ack(at=s * 10**9) for s in seconds]),
+        "tenant": Recording("tenant", [ack(at=s * 10**9) for s in seconds]),
+    }
 
 
 def test_the_figures_hold_only_when_nothing_is_missing_anywhere() -> None:
@@ -106,17 +113,22 @@ def test_the_figures_hold_only_when_nothing_is_missing_anywhere() -> None:
     assert not figures(moments=("back/source1",))["held"], "dest's disks were not judged"
 
 
-def test_rates_leave_the_windows_out() -> None:
+def test_rates_leave_the_windows_out_and_are_told_for_the_moment_before_each_fence() -> None:
     """From 8 s to 28 s are 20 s, of which the window and 5 s after it are not counted: 11 s."""
-    times = [9, 12, 19, 20, 27, 28]
-    recordings = {
-        "metadata": Recording("metadata", [change("alter_config", at=s * 10**9) for s in times]),
-        "raw": Recording("raw", [ack(at=s * 10**9) for s in times]),
-        "tenant": Recording("tenant", [ack(at=s * 10**9) for s in times]),
-    }
-    rates = rates_of(recordings, [cut(1, 10), cut(2, 30)])
-    assert rates == {"metadata_per_s": 0.4, "raw_per_s": 0.4, "tenant_per_s": 0.2}
-    assert rates_of(recordings, [cut(1, 10)]) == {}
+    end: dict[str, Any] = {"claims": {}, "details": {}, "sessions_lost": []}
+    cuts = [cut(1, 10), cut(2, 30)]
+    judged: dict[int, Any] = {number: (promise(), {}) for number in (1, 2)}
+    seen = figures_of(cuts, judged, recorded([8, 9, 12, 19, 20, 27, 29]), end, {})
+    assert seen["rates"] == {"metadata": 0.5, "tenant": 0.3, "raw dest1": 0.5}
+    rates = [row["rates_before_fence"] for row in seen["runs"]]
+    assert rates == [dict.fromkeys(seen["rates"], 1.0), dict.fromkeys(seen["rates"], 0.5)]
+    assert seen["rates_before_fence"]["raw dest1"] == {"min": 0.5, "median": 0.75, "max": 1.0}
+    assert "metadata: 0.5/s; before FENCE min 0.5, median 0.75, max 1.0" in summary(seen)
+
+    failed = recorded([])
+    failed["metadata"] = Recording("metadata", [change("alter_config", "failed", 9 * 10**9)])
+    assert figures_of(cuts, judged, failed, end, {})["rates"] == {"metadata": 0.0, "tenant": 0.0}
+    assert figures_of(cuts[:1], {1: judged[1]}, failed, end, {})["rates"] == {}
 
 
 def test_a_gap_that_ends_before_the_window_is_not_its_gap() -> None:

@@ -42,6 +42,7 @@ from zkmigrate.facts.host import (
     unit_status,
 )
 from zkmigrate.facts.kafka import Controller, Registration, cluster_id, controller, registrations
+from zkmigrate.facts.members import Members, source_members
 from zkmigrate.facts.properties import parse_properties, properties_of, system_properties
 from zkmigrate.facts.runs import other_runs
 from zkmigrate.facts.sessions import owning_sessions
@@ -325,6 +326,38 @@ def test_other_chroots_own_nothing_here() -> None:
 # ---- files ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("lines", "version"),
+    [
+        ("tickTime=2000\n", 0),
+        ("dynamicConfigFile=/etc/zoo.cfg.dynamic.300000002\n", 0x300000002),
+        ("dynamicConfigFile=/etc/zoo.cfg.dynamic\n", 0),
+        ("version=100000000\n", 0x100000000),
+        ("version=100000000\ndynamicConfigFile=/etc/zoo.cfg.dynamic.2a\n", 0x2A),
+        ("version=one\n", 0),
+    ],
+)
+def test_the_version_of_the_members_is_what_zookeeper_takes_for_it(lines: str, version: int) -> None:
+    assert parse(lines).version == version
+
+
+def test_sources_members_are_its_dynamic_files_lines_byte_for_byte() -> None:
+    world = PreflightWorld()
+    hosts = ("source1", "source2", "source3")
+    for host in hosts:
+        world.files[host, "/etc/zookeeper/conf/zoo.cfg"] = Seen(b"dynamicConfigFile=/zoo.dynamic.100000000\n")
+        world.files[host, "/zoo.dynamic.100000000"] = Seen(b"server.1=a:2888:3888:participant;0.0.0.0:2181\n")
+    found = source_members(inventory(), world)
+    assert found == Seen(Members(("server.1=a:2888:3888:participant;0.0.0.0:2181",), 0x100000000))
+    world.files["source1", "/etc/zookeeper/conf/zoo.cfg"] = TIMEOUT
+    assert source_members(inventory(), world) == found, "the others agree"
+    world.files["source2", "/etc/zookeeper/conf/zoo.cfg"] = Seen(b"server.1=a:2888:3888\n")
+    _unknown(source_members(inventory(), world), "failed", "source2 0x0, source3 0x100000000")
+    del world.files["source3", "/zoo.dynamic.100000000"]
+    world.files["source2", "/etc/zookeeper/conf/zoo.cfg"] = TIMEOUT
+    _unknown(source_members(inventory(), world), "failed", "dynamicConfigFile /zoo.dynamic.100000000")
+
+
 def test_zoo_config_with_its_dynamic_file() -> None:
     world = PreflightWorld()
     world.files["h", "/zoo.cfg"] = Seen(
@@ -389,7 +422,7 @@ def test_data_state() -> None:
         (file_entry("log.1"), file_entry("currentEpoch"), file_entry("acceptedEpoch.tmp"))
     )
     world.listings["dest1", "/etc/zookeeper/conf"] = Seen(
-        (file_entry("zoo.cfg"), file_entry("zoo.cfg.dynamic.100000000"))
+        tuple(file_entry(f"zoo.cfg{end}") for end in ("", ".dynamic.100000000", ".bak", ".bak-2020"))
     )
     world.files["dest1", "/var/lib/zookeeper/myid"] = Seen(b"11\n")
     assert data_state(world, dest, "dest1") == Seen(
@@ -397,7 +430,7 @@ def test_data_state() -> None:
             ("log.1",),
             ("acceptedEpoch.tmp", "currentEpoch"),
             "11",
-            ("/etc/zookeeper/conf/zoo.cfg.dynamic.100000000",),
+            ("/etc/zookeeper/conf/zoo.cfg.bak", "/etc/zookeeper/conf/zoo.cfg.dynamic.100000000"),
         )
     )
     world.files["dest1", "/var/lib/zookeeper/myid"] = TIMEOUT

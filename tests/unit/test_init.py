@@ -61,7 +61,7 @@ def test_init_writes_an_inventory_that_needs_no_edit(site: Site) -> None:
     ]
     assert (found.dest.user, found.dest.group, found.dest.service.unit) == ("zk", "zks", "zookeeper.service")
     assert found.dest.settings["4lw.commands.whitelist"] == "srvr,ruok,mntr,cons,dump"
-    assert "reconfigEnabled" not in found.dest.settings
+    assert found.dest.settings["reconfigEnabled"] == "true", "what dest has once it is reformed"
     assert found.kafka.cluster_id == CLUSTER_ID
     assert (found.kafka.chroot, found.name) == ("/east", "east")
     [broker] = found.kafka.brokers

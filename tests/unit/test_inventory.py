@@ -167,12 +167,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
         "dest.service.start: not allowed (seen 'bin/x'",
     ),
     ("tickTime: 2000", "clientPort: 2000", 19, "dest.settings.clientPort: zkmigrate writes this line"),
-    (
-        "tickTime: 2000",
-        "reconfigEnabled: true",
-        19,
-        "dest.settings.reconfigEnabled: an observer with it takes",
-    ),
+    ("tickTime: 2000", "version: 1", 19, "dest.settings.version: zkmigrate writes this line itself"),
     ("tickTime: 2000", "server.4: x", 19, "dest.settings.server.4: zkmigrate writes this line itself"),
     ("name: lab", "name: lab\npolicy: {lease: {fence_ttl_ms: 3000}}", 3, "fence_ttl_ms: too short"),
     ("name: lab", "name: lab\npolicy: {lease: {renew_every_ms: 1500}}", 3, "renew_every_ms: too long"),

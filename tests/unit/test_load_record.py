@@ -126,3 +126,13 @@ def test_a_follower_reads_each_line_once_and_leaves_a_torn_one_for_later(tmp_pat
     with open(path, "ab") as file:
         file.write(b'nt": "b"}\n')
     assert [event["event"] for event in follower.more()] == ["b"]
+
+
+def test_a_follower_of_the_newest_begins_at_a_whole_line_near_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "raw.jsonl"
+    path.write_bytes(OPENED + b"".join(line(event=f"e{n}") for n in range(20_000)))
+    events = [event["event"] for event in Follower(tmp_path, "raw", newest=True).more()]
+    assert events == [f"e{n}" for n in range(20_000 - len(events), 20_000)]
+    assert 100 < len(events) < 5_000
+    path.write_bytes(OPENED)
+    assert len(Follower(tmp_path, "raw", newest=True).more()) == 1, "a short file is read whole"

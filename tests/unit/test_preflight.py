@@ -65,6 +65,23 @@ def config(old: str, new: str, host: str = "source2") -> Break:
     return lambda w: w.files.update({(host, ZOO_CFG): Seen(SOURCE_CFG.replace(old, new).encode())})
 
 
+def dynamic(*hosts: str) -> Break:
+    """Source servers with their members in a dynamic file of version 0x100000000."""
+    path = f"{ZOO_CFG}.dynamic.100000000"
+    lines = SOURCE_CFG.splitlines(keepends=True)
+    static = "".join(line for line in lines if not line.startswith("server."))
+    members = "".join(line for line in lines if line.startswith("server."))
+
+    def made(w: PreflightWorld) -> None:
+        for host in hosts:
+            w.files[host, ZOO_CFG] = Seen(
+                f"{static}reconfigEnabled=true\ndynamicConfigFile={path}\n".encode()
+            )
+            w.files[host, path] = Seen(members.encode())
+
+    return made
+
+
 def file(host: str, path: str, content: bytes) -> Break:
     return lambda w: w.files.update({(host, path): Seen(content)})
 
@@ -236,17 +253,13 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         no_file("source2", ZOO_CFG),
     ),
     (
-        "source.reconfig", "preflight", "source2",
-        config("tickTime=2000", "tickTime=2000\nreconfigEnabled=true"), "reconfigEnabled=true",
-        no_file("source2", ZOO_CFG),
+        # one server has been reconfigured, the others not yet
+        "source.reconfig", "preflight", "source1", dynamic("source2"), "version 0x0",
+        no_file("source1", ZOO_CFG),
     ),
     (
-        "source.reconfig", "preflight", "source2",
-        both(
-            config("tickTime=2000", "tickTime=2000\ndynamicConfigFile=/etc/zoo.cfg.dynamic.100000000"),
-            file("source2", "/etc/zoo.cfg.dynamic.100000000", b"version=100000000\n"),
-        ),
-        "dynamicConfigFile=/etc/zoo.cfg.dynamic.100000000", no_file("source2", ZOO_CFG),
+        "dest.members", "roll", "dest2",
+        dynamic("source1", "source2", "source3"), "version 0x0", no_file("dest2", ZOO_CFG),
     ),
     (
         "source.version", "preflight", "source1",

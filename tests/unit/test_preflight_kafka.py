@@ -41,6 +41,7 @@ from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import DirEntry, KafkaView, Znode
 from zkmigrate.model.step import Context
 from zkmigrate.preflight import run_preflight
+from zkmigrate.preflight.evidence import gather
 
 CMD, ENVIRON, META = "/proc/311/cmdline", "/proc/311/environ", "/var/lib/kafka/meta.properties"
 START = "/opt/kafka/service"
@@ -394,6 +395,18 @@ def test_a_warning_blocks_nothing() -> None:
     world = healthy()
     both(tenant("source1"), jars("kafka_2.12-2.3.1.jar"), answers("2.3"))(world)
     assert blocking(run_preflight(context(), world, "preflight")) == ()
+
+
+@pytest.mark.parametrize(("after_s", "held"), [(-0.3, Held.YES), (0.015, Held.YES), (0.03, Held.NO)])
+def test_a_file_that_was_changed_right_before_the_restart_is_not_pending(after_s: float, held: Held) -> None:
+    """The start is known to a tick of a hundredth of a second; in the model world the roll's own change and
+    restart fell into one."""
+    world = healthy()
+    started = gather(context(), world, "preflight").brokers["broker1"].started
+    assert started is not None
+    changed = DirEntry("server.properties", "f", 100, round((started + after_s) * 1e9))
+    world.listings["broker1", "/etc/kafka"] = Seen((changed,))
+    assert _found(world, "kafka.pending-config", "preflight", "broker1").held is held
 
 
 def test_a_process_that_is_gone_is_unknown() -> None:

@@ -13,6 +13,7 @@ from zkmigrate.inventory import Window
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Context
 from zkmigrate.preflight import run_preflight
+from zkmigrate.rules.window import deadlines, expected_way_back_s
 
 BEGIN, END = "2026-11-21T22:00+01:00", "2026-11-22T02:00:00+01:00"
 AT_BEGIN, AT_END = 1795294800.0, 1795309200.0
@@ -103,3 +104,14 @@ def test_the_way_back_is_the_longer_of_the_policys_and_the_rehearsals() -> None:
         )
         assert told in found.seen
         assert (found.held, found.blocks) == (held, held is Held.NO)
+
+
+@pytest.mark.parametrize(("seconds", "enough_s"), [(6.0, 26), (8.4, 33)])
+def test_the_session_timeout_that_is_advised_leaves_time_for_the_way_back(
+    seconds: float, enough_s: int
+) -> None:
+    records = rehearsed(cut={"forward": 0.1, "back": seconds}, stop={"forward": 0.3, "back": seconds})
+    c = Context("r1", inventory(), records=records)
+    found = judged(healthy(), c, "kafka.session-timeout", "cutover")
+    assert f"to {enough_s}000 and roll" in found.moves[0]
+    assert deadlines(enough_s, expected_way_back_s(c)).start_back > 0

@@ -30,6 +30,7 @@ from tests.unit.test_preflight import (
     Break,
     both,
     config,
+    dynamic,
     file,
     no_entries,
     no_file,
@@ -149,9 +150,9 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         no_word("conf", "source1"),
     ),
     (
-        "source.running", "cutover", "source1",
+        "source.reconfig", "cutover", "source1",
         word("source1", "conf", conf(1).replace("version=0", "version=400000003")),
-        "its members were set while it ran (version 400000003)", no_file("source1", ZOO_CFG),
+        "version 0x0, runs with 0x400000003", no_file("source1", ZOO_CFG),
     ),
     (
         "source.running", "preflight", "source3", word("source3", "conf", conf(1)),
@@ -364,7 +365,7 @@ STALE: list[tuple[str, str, Break]] = [
     ("source.config", "source2", config("server.3=10.71.0.13", "server.3=10.71.0.99")),
     ("source.security", "source2", config("tickTime=2000", "tickTime=2000\nquorum.auth.enableSasl=true")),
     ("source.purge", "source2", config("autopurge.purgeInterval=0", "autopurge.purgeInterval=1")),
-    ("source.reconfig", "source2", config("tickTime=2000", "tickTime=2000\nreconfigEnabled=true")),
+    ("source.reconfig", "source1", dynamic("source2")),
     ("dest.disk", "dest1", program("dest1", "facts", "disk_free_kib=1048576", "disk_free_kib=9")),
     (
         "host.tools", "broker1",

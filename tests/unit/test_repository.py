@@ -36,6 +36,7 @@ NEUTRAL = {
     "inventory",
     "inventory_checks",
     "inventory_hooks",
+    "inventory_types",
     "marked_yaml",
     "places",
 }

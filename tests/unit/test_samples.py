@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from zkmigrate.engine.sampler import KafkaNotes, Question, Sampler, brokers
+from zkmigrate.clients.produce import Ack, Late
+from zkmigrate.engine import events
+from zkmigrate.engine.sampler import KafkaNotes, Produced, Question, Sampler, brokers
 from zkmigrate.engine.samples import NAME, Samples
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.look import KafkaView, PartitionState
+from zkmigrate.model.step import Way
 
 
 class Fixture:
@@ -143,3 +146,47 @@ def test_the_cluster_is_noted_when_it_has_changed_and_now_and_then(tmp_path: Pat
     note(view((2,), -1))
     told = [(x["mono"], x["under"], x["offline"]) for x in fixture.lines() if x["kind"] == "kafka"]
     assert told == [(50.0, 0, 0), (50.4, 1, 1), (55.5, 1, 1)]
+
+
+class Canary:
+    """Says what it was told to do, and has one record acknowledged and one waiting."""
+
+    topic = "canary"
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def begin(self) -> None:
+        self.told.append("begin")
+
+    def rest(self) -> None:
+        self.told.append("rest")
+
+    def close(self) -> None:
+        self.told.append("close")
+
+    def taken(self) -> tuple[list[Ack], list[Late]]:
+        if self.told[-1] == "rest":
+            return [], []
+        return [Ack(0, "b1", 49.5, 0.0123)], [Late("b2", 1, 48.0, "x" * 999)]
+
+
+def test_the_produce_canary_sends_in_its_stages_only_and_its_last_answers_are_noted(tmp_path: Path) -> None:
+    fixture, canary, passed = Fixture(tmp_path), Canary(), list[events.Event]()
+    produced = Produced(canary, ("roll", "cutover"), fixture.samples)
+    question, emit = produced.question(), fixture.samples.heeding(passed.append)
+    question.ask()
+    stages = [events.StageBegun(s, s, Way.FORWARD, False, False) for s in ("join", "roll", "finalize")]
+    for stage in stages:
+        emit(stage)
+        question.ask()
+    assert canary.told == ["rest", "rest", "begin", "rest"]
+    assert passed == stages
+    produced.close()
+    assert canary.told[-1] == "close"
+    kinds = [line["kind"] for line in fixture.lines()]
+    assert kinds == ["process", "produce", "produce"]
+    noted = fixture.lines()[1]
+    assert (noted["mono"], noted["topic"]) == (50.0, "canary")
+    assert noted["acks"] == {"0": [["b1", 500.0, 12.3]]}
+    assert noted["late"] == [["b2", 1, 2.0, "x" * 200]]

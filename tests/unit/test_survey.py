@@ -96,8 +96,16 @@ def test_the_move_that_all_have_is_said_at_the_end_alone() -> None:
 def test_where_nothing_blocks_the_next_verb_is_named() -> None:
     findings = run_preflight(context(), healthy(), "preflight")
     ended = survey.ending(findings, "-i m.yml")
-    assert ended[0] == f"none of {len(findings)} findings block; 12 come later, {len(findings) - 12} hold"
+    assert ended[0] == f"none of {len(findings)} findings block; 13 come later, {len(findings) - 13} hold"
     assert ended[1].endswith("zkmigrate plan -i m.yml")
+
+
+def test_while_a_run_is_under_way_its_next_command_is_named_and_no_plan() -> None:
+    findings = run_preflight(context(), healthy(), "preflight")
+    ended = survey.ending(findings, "-i m.yml", "zkmigrate resume -i m.yml --run-id r1")
+    assert ended[1].endswith("zkmigrate resume -i m.yml --run-id r1")
+    assert not [line for line in ended if " plan " in line]
+    assert survey.ending(troubled(), "-i m.yml", "zkmigrate resume")[-1].endswith("preflight -i m.yml")
 
 
 def test_unknown_that_only_warns_is_told_so() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.zkm_net import Dest, encode, eventually, net
+from zkmigrate.facts.host import parse_phase, parse_status
 
 
 @pytest.fixture
@@ -228,6 +229,46 @@ def test_the_quorum_place_waits_until_every_first_host_looks(dest: Dest) -> None
     eventually("it is this host's turn", lambda: "start 1 of zookeeper" in log.read_text())
 
 
+def test_phase_says_what_status_says_of_the_run(dest: Dest) -> None:
+    """The cheap look of a step that waits, against the whole one, from the first phase to the last."""
+
+    def told() -> dict[str, str]:
+        return {key: value for key, value in dest.call("phase").values().items() if key != "served_s"}
+
+    def same() -> str:
+        # The finisher goes on between two calls: a status counts that nothing came before or after.
+        seen: list[dict[str, str]] = []
+
+        def still() -> bool:
+            seen[:] = [told(), dest.status(), told()]
+            return seen[0] == seen[2]
+
+        eventually("two calls of phase say the same", still)
+        assert seen[0] == {key: seen[1][key] for key in ("run", "phase", "lapsed", "finisher")}
+        return seen[0]["phase"]
+
+    assert same() == "idle"
+    dest.cut_off()
+    assert same() == "cut"
+    dest.do("service", "zookeeper", "kill")
+    dest.do("stopped")
+    dest.seal()
+    assert same() == "sealed"
+    dest.go()
+    eventually("the participant serves", lambda: dest.phase() == "started")
+    assert same() == "started"
+    one = parse_phase(dest.call("phase").text)
+    two = parse_status(dest.call("status").text)
+    assert one.finisher == "running"
+    assert one.served_s is not None
+    assert two.served_s is not None
+    assert one.served_s <= two.served_s
+    dest.do("open")
+    (dest.directory / "lapsed").touch()
+    assert same() == "open"
+    assert parse_phase(dest.call("phase").text).lapsed
+
+
 def test_without_an_operator_the_host_opens_by_itself(dest: Dest) -> None:
     dest.sealed()
     dest.go(limit_ms=100)
@@ -294,9 +335,8 @@ def test_a_host_goes_on_only_where_one_of_the_first_leads(dest: Dest, first: str
         eventually("the participant serves", lambda: dest.phase() == "started")
 
 
-def test_a_rebooted_host_may_not_start_with_its_door_open_until_go_shuts_it(dest: Dest) -> None:
-    dest.started()
-    subprocess.run(dest.net.inside("dest", "sh", "-c", dest.kill), check=True)
+def lose_rules(dest: Dest) -> None:
+    """Rules and sets are gone, as after a reboot of the host."""
     for argv in (
         ["iptables", "-F"],
         ["iptables", "-X"],
@@ -305,6 +345,32 @@ def test_a_rebooted_host_may_not_start_with_its_door_open_until_go_shuts_it(dest
         ["ipset", "destroy"],
     ):
         subprocess.run(dest.net.inside("dest", *argv), check=True)
+
+
+@pytest.mark.parametrize("after", ["seal", "go"])
+def test_a_rebooted_host_walks_back_like_the_others(dest: Dest, after: str) -> None:
+    dest.sealed()
+    if after == "go":
+        dest.go()
+        eventually("the participant serves", lambda: dest.phase() == "started")
+        subprocess.run(dest.net.inside("dest", "sh", "-c", dest.kill), check=True)
+    lose_rules(dest)
+    if after == "go":
+        dest.do("halt")
+    dest.do("image", "restore")
+    dest.do("unseal", "60000", "60000")
+    assert dest.net.reaches("client", "10.77.0.1") == "ConnectionRefusedError"
+    dest.do("started-observer")
+    dest.do("uncut")
+    dest.do("reopen")
+    assert dest.net.reaches("client", "10.77.0.1") == "open"
+    dest.do("disarm")
+
+
+def test_a_rebooted_host_may_not_start_with_its_door_open_until_go_shuts_it(dest: Dest) -> None:
+    dest.started()
+    subprocess.run(dest.net.inside("dest", "sh", "-c", dest.kill), check=True)
+    lose_rules(dest)
     guard = dest.call("guard")
     assert guard.rc == 3
     assert "door would be open" in guard.text
@@ -321,6 +387,11 @@ def test_the_guard_refuses_a_config_that_names_source_after_go(dest: Dest) -> No
     dest.config.write_bytes(b"server.1=10.77.0.5:2888:3888\n")
     assert "names source" in dest.call("guard").text
     dest.config.write_bytes(b"server.1=10.77.0.55:2888:3888\n")
+    assert dest.call("guard").rc == 0
+    dynamic = dest.folder / "zoo.cfg.dynamic.100000000"
+    dynamic.write_bytes(b"server.1=10.77.0.5:2888:3888:participant\n")
+    assert "names source" in dest.call("guard").text, "there it reads its servers, with reconfigEnabled"
+    dynamic.write_bytes(b"server.1=10.77.0.55:2888:3888:participant\n")
     assert dest.call("guard").rc == 0
 
 
@@ -383,9 +454,14 @@ def test_every_operation_is_completed_after_its_outcome_was_lost(dest: Dest) -> 
             seen.pop(key, None)
         return seen
 
+    def listens() -> bool:
+        return dest.status()["unit_pid"] != "0"
+
     def twice(verb: str, *arguments: str) -> None:
         operation = dest.operation()
         assert dest.call(verb, operation, *arguments).rc == 0
+        # Which process it is, is known from its first port: not before it listens.
+        eventually("it is down or listens", lambda: dest.status()["unit_state"] != "active" or listens())
         once = world()
         dest.forget_outcome(operation)
         again = dest.call(verb, operation, *arguments)

@@ -1,7 +1,8 @@
 """The command line over the model world, so that screens and prompts can be seen without hosts.
 
 ``python -m tests.world.site VERB …`` with an inventory like ``INVENTORY``. The world lives as long as the
-process; its time runs with the clock on the wall, ``WORLD_SPEED`` times as fast.
+process; its time runs with the clock on the wall, ``WORLD_SPEED`` times as fast but for the windows. There
+leases and limits run, which the tool keeps by the clock on the wall: a world in a hurry would end them.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Any, cast
 
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from zkmigrate.cli import cli
+from zkmigrate.clients.produce import Ack, Late
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.ports import WatchPort, WindowRules
-from zkmigrate.engine.sampler import Sampler, brokers, ensembles
+from zkmigrate.engine.sampler import Produced, Sampler, brokers, ensembles
 from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Watch
 from zkmigrate.facts.sessions import owning_sessions
@@ -30,6 +32,10 @@ from zkmigrate.rules import expected
 from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World, new_world
+
+IN_WINDOW = {"fenced", "cut", "stopped", "sealed", "go", "started", "checked"}
+MOST_S = 0.1
+"""A process that gets no time of the machine for a while must not find its world so much older."""
 
 INVENTORY = """\
 version: 1
@@ -57,8 +63,39 @@ kafka:
 """
 
 
+class WorldCanary:
+    """A produce canary whose brokers acknowledge while they are registered."""
+
+    def __init__(self, topic: str, world: World) -> None:
+        self.topic = topic
+        self._world = world
+        self._since: float | None = None
+        self._acked: dict[str, float] = {}
+
+    def begin(self) -> None:
+        self._since = time.monotonic() if self._since is None else self._since
+
+    def rest(self) -> None:
+        self._since = None
+
+    def close(self) -> None:
+        self.rest()
+
+    def taken(self) -> tuple[list[Ack], list[Late]]:
+        if self._since is None:
+            return [], []
+        now = time.monotonic()
+        up = {name: broker.registered for name, broker in self._world.brokers.items()}
+        self._acked |= {name: now for name in up if up[name]}
+        acks = [Ack(n, name, now, 0.004) for n, name in enumerate(up) if up[name]]
+        since = {name: max(self._since, self._acked.get(name, 0.0)) for name in up}
+        return acks, [
+            Late(name, n, since[name], "no broker leads it") for n, name in enumerate(up) if not up[name]
+        ]
+
+
 class WorldSite:
-    """``operate.Site`` over one model world."""
+    """``operate.setting.Site`` over one model world."""
 
     def __init__(self, inventory: Inventory, run: str, world: World | None = None) -> None:
         self.inventory = inventory
@@ -93,9 +130,18 @@ class WorldSite:
             return {name: 0.002 if broker.registered else "refused" for name, broker in up}
 
         asked = brokers(len(self.world.brokers), round_trips, samples)
-        sampling = Sampler((asked, ensembles(self.inventory, self.look, samples)))
+        topic = self.inventory.kafka.canary_topic
+        produced = [Produced(WorldCanary(topic, self.world), ("roll", "cutover"), samples)] if topic else []
+        looks = (asked, ensembles(self.inventory, self.look, samples), *(p.question() for p in produced))
+        sampling = Sampler(looks)
         sampling.begin()
-        return sampling.close
+
+        def end() -> None:
+            sampling.close()
+            for canary in produced:
+                canary.close()
+
+        return end
 
     def copies(self, lock: HostLock) -> Callable[[bytes], None]:
         return lambda _content: None
@@ -113,7 +159,8 @@ class WorldSite:
         last = time.monotonic()
         while not self._over.wait(0.02):
             now = time.monotonic()
-            self.world.advance((now - last) * speed)
+            window = any(host.phase in IN_WINDOW for host in self.world.hosts.values())
+            self.world.advance(min(now - last, MOST_S) * (1.0 if window else speed))
             last = now
 
 

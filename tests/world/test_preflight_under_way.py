@@ -39,6 +39,7 @@ def test_nobody_is_told_to_empty_a_dest_that_has_joined(desk: Desk) -> None:
     told = desk.call("preflight").stdout
     assert told.startswith("run world-1 has joined dest: judged as before its stage roll\n")
     assert "empty version-2" not in told
+    assert told.splitlines()[-1].endswith(f"zkmigrate resume -i {desk.file} --run-id world-1")
 
 
 def test_a_dest_that_stopped_after_the_join_is_a_finding_of_the_roll(desk: Desk) -> None:
@@ -56,6 +57,7 @@ def test_the_gate_follows_the_run_forward_and_back_and_ends_with_it(desk: Desk) 
     assert (after["gate"], after["code"], blocks(after)) == ("cutover", 0, [])
     assert desk.call("rollback", "--yes", "--to", "roll").exit_code == 0
     assert looked(desk)["gate"] == "roll"
+    assert "zkmigrate run -i" in desk.call("preflight").stdout.splitlines()[-1]
     assert desk.call("rollback", "--yes").exit_code == 0
     assert (looked(desk)["gate"], looked(desk)["code"]) == ("preflight", 0)
 

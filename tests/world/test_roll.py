@@ -9,12 +9,13 @@ import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.dependents.kafka import connect_string, with_connect
+from zkmigrate.engine.events import WaveBegun
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import Change, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Context, Ready, Waiting, Way
 from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
+from zkmigrate.simulate.world import BrokerProcess, World
 from zkmigrate.steps.roll import RollStep
 
 
@@ -173,3 +174,25 @@ def test_a_broker_on_source_by_its_second_address_is_seen(tmp_path: Path) -> Non
     ended = step.check(c, replace(f, source_clients=left), Way.FORWARD)
     assert isinstance(ended, Blocked)
     assert {x.target: x.seen for x in ended.findings}["source1"] == "broker2"
+
+
+def test_on_the_way_back_a_broker_that_hangs_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never came back whole from its restart, so that no partition it holds is in sync until the next."""
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="roll").code == 0
+    hung = world.hosts["broker2"].started
+    answer = World.in_sync
+
+    def in_sync(world: World, process: BrokerProcess) -> bool:
+        hangs = process.broker.name == "broker2" and world.hosts["broker2"].started == hung
+        return not hangs and answer(world, process)
+
+    monkeypatch.setattr(World, "in_sync", in_sync)
+    assert operator.back("roll").code == 0
+    begun = [e for e in operator.events if isinstance(e, WaveBegun) and e.way is Way.BACK]
+    order = [e.targets for e in begun if e.stage == "roll"]
+    assert order == [("broker2",), ("broker1",), ("broker3",)]
+    assert all(p.connected.startswith("source") for p in world.brokers.values())

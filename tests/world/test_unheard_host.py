@@ -28,7 +28,7 @@ def test_a_host_not_heard_after_go_turns_nothing_back(
 
     def zkm(look: WorldLook, host: str, *words: str) -> Reading[str]:
         nonlocal unheard
-        if gone == 3 and host == "dest1" and words[:1] == ("status",) and unheard < SILENT_LOOKS:
+        if gone == 3 and host == "dest1" and words[0] in ("phase", "status") and unheard < SILENT_LOOKS:
             unheard += 1
             return Unknown("timeout", "dest1: no answer")
         return answer(look, host, *words)

@@ -2,25 +2,21 @@
 
 Metadata that brokers give while ZooKeeper is away cannot change and proves nothing (it comes from a cache); a
 request that a handler thread has to answer does. ApiVersions is such a request, needs no rights and leaves no
-trace. Format: Kafka protocol guide, request header v1 and ApiVersions v0.
+trace. Format: Kafka protocol guide, ApiVersions v0.
 """
 
 from __future__ import annotations
 
-import socket
 import struct
-import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 
+from zkmigrate.clients.wire import Wire
 from zkmigrate.transport.failure import socket_text
 
 _API_VERSIONS = 18
-_CLIENT_ID = b"zkmigrate-canary"
-_ANSWER_LIMIT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class BrokerCanary:
     """Holds one connection to each broker open; ``brokers`` maps names to address and port."""
 
     def __init__(self, brokers: Mapping[str, tuple[str, int]]) -> None:
-        self._held = {name: _Held(address, port) for name, (address, port) in brokers.items()}
+        self._held = {name: Wire(address, port) for name, (address, port) in brokers.items()}
 
     def ask(self, broker: str, deadline_s: float) -> Pulse:
         """One round trip to one broker; a broken connection is opened again once, within the deadline."""
@@ -59,7 +55,7 @@ class BrokerCanary:
         with held.turn:
             asked = time.monotonic()
             try:
-                apis = held.exchange(asked + deadline_s)
+                apis = _apis(held.ask(_API_VERSIONS, 0, b"", asked + deadline_s))
             except (OSError, ValueError) as error:
                 held.drop()
                 why = socket_text(error) if isinstance(error, OSError) else str(error)
@@ -81,73 +77,14 @@ class BrokerCanary:
                 held.drop()
 
 
-@dataclass
-class _Held:
-    """One broker's connection; used by one thread at a time."""
-
-    address: str
-    port: int
-    turn: threading.Lock = field(default_factory=threading.Lock)
-    answered: float | None = None
-    _socket: socket.socket | None = None
-    _correlation: int = 0
-
-    def exchange(self, end: float) -> dict[int, tuple[int, int]]:
-        """Send a request; the APIs in its answer. OSError, or ValueError for an answer that is not one."""
-        if self._socket is not None:
-            try:
-                return self._round_trip(self._socket, end)
-            except TimeoutError:
-                raise
-            except OSError:
-                self.drop()  # the broker closes idle connections; only a fresh one tells
-        self._socket = socket.create_connection((self.address, self.port), timeout=_left(end))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._round_trip(self._socket, end)
-
-    def drop(self) -> None:
-        if self._socket is not None:
-            with closing(self._socket):
-                self._socket = None
-
-    def _round_trip(self, sock: socket.socket, end: float) -> dict[int, tuple[int, int]]:
-        self._correlation += 1
-        header = struct.pack(">hhih", _API_VERSIONS, 0, self._correlation, len(_CLIENT_ID)) + _CLIENT_ID
-        sock.settimeout(_left(end))
-        sock.sendall(struct.pack(">i", len(header)) + header)
-        (size,) = struct.unpack(">i", _receive(sock, 4, end))
-        if not 6 <= size <= _ANSWER_LIMIT:
-            raise ValueError(f"answered {size} bytes, which is no ApiVersions response: is this a broker?")
-        body = _receive(sock, size, end)
-        correlation, error = struct.unpack(">ih", body[:6])
-        if correlation != self._correlation or error != 0:
-            raise ValueError(
-                f"answered request {correlation} with error {error}, asked was {self._correlation}"
-            )
-        return _apis(body[6:])
-
-
 def _apis(body: bytes) -> dict[int, tuple[int, int]]:
-    """The array of ApiVersions v0: its length, then key, smallest and largest version of each. ValueError."""
-    count = struct.unpack(">i", body[:4])[0] if len(body) >= 4 else -1
-    if count < 0 or len(body) != 4 + 6 * count:
+    """ApiVersions v0: an error code, an array's length, then key, smallest and largest version of each.
+
+    ValueError for an error, or what is no such answer.
+    """
+    error, count = struct.unpack(">hi", body[:6]) if len(body) >= 6 else (0, -1)
+    if error:
+        raise ValueError(f"answered with error {error}")
+    if count < 0 or len(body) != 6 + 6 * count:
         raise ValueError("answered an ApiVersions response of another length than it tells")
-    return {key: (low, high) for key, low, high in struct.iter_unpack(">hhh", body[4:])}
-
-
-def _receive(sock: socket.socket, length: int, end: float) -> bytes:
-    data = bytearray()
-    while len(data) < length:
-        sock.settimeout(_left(end))
-        part = sock.recv(length - len(data))
-        if not part:
-            raise ConnectionResetError("connection closed without an answer")
-        data += part
-    return bytes(data)
-
-
-def _left(end: float) -> float:
-    left = end - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
+    return {key: (low, high) for key, low, high in struct.iter_unpack(">hhh", body[6:])}

@@ -25,7 +25,6 @@ _WHITELIST = "4lw.commands.whitelist"
 _VALUE = re.compile(r"([A-Za-z0-9._:/,=@+% -]*|\*)")
 NOT_ASKED = Unknown("failed", "not asked")
 _LEFT_OUT = {
-    "reconfigEnabled": "an observer with it takes source's members into its config; set it after the move",
     "syncEnabled": "an observer without a log cannot be proven",
     "standaloneEnabled": "dest is never standalone",
     "skipACL": "not for a new ensemble without a second thought",
@@ -263,9 +262,9 @@ def _settings(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
     left: dict[str, str] = {}
     for key, value in values.items():
         value = value.strip()
-        if key in OWN_SETTINGS or key == "dynamicConfigFile":
+        if key in OWN_SETTINGS:
             continue
-        if key in _LEFT_OUT and not (key == "reconfigEnabled" and value.lower() == "false"):
+        if key in _LEFT_OUT:
             left[key] = f"{_LEFT_OUT[key]} (seen {value})"
         elif not _VALUE.fullmatch(value):
             left[key] = "its value holds characters that migration.yml does not take"

@@ -7,11 +7,13 @@ does not keep the brokers from being asked; the connections are not those of the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
+from zkmigrate.clients.produce import Ack, Late
 from zkmigrate.engine.samples import Samples
 from zkmigrate.facts.ensemble import view
 from zkmigrate.facts.host import HostStatus
@@ -23,6 +25,7 @@ from zkmigrate.zkdata.zxid import format_zxid
 
 ENSEMBLES_S = 1.0
 BROKERS_S = 0.5
+PRODUCED_S = 1.0
 _MORE_PER_BROKER_S = 0.01
 _UNCHANGED_S = 5.0
 _WHY = 200
@@ -96,6 +99,54 @@ def brokers(count: int, ask_all: Callable[[], Mapping[str, float | str]], sample
         samples.note_at(asked, "brokers", {"ms": ms, "silent": silent})
 
     return Question("brokers", BROKERS_S + _MORE_PER_BROKER_S * count, ask)
+
+
+class Canary(Protocol):
+    """What sends records: ``clients.produce.ProduceCanary``."""
+
+    topic: str
+
+    def begin(self) -> None: ...
+    def rest(self) -> None: ...
+    def close(self) -> None: ...
+    def taken(self) -> tuple[Sequence[Ack], Sequence[Late]]: ...
+
+
+class Produced:
+    """Lets the produce canary send while one of ``stages`` is walked, and notes what came of it."""
+
+    def __init__(self, canary: Canary, stages: Container[str], samples: Samples) -> None:
+        self._canary = canary
+        self._stages = stages
+        self._samples = samples
+
+    def question(self) -> Question:
+        """For the sampler."""
+        return Question("produce", PRODUCED_S, self._ask)
+
+    def close(self) -> None:
+        """Stop sending, and note the last of it; once nobody asks any more."""
+        self._canary.close()
+        self._note()
+
+    def _ask(self) -> None:
+        if self._samples.stage in self._stages:
+            self._canary.begin()
+        else:
+            self._canary.rest()
+        self._note()
+
+    def _note(self) -> None:
+        acks, late = self._canary.taken()
+        if not acks and not late:
+            return
+        now = self._samples.now()
+        took: dict[str, list[list[object]]] = {}
+        for ack in acks:
+            entry = [ack.broker, round((now - ack.at) * 1000, 1), round(ack.took_s * 1000, 2)]
+            took.setdefault(str(ack.partition), []).append(entry)
+        waits = [[d.home, d.partition, round(now - d.since, 2), d.why[:_WHY]] for d in late]
+        self._samples.note_at(now, "produce", {"topic": self._canary.topic, "acks": took, "late": waits})
 
 
 class KafkaNotes:

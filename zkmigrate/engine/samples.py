@@ -6,6 +6,8 @@ never synced: losing the file, or its last line, hurts nothing; a full disk ends
 
 - ``process`` {}: a process has begun to sample
 - ``brokers`` {ms: {broker: milliseconds of a round trip}, silent: {broker: why there was no answer}}
+- ``produce`` {topic, acks: {partition: [[broker, milliseconds ago, milliseconds it took], …]}, late: [[broker
+  whose partition it is, partition or null, seconds since it was sent, why], …]}: the produce canary
 - ``ensembles`` {servers: {host: [mode, zxid]}}; the zxid is missing where none was told, the mode is then why
 - ``kafka`` {controller, brokers, partitions, under, offline}: ids of brokers that are registered; partitions
   in all, not fully in sync, and without a leader
@@ -21,18 +23,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from zkmigrate.engine import events
+
 NAME = "samples.jsonl"
 LIMIT = 64 << 20
 """Bytes: a run that goes on for days must not fill the operator's disk."""
 
-Kind: TypeAlias = Literal["process", "brokers", "ensembles", "kafka", "phases"]
+Kind: TypeAlias = Literal["process", "brokers", "produce", "ensembles", "kafka", "phases"]
 
 
 class Samples:
     """Appends to a run's samples; processes append after another. Safe to use from several threads.
 
     now, wall: the engine's clocks. say: told once why nothing is recorded any more. show: gets each sample
-    as well, recorded or not.
+    as well, recorded or not. ``stage``: the id of the one that is walked, empty before the first.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class Samples:
         self._path = run_dir / NAME
         self.now = now
         self._wall = wall
+        self.stage = ""
         self._say = say
         self._limit = limit
         self._show = show
@@ -60,6 +65,16 @@ class Samples:
         except OSError as error:
             self._give_up(f"{error.strerror}")
         self.note("process", {})
+
+    def heeding(self, emit: events.Emit) -> events.Emit:
+        """``emit``, with the stage noted on the way."""
+
+        def heeded(event: events.Event) -> None:
+            if isinstance(event, events.StageBegun):
+                self.stage = event.stage
+            emit(event)
+
+        return heeded
 
     def note(self, kind: Kind, body: Mapping[str, Any]) -> None:
         """One sample, of now."""

@@ -11,6 +11,9 @@ from zkmigrate.model.look import Look
 from zkmigrate.zkdata.zoocfg import ServerLine, ZooCfgError, parse_server_line, parse_zoocfg
 
 DEFAULT_TICK_MS = 3000
+DYNAMIC = "dynamicConfigFile"
+VERSION = "version"
+_SUFFIX = re.compile(r".*\.([0-9a-fA-F]{1,16})")
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,16 @@ class ZooConfig:
     values: Mapping[str, str]
     servers: Mapping[int, ServerLine]
     odd: tuple[str, ...] = field(default=())
+
+    @property
+    def version(self) -> int:
+        """The version of its members: the hexadecimal suffix of its dynamic file's name, else what a line
+        ``version`` says; 0 where neither is a number, as ZooKeeper takes it."""
+        if DYNAMIC in self.values:
+            suffix = _SUFFIX.fullmatch(self.values[DYNAMIC].strip())
+            return int(suffix[1], 16) if suffix else 0
+        text = self.values.get(VERSION, "").strip()
+        return int(text, 16) if re.fullmatch(r"[0-9a-fA-F]{1,16}", text) else 0
 
     @property
     def session_bounds_ms(self) -> tuple[int, int] | None:
@@ -59,9 +72,9 @@ def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None
 def zoo_config(look: Look, host: str, path: str) -> Reading[ZooConfig]:
     """The config of a host; its dynamicConfigFile is read too where the config names one."""
     static = _config(look, host, path)
-    if not isinstance(static, Seen) or "dynamicConfigFile" not in static.value.values:
+    if not isinstance(static, Seen) or DYNAMIC not in static.value.values:
         return static
-    name = static.value.values["dynamicConfigFile"]
+    name = static.value.values[DYNAMIC]
     more = _config(look, host, name)
     if not isinstance(more, Seen):
         return Unknown("failed", f"dynamicConfigFile {name}: {more}")

@@ -19,13 +19,19 @@ class DataState:
     """What a dest host holds; all empty on a host that never ran ZooKeeper.
 
     data: names in ``version-2`` of both directories, without the epoch files. epochs: the epoch files there.
-    myid: content of the myid file, stripped, None without one. dynamic: paths of dynamic config files.
+    myid: content of the myid file, stripped, None without one. leftovers: paths of files beside zoo.cfg that
+    ZooKeeper itself writes: dynamic configs and the ``.bak`` of a config with reconfigEnabled.
     """
 
     data: tuple[str, ...] = ()
     epochs: tuple[str, ...] = ()
     myid: str | None = None
-    dynamic: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
+
+
+def written_by_zookeeper(config: str, name: str) -> bool:
+    """Whether ZooKeeper itself writes a file of this name beside its config of that name."""
+    return name.startswith(f"{config}.dynamic") or name == f"{config}.bak"
 
 
 def data_state(look: Look, dest: Dest, host: str) -> Reading[DataState]:
@@ -37,17 +43,17 @@ def data_state(look: Look, dest: Dest, host: str) -> Reading[DataState]:
             return listing
         if isinstance(listing, Seen):
             names += [entry.name for entry in listing.value]
-    dynamic: list[str] = []
+    leftovers: list[str] = []
     config = PurePosixPath(dest.config)
     for directory in dict.fromkeys((str(config.parent), dest.data_dir)):
         listing = look.listing(host, directory)
         if isinstance(listing, Unknown):
             return listing
         if isinstance(listing, Seen):
-            dynamic += [
+            leftovers += [
                 f"{directory}/{entry.name}"
                 for entry in listing.value
-                if entry.name.startswith(f"{config.name}.dynamic")
+                if written_by_zookeeper(config.name, entry.name)
             ]
     myid = look.file(host, f"{dest.data_dir}/myid")
     if isinstance(myid, Unknown):
@@ -57,6 +63,6 @@ def data_state(look: Look, dest: Dest, host: str) -> Reading[DataState]:
             data=tuple(sorted(name for name in names if not _EPOCH_FILES.fullmatch(name))),
             epochs=tuple(sorted(name for name in names if _EPOCH_FILES.fullmatch(name))),
             myid=None if isinstance(myid, Absent) else myid.value.decode("utf-8", "replace").strip(),
-            dynamic=tuple(sorted(dynamic)),
+            leftovers=tuple(sorted(leftovers)),
         )
     )

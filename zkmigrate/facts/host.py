@@ -27,11 +27,29 @@ CHAIN_STATES = ("top", "present", "absent", "changed", "noipv6", "unknown")
 UNIT_STATES = (
     "active", "reloading", "inactive", "failed", "activating", "deactivating", "maintenance", "unknown",
 )  # fmt: skip
+FINISHER_STATES = ("running", "done", "failed", "none")
 
 
-@dataclass(frozen=True)
-class HostStatus:
-    """``zkm-host status``.
+@dataclass(frozen=True, kw_only=True)
+class HostPhase:
+    """``zkm-host phase``: where a host stands in its run, from its own records alone.
+
+    finisher_note: last line of the finisher's log. served_s: how long ago the host first served as
+    participant, which its own limit for OPEN counts from; None before that.
+    """
+
+    run: str
+    phase: str
+    lapsed: bool
+    finisher: str
+    finisher_note: str
+    served_s: float | None = None
+    rest: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostStatus(HostPhase):
+    """``zkm-host status``: the same, and what holds on the host: rules, sets, sockets, the service.
 
     in4 … out6: our chain in INPUT/OUTPUT of iptables and ip6tables: ``top`` (first rule), ``present``
     (another rule is above it), ``changed`` (not the rules we wrote), ``absent``, ``noipv6`` (the host has no
@@ -40,19 +58,15 @@ class HostStatus:
     phase_since, unit_since: on the clock of ``uptime_s``, 0 when there is nothing to date.
     client_sockets: established to the client port, without loopback, operator and peers; like
     ``source_sockets`` None while nothing is armed. unit_state is unknown while nothing is armed.
-    finisher_note: last line of the finisher's log. served_s: how long ago the host first served as
-    participant, which its own limit for OPEN counts from; None before that. missing: tools the host lacks.
-    clock: the host's own, in seconds since the epoch, read together with ``uptime_s``.
+    missing: tools the host lacks. clock: the host's own, in seconds since the epoch, read together with
+    ``uptime_s``.
     """
 
     version: str
     boot_id: str
     uptime_s: float
-    run: str
-    phase: str
     phase_since: float
     fencing: int
-    lapsed: bool
     in4: str
     out4: str
     in6: str
@@ -68,13 +82,9 @@ class HostStatus:
     unit_state: str
     unit_pid: int
     unit_since: float
-    finisher: str
-    finisher_note: str
     image: str
     missing: tuple[str, ...]
-    rest: Mapping[str, str] = field(default_factory=dict)
     clock: float = 0.0
-    served_s: float | None = None
 
     @property
     def unit_started(self) -> float | None:
@@ -118,6 +128,11 @@ class HostFacts:
     addresses: tuple[str, ...]
     clock: float
     unit: Mapping[str, str] = field(default_factory=dict)
+
+
+def host_phase(look: Look, host: str) -> Reading[HostPhase]:
+    """Where a dest host stands: cheap enough to be asked many times a second while servers start on it."""
+    return parsed(look.zkm(host, "phase"), parse_phase)
 
 
 def host_status(look: Look, host: str) -> Reading[HostStatus]:
@@ -229,6 +244,21 @@ def _one_of(key: str, value: str, values: tuple[str, ...]) -> str:
     return value
 
 
+def parse_phase(text: str) -> HostPhase:
+    """Raises ValueError or KeyError (the missing key)."""
+    f = _Fields(keyvalue.parse(text))
+    finisher, _, note = f.text("finisher").partition(" ")
+    return HostPhase(
+        run=f.text("run"),
+        phase=f.one_of("phase", PHASES),
+        lapsed=f.yes("lapsed"),
+        finisher=_one_of("finisher", finisher, FINISHER_STATES),
+        finisher_note=note,
+        served_s=f.seconds("served_s") if "served_s" in f.left else None,
+        rest=f.left,
+    )
+
+
 def parse_status(text: str) -> HostStatus:
     """Raises ValueError or KeyError (the missing key)."""
     f = _Fields(keyvalue.parse(text))
@@ -260,7 +290,7 @@ def parse_status(text: str) -> HostStatus:
         unit_state=f.one_of("unit_state", UNIT_STATES),
         unit_pid=f.whole("unit_pid"),
         unit_since=f.microseconds("unit_since"),
-        finisher=_one_of("finisher", finisher, ("running", "done", "failed", "none")),
+        finisher=_one_of("finisher", finisher, FINISHER_STATES),
         finisher_note=note,
         image=f.one_of("image", ("none", "begun", "complete")),
         missing=tuple(name for name in f.text("tools_missing").split(",") if name),

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from zkmigrate.facts.host import HostStatus, host_status
+from zkmigrate.facts.host import HostPhase, HostStatus, host_phase, host_status
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Context
+from zkmigrate.model.step import Context, Way
+
+H = TypeVar("H", bound=HostPhase)
+H_co = TypeVar("H_co", bound=HostPhase, covariant=True)
 
 LOOK_MOVES = ("resume: zkmigrate looks again", "look on the host by hand: zkm-host status")
 
 
 @dataclass(frozen=True)
-class Statuses:
-    """``zkm-host status`` of every dest host: ``at`` those that answered, ``unknown`` a finding for each
-    other."""
+class Statuses(Generic[H_co]):
+    """``zkm-host phase`` or ``status`` of every dest host: ``at`` those that answered, ``unknown`` a finding
+    for each other."""
 
-    at: Mapping[str, HostStatus]
+    at: Mapping[str, H_co]
     unknown: tuple[Finding, ...]
 
-    def where(self, test: Callable[[HostStatus], bool]) -> tuple[str, ...]:
+    def where(self, test: Callable[[H_co], bool]) -> tuple[str, ...]:
         """Names of the hosts for which ``test`` holds, in inventory order."""
         return tuple(host for host, status in self.at.items() if test(status))
 
@@ -32,7 +36,7 @@ class Statuses:
 
     def in_phase(self, *phases: str) -> tuple[str, ...]:
         """Names of the hosts in one of these phases."""
-        return self.where(lambda status: status.phase in phases)
+        return tuple(host for host, status in self.at.items() if status.phase in phases)
 
     def outside(self, step: str, *phases: str) -> tuple[Finding, ...]:
         """A finding for every host in a phase that ``step`` does not know how to go on from."""
@@ -51,7 +55,7 @@ class Statuses:
         )
 
     def every(
-        self, id: str, sentence: str, test: Callable[[HostStatus], bool], seen: Callable[[HostStatus], str]
+        self, id: str, sentence: str, test: Callable[[H_co], bool], seen: Callable[[H_co], str]
     ) -> tuple[Finding, ...]:
         """The same claim about every host that answered."""
         return tuple(
@@ -60,9 +64,46 @@ class Statuses:
         )
 
 
-def statuses(c: Context, look: Look) -> Statuses:
-    """Ask every dest host at once."""
-    readings = look.each(c.inventory.dest_names, lambda host: host_status(look, host))
+@dataclass(frozen=True)
+class Standing:
+    """Where every dest host stands.
+
+    hosts: its phase. whole: the same hosts with all that status tells; empty where a step has to act first.
+    """
+
+    hosts: Statuses[HostPhase]
+    whole: Statuses[HostStatus]
+
+
+NOWHERE = Standing(Statuses({}, ()), Statuses({}, ()))
+"""Nothing was asked: for plans that are only shown."""
+
+
+def phases(c: Context, look: Look) -> Statuses[HostPhase]:
+    """Ask every dest host at once for its phase."""
+    return _each(c, look, host_phase)
+
+
+def statuses(c: Context, look: Look) -> Statuses[HostStatus]:
+    """Ask every dest host at once for its status, which looks at rules, sets, sockets and the service."""
+    return _each(c, look, host_status)
+
+
+def standing(c: Context, look: Look, *acts_from: str) -> Standing:
+    """The phases; and once no host is in a phase that the step acts from, or walking back, the whole status.
+
+    A step that still has to act needs no more than the phase, and in the window every look costs time.
+    """
+    if c.way is Way.FORWARD:
+        hosts = phases(c, look)
+        if hosts.in_phase(*acts_from):
+            return Standing(hosts, Statuses({}, ()))
+    whole = statuses(c, look)
+    return Standing(whole, whole)
+
+
+def _each(c: Context, look: Look, ask: Callable[[Look, str], Reading[H]]) -> Statuses[H]:
+    readings = look.each(c.inventory.dest_names, lambda host: ask(look, host))
     return Statuses(
         {host: r.value for host, r in readings.items() if isinstance(r, Seen)},
         tuple(unknown(f"host.{host}", host, r) for host, r in readings.items() if not isinstance(r, Seen)),

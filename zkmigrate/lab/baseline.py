@@ -62,6 +62,22 @@ def baseline(lab: Lab) -> dict[str, Any]:
     }
 
 
+def lost_since(before: dict[str, Any], after: dict[str, Any], *, new: tuple[str, ...] = ()) -> list[str]:
+    """What of an earlier baseline is not so any more: ephemerals with another owner or czxid, the controller
+    epoch. Sessions are not counted: a client may be on its way to another host.
+
+    new: paths whose owner is a new one by intent, which is not held against them.
+    """
+    lost = [
+        f"{path}: {owner}, now {after['ephemerals'].get(path)}"
+        for path, owner in before["ephemerals"].items()
+        if path not in new and after["ephemerals"].get(path) != owner
+    ]
+    if after["controller_epoch"] != before["controller_epoch"]:
+        lost.append(f"controller epoch {before['controller_epoch']}, now {after['controller_epoch']}")
+    return lost
+
+
 def _served(lab: Lab) -> dict[int, int]:
     found: dict[int, int] = {}
     for host in lab.role(Role.DEST):

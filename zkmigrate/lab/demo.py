@@ -8,28 +8,24 @@ as an operator would run it: the command line, over ssh, from the operator's pla
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from zkmigrate.engine import runs
+from zkmigrate.engine import runs, samples
 from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.errors import ZkmigrateError
-from zkmigrate.lab import state
+from zkmigrate.lab import canary_topic, state
 from zkmigrate.lab.baseline import save_baseline
-from zkmigrate.lab.ending import end_on_signals
+from zkmigrate.lab.ending import end_on_signals, running
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.floor import measure_floor
 from zkmigrate.lab.inventory import write_inventory
@@ -90,7 +86,8 @@ class Demo:
         self.say("load: producers, consumers, metadata changes and the other tenant start")
         load.start(("producer", "consumer", "metadata", "tenant"))
         load.wait_flowing(("producer", "consumer", "tenant"), FLOWING_S)
-        write_inventory(self.lab, self.directory / "migration.yml")
+        topic = canary_topic.make(self.lab)
+        write_inventory(self.lab, self.directory / "migration.yml", canary_topic=topic)
         self.tool("run", "--run-id", RUN, "--yes", "--until", "join")
         self.say("load: one raw client per dest host starts")
         load.start(("raw",))
@@ -155,10 +152,17 @@ class Demo:
             ],
             "run_complete": history.ended is not None and history.ended[0] == 0,
             "owners_on_dest_at_survey": self._owners() <= surveyed,
+            "canary_acknowledged": self._canary(),
             "opened_by": opened_by(self.runs / RUN, [h.name for h in self.lab.role(Role.DEST)]),
             "limits": {"ack_gap_s": JUDGE.ack_gap_limit_s, "tenant_gap_s": JUDGE.tenant_gap_limit_s},
         }
         return result_of(judge(load_history(self.history), JUDGE), facts, wanted_versions(self.lab.spec))
+
+    def _canary(self) -> dict[str, int]:
+        """How many records of the produce canary each broker acknowledged."""
+        lines = (self.runs / RUN / samples.NAME).read_text().splitlines()
+        counts = canary_topic.acknowledged(json.loads(line) for line in lines if line)
+        return {h.name: counts.get(h.name, 0) for h in self.lab.role(Role.BROKER)}
 
     def _owners(self) -> set[str]:
         """Who owned the brokers' registrations and the controller in the baseline before the cut-over.
@@ -180,6 +184,7 @@ def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -
         "source_files_unchanged": facts["source_files_unchanged"],
         "run_complete": facts["run_complete"],
         "owners_on_dest_at_survey": facts["owners_on_dest_at_survey"],
+        "canary_acknowledged_by_each_broker": all(facts["canary_acknowledged"].values()),
     }
     held = verdict.held and all(conditions.values())
     return {**verdict.result(), **facts, "conditions": conditions, "held": held}
@@ -201,21 +206,6 @@ def told(directory: Path) -> Path:
     return out
 
 
-@contextlib.contextmanager
-def running(command: Sequence[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a session of its own, so that a Ctrl-C reaches it once and through us; ended on the way
-    out."""
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
-    try:
-        yield process
-    finally:
-        for number, patience_s in ((signal.SIGINT, 20), (signal.SIGKILL, 10)):
-            if process.poll() is None:
-                process.send_signal(number)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(patience_s)
-
-
 def summary(result: dict[str, Any]) -> str:
     """The screenful that ends a demo: every claim with whether it held, then the verdict."""
     lines = ["", "claim                                   held     value"]
@@ -224,6 +214,7 @@ def summary(result: dict[str, Any]) -> str:
         lines.append(f"{name:<40}{claim['held']:<9}{value[:90]}")
     lines += [f"{name:<40}{'yes' if held else 'no'}" for name, held in result["conditions"].items()]
     lines.append(f"{'opened_by':<49}{json.dumps(result['opened_by'])}")
+    lines.append(f"{'canary_acknowledged':<49}{json.dumps(result['canary_acknowledged'])}")
     lines.append(f"{'limits':<49}{json.dumps(result['limits'])}")
     lines.append(f"{'window_s / floor_s':<49}{result['window_s']} / {result['floor_s']}")
     lines += ["", "every claim held" if result["held"] else "NOT every claim held: see demo/result.json"]
@@ -234,11 +225,18 @@ def summary(result: dict[str, Any]) -> str:
 @click.option("--source-version", default=LabSpec.source_version, help="ZooKeeper of source.")
 @click.option("--dest-version", default=LabSpec.dest_version, help="ZooKeeper of dest.")
 @click.option("--kafka-version", default=LabSpec.kafka_version, help="Kafka.")
+@click.option("--dest-count", type=int, default=LabSpec.dest_count, help="Dest hosts: 3 or 5.")
 @click.option(
     "--service",
     type=click.Choice(["systemd", "commands"]),
     default="systemd",
     help="What starts the servers of dest and the brokers.",
+)
+@click.option(
+    "--source-reconfig",
+    "reconfig_enabled",
+    is_flag=True,
+    help="reconfigEnabled on source, and on dest later.",
 )
 @click.option("--tree-size", type=int, default=0, help="Filler znodes on source, outside the chroot.")
 @click.option("--tree-node-bytes", type=int, default=LabSpec.tree_node_bytes, help="Size of each filler.")

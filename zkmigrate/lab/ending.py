@@ -1,10 +1,34 @@
-"""How a program that owns a lab ends: every polite signal takes the lab down, as Ctrl-C does."""
+"""How a program that owns a lab ends: every polite signal takes the lab down, as Ctrl-C does.
+
+And how it ends a program that it runs.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import NoReturn
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, patience_s: float = 20
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own, so that a Ctrl-C reaches it once and through us; ended on the way
+    out: asked by SIGTERM (a Ctrl-C may be ignored where we run in the background), and killed when it has not
+    ended after ``patience_s``."""
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield process
+    finally:
+        for number, limit_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 10)):
+            if process.poll() is None:
+                process.send_signal(number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(limit_s)
 
 
 def end_on_signals() -> None:

@@ -68,9 +68,23 @@ def _signal(lab: Lab, host: str, name: str, states: str) -> None:
     wait_until(f"SIG{name} on {host}", missing, 10, poll_s=0.02)
 
 
+def start_at_boot(lab: Lab, role: Role) -> None:
+    """The servers of this role start by themselves when their hosts boot, as most do outside a lab."""
+    for host in lab.role(role):
+        lab.exec(host.name, ["systemctl", "enable", "--quiet", unit_of(lab, host.name)])
+
+
 def kill(lab: Lab, host: str) -> None:
-    """The server's process dies by SIGKILL. Inverse: `start`."""
+    """The server's process dies by SIGKILL, and systemd has seen it. Inverse: `start`."""
+    unit = unit_of(lab, host)
     _signal(lab, host, "KILL", "ZX")
+
+    def missing() -> str | None:
+        # A start before that would find a unit that is active, and do nothing.
+        state = lab.exec(host, ["systemctl", "is-active", unit], check=False).stdout.strip()
+        return state if state in ("active", "deactivating") else None
+
+    wait_until(f"systemd of {host} sees the death", missing, 10, poll_s=0.02)
 
 
 def start(lab: Lab, host: str) -> None:

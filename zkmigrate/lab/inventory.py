@@ -14,10 +14,13 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role
 
 
-def write_inventory(lab: Lab, path: Path, policy: dict[str, Any] | None = None) -> Path:
+def write_inventory(
+    lab: Lab, path: Path, policy: dict[str, Any] | None = None, canary_topic: str | None = None
+) -> Path:
     """Write the inventory of a lab to ``path`` and return it.
 
-    policy: what to set under ``policy``. Raises LabError when Kafka's cluster id cannot be read from source.
+    policy: what to set under ``policy``. canary_topic: one that was made for the produce canary.
+    Raises LabError when Kafka's cluster id cannot be read from source.
     """
     spec = lab.spec
     body: dict[str, Any] = {
@@ -49,6 +52,10 @@ def write_inventory(lab: Lab, path: Path, policy: dict[str, Any] | None = None) 
     for part, role in (("dest", Role.DEST), ("kafka", Role.BROKER)):
         if service.has_script(spec, role):
             body[part]["service"] = {"unit": service.name_of(role), **service.commands(role)}
+    if canary_topic is not None:
+        body["kafka"]["canary_topic"] = canary_topic
+    if spec.reconfig_enabled:
+        body["dest"]["settings"]["reconfigEnabled"] = "true"
     if policy:
         body["policy"] = policy
     with path.open("w") as stream:

@@ -48,3 +48,8 @@ def complete(host: str, text: str) -> str:
     if missing:
         raise LabError(f"{host}: state of source cannot be vouched for, not seen: {', '.join(missing)}")
     return text
+
+
+def without_process(text: str) -> list[str]:
+    """One host's state without what names its server process, for one that had to be started again."""
+    return [line for line in text.splitlines() if not line.startswith(("MainPID=", "ExecMainStart"))]

@@ -176,7 +176,12 @@ def pending_config(_c: Context, e: Evidence) -> Iterator[Judged]:
             late = entry.value.changed_ns / 1e9 - started
             seen = f"changed {_span(abs(late))} {'after' if late > 0 else 'before'} the broker's start"
             moves = ("look at what was changed, or restart this broker by itself first",)
-            yield Judged(late <= 0, seen, needed, host, moves)
+            yield Judged(late <= _TICK_S, seen, needed, host, moves)
+
+
+_TICK_S = 0.02
+"""A process's start is known to a hundredth of a second, the clock that dates it to a thousandth: a file that
+was changed right before the restart must not seem younger."""
 
 
 def _span(seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from zkmigrate.facts.config import ZooConfig
+from zkmigrate.facts.members import REJOIN
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
@@ -13,7 +14,7 @@ from zkmigrate.preflight.drilled import DRILLED, NEEDED
 from zkmigrate.preflight.evidence import Evidence, buffer_of
 from zkmigrate.preflight.security import security_of
 from zkmigrate.preflight.settings import dest_settings
-from zkmigrate.preflight.source import slowness, tells_of_fsync
+from zkmigrate.preflight.source import newest_members, slowness, tells_of_fsync
 
 ROOM_FACTOR = 3
 """Room asked for, in multiples of source's snapshot and logs: data, image, and what is written meanwhile."""
@@ -47,10 +48,10 @@ def empty(c: Context, e: Evidence) -> Iterator[Judged]:
 @check("dest.leftovers", "no dynamic config files are left on the dest host", Scope.DEST)
 def leftovers(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P13. ZooKeeper reads a leftover zoo.cfg.dynamic or zoo.cfg.dynamic.next at its next start, whatever
-    zoo.cfg says."""
+    zoo.cfg says; zoo.cfg.bak it writes over, where dest has reconfigEnabled."""
     for host, reading in e.dest_data.items():
         if isinstance(reading, Seen):
-            found = reading.value.dynamic
+            found = reading.value.leftovers
             yield Judged(not found, ", ".join(found) or "none", "none", host, ("remove these files",))
         else:
             yield unseen(reading, "the config directory, readable through sudo", host)
@@ -201,6 +202,20 @@ def observing(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(None if unknown else mode == "observer", mode, "observer", host, ("look at its log",))
 
 
+@check("dest.members", "the dest host observes the members that source has now", Scope.DEST, JOINED)
+def members(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P05. Where source was reconfigured since the join, the observers go on only as long as nothing cuts
+    them off: then they do not find their way back, nor do the brokers behind them."""
+    newest = newest_members(e)
+    needed = f"version {newest:#x}, as in source's files"
+    for host, reading in e.dest_config.items():
+        if isinstance(reading, Seen):
+            version = reading.value.version
+            yield Judged(version == newest, f"version {version:#x}", needed, host, (REJOIN,))
+        else:
+            yield unseen(reading, needed, host)
+
+
 @check(
     "dest.cluster-id", "seen through the dest host, the chroot holds this Kafka cluster", Scope.DEST, JOINED
 )
@@ -295,5 +310,5 @@ def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 CHECKS = (
     empty, leftovers, myid, jute_maxbuffer, sync_enabled, security, session_bounds, disk, init_limit,
-    observing, cluster_id, version, latency,
+    observing, members, cluster_id, version, latency,
 )  # fmt: skip

@@ -183,6 +183,7 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
         source_config=look.each(sources, lambda host: zoo_config(look, host, source.config)),
         source_flags={host: _true(file, running[host]) for host, file in source_flags.items()},
         source_bytes=_newest_bytes(look, _leader(c, common), source.data_dir, source.txn_dir),
+        dest_config=look.each(dests, lambda host: zoo_config(look, host, dest.config)),
         confs=look.each(sources, lambda host: answer(look, host, "conf", parse_conf)),
         dest_flags={host: _true(file, running.get(host)) for host, file in dest_flags.items()},
         env_flags={**source_flags, **dest_flags},
@@ -292,7 +293,6 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
         ),
         knocks=look.each(dests, lambda host: look.word(host, "srvr")),
         dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
-        dest_config=look.each(dests, lambda host: zoo_config(look, host, dest.config)),
         brokers=_at_brokers(c, look, common),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import ceil
 
 from zkmigrate.inventory import Broker
 from zkmigrate.model.fact import Absent, Reading, Seen
@@ -11,7 +12,7 @@ from zkmigrate.model.look import KafkaView, PartitionState
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import Evidence
-from zkmigrate.rules.window import deadlines, expected_way_back_s
+from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
 
 LISTED = 5
 BROKERS_ANSWER = "an answer of the brokers"
@@ -143,6 +144,35 @@ def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield unseen(e.kafka, BROKERS_ANSWER)
 
 
+@check(
+    "kafka.canary-topic", "the canary's topic is there and fit for every broker", Scope.CLUSTER, ALWAYS,
+    severity=Severity.WARN,
+)  # fmt: skip
+def canary_topic(c: Context, e: Evidence) -> Iterator[Judged]:
+    """Only where kafka.canary_topic names one. A broker that is the preferred leader of none of its
+    partitions is sent nothing; a partition with one replica is down while its broker restarts, which no other
+    producer sees. Nothing rests on the canary, so this is a warning."""
+    topic = c.inventory.kafka.canary_topic
+    if topic is None:
+        return
+    needed = "in every partition all replicas in sync, two or more, each broker the first of one"
+    moves = (f"make {topic} with a partition for each broker", "or take kafka.canary_topic out")
+    if not isinstance(e.kafka, Seen):
+        yield unseen(e.kafka, needed)
+        return
+    own = [p for p in e.kafka.value.partitions if p.topic == topic]
+    if not own:
+        yield Judged(False, f"no topic {topic}", needed, moves=moves)
+        return
+    first = {p.replicas[0] for p in own if p.replicas}
+    idle = [broker.name for broker in c.inventory.kafka.brokers if broker.id not in first]
+    wrong = [f"{p.topic}-{p.partition} is not in sync" for p in own if set(p.isr) != set(p.replicas)]
+    wrong += [f"{p.topic}-{p.partition} has one replica" for p in own if len(p.replicas) < 2]
+    wrong += [f"{name} is the preferred leader of none" for name in idle]
+    seen = "; ".join(wrong[:LISTED]) + (f" and {len(wrong) - LISTED} more" if len(wrong) > LISTED else "")
+    yield Judged(not wrong, seen or f"{len(own)} partitions", needed, moves=moves)
+
+
 @check("kafka.left-source", "the broker is no client of source any more", Scope.BROKERS, (Gate.CUTOVER,))
 def left_source(c: Context, e: Evidence) -> Iterator[Judged]:
     """One broker left on source means two controllers and two leaders per partition within a minute. Seen in
@@ -194,7 +224,8 @@ def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
     of 6 s leave nothing. The way forward is not bounded by this."""
     way_back = expected_way_back_s(c)
     needed = f"more than 0 s after FENCE to start the way back (T - T/3 - {way_back:g} - 3)"
-    moves = ("raise zookeeper.session.timeout.ms on the brokers to 18000 and roll them",)
+    enough = max(18, ceil((way_back + FIND_DOOR_S) * 3 / 2) + 3)
+    moves = (f"raise zookeeper.session.timeout.ms on the brokers to {enough}000 and roll them",)
     if not isinstance(e.sessions, Seen):
         yield unseen(e.sessions, needed, moves=("allow dump and cons on source",))
         return
@@ -236,5 +267,5 @@ def _numbers(values: Iterable[int]) -> str:
 
 CHECKS = (
     brokers, controller, cluster_id, offline, under_replicated, replication, min_isr, reassignment, addresses,
-    left_source, sessions_on_dest, session_timeout,
+    canary_topic, left_source, sessions_on_dest, session_timeout,
 )  # fmt: skip

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from zkmigrate.facts.config import ZooConfig, setting
+from zkmigrate.facts.members import Members
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
@@ -187,9 +188,9 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
     )
     moves = ("correct dest.settings in migration.yml: tickTime, initLimit and syncLimit as source has them",)
     wrong = list(_wrong_in(c, reformed_config(c.inventory), 0, "participant"))
-    lines, unread = _source_lines(e)
+    members, unread = _source_members(e)
     if unread is None:
-        wrong += _wrong_in(c, observer_config(c.inventory, lines), len(lines), "observer")
+        wrong += _wrong_in(c, observer_config(c.inventory, members), len(members.lines), "observer")
     elif not wrong:
         yield unseen(unread, needed)
         return
@@ -197,12 +198,13 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
     yield Judged(not wrong, seen, needed, moves=moves)
 
 
-def _source_lines(e: Evidence) -> tuple[tuple[str, ...], Reading[object] | None]:
-    """Source's server lines by its first config that could be read, else why there are none."""
+def _source_members(e: Evidence) -> tuple[Members, Reading[object] | None]:
+    """Source's members by its first config that could be read, else why there are none."""
     for reading in e.source_config.values():
         if isinstance(reading, Seen):
-            return tuple(f"server.{n}={s.render()}" for n, s in reading.value.servers.items()), None
-    return (), next(iter(e.source_config.values()), Absent("source's config"))
+            lines = tuple(f"server.{n}={s.render()}" for n, s in reading.value.servers.items())
+            return Members(lines, reading.value.version), None
+    return Members(()), next(iter(e.source_config.values()), Absent("source's config"))
 
 
 def _wrong_in(c: Context, content: bytes, source: int, role: str) -> Iterator[str]:

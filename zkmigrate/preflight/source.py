@@ -167,26 +167,30 @@ def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "source.reconfig", "source's members stand in its zoo.cfg alone and cannot change", Scope.SOURCE, ALWAYS
+    "source.reconfig", "source's servers have their members in one version, as they run", Scope.SOURCE, ALWAYS
 )
 def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P05. A source that may reconfigure itself keeps its members in a dynamic file that has a version. An
-    observer that has none begins its election anew with every answer and never follows, hundreds of times a
-    minute; one with reconfigEnabled=true takes source's members into its own config."""
-    moves = ("do not move this ensemble with zkmigrate yet",)
+    """P05. A source that may reconfigure itself keeps its members in a dynamic file, with a version.
+    Observers are given that version with the members: one with an earlier version begins its election anew
+    with every answer and never follows, hundreds of times a minute. So nobody may change source's members
+    before the move is over."""
+    newest = newest_members(e)
+    needed = f"version {newest:#x} in its files, and while it runs"
+    moves = ("let the reconfiguration of source end", "restart the server that goes by other members")
     for host, reading in e.source_config.items():
         if not isinstance(reading, Seen):
             yield unseen(reading, "a readable config", host)
             continue
-        values = reading.value.values
-        found = [
-            f"{key}={values[key]}" for key in ("reconfigEnabled", "dynamicConfigFile") if _set(values, key)
-        ]
-        yield Judged(not found, ", ".join(found) or "neither", "neither of these keys", host, moves)
+        told = e.confs[host]
+        runs = told.value.values.get("version") if isinstance(told, Seen) else None
+        held = reading.value.version == newest and runs in (None, f"{newest:x}")
+        seen = f"version {reading.value.version:#x}" + ("" if runs is None else f", runs with 0x{runs}")
+        yield Judged(held, seen, needed, host, moves)
 
 
-def _set(values: Mapping[str, str], key: str) -> bool:
-    return values.get(key, "false").strip().lower() != "false"
+def newest_members(e: Evidence) -> int:
+    """The latest version of the members in source's files; 0 where they are static."""
+    return max((r.value.version for r in e.source_config.values() if isinstance(r, Seen)), default=0)
 
 
 @check(
@@ -281,8 +285,6 @@ def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> It
     for key, value in wanted.items():
         if value != "-1" and told.values.get(key, value) != value:
             yield f"{key} is {told.values[key]}, in the file {value}"
-    if (version := told.values.get("version", "0")) != "0":
-        yield f"its members were set while it ran (version {version})"
     if not told.servers:
         return
     runs = {(n, s.host, s.quorum_port, s.election_port, s.role) for n, s in _members(told).items()}

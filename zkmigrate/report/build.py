@@ -15,6 +15,7 @@ from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 from zkmigrate.report import lanes, series
 from zkmigrate.report.left import left_to_do
+from zkmigrate.report.produced import produced
 from zkmigrate.report.sources import Sources
 from zkmigrate.report.story import Story, told
 from zkmigrate.report.timebase import Timebase, number
@@ -93,6 +94,7 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         latencies=series.latencies(own, silences, story.visits),
         silences=silences,
         acks=series.acks(sources.load, times, story.visits),
+        produced=produced(rows, story.visits, next((w for w in reversed(found) if not w.rehearsal), None)),
         lags=series.lags(rows, source, dest, proof.at if proof and proof.stage == "cutover" else None),
         syncs=series.syncs(rows),
         proof=proof,

@@ -92,7 +92,7 @@ def _pictures(report: Report) -> list[str]:
             pictures.timeline(report) + dest + others,
             "Grey stretches: the tool did not run. A vermilion foot under a broker: it did not answer, as "
             "the crosses say. Triangles: another controller. A white gap in a client's row: a quarter of a "
-            "second or more without an acknowledgement.",
+            "second, of the canary 0.6 s, or more without an acknowledgement.",
         ),
     ]
     for number, window in enumerate(report.windows):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 from zkmigrate.report.sheet import EDGE, HEAD, JOINED_S, LABELS, SERIES, WIDTH, Sheet
 from zkmigrate.report.svg import FAINT, RULE, Axis, clock, figure, hover, length, tag, text
-from zkmigrate.report.value import Acks, Beat, Lag, Report
+from zkmigrate.report.value import Acks, Beat, Lag, Produced, Report
 
 _LOW_MS, _HIGH_MS = 0.1, 10000.0
 _PLOT = 100
@@ -16,12 +17,18 @@ _BINS = 400
 _MOST = 6000
 """More points than this are told by the median and the slowest of each small stretch."""
 
+_PARTITIONS = 20
+_PACE_S = 0.6
+"""Of the produce canary, whose records are a quarter of a second apart."""
+
 _MIDDLE = [("median", SERIES[0]), ("slowest", SERIES[1])]
 
 
 def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
-    """Each answer of a broker as a dot, its time on a logarithmic scale; no answer as a cross on top."""
+    """Each answer of a broker as a dot, its time on a logarithmic scale; no answer as a cross on top. Before
+    them what producers felt: the canary and real clients."""
     inside = [b for b in report.beats if start <= b.at <= end]
+    _canary(sheet, report.produced, start, end)
     for acks in report.acks:
         _client(sheet, acks, start, end)
     if not inside:
@@ -32,6 +39,20 @@ def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
         _plot(sheet, "answers of brokers", keys, lambda height: _dots(sheet, inside, height))
     else:
         _plot(sheet, "answers of brokers", _MIDDLE, lambda height: _crowd(sheet, inside, height))
+
+
+def _canary(sheet: Sheet, produced: Sequence[Produced], start: float, end: float) -> None:
+    """The produce canary: each partition's acknowledgements, of many partitions those with the longest gaps;
+    and the latency of all."""
+    worst = sorted(produced, key=lambda x: -max((gap.seconds for gap in x.gaps), default=0.0))[:_PARTITIONS]
+    for one in [x for x in produced if x in worst]:
+        moments = [at for at, _ in one.took if start <= at <= end]
+        if moments:
+            draw = partial(_acked, sheet, client=one.partition, moments=moments, usual=_PACE_S)
+            sheet.row(f"canary {one.partition.rpartition('-')[2]}: acks", draw)
+    took = sorted((at, ms) for one in produced for at, ms in one.took if start <= at <= end)
+    if took:
+        _plot(sheet, "produce latency", _MIDDLE, lambda height: _took(sheet, "produce canary", took, height))
 
 
 def _client(sheet: Sheet, acks: Acks, start: float, end: float) -> None:
@@ -45,10 +66,10 @@ def _client(sheet: Sheet, acks: Acks, start: float, end: float) -> None:
         )
 
 
-def _acked(sheet: Sheet, y: float, client: str, moments: Sequence[float]) -> list[str]:
-    """A band wherever two acknowledgements are closer than a quarter of a second; what is left is a gap."""
+def _acked(sheet: Sheet, y: float, client: str, moments: Sequence[float], usual: float = 0.25) -> list[str]:
+    """A band wherever two acknowledgements are closer than ``usual`` seconds; what is left is a gap."""
     out: list[str] = []
-    near = max(0.25, sheet.axis.total / 1500)
+    near = max(usual, sheet.axis.total / 1500)
     since = last = None
     for at in [*moments, math.inf]:
         if since is None:
@@ -57,7 +78,18 @@ def _acked(sheet: Sheet, y: float, client: str, moments: Sequence[float]) -> lis
             x1, x2 = sheet.axis.x(since), sheet.axis.x(last)
             words = f"{client}: acknowledged without a gap above {length(near)} from {clock(since, 0.1)}"
             out.append(
-                tag("rect", hover(words), x=x1, y=y + 3, width=max(x2 - x1, 1.0), height=10, fill="#0072b2")
+                tag(
+                    "rect",
+                    hover(words),
+                    x=x1,
+                    y=y + 3,
+                    width=max(x2 - x1, 1.0),
+                    height=10,
+                    fill="#0072b2",
+                    data_acked=client,
+                    data_from=f"{since:.3f}",
+                    data_to=f"{last:.3f}",
+                )
             )
             since = at
         last = at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -70,6 +70,9 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
         note = f"slowest answer {took_ms:.0f} ms" if took_ms is not None else "no answer"
         if inside:
             out.append(("brokers in the window", f"{len(inside) - silent} of {len(inside)} answers", note))
+    for where, longest in _produced_worst(report):
+        note = f"{longest.client}, in {_during(longest)}"
+        out.append((f"longest produce gap in {where}", length(longest.seconds), note))
     for acks in report.acks:
         if acks.gaps:
             note = f"between acknowledgements, in {_during(acks.gaps[0])}"
@@ -86,6 +89,17 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
     return tuple(out)
 
 
+def _produced_worst(report: Report) -> Iterator[tuple[str, Gap]]:
+    """The produce canary's longest gaps, in the roll and in the window, at full length."""
+    for where, gaps in (
+        ("roll", [x.roll for x in report.produced]),
+        ("the window", [x.window for x in report.produced]),
+    ):
+        longest = max((gap for gap in gaps if gap), key=lambda gap: gap.seconds, default=None)
+        if longest is not None:
+            yield where, longest
+
+
 def _inside(acks: Acks, window: Window, report: Report) -> float | None:
     """The longest gap that overlaps the window, at full length."""
     end = window.end if window.end is not None else report.end
@@ -97,6 +111,7 @@ def tables(report: Report) -> tuple[Table, ...]:
     made = (
         windows(report),
         _latencies(report),
+        _produced(report),
         _acks(report),
         _events(report),
         _proof(report),
@@ -199,6 +214,26 @@ def _during(gap: Gap) -> str:
     return ", ".join(gap.during) or "no step"
 
 
+def _produced(report: Report) -> Table:
+    rows = []
+    for x in report.produced:
+        by = ", ".join(f"{broker} {count}" for broker, count in x.by.items()) or "nobody"
+        told = [length(gap.seconds) if gap else "-" for gap in (x.roll, x.window)]
+        longest = x.gaps[0] if x.gaps else None
+        whole = f"{length(longest.seconds)}: {_when(longest)}" if longest else "-"
+        rows.append((x.partition, by, _quantiles(x.took), *told, whole))
+    intro = (
+        "Small records of this tool's own, one in flight in each partition, to be acknowledged by all "
+        "replicas in sync and sent again until they are. A gap is the time between two acknowledgements, at "
+        "full length; with nothing wrong it is the quarter of a second from one record to the next."
+    )
+    head = (
+        "partition", "acknowledged by", "latency p50, p99, slowest", "longest gap in roll", "in the window",
+        "longest of all",
+    )  # fmt: skip
+    return Table("produced", "The produce canary", head, tuple(rows), intro, (1, 5))
+
+
 def _acks(report: Report) -> Table:
     rows = [
         (*(_client(acks) if n == 0 else ("", "", "")), length(gap.seconds), _when(gap))
@@ -211,9 +246,13 @@ def _acks(report: Report) -> Table:
 
 
 def _client(acks: Acks) -> tuple[str, str, str]:
-    took = sorted(ms for _, ms in acks.took)
+    return acks.client, str(acks.count), _quantiles(acks.took)
+
+
+def _quantiles(times: Sequence[tuple[float, float]]) -> str:
+    took = sorted(ms for _, ms in times)
     parts = (quantile(took, 0.5), quantile(took, 0.99), took[-1] if took else None)
-    return acks.client, str(acks.count), ", ".join(_ms(part) for part in parts) if took else "-"
+    return ", ".join(_ms(part) for part in parts) if took else "-"
 
 
 def _events(report: Report) -> Table:

@@ -176,6 +176,23 @@ class Acks:
 
 
 @dataclass(frozen=True)
+class Produced:
+    """One partition's records of the produce canary.
+
+    partition: TOPIC-NUMBER. by: broker → how many it acknowledged. took: (when acknowledged, milliseconds
+    since it was first sent), in order. gaps: the longest times without an acknowledgement while records were
+    sent.     roll, window: the longest that overlaps a walk of the roll, or the window, at full length.
+    """
+
+    partition: str
+    by: Mapping[str, int]
+    took: tuple[tuple[float, float], ...]
+    gaps: tuple[Gap, ...]
+    roll: Gap | None
+    window: Gap | None
+
+
+@dataclass(frozen=True)
 class Sync:
     """The cluster as a step saw it."""
 
@@ -257,6 +274,7 @@ class Report:
     latencies: tuple[Latency, ...]
     silences: tuple[Gap, ...]
     acks: tuple[Acks, ...]
+    produced: tuple[Produced, ...]
     lags: tuple[Lag, ...]
     syncs: tuple[Sync, ...]
     proof: Proof | None

@@ -49,6 +49,7 @@ class Host:
 
     aside: operation id → path moved.
     skew_s: how far its wall clock is ahead of the operator's; it dates files, phases and answers.
+    starts: how many processes there have been: two of them may start in the same moment of the world.
     undying_sockets: client sockets that no kill ends, as on a kernel without ``ss -K``.
     systemd: without it the service answers only to commands that a call or the spec brings along.
     """
@@ -58,6 +59,7 @@ class Host:
     files: dict[str, File] = field(default_factory=dict)
     running: bool = False
     started: float = 0.0
+    starts: int = 0
     aside: dict[str, str] = field(default_factory=dict)
     installed: bytes = b""
     fencing: int = 0
@@ -89,6 +91,7 @@ class Host:
 
     def start(self, now: float) -> None:
         self.running, self.started = True, now
+        self.starts += 1
 
     def stop(self) -> None:
         self.running = False

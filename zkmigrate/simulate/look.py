@@ -88,7 +88,7 @@ class WorldLook:
             return (
                 f"clientPort={served.ports.client}\ndataDir={served.data_dir}/version-2\n"
                 f"dataLogDir={served.txn_dir}/version-2\ntickTime=2000\n"
-                f"serverId={world.inventory.source_host(host).myid}\n"
+                f"serverId={world.inventory.source_host(host).myid}\nversion={world.source_version:x}\n"
             )
         return f"{word} is not executed because it is not in the whitelist.\n"
 
@@ -109,6 +109,8 @@ class WorldLook:
         if host in self.unreachable:
             return Unknown("unreachable", f"{host} does not answer")
         world, h = self.world, self.world.hosts[host]
+        if args[0] == "phase":
+            return Seen(program.phase(h, world.now))
         if args[0] == "status":
             cut_off = world.mode(host) != "observer" if host in world.inventory.dest_names else True
             clients = len(self._connected(host))

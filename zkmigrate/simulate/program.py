@@ -29,6 +29,7 @@ from zkmigrate.model.change import (
 )
 from zkmigrate.simulate.disk import Disk
 from zkmigrate.simulate.host import File, Host
+from zkmigrate.simulate.reconfig import write_whole
 
 Answer = tuple[int, str]
 _HALVES = 4
@@ -265,9 +266,7 @@ def _restore_image(host: Host) -> Answer:
     if host.image_state == "complete":
         host.disk = host.image
         host.image_state = "begun"
-    observer = next(f for p, f in host.files.items() if p.endswith("/staged/observer.cfg"))
-    current = host.files[host.spec["config_path"]]
-    host.files[host.spec["config_path"]] = replace(current, content=observer.content)
+    write_whole(host, "observer.cfg")
     return 0, "image restored"
 
 
@@ -320,6 +319,19 @@ def _take_down(host: Host) -> None:
     host.spec, host.armed, host.image, host.image_state = {}, False, None, "none"
 
 
+def phase(host: Host, now: float) -> str:
+    """The lines of ``zkm-host phase``."""
+    values = {
+        "run": "run",
+        "phase": host.phase,
+        "lapsed": "yes" if host.lapsed else "no",
+        "finisher": f"{host.finisher} ",
+    }
+    if host.phase in ("started", "checked") and host.served_since is not None:
+        values["served_s"] = f"{now - host.served_since:.1f}"
+    return "".join(f"{key}={value}\n" for key, value in values.items())
+
+
 def status(
     host: Host, now: float, wall: float, service: tuple[str, ...], clients: int, source_sockets: int
 ) -> str:
@@ -334,11 +346,8 @@ def status(
         "boot_id": host.boot,
         "uptime_s": f"{now:.3f}",
         "time": f"{wall + host.skew_s:.3f}",
-        "run": "run",
-        "phase": host.phase,
         "phase_since": f"{wall - now + host.phase_since + host.skew_s:.3f}" if host.phase_since else "0",
         "fencing": host.fencing,
-        "lapsed": "yes" if host.lapsed else "no",
         "tag": "model",
         "in4": chain,
         "out4": chain,
@@ -354,13 +363,10 @@ def status(
         "unit_pid": PID if host.running else 0,
         "unit_since": round(host.started * 1e6) if host.running else "-",
         "lease": "none",
-        "finisher": f"{host.finisher} ",
         "image": host.image_state,
         "tools_missing": "",
     }
-    if host.phase in ("started", "checked") and host.served_since is not None:
-        values["served_s"] = f"{now - host.served_since:.1f}"
-    return "".join(f"{key}={value}\n" for key, value in values.items())
+    return phase(host, now) + "".join(f"{key}={value}\n" for key, value in values.items())
 
 
 _TOOLS = ("sh", "ipset", "iptables", "ip6tables", "ss", "flock", "timeout", "nc", "bash", "systemctl", "java")

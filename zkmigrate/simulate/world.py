@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from zkmigrate.dependents.kafka import current_connect
 from zkmigrate.inventory import Broker, Inventory, Service
 from zkmigrate.model.change import Change
-from zkmigrate.simulate import program
+from zkmigrate.simulate import program, reconfig
 from zkmigrate.simulate.disk import Disk, Kind, Transaction
 from zkmigrate.simulate.ensemble import Ensemble, elected
 from zkmigrate.simulate.host import File, Host
@@ -46,7 +46,7 @@ class BrokerProcess:
     session: int = 0
     ensemble: str = ""
     connected: str = ""
-    process: float = -1.0
+    process: int = -1
     registered: bool = False
     connect: str = ""
 
@@ -56,6 +56,7 @@ class World:
     """Build with :func:`new_world`. ``faults`` are called before each apply with (change, operation).
 
     source_down: source hosts whose server does not run; while too few do source_leader is empty.
+    following: dest hosts that observe source, with the start of their process.
     """
 
     inventory: Inventory
@@ -68,6 +69,7 @@ class World:
     source_files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     source_leader: str = ""
     source_down: set[str] = field(default_factory=set)
+    following: dict[str, float] = field(default_factory=dict)
     sessions_made: int = 0
     acknowledged: list[Transaction] = field(default_factory=list)
     faults: list[Callable[[Change, str], None]] = field(default_factory=list)
@@ -122,7 +124,9 @@ class World:
         if not host.ready(self.now):
             return ""
         if self._observes(host):
-            return "" if host.cut.holds(self.now) or not self.source_leader else "observer"
+            if host.cut.holds(self.now) or not self.source_leader:
+                return ""
+            return "observer" if self._knows_members(host) else ""
         if self.dest is None or not self.dest_leader:
             return ""
         return "leader" if name == self.dest_leader else "follower"
@@ -138,6 +142,24 @@ class World:
         config = host.files.get(self.inventory.dest.config)
         return config is None or b"peerType=observer" in config.content
 
+    def _knows_members(self, host: Host) -> bool:
+        """An observer of members that source had before goes on until something cuts it off."""
+        config = host.files.get(self.inventory.dest.config)
+        own = reconfig.config(config.content).version if config is not None else 0
+        return own == self.source_version or self.following.get(host.name) == host.started
+
+    @property
+    def source_version(self) -> int:
+        """The version of source's members, in its leader's config; 0 where they are static."""
+        files = self.source_files[self.source_leader or self.inventory.source_names[0]]
+        return reconfig.config(files[self.inventory.source.config]).version
+
+    def reconfigure_source(self, version: int) -> None:
+        """Source's servers count their members anew: reconfigEnabled, and a change of them."""
+        for files in self.source_files.values():
+            reconfig.count_anew(files, self.inventory.source.config, version)
+        self._settle()
+
     def _dest_hosts(self) -> list[Host]:
         return [self.hosts[name] for name in self.inventory.dest_names]
 
@@ -151,10 +173,29 @@ class World:
         self._elect()
         for host in self._dest_hosts():
             self._replicate(host)
+            self._live_with_reconfig(host)
         for process in self.brokers.values():
             self._keep_connected(process)
         self._expire()
         self._sync_disks()
+
+    def _live_with_reconfig(self, host: Host) -> None:
+        """Who follows, and what servers with reconfigEnabled do to their files."""
+        mode = self.mode(host.name)
+        config = host.files.get(self.inventory.dest.config)
+        if (
+            host.running
+            and config is not None
+            and self._observes(host)
+            and reconfig.reconfigures(config.content)
+        ):
+            raise Disaster(f"{host.name} observes with reconfigEnabled: it becomes a follower of source")
+        if mode == "observer":
+            self.following[host.name] = host.started
+        else:
+            self.following.pop(host.name, None)
+        if mode in ("leader", "follower") and self.dest is not None:
+            reconfig.rewrite(host, self.inventory.dest.config, self.dest.epoch << 32)
 
     def _guard_lease(self, host: Host) -> None:
         if host.phase == "fenced" and not host.fence.holds(self.now):
@@ -173,9 +214,7 @@ class World:
     def _finish(self, host: Host) -> None:
         if host.phase == "go" and host.go is not None and not host.running and self._has_its_place(host):
             host.image, host.image_state = host.disk, "complete"
-            reform = next(f for p, f in host.files.items() if p.endswith("/staged/reform.cfg"))
-            config = host.files[self.inventory.dest.config]
-            host.files[self.inventory.dest.config] = replace(config, content=reform.content)
+            reconfig.write_whole(host, "reform.cfg")
             host.start(self.now)
         if host.phase == "go" and host.running and self.mode(host.name) in ("leader", "follower"):
             host.set_phase("started", self.now)
@@ -197,9 +236,7 @@ class World:
         host.finisher = "done"
         host.stop()
         host.disk, host.image_state = host.image, "begun"
-        observer = next(f for p, f in host.files.items() if p.endswith("/staged/observer.cfg"))
-        config = host.files[self.inventory.dest.config]
-        host.files[self.inventory.dest.config] = replace(config, content=observer.content)
+        reconfig.write_whole(host, "observer.cfg")
         host.cut.empty()
         host.fence.empty()
         host.start(self.now)
@@ -296,9 +333,9 @@ class World:
 
     def _keep_connected(self, process: BrokerProcess) -> None:
         host = self.hosts[process.broker.name]
-        if not host.running or process.process != host.started:
+        if not host.running or process.process != host.starts:
             self._disconnect_for_good(process)
-            process.process = host.started
+            process.process = host.starts
             process.connect = current_connect(host.files[self.inventory.kafka.config].content)
         if not host.running or self.now < host.started + BROKER_START_S:
             return
@@ -399,7 +436,7 @@ def new_world(inventory: Inventory, properties: bytes, source_config: bytes) -> 
         inventory,
         hosts,
         {
-            b.name: BrokerProcess(b, process=900.0, connect=current_connect(properties))
+            b.name: BrokerProcess(b, process=hosts[b.name].starts, connect=current_connect(properties))
             for b in inventory.kafka.brokers
         },
         source,

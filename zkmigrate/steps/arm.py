@@ -13,10 +13,13 @@ host works from the spec that this inventory and this stage give it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zkmigrate.errors import HostError
 from zkmigrate.facts.clients import numeric
+from zkmigrate.facts.config import ZooConfig, zoo_config
+from zkmigrate.facts.host import HostStatus
+from zkmigrate.facts.members import REJOIN, Members, source_members
 from zkmigrate.facts.window import Statuses, statuses, unknown
 from zkmigrate.inventory import Inventory, ZooKeeperHost
 from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
@@ -25,7 +28,6 @@ from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
 from zkmigrate.rules.reform import observer_config, reformed_config
-from zkmigrate.steps.join import source_server_lines
 
 # What a host armed for its own commands must not keep when the inventory names systemd.
 COMMAND_KEYS = ("start", "stop", "status", "kill", "ports")
@@ -33,12 +35,13 @@ COMMAND_KEYS = ("start", "stop", "status", "kill", "ports")
 
 @dataclass(frozen=True)
 class ArmFacts:
-    """What every dest host says of itself, source's own server lines, and the spec each dest host was armed
-    with."""
+    """What every dest host says of itself, source's own members, the spec each dest host was armed with, and
+    the config that each observes with."""
 
-    hosts: Statuses
-    source_lines: Reading[tuple[str, ...]]
+    hosts: Statuses[HostStatus]
+    members: Reading[Members]
     specs: Mapping[str, Reading[bytes]]
+    configs: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
 
 
 class ArmStep:
@@ -54,8 +57,9 @@ class ArmStep:
         spec = f"/var/lib/zkmigrate/{c.run}/spec"
         return ArmFacts(
             statuses(c, look),
-            source_server_lines(c.inventory, look),
+            source_members(c.inventory, look),
             look.each(c.inventory.dest_names, lambda host: look.file(host, spec)),
+            look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, c.inventory.dest.config)),
         )
 
     def check(self, c: Context, f: ArmFacts, way: Way) -> Verdict:
@@ -66,13 +70,16 @@ class ArmStep:
             return Ready(left) if left else Done()
         if wrong := f.hosts.outside("arm", "idle", "armed"):
             return Blocked(wrong)
-        if not isinstance(f.source_lines, Seen):
-            return Blocked((unknown("arm.source-config", "source", f.source_lines),))
+        if not isinstance(f.members, Seen):
+            return Blocked((unknown("arm.source-config", "source", f.members),))
         if nameless := _without_address(c.inventory):
             return Blocked(nameless)
         unread = [unknown("arm.spec", h, r) for h, r in f.specs.items() if isinstance(r, Unknown)]
+        unread += [unknown("arm.config", h, r) for h, r in f.configs.items() if isinstance(r, Unknown)]
         if unread:
             return Blocked(tuple(unread))
+        if changed := _changed(f.members.value, f.configs):
+            return Blocked(changed)
         wanted = _keys(arm_spec(c.inventory, c.rehearsal))
         stale = {h for h, r in f.specs.items() if isinstance(r, Absent) or not _is_armed_as(wanted, r)}
         if todo := f.hosts.where(lambda s: s.phase == "idle") or tuple(h for h in f.hosts.at if h in stale):
@@ -81,21 +88,21 @@ class ArmStep:
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
     def plan(self, c: Context, f: ArmFacts, target: str) -> Changes:
-        lines = f.source_lines.value if isinstance(f.source_lines, Seen) else ()
+        members = f.members.value if isinstance(f.members, Seen) else Members(())
         staged = f"/var/lib/zkmigrate/{c.run}/staged"
         return (
             PutFile(target, f"{staged}/reform.cfg", reformed_config(c.inventory), "root:root", "0600"),
             PutFile(
-                target, f"{staged}/observer.cfg", observer_config(c.inventory, lines), "root:root", "0600"
+                target, f"{staged}/observer.cfg", observer_config(c.inventory, members), "root:root", "0600"
             ),
             Arm(target, arm_spec(c.inventory, c.rehearsal)),
         )
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        lines = source_server_lines(c.inventory, look)
-        if not isinstance(lines, Seen):
-            raise HostError(f"source's server lines cannot be read: {lines}")
-        facts = ArmFacts(Statuses({}, ()), lines, {})
+        members = source_members(c.inventory, look)
+        if not isinstance(members, Seen):
+            raise HostError(f"source's server lines cannot be read: {members}")
+        facts = ArmFacts(Statuses({}, ()), members, {})
         return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
 
     def undo(self, c: Context, f: ArmFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
@@ -155,6 +162,24 @@ def _without_address(inventory: Inventory) -> tuple[Finding, ...]:
         )
         for h in (*inventory.source.hosts, *inventory.dest.hosts)
         if not _numeric(h)
+    )
+
+
+def _changed(members: Members, configs: Mapping[str, Reading[ZooConfig]]) -> tuple[Finding, ...]:
+    """A reconfiguration of source since the join: cut off for a moment, an observer of the members before
+    would not follow any more."""
+    return tuple(
+        claim(
+            "arm.members",
+            "the dest host observes the members that source has now",
+            config.value.version == members.version,
+            target=host,
+            seen=f"version {config.value.version:#x}",
+            needed=f"source's version {members.version:#x}",
+            moves=(REJOIN,),
+        )
+        for host, config in configs.items()
+        if isinstance(config, Seen) and config.value.version != members.version
     )
 
 

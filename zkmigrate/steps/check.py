@@ -17,9 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, synced_followers
+from zkmigrate.facts.host import HostPhase
 from zkmigrate.facts.ownership import Ownership, from_json
 from zkmigrate.facts.sessions import Sessions, owning_sessions
-from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.facts.window import Statuses, phases
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim
@@ -37,7 +38,7 @@ class CheckFacts:
     """Dest as it serves: state of each server, the leader's monitor values, owners by ``dump``, the
     znodes."""
 
-    hosts: Statuses
+    hosts: Statuses[HostPhase]
     servers: EnsembleView
     synced: int
     owners: Reading[Sessions]
@@ -52,7 +53,7 @@ class CheckStep:
     hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> CheckFacts:
-        hosts = statuses(c, look)
+        hosts = phases(c, look)
         servers = dest_view(c.inventory, look)
         leader = servers.leader
         if leader is None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
 from zkmigrate.facts.host import Drain, HostStatus, drain, probe
-from zkmigrate.facts.window import Statuses, statuses, unknown
+from zkmigrate.facts.window import NOWHERE, Standing, standing, unknown
 from zkmigrate.model.change import Applied, Changes, Cut, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim
@@ -37,7 +37,7 @@ class CutFacts:
     """learners: how many learners source's leader still counts, asked going forward; following: dest as it
     serves now, asked going back."""
 
-    hosts: Statuses
+    stand: Standing
     probes: dict[str, Reading[dict[str, str]]]
     learners: int | None
     following: dict[str, Reading[Drain]]
@@ -51,27 +51,28 @@ class CutStep:
     hazard = Hazard.WINDOW
 
     def observe(self, c: Context, look: Look) -> CutFacts:
-        hosts = statuses(c, look)
-        cut = hosts.in_phase("cut")
+        stand = standing(c, look, "fenced")
+        cut = stand.whole.in_phase("cut")
         if c.way is Way.BACK:
             following = {} if cut else look.each(c.inventory.dest_names, lambda host: drain(look, host))
-            return CutFacts(hosts, {}, None, following)
+            return CutFacts(stand, {}, None, following)
         probes = look.each(cut, lambda host: probe(look, host))
         count: int | None = None
         if cut:
             view = source_view(c.inventory, look)
             mntr = leader_mntr(look, view.leader) if view.leader is not None else None
             count = learners(mntr.value) if isinstance(mntr, Seen) else None
-        return CutFacts(hosts, probes, count, {})
+        return CutFacts(stand, probes, count, {})
 
     def check(self, c: Context, f: CutFacts, way: Way) -> Verdict:
         if way is Way.BACK:
             return self._check_back(f)
-        if f.hosts.unknown:
-            return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("cut", "fenced", "cut"):
+        hosts = f.stand.hosts
+        if hosts.unknown:
+            return Blocked(hosts.unknown)
+        if wrong := hosts.outside("cut", "fenced", "cut"):
             return Blocked(wrong)
-        if todo := f.hosts.in_phase("fenced"):
+        if todo := hosts.in_phase("fenced"):
             return Ready(todo)
         findings = _severed(f)
         if any(x.blocks for x in findings):
@@ -91,11 +92,12 @@ class CutStep:
         return Done((*findings, dropped))
 
     def _check_back(self, f: CutFacts) -> Verdict:
-        if todo := f.hosts.in_phase("cut"):
+        hosts = f.stand.whole
+        if todo := hosts.in_phase("cut"):
             return Ready(todo)
         # A host that is not armed was never cut by this run: it may not even have joined.
-        ours = f.hosts.where(lambda s: s.phase != "idle")
-        if asleep := tuple(h for h in ours if f.hosts.at[h].unit_state != "active"):
+        ours = hosts.where(lambda s: s.phase != "idle")
+        if asleep := tuple(h for h in ours if hosts.at[h].unit_state != "active"):
             return Ready(asleep)
         following = {h: r for h, r in f.following.items() if h in ours}
         modes = {h: r.value.mode if isinstance(r, Seen) else "unknown" for h, r in following.items()}
@@ -103,8 +105,8 @@ class CutStep:
             return Waiting(
                 "every dest host observes source again", f"modes: {modes}", OBSERVING_DEADLINE_S, 0.1
             )
-        if f.hosts.unknown:
-            return Blocked(f.hosts.unknown, others_back=True)
+        if hosts.unknown:
+            return Blocked(hosts.unknown, others_back=True)
         return Done(
             tuple(
                 claim("cut.following", "the dest host observes source again", True, target=host, seen=mode)
@@ -116,11 +118,11 @@ class CutStep:
         return (Cut(target, c.inventory.policy.lease.cut_ttl_ms),)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        facts = CutFacts(Statuses({}, ()), {}, None, {})
+        facts = CutFacts(NOWHERE, {}, None, {})
         return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
 
     def undo(self, c: Context, f: CutFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        status = f.hosts.at[target]
+        status = f.stand.whole.at[target]
         unblock = (HostVerb(target, "uncut"),) if status.phase == "cut" else ()
         if status.unit_state != "active" or _backed_off(status):
             return (*unblock, _restart(c, target))
@@ -144,7 +146,7 @@ def _backed_off(status: HostStatus) -> bool:
 
 def _severed(f: CutFacts) -> tuple[Finding, ...]:
     findings: list[Finding] = list(
-        f.hosts.every(
+        f.stand.whole.every(
             "cut.severed",
             "nothing passes between this dest host and source",
             lambda s: s.rules_on_top and s.cut_entries > 0 and s.source_sockets == 0,

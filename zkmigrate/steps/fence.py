@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkmigrate.facts.host import HostStatus
-from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.facts.window import NOWHERE, Standing, Statuses, standing
 from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
@@ -30,41 +30,43 @@ class FenceStep:
     title = "Fence clients off"
     hazard = Hazard.WINDOW
 
-    def observe(self, c: Context, look: Look) -> Statuses:
-        return statuses(c, look)
+    def observe(self, c: Context, look: Look) -> Standing:
+        return standing(c, look, "armed")
 
-    def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
+    def check(self, c: Context, f: Standing, way: Way) -> Verdict:
         if way is Way.BACK:
-            if shut := f.where(lambda s: s.phase == "fenced" or (s.phase == "armed" and s.fence_entries > 0)):
+            hosts = f.whole
+            shut = hosts.where(lambda s: s.phase == "fenced" or (s.phase == "armed" and s.fence_entries > 0))
+            if shut:
                 return Ready(shut)
-            return Blocked(f.unknown, others_back=True) if f.unknown else _reopened(f)
-        if f.unknown:
-            return Blocked(f.unknown)
-        if wrong := f.outside("fence", "armed", "fenced"):
+            return Blocked(hosts.unknown, others_back=True) if hosts.unknown else _reopened(hosts)
+        if f.hosts.unknown:
+            return Blocked(f.hosts.unknown)
+        if wrong := f.hosts.outside("fence", "armed", "fenced"):
             return Blocked(wrong)
-        if todo := f.in_phase("armed"):
+        if todo := f.hosts.in_phase("armed"):
             return Ready(todo)
-        findings = closed(f)
+        findings = closed(f.whole)
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
-    def plan(self, c: Context, f: Statuses, target: str) -> Changes:
+    def plan(self, c: Context, f: Standing, target: str) -> Changes:
         return (Fence(target, c.inventory.policy.lease.fence_ttl_ms),)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        return {host: self.plan(c, Statuses({}, ()), host) for host in c.inventory.dest_names}
+        return {host: self.plan(c, NOWHERE, host) for host in c.inventory.dest_names}
 
-    def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "reopen"),)
 
     def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, Statuses({}, ()), target, applied)
+        return self.undo(c, NOWHERE, target, applied)
 
 
 def _closed(s: HostStatus) -> bool:
     return s.rules_on_top and s.fence_entries >= 2 and s.client_sockets == 0
 
 
-def closed(f: Statuses) -> tuple[Finding, ...]:
+def closed(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
     """The door is shut on every host, as observed, not as ordered."""
     return f.every(
         "fence.closed",
@@ -74,7 +76,7 @@ def closed(f: Statuses) -> tuple[Finding, ...]:
     )
 
 
-def _reopened(f: Statuses) -> Verdict:
+def _reopened(f: Statuses[HostStatus]) -> Verdict:
     findings = f.every(
         "fence.reopened",
         "clients reach this dest host again",

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from zkmigrate.facts.config import ZooConfig, zoo_config
+from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.window import Statuses, statuses, unknown
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -29,8 +31,8 @@ class FinalizeFacts:
     """The installed program per host, Absent where it is gone; each dest host's config and phase."""
 
     programs: dict[str, Reading[bytes]]
-    configs: dict[str, Reading[bytes]]
-    hosts: Statuses
+    configs: dict[str, Reading[ZooConfig]]
+    hosts: Statuses[HostStatus]
 
     @property
     def opened(self) -> tuple[str, ...]:
@@ -60,7 +62,7 @@ class FinalizeStep:
         dest = c.inventory.dest
         return FinalizeFacts(
             look.each(hosts, lambda host: look.file(host, PROGRAM)),
-            look.each(c.inventory.dest_names, lambda host: look.file(host, dest.config)),
+            look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, dest.config)),
             statuses(c, look),
         )
 
@@ -92,6 +94,8 @@ class FinalizeStep:
         return ()
 
 
-def _reformed(config: bytes) -> bool:
-    """Whether a dest config is of an ensemble of its own: server lines, and no observer."""
-    return b"server." in config and b"observer" not in config
+def _reformed(config: ZooConfig) -> bool:
+    """Whether a dest config is of an ensemble of its own: it has servers, and no observer, wherever they
+    stand: with reconfigEnabled ZooKeeper has moved them to a dynamic file."""
+    roles = {server.role for server in config.servers.values()}
+    return roles == {"participant"} and config.values.get("peerType", "participant") != "observer"

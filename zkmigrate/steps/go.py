@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from zkmigrate.facts.host import HostStatus
-from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.facts.host import HostPhase
+from zkmigrate.facts.window import Statuses, phases, statuses
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
@@ -30,6 +30,17 @@ GONE = ("go", "started", "checked")
 TOO_LATE_S = 4.0
 
 
+@dataclass(frozen=True)
+class GoFacts:
+    """hosts: their phases. alive: those whose ZooKeeper may run, asked going back."""
+
+    hosts: Statuses[HostPhase]
+    alive: tuple[str, ...]
+
+
+NOTHING_ASKED = GoFacts(Statuses({}, ()), ())
+
+
 class GoStep:
     """See the module."""
 
@@ -37,37 +48,42 @@ class GoStep:
     title = "Let dest reform"
     hazard = Hazard.WINDOW
 
-    def observe(self, c: Context, look: Look) -> Statuses:
-        return statuses(c, look)
-
-    def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
-        if way is Way.BACK and (opened := f.in_phase("open")):
-            return Blocked((past_the_door(opened),), no_way_back=True)
-        if f.unknown:
-            return Blocked(f.unknown)
-        if way is Way.BACK:
-            running = f.in_phase(*GONE)
-            late = [h for h in running if _opens_in(c, f.at[h]) < TOO_LATE_S]
-            # A host opens only as part of a quorum; once the others are down it waits, for good.
-            alive = f.where(lambda s: s.phase in GONE or s.unit_state not in ("inactive", "failed"))
-            if late and len(alive) >= c.inventory.dest.majority:
-                # Stopping some hosts while another opens would end a quorum that clients have already seen.
-                progress = ", ".join(f"{h} in {_opens_in(c, f.at[h]):.0f} s" for h in late)
-                return Waiting("what the hosts do at their own limit", progress, 60.0)
-            return Ready(running) if running else Done()
-        if wrong := f.outside("go", "sealed", *GONE, "open"):
-            return Blocked(wrong)
-        if todo := f.in_phase("sealed"):
-            return Ready(todo)
-        return Done(
-            f.every("go.sent", "the host has its GO", lambda s: s.phase != "sealed", lambda s: s.phase)
+    def observe(self, c: Context, look: Look) -> GoFacts:
+        if c.way is Way.FORWARD:
+            return GoFacts(phases(c, look), ())
+        hosts = statuses(c, look)
+        return GoFacts(
+            hosts, hosts.where(lambda s: s.phase in GONE or s.unit_state not in ("inactive", "failed"))
         )
 
-    def plan(self, c: Context, f: Statuses, target: str) -> Changes:
+    def check(self, c: Context, f: GoFacts, way: Way) -> Verdict:
+        hosts = f.hosts
+        if way is Way.BACK and (opened := hosts.in_phase("open")):
+            return Blocked((past_the_door(opened),), no_way_back=True)
+        if hosts.unknown:
+            return Blocked(hosts.unknown)
+        if way is Way.BACK:
+            running = hosts.in_phase(*GONE)
+            late = [h for h in running if _opens_in(c, hosts.at[h]) < TOO_LATE_S]
+            # A host opens only as part of a quorum; once the others are down it waits, for good.
+            if late and len(f.alive) >= c.inventory.dest.majority:
+                # Stopping some hosts while another opens would end a quorum that clients have already seen.
+                progress = ", ".join(f"{h} in {_opens_in(c, hosts.at[h]):.0f} s" for h in late)
+                return Waiting("what the hosts do at their own limit", progress, 60.0)
+            return Ready(running) if running else Done()
+        if wrong := hosts.outside("go", "sealed", *GONE, "open"):
+            return Blocked(wrong)
+        if todo := hosts.in_phase("sealed"):
+            return Ready(todo)
+        return Done(
+            hosts.every("go.sent", "the host has its GO", lambda s: s.phase != "sealed", lambda s: s.phase)
+        )
+
+    def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
         inventory = c.inventory
         # Without the journal nobody knows whose disk was the newest; a quorum that has opened is led by it.
         known = "first" in c.records.get("prove", {})
-        first = tuple(c.records["prove"]["first"]) if known else f.in_phase("open")
+        first = tuple(c.records["prove"]["first"]) if known else f.hosts.in_phase("open")
         port = inventory.dest.ports.client
         # A word of a call holds no brackets; what follows the last colon is the port.
         addresses = tuple(endpoint(inventory.dest_host(host), port) for host in first)
@@ -80,16 +96,16 @@ class GoStep:
         # PROVE will say who holds the newest transaction; after DRAIN that is normally every host.
         hosts = c.inventory.dest_names
         later = replace(c, records={"prove": {"first": list(hosts)}})
-        return {host: self.plan(later, Statuses({}, ()), host) for host in hosts}
+        return {host: self.plan(later, NOTHING_ASKED, host) for host in hosts}
 
-    def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: GoFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "halt"),)
 
     def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, Statuses({}, ()), target, applied)
+        return self.undo(c, NOTHING_ASKED, target, applied)
 
 
-def _opens_in(c: Context, status: HostStatus) -> float:
+def _opens_in(c: Context, status: HostPhase) -> float:
     """Seconds until the host's finisher acts by itself; infinite before it serves."""
     return math.inf if status.served_s is None else c.inventory.policy.open_limit_s - status.served_s
 

@@ -16,8 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
+from zkmigrate.facts.dest import written_by_zookeeper
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, source_view
 from zkmigrate.facts.host import HostStatus, unit_status
+from zkmigrate.facts.members import Members, source_members
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Applied, Change, Changes, Discard, MoveAside, PutFile, SetService, inverses
@@ -48,7 +50,7 @@ class JoinFacts:
     """source is read before dest, so a dest zxid at or above source's is caught up."""
 
     source: EnsembleView
-    source_lines: Reading[tuple[str, ...]]
+    members: Reading[Members]
     hosts: dict[str, JoinHost]
 
 
@@ -62,7 +64,7 @@ class JoinStep:
     def observe(self, c: Context, look: Look) -> JoinFacts:
         dest = c.inventory.dest
         view = source_view(c.inventory, look)
-        lines = source_server_lines(c.inventory, look)
+        members = source_members(c.inventory, look)
         servers = dest_view(c.inventory, look).servers
 
         def one(host: str) -> JoinHost:
@@ -76,7 +78,7 @@ class JoinStep:
                 servers[host],
             )
 
-        return JoinFacts(view, lines, look.each(c.inventory.dest_names, one))
+        return JoinFacts(view, members, look.each(c.inventory.dest_names, one))
 
     def check(self, c: Context, f: JoinFacts, way: Way) -> Verdict:
         lost = tuple(
@@ -88,13 +90,14 @@ class JoinStep:
             hosts = reversed(c.inventory.dest_names)
             left = [h for h in hosts if h in c.unrestored or _left_over(c.inventory, f.hosts[h])]
             return Ready((left[0],)) if left else Done()
-        if not isinstance(f.source_lines, Seen):
-            return Blocked((unknown("join.source-config", "source", f.source_lines),))
+        if not isinstance(f.members, Seen):
+            return Blocked((unknown("join.source-config", "source", f.members),))
         leader = f.source.servers[f.source.leader] if f.source.leader is not None else None
         if not isinstance(leader, Seen):
-            return Blocked(
-                (claim("join.source", "source has a leader", False, moves=("repair source first",)),)
-            )
+            # An election takes seconds; a source that finds no leader is told by the deadline.
+            limit = c.inventory.policy.step_deadline_s
+            modes = ", ".join(f"{host}: {mode}" for host, mode in f.source.modes().items())
+            return Waiting("source has a leader", modes, limit, 1.0)
         for host in c.inventory.dest_names:
             state = f.hosts[host]
             if not self._placed(c, f, host):
@@ -146,8 +149,8 @@ class JoinStep:
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
         f = self.observe(c, look)
-        if not isinstance(f.source_lines, Seen):
-            raise HostError(f"source's server lines cannot be read: {f.source_lines}")
+        if not isinstance(f.members, Seen):
+            raise HostError(f"source's server lines cannot be read: {f.members}")
         left = (host for host in c.inventory.dest_names if not self._placed(c, f, host))
         return {host: self.plan(c, f, host) for host in left}
 
@@ -180,30 +183,19 @@ def _busy(c: Context, source: EnsembleView, host: str) -> Waiting | None:
     return Waiting(what, f"{busy}, at most {limit}", c.inventory.policy.step_deadline_s, 1.0)
 
 
-def source_server_lines(inventory: Inventory, look: Look) -> Reading[tuple[str, ...]]:
-    """The ``server.N=`` lines of source's own config, byte for byte, from its first host that answers."""
-    last: Reading[tuple[str, ...]] = Absent("source config")
-    for host in inventory.source_names:
-        reading = look.file(host, inventory.source.config)
-        if isinstance(reading, Seen):
-            text = reading.value.decode("utf-8", "replace").splitlines()
-            return Seen(tuple(line.strip() for line in text if line.strip().startswith("server.")))
-        last = reading
-    return last
-
-
 def _files(inventory: Inventory, f: JoinFacts, host: str) -> tuple[PutFile, ...]:
     dest = inventory.dest
     owner = f"{dest.user}:{dest.group}"
-    lines = f.source_lines.value if isinstance(f.source_lines, Seen) else ()
+    members = f.members.value if isinstance(f.members, Seen) else Members(())
     return (
         PutFile(host, f"{dest.data_dir}/myid", f"{inventory.dest_host(host).myid}\n".encode(), owner),
-        PutFile(host, dest.config, observer_config(inventory, lines), owner),
+        PutFile(host, dest.config, observer_config(inventory, members), owner),
     )
 
 
 def _written(inventory: Inventory, state: JoinHost) -> tuple[str, ...]:
-    """Paths that the observer itself wrote: its data, its logs, 3.5's dynamic leftovers beside the config."""
+    """Paths that ZooKeeper itself wrote: its data, its logs, and what it leaves beside the config: 3.5 a
+    dynamic file as an observer, later ones and a ``.bak`` once it was reformed with reconfigEnabled."""
     dest = inventory.dest
     paths = []
     for directory, reading in ((dest.data_dir, state.data), (dest.txn_dir, state.txn)):
@@ -214,7 +206,7 @@ def _written(inventory: Inventory, state: JoinHost) -> tuple[str, ...]:
         paths += [
             f"{config_dir}/{e.name}"
             for e in state.config_dir.value
-            if e.name.startswith((f"{name}.dynamic", f"{name}.bak")) and ".zkm-" not in e.name
+            if written_by_zookeeper(name, e.name) and ".zkm-" not in e.name
         ]
     return tuple(dict.fromkeys(paths))
 

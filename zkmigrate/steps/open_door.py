@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.facts.window import NOWHERE, Standing, standing
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
@@ -28,35 +28,36 @@ class OpenStep:
     title = "Open the door"
     hazard = Hazard.FINAL
 
-    def observe(self, c: Context, look: Look) -> Statuses:
-        return statuses(c, look)
+    def observe(self, c: Context, look: Look) -> Standing:
+        return standing(c, look, "started", "checked")
 
-    def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
-        opened = f.in_phase("open")
+    def check(self, c: Context, f: Standing, way: Way) -> Verdict:
+        hosts = f.hosts
+        opened = hosts.in_phase("open")
         if way is Way.BACK and opened:
             return Blocked((past_the_door(opened),), no_way_back=True)
-        if f.unknown and not (way is Way.FORWARD and opened):
-            return Blocked(f.unknown)
+        if hosts.unknown and not (way is Way.FORWARD and opened):
+            return Blocked(hosts.unknown)
         if way is Way.BACK:
             return Done()
-        if wrong := f.outside("open", "started", "checked", "open", *(("go",) if opened else ())):
+        if wrong := hosts.outside("open", "started", "checked", "open", *(("go",) if opened else ())):
             return Blocked(wrong)
-        if todo := f.in_phase("started", "checked"):
+        if todo := hosts.in_phase("started", "checked"):
             return Ready(todo)
-        findings = f.every(
+        findings = f.whole.every(
             "open.door",
             "clients reach this dest host, or it has not come yet",
             lambda s: s.fence_entries == 0 or s.phase == "go",
             lambda s: f"{s.fence_entries} set entries, {s.client_sockets} client sockets",
         )
-        return Blocked(findings) if any(x.blocks for x in findings) else Done((*findings, *late(f)))
+        return Blocked(findings) if any(x.blocks for x in findings) else Done((*findings, *late(hosts)))
 
-    def plan(self, c: Context, f: Statuses, target: str) -> Changes:
+    def plan(self, c: Context, f: Standing, target: str) -> Changes:
         # A finisher may have reached its own limit between CHECK and here: open is right from both phases.
         return (HostVerb(target, "open"),)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        return {host: self.plan(c, Statuses({}, ()), host) for host in c.inventory.dest_names}
+        return {host: self.plan(c, NOWHERE, host) for host in c.inventory.dest_names}
 
-    def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()

@@ -195,7 +195,9 @@ def _position(inventory: Inventory, broker: Broker, f: RollFacts, way: Way) -> B
     file_done = _names_dest(inventory, state) is (way is Way.FORWARD)
     moved = file_done and _connected(inventory, state, way) and _in_sync(f, broker)
     running = isinstance(state.status, Seen) and state.status.value.unit_state == "active"
-    touched = not moved and (file_done or not running)
+    # On the way back whoever is not moved was changed by us; one that never came back whole is still ours.
+    lost = way is Way.BACK and _in_no_isr(f, broker)
+    touched = not moved and (file_done or not running or lost)
     settling = touched and _restarted(inventory, state, way)
     return BrokerPosition(broker.name, broker.id, moved, touched, not running, settling)
 
@@ -214,6 +216,12 @@ def _in_sync(f: RollFacts, broker: Broker) -> bool:
     if not isinstance(f.view, Seen) or broker.id not in f.view.value.brokers:
         return False
     return all(broker.id in p.isr for p in f.view.value.partitions if broker.id in p.replicas)
+
+
+def _in_no_isr(f: RollFacts, broker: Broker) -> bool:
+    """It holds replicas, and not one of them is in sync: to stop it costs nobody anything."""
+    held = [p for p in f.view.value.partitions if broker.id in p.replicas] if isinstance(f.view, Seen) else []
+    return bool(held) and not any(broker.id in p.isr for p in held)
 
 
 def _restarted(inventory: Inventory, state: BrokerFacts, way: Way) -> bool:

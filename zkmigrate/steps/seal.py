@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.facts.window import NOWHERE, Standing, standing
 from zkmigrate.model.change import Applied, Changes, RestoreImage, Seal, Unseal
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
@@ -28,23 +28,24 @@ class SealStep:
     title = "Seal the block"
     hazard = Hazard.WINDOW
 
-    def observe(self, c: Context, look: Look) -> Statuses:
-        return statuses(c, look)
+    def observe(self, c: Context, look: Look) -> Standing:
+        return standing(c, look, "stopped")
 
-    def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
+    def check(self, c: Context, f: Standing, way: Way) -> Verdict:
         if way is Way.BACK:
             # Here GO was never sent, or every host has been stopped: the hosts that answer need not wait shut
             # for one that does not. That one stays shut, which is safe.
-            if sealed := f.in_phase("sealed"):
+            if sealed := f.hosts.in_phase("sealed"):
                 return Ready(sealed)
-            return Blocked(f.unknown, others_back=True) if f.unknown else Done()
-        if f.unknown:
-            return Blocked(f.unknown)
-        if wrong := f.outside("seal", "stopped", "sealed"):
+            unknown = f.hosts.unknown
+            return Blocked(unknown, others_back=True) if unknown else Done()
+        if f.hosts.unknown:
+            return Blocked(f.hosts.unknown)
+        if wrong := f.hosts.outside("seal", "stopped", "sealed"):
             return Blocked(wrong)
-        if todo := f.in_phase("stopped"):
+        if todo := f.hosts.in_phase("stopped"):
             return Ready(todo)
-        findings = f.every(
+        findings = f.whole.every(
             "seal.permanent",
             "the block no longer ends by itself",
             lambda s: s.fence_permanent and s.cut_permanent and not s.lapsed,
@@ -52,7 +53,7 @@ class SealStep:
         )
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
-    def plan(self, c: Context, f: Statuses, target: str) -> Changes:
+    def plan(self, c: Context, f: Standing, target: str) -> Changes:
         stopped = c.records["stop"]
         return (Seal(target, stopped["boots"][target], stopped["stamps"][target]),)
 
@@ -61,13 +62,13 @@ class SealStep:
         hosts = c.inventory.dest_names
         stopped = {"boots": dict.fromkeys(hosts, "BOOT-ID"), "stamps": dict.fromkeys(hosts, "STAMP")}
         later = replace(c, records={"stop": stopped})
-        return {host: self.plan(later, Statuses({}, ()), host) for host in hosts}
+        return {host: self.plan(later, NOWHERE, host) for host in hosts}
 
-    def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:
         lease = c.inventory.policy.lease
         unseal = Unseal(target, lease.fence_ttl_ms, lease.cut_ttl_ms)
         # Restoring is right in every case: where the host had not started yet, its data is left untouched.
         return (RestoreImage(target), unseal)
 
     def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, Statuses({}, ()), target, applied)
+        return self.undo(c, NOWHERE, target, applied)

@@ -11,7 +11,8 @@ Proof: every host says leader or follower, exactly one leads.
 
 from __future__ import annotations
 
-from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.facts.host import HostPhase
+from zkmigrate.facts.window import Statuses, phases
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
@@ -27,10 +28,10 @@ class ServeStep:
     title = "Wait for dest's own quorum"
     hazard = Hazard.READ_ONLY
 
-    def observe(self, c: Context, look: Look) -> Statuses:
-        return statuses(c, look)
+    def observe(self, c: Context, look: Look) -> Statuses[HostPhase]:
+        return phases(c, look)
 
-    def check(self, c: Context, f: Statuses, way: Way) -> Verdict:
+    def check(self, c: Context, f: Statuses[HostPhase], way: Way) -> Verdict:
         if way is Way.BACK:
             return Done()
         if f.in_phase("open") and (missing := late(f)):
@@ -69,14 +70,14 @@ class ServeStep:
             )
         )
 
-    def plan(self, c: Context, f: Statuses, target: str) -> Changes:
+    def plan(self, c: Context, f: Statuses[HostPhase], target: str) -> Changes:
         return ()
 
-    def undo(self, c: Context, f: Statuses, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: Statuses[HostPhase], target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
 
 
-def late(f: Statuses) -> tuple[Finding, ...]:
+def late(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
     """A warning for each host that does not serve, or does not answer, while others are open."""
     notes = {str(x.target): x.seen for x in f.unknown}
     notes |= {host: f.at[host].finisher_note or f.at[host].finisher for host in f.in_phase("go")}

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from zkmigrate.errors import HostError
 from zkmigrate.facts.disk import durable_tail
 from zkmigrate.facts.host import stamp
-from zkmigrate.facts.window import Statuses, statuses, unknown
+from zkmigrate.facts.window import NOWHERE, Standing, standing, unknown
 from zkmigrate.model.change import Applied, Changes, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
@@ -35,7 +35,7 @@ from zkmigrate.zkdata.zxid import format_zxid
 class StopFacts:
     """tails and stamps are read only from hosts whose ZooKeeper is down, and only going forward."""
 
-    hosts: Statuses
+    stand: Standing
     tails: dict[str, Reading[Tail]]
     stamps: dict[str, Reading[str]]
 
@@ -48,10 +48,10 @@ class StopStep:
     hazard = Hazard.WINDOW
 
     def observe(self, c: Context, look: Look) -> StopFacts:
-        hosts = statuses(c, look)
+        stand = standing(c, look, "cut")
         if c.way is Way.BACK:
-            return StopFacts(hosts, {}, {})
-        down = hosts.where(lambda s: s.phase == "stopped" and s.unit_state in ("inactive", "failed"))
+            return StopFacts(stand, {}, {})
+        down = stand.whole.where(lambda s: s.phase == "stopped" and s.unit_state in ("inactive", "failed"))
 
         def tail(host: str) -> Reading[Tail]:
             dest = c.inventory.dest
@@ -63,23 +63,25 @@ class StopStep:
                 return Unknown("failed", str(error))
 
         tails = look.each(down, tail)
-        return StopFacts(hosts, tails, look.each(down, lambda host: stamp(look, host)))
+        return StopFacts(stand, tails, look.each(down, lambda host: stamp(look, host)))
 
     def check(self, c: Context, f: StopFacts, way: Way) -> Verdict:
         if way is Way.BACK:
-            down = f.hosts.where(
+            down = f.stand.whole.where(
                 lambda s: (
                     s.phase == "stopped" or (s.phase == "cut" and s.unit_state in ("inactive", "failed"))
                 )
             )
             if down:
                 return Ready(down)
-            return Blocked(f.hosts.unknown, others_back=True) if f.hosts.unknown else Done()
-        if f.hosts.unknown:
-            return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("stop", "cut", "stopped"):
+            unknown = f.stand.hosts.unknown
+            return Blocked(unknown, others_back=True) if unknown else Done()
+        hosts = f.stand.hosts
+        if hosts.unknown:
+            return Blocked(hosts.unknown)
+        if wrong := hosts.outside("stop", "cut", "stopped"):
             return Blocked(wrong)
-        if todo := f.hosts.in_phase("cut"):
+        if todo := hosts.in_phase("cut"):
             return Ready(todo)
         findings = tuple(finding for host in c.inventory.dest_names for finding in _durable(c, f, host))
         if any(x.blocks for x in findings):
@@ -89,7 +91,7 @@ class StopStep:
             {
                 "tails": {h: hex(r.value.zxid) for h, r in f.tails.items() if isinstance(r, Seen)},
                 "stamps": {h: r.value for h, r in f.stamps.items() if isinstance(r, Seen)},
-                "boots": {h: s.boot_id for h, s in f.hosts.at.items()},
+                "boots": {h: s.boot_id for h, s in f.stand.whole.at.items()},
             },
         )
 
@@ -101,21 +103,23 @@ class StopStep:
         )
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        facts = StopFacts(Statuses({}, ()), {}, {})
+        facts = StopFacts(NOWHERE, {}, {})
         return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
 
     def undo(self, c: Context, f: StopFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "started-observer"),)
 
     def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, StopFacts(Statuses({}, ()), {}, {}), target, applied)
+        return self.undo(c, StopFacts(NOWHERE, {}, {}), target, applied)
 
 
 def _durable(c: Context, f: StopFacts, host: str) -> tuple[Finding, ...]:
     tail, data_stamp = f.tails.get(host), f.stamps.get(host)
     if tail is None:
         return (
-            claim("stop.down", "ZooKeeper is down", False, target=host, seen=f.hosts.at[host].unit_state),
+            claim(
+                "stop.down", "ZooKeeper is down", False, target=host, seen=f.stand.whole.at[host].unit_state
+            ),
         )
     if not isinstance(tail, Seen):
         return (unknown("stop.tail", host, tail),)

@@ -48,7 +48,7 @@ class VerifyFacts:
     """settled_for: seconds that the youngest of dest's servers has run. since_proof: source's log after
     PROVE."""
 
-    hosts: Statuses
+    hosts: Statuses[HostStatus]
     settled_for: float
     servers: EnsembleView
     owners: Reading[Sessions]

@@ -62,6 +62,7 @@ class Board:
         self._left: tuple[float, float] | None = None
         self._samples: dict[str, tuple[float, Mapping[str, Any]]] = {}
         self._answered: dict[str, float] = {}
+        self._acked: dict[str, tuple[str, float]] = {}
 
     def sample(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
         """Take in what was seen in passing (``engine/samples.py``)."""
@@ -69,6 +70,8 @@ class Board:
             self._samples[kind] = (mono, body)
             if kind == "brokers":
                 self._answered |= dict.fromkeys(body["ms"], mono)
+            if kind == "produce":
+                self._acked |= {p: (acks[-1][0], acks[-1][2]) for p, acks in body["acks"].items() if acks}
 
     def take(self, event: events.Event) -> None:
         """Take in what happened."""
@@ -170,16 +173,16 @@ class Board:
         return lines
 
     def hosts(self) -> list[str]:
-        """A line for source and one for each host, however many there are."""
+        """A line for source, one for the produce canary and one for each host, however many there are."""
         with self._guard:
-            return [text for text, _ in self._host_lines(self._now(), len(self._hosts) + 1)]
+            return [text for text, _ in self._host_lines(self._now(), len(self._hosts) + 2)]
 
     # --- hosts -----------------------------------------------------------------------------------------
 
     def _host_lines(self, now: float, room: int) -> list[Line]:
-        """A line for source, and one for each host as far as there is room: those in trouble first, then
-        those that were changed last; in the order of the inventory."""
-        source = self._source_line(now)
+        """A line for source and one for the produce canary, and one for each host as far as there is room:
+        those in trouble first, then those that were changed last; in the order of the inventory."""
+        source = [*self._source_line(now), *self._produce_line(now)]
         room -= len(source)
         shown = list(self._hosts)
         if len(shown) > room:
@@ -257,6 +260,25 @@ class Board:
         zxid = f", zxid 0x{newest:x}" if newest is not None else ""
         text = f" source: {', '.join(leads) or 'nobody'} leads, {serving} of {len(source)} serve{zxid}"
         return [(text + _age(now - at), "" if leads else "bad")]
+
+    def _produce_line(self, now: float) -> list[Line]:
+        """What the produce canary's newest records met; nothing where it sends none."""
+        if "produce" not in self._samples or now - self._samples["produce"][0] > _PHASE_S:
+            return []
+        at, body = self._samples["produce"]
+        if body["late"]:
+            home, partition, since, why = max(body["late"], key=lambda late: float(late[2]))
+            which = f"{body['topic']}-{partition}" if partition is not None else f"the partition of {home}"
+            more = f", {len(body['late']) - 1} more" if len(body["late"]) > 1 else ""
+            waited = since + max(0.0, now - at)
+            return [(f" producer: {which} not acknowledged for {_span(waited)}{more}: {why}", "bad")]
+        if not self._acked:
+            return []
+        slowest = max(ms for _, ms in self._acked.values())
+        leaders = len({broker for broker, _ in self._acked.values()})
+        count = len(self._acked)
+        told = f"{count} partitions acknowledged by {leaders} brokers, the slowest in {slowest:.0f} ms"
+        return [(f" producer: {told}{_age(now - at)}", "")]
 
 
 def _waiting(wait: events.Waits, pace: Pace, now: float) -> list[str]:

@@ -192,12 +192,17 @@ def lines(findings: Sequence[Finding], places: Places, width: int | None) -> lis
     return out
 
 
-def show(out: TextIO, findings: Sequence[Finding], places: Places, playbook_words: str) -> None:
-    """Write the screen: on a terminal in its width, and in colour unless NO_COLOR is set or it has none."""
+def show(
+    out: TextIO, findings: Sequence[Finding], places: Places, playbook_words: str, onward: str = ""
+) -> None:
+    """Write the screen: on a terminal in its width, and in colour unless NO_COLOR is set or it has none.
+
+    playbook_words, onward: as for :func:`ending`.
+    """
     terminal = out.isatty()
     width = shutil.get_terminal_size().columns if terminal else None
     screen = lines(findings, places, width)
-    for said in ending(findings, playbook_words):
+    for said in ending(findings, playbook_words, onward):
         # A command is copied whole: a terminal may break it, this does not.
         screen += [(said, "bold")] if "zkmigrate " in said else _wrapped(said, "", width, "bold")
     if not terminal or os.environ.get("TERM", "dumb") == "dumb":
@@ -221,8 +226,12 @@ def _wrapped(text: str, head: str, width: int | None, style: str) -> list[Styled
     return [(line, style) for line in broken]
 
 
-def ending(findings: Sequence[Finding], playbook_words: str) -> list[str]:
-    """What it comes to, and what to do next. playbook_words: the options that name this inventory."""
+def ending(findings: Sequence[Finding], playbook_words: str, onward: str = "") -> list[str]:
+    """What it comes to, and what to do next.
+
+    playbook_words: the options that name this inventory. onward: the command by which a run that is under way
+    goes on, empty where there is none.
+    """
     counts, blocking = tally(findings), sum(f.blocks for f in findings)
     besides = sum(not f.blocks for f in findings if _section(f) == "unknown")
     rest = {"more are unknown": besides, "warn": counts["warns"], "come later": counts["later"]}
@@ -230,4 +239,6 @@ def ending(findings: Sequence[Finding], playbook_words: str) -> list[str]:
     head = f"{blocking or 'none'} of {len(findings)} findings block; {', '.join(said) or 'nothing else'}"
     if blocking:
         return [head, f"put right what blocks, then look again: zkmigrate preflight {playbook_words}"]
+    if onward:
+        return [head, f"nothing keeps the run from its next stage: {onward}"]
     return [head, f"see what a run would do, which changes nothing either: zkmigrate plan {playbook_words}"]

@@ -20,7 +20,7 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
-from zkmigrate.operate import Setting
+from zkmigrate.operate.setting import Setting
 from zkmigrate.rules import afterwards
 from zkmigrate.steps.cursors import from_json
 from zkmigrate.ui import found

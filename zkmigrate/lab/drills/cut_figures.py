@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from zkmigrate.lab.drills.acknowledged import Missing, Promised
+from zkmigrate.lab.drills.result import Case
 from zkmigrate.lab.load.record import Event, Recording
 
 _NS = 1_000_000_000
@@ -78,38 +80,59 @@ def longest_gap_s(acks: Iterable[Event], window: tuple[int, int]) -> float | Non
     return round(max(gaps) / _NS, 2) if gaps else None
 
 
-def rates_of(recordings: Mapping[str, Recording], cuts: list[CutOver]) -> dict[str, float]:
+def _times(recordings: Mapping[str, Recording]) -> dict[str, list[int]]:
+    """When each kind's operations were acknowledged, sorted; ``raw HOST`` for each raw client of its own."""
+    named = {"metadata": "op", "tenant": "ack"}
+    times = {
+        kind: sorted(e["mono_ns"] for e in recordings[kind].of(name) if e.get("outcome", "ok") == "ok")
+        for kind, name in named.items()
+    }
+    for event in recordings["raw"].of("ack"):
+        times.setdefault(f"raw {event['host']}", []).append(event["mono_ns"])
+    return {kind: sorted(found) for kind, found in times.items()}
+
+
+def _within(times: Sequence[int], start: int, end: int) -> int:
+    return bisect_left(times, end) - bisect_left(times, start)
+
+
+def rates_of(times: Mapping[str, Sequence[int]], cuts: list[CutOver]) -> dict[str, float]:
     """Acknowledged operations per second between the first and the last cut-over, windows left out; the
     tenant's, which has no window, throughout."""
     if len(cuts) < 2:
         return {}
     shut = [cut.window_ns for cut in cuts if cut.window_ns is not None]
     start, end = cuts[0].asked_ns, cuts[-1].asked_ns
-    inside = [(a, b + _SETTLED_NS) for a, b in shut if a < end]
-    open_s = (end - start - sum(min(b, end) - a for a, b in inside)) / _NS
+    inside = [(a, min(b + _SETTLED_NS, end)) for a, b in shut if a < end]
+    open_s = (end - start - sum(b - a for a, b in inside)) / _NS
+    rates = {}
+    for kind, found in times.items():
+        if kind == "tenant":
+            rates[kind] = round(_within(found, start, end) * _NS / (end - start), 1)
+        else:
+            flowing = _within(found, start, end) - sum(_within(found, a, b) for a, b in inside)
+            rates[kind] = round(flowing / open_s, 1)
+    return rates
 
-    def flowing(kind: str, name: str, outcome: str) -> int:
-        times = [e["mono_ns"] for e in recordings[kind].of(name) if e.get("outcome", "ok") == outcome]
-        return sum(start <= at < end and not any(a <= at < b for a, b in inside) for at in times)
 
-    tenant = [e for e in recordings["tenant"].of("ack") if start <= e["mono_ns"] < end]
-    return {
-        "metadata_per_s": round(flowing("metadata", "op", "ok") / open_s, 1),
-        "raw_per_s": round(flowing("raw", "ack", "ok") / open_s, 1),
-        "tenant_per_s": round(len(tenant) * _NS / (end - start), 1),
-    }
+def rates_at(times: Mapping[str, Sequence[int]], cut: CutOver) -> dict[str, float]:
+    """Acknowledged operations per second from when the tool was started until FENCE: what the fence cuts
+    off. {} where it never came to FENCE."""
+    if cut.window_ns is None:
+        return {}
+    start, end = cut.asked_ns, cut.window_ns[0]
+    return {kind: round(_within(found, start, end) * _NS / (end - start), 1) for kind, found in times.items()}
 
 
 def figures_of(
     cuts: list[CutOver],
     judged: Mapping[int, tuple[Promised, Mapping[str, Missing]]],
-    raw: Recording,
-    rates: dict[str, float],
+    recordings: Mapping[str, Recording],
     end: dict[str, Any],
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What ``result.json`` holds; ``held`` only when nothing is missing anywhere and no session was lost."""
-    acks, before = raw.of("ack"), 0
+    acks, times, before = recordings["raw"].of("ack"), _times(recordings), 0
     rows: list[dict[str, Any]] = []
     for cut in cuts:
         promise, found = judged[cut.number]
@@ -129,6 +152,7 @@ def figures_of(
                 "creates": len(promise.creates),
                 "metadata": len(promise.topics) + sum(promise.turns.values()),
                 "sessions": len(promise.sessions),
+                "rates_before_fence": rates_at(times, cut),
                 "missing": {where: lost.count for where, lost in found.items()},
                 "first_missing": {
                     where: [*lost.creates[:_SHOWN], *lost.metadata[:_SHOWN], *lost.sessions[:_SHOWN]]
@@ -157,13 +181,38 @@ def figures_of(
         "held_at_check": len(held),
         "missing": total,
         "sessions_lost": lost,
-        "rates": rates,
+        "rates": rates_of(times, cuts),
+        "rates_before_fence": {
+            kind: _spread(row["rates_before_fence"].get(kind) for row in rows) for kind in times
+        },
         "window_s": _spread(row["window_s"] for row in rows if row["held_at_check"]),
         "to_check_s": _spread(row["to_check_s"] for row in rows),
         "longest_gap_s": _spread(row["longest_gap_s"] for row in rows),
         "end": end,
         "runs": rows,
     }
+
+
+def cases_of(result: Mapping[str, Any]) -> list[Case]:
+    """The cut-overs as every drill tells its cases; one that a closed gate refused before FENCE is none."""
+    expected = "nothing missing on any disk, no session lost"
+    cases = []
+    for row in result["runs"]:
+        if row["window_s"] is None and not row["held_at_check"]:
+            continue
+        missing, lost = sum(row["missing"].values()), len(row["sessions_lost"])
+        outcome = f"{missing} acknowledged writes missing, {lost} sessions lost"
+        if not row["held_at_check"]:
+            outcome += "; turned back before CHECK"
+        what = "the cut-over up to CHECK under load, and back; seconds are of the shut door"
+        right = missing == lost == 0
+        cases.append(Case("back-from-check", what, expected, outcome, row["window_s"] or 0.0, right))
+    end = result["end"]
+    wrong = [f"{name} {value}" for name, (value, held) in end["claims"].items() if held != "yes"]
+    wrong += end["sessions_lost"]
+    what, expected = "the last cut-over to OPEN under load", "every claim of the judge holds, no session lost"
+    outcome = "; ".join(map(str, wrong)) or "every claim held, no session lost"
+    return [*cases, Case("open", what, expected, outcome, end["seconds"], not wrong)]
 
 
 def _spread(values: Iterable[float | None]) -> dict[str, float]:
@@ -185,7 +234,9 @@ def summary(result: Mapping[str, Any]) -> str:
             f"{'/'.join(map(str, row['late_ms'].values()))} {'/'.join(map(str, row['fsync_ms'].values()))}"
         )
         lines += [f"     {row['cause'][:300]}"] if row["cause"] else []
-    lines += [f"{name}: {value}" for name, value in result["rates"].items()]
+    for kind, rate in result["rates"].items():
+        at = result["rates_before_fence"][kind]
+        lines.append(f"{kind}: {rate}/s; before FENCE " + ", ".join(f"{k} {v}" for k, v in at.items()))
     lines += [f"{name}: {value} ({held})" for name, (value, held) in result["end"]["claims"].items()]
     lines += [f"{name}: {detail}" for name, detail in result["end"]["details"].items()]
     lines.append("nothing was lost" if result["held"] else "NOT everything held: see result.json")

@@ -12,16 +12,11 @@ The last cut-over goes to OPEN. ``DIRECTORY/result.json`` has one entry per cut-
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import random
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,38 +25,38 @@ import click
 
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
-from zkmigrate.lab.baseline import baseline
+from zkmigrate.lab.baseline import baseline, lost_since
 from zkmigrate.lab.commands import run as run_command
 from zkmigrate.lab.delay import Delays, delays
-from zkmigrate.lab.drills.acknowledged import Missing, Promised, missing_in, promised
-from zkmigrate.lab.drills.cut_figures import CutOver, figures_of, rates_of, summary
+from zkmigrate.lab.drills import result
+from zkmigrate.lab.drills.cut_figures import CutOver, cases_of, summary
+from zkmigrate.lab.drills.disks import judged, loaded_from
 from zkmigrate.lab.ending import end_on_signals
 from zkmigrate.lab.failure import LabError, NotReady
+from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.load.record import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
+from zkmigrate.lab.operator import Operator
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.waiting import Progress, wait_until
 from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.tree import load_tree
 from zkmigrate.zkdata.words import parse_cons
 
 RUN = "cuts"
-VERSION_2 = "var/lib/zookeeper/version-2"
-KINDS = ("producer", "consumer", "metadata", "tenant", "raw")
 JUDGED = (
     "lost", "duplicated", "acked_creates_missing", "raw_order_violations", "raw_sessions_lost",
     "metadata_changes", "other_tenant_unharmed",
 )  # fmt: skip
-NOT_ENDED = {"claims": {"opened": (False, "no")}, "details": {}, "sessions_lost": []}
+BUSY = (6, 7)
+FEW_TRIES = 4
 TRIES = 2
 """A busy machine keeps a gate of the preflight closed now and then: so many tries per cut-over on average."""
-FLOWING_S, HEALTHY_S, HELD_S = 60.0, 60.0, 240.0
+FLOWING_S, HEALTHY_S, HELD_S, ENDED_S = 120.0, 120.0, 240.0, 900.0
 
 
 @dataclass(frozen=True)
@@ -89,15 +84,18 @@ class Cuts:
     delays: Delays
     say: Progress
     load: LoadRunner = field(init=False)
+    operator: Operator = field(init=False)
     done: list[CutOver] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         o = self.options
         self.load = runner_for(
             self.lab, self.history, raw_rate=o.raw_rate, tenant_rate=o.tenant_rate,
-            metadata_rate=o.metadata_rate, metadata_create_every=100, metadata_in_flight=4,
-            tenant_large_bytes=100_000,
+            metadata_rate=o.metadata_rate, metadata_create_every=200, metadata_in_flight=12,
+            tenant_large_bytes=100_000, notices=f"{self.lab.spec.chroot}/config/changes",
+            drain_deadline_s=300.0,
         )  # fmt: skip
+        self.operator = Operator(self.lab, self.directory, RUN)
         self._chance = random.Random(o.seed)
 
     @property
@@ -105,68 +103,36 @@ class Cuts:
         return self.directory / "history"
 
     @property
-    def journal(self) -> Path:
-        return self.directory / "runs" / RUN
-
-    @property
     def windows(self) -> int:
         """How many cut-overs came to FENCE; a gate before it that was closed makes none."""
         return sum(cut.span("cutover.fence") is not None for cut in self.done)
 
-    # --- the tool -------------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def tool(self, name: str, verb: str, *options: str) -> Iterator[subprocess.Popen[str]]:
-        """zkmigrate from the operator's place, its events in ``said/NAME.jsonl``; ended on the way out."""
-        path = self.directory / "said" / f"{name}.jsonl"
-        path.parent.mkdir(exist_ok=True)
-        inventory = str(self.directory / "migration.yml")
-        argv = [sys.executable, "-m", "zkmigrate", verb, "-i", inventory, "--run-id", RUN, "--yes", "--json"]
-        with path.open("w") as out:
-            process = subprocess.Popen(
-                self.lab.operator_command([*argv, *options]),
-                env={**os.environ, "ZKMIGRATE_RUNS": str(self.directory / "runs")},
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-            try:
-                yield process
-            finally:
-                if process.poll() is None:
-                    process.kill()
-                process.communicate()
-
-    def said(self, name: str) -> list[dict[str, Any]]:
-        """The whole events that the tool has told so far."""
-        text = (self.directory / "said" / f"{name}.jsonl").read_text()
-        lines = text.rpartition("\n")[0].splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
-
-    def through(self, name: str, verb: str, *options: str) -> None:
-        """Run one verb to its end; LabError unless it ends with 0."""
-        self.say(f"tool: {verb} {' '.join(options)}")
-        with self.tool(name, verb, *options) as process:
-            process.communicate()
-        if process.returncode:
-            raise LabError(f"zkmigrate {verb} ended with {process.returncode}: {_troubles(self.said(name))}")
-
-    # --- the drill ------------------------------------------------------------------------------------------
+    def _through(self, name: str, verb: str, *options: str, tries: int = 1) -> None:
+        """Run one verb to its end; LabError unless it ends with 0. tries: so often in all, while a gate is
+        closed or it turns back by itself, as it does when a busy machine lets a host answer late."""
+        for number in range(1, tries + 1):
+            self.say(f"tool: {verb} {' '.join(options)}")
+            with self.operator.tool(f"{name}-{number}", verb, *options) as typing:
+                code = typing.end(ENDED_S)
+            if code not in BUSY or number == tries:
+                break
+            self.say(f"not yet ({code}): {typing.troubles()}")
+        if code:
+            raise LabError(f"zkmigrate {verb} ended with {code}: {typing.troubles()}")
 
     def prepare(self) -> None:
         """Brokers, producers and raw clients on dest, everything flowing."""
-        self.load.start(("producer", "consumer", "metadata", "tenant"))
-        self.load.wait_flowing(("producer", "consumer", "metadata", "tenant"), FLOWING_S)
+        self.load.start(("producer", "consumer", "tenant"))
+        self.load.wait_flowing(("producer", "consumer", "tenant"), FLOWING_S)
         write_inventory(self.lab, self.directory / "migration.yml")
-        self.through("join", "run", "--until", "join")
+        self._through("join", "run", "--until", "join")
         if self.options.disk_skew_ms:
             for host in self.lab.role(Role.DEST):
                 fault.slow_disk(self.lab, host.name, 1)
-        self.through("roll", "resume", "--until", "roll")
-        self.load.start(("raw",))
-        self.load.wait_flowing(("raw",), FLOWING_S)
+        self._through("roll", "run", "--until", "roll", tries=FEW_TRIES)
+        # Not before: the client that takes old notices away is one of dest.
+        self.load.start(("raw", "metadata"))
+        self.load.wait_flowing(("raw", "metadata"), FLOWING_S)
 
     def skewed(self) -> dict[str, int]:
         """Another delay for every dest host; the one that serves the controller hears source at once.
@@ -212,42 +178,36 @@ class Cuts:
         name = f"cut-{number}"
         before = baseline(self.lab)
         late, slow = self.skewed(), self.disks_slowed()
-        spans = len(step_spans(self.journal))
+        spans = len(step_spans(self.operator.journal))
         asked_ns = time.monotonic_ns()
-        held, promised_ns = False, 0
-        with self.tool(name, "run", "--until", "cutover", "--hold-at", "check") as process:
-            wait_until("held at CHECK, or ended", lambda: self._held_or_ended(name, process), HELD_S, 0.02)
-            if process.poll() is None:
-                held = True
+        promised_ns = 0
+        with self.operator.tool(name, "run", "--until", "cutover", "--hold-at", "check") as typing:
+            held = typing.held(HELD_S)
+            if held:
                 self._copy(name, "check", Role.DEST)
                 promised_ns = time.monotonic_ns()
-                assert process.stdin is not None
-                process.stdin.write("back\n")
-                process.stdin.flush()
-            process.communicate()
-        cause = "" if held and process.returncode == 0 else _troubles(self.said(name))
+                typing.type("back")
+            code = typing.end(ENDED_S)
+        cause = "" if held and code == 0 else typing.troubles()
         promised_ns = promised_ns or time.monotonic_ns()
         lost = self._healthy_again(before)
         self._copy(name, "back", Role.SOURCE)
         cut = CutOver(
-            number, asked_ns, promised_ns, held, process.returncode, cause, late, slow, before, lost,
-            step_spans(self.journal)[spans:],
+            number, asked_ns, promised_ns, held, code, cause, late, slow, before, lost,
+            step_spans(self.operator.journal)[spans:],
         )  # fmt: skip
         (self.directory / "disks" / name / "cut.json").write_text(json.dumps(asdict(cut)) + "\n")
         return cut
-
-    def _held_or_ended(self, name: str, process: subprocess.Popen[str]) -> str | None:
-        if process.poll() is not None or any(e["event"] == "Holding" for e in self.said(name)):
-            return None
-        return "neither"
 
     def _copy(self, name: str, moment: str, role: Role) -> None:
         """Keep the disks of this moment; of source's the first host's is enough."""
         hosts = self.lab.role(role)
         for host in hosts if role is Role.DEST else hosts[:1]:
+            disk = host.root / VERSION_2
             target = self.directory / "disks" / name / moment / host.name
             target.mkdir(parents=True)
-            run_command(["cp", "-a", "--sparse=always", f"{host.root / VERSION_2}/.", str(target)])
+            files = [str(disk / file) for file in loaded_from(FileDirectory(disk))]
+            run_command(["cp", "-a", "--sparse=always", *files, str(target)])
 
     def _healthy_again(self, before: dict[str, Any]) -> tuple[str, ...]:
         """Wait until every session is served and everything flows again; what was lost of sessions."""
@@ -271,78 +231,25 @@ class Cuts:
             lost.append(str(late))
         self.load.wait_flowing(("raw", "producer", "metadata"), FLOWING_S, since_ns=time.monotonic_ns())
         after = baseline(self.lab)
-        lost += [
-            f"{path}: {owner}, now {after['ephemerals'].get(path)}"
-            for path, owner in before["ephemerals"].items()
-            if after["ephemerals"].get(path) != owner
-        ]
-        if after["controller_epoch"] != before["controller_epoch"]:
-            lost.append(f"controller epoch {before['controller_epoch']}, now {after['controller_epoch']}")
+        lost += lost_since(before, after)
         return tuple(lost)
 
     def open(self) -> dict[str, Any]:
         """The cut-over to its end, and what is judged after the load has ended."""
+        began = time.monotonic()
         before = baseline(self.lab)
         self.skewed()
-        self.through("open", "run", "--until", "cutover")
+        self._through("open", "run", "--until", "cutover", tries=FEW_TRIES)
         lost = self._healthy_again(before)
+        seconds = round(time.monotonic() - began, 1)
         for problem in self.load.finish():
             self.say(f"load: {problem}")
-        body = {"brokers": [], "steps": step_spans(self.journal)}
+        body = {"brokers": [], "steps": step_spans(self.operator.journal)}
         (self.history / "run.json").write_text(json.dumps(body) + "\n")
         verdict = judge(load_history(self.history))
         claims = {name: (verdict[name].value, verdict[name].held.value) for name in JUDGED}
         details = {name: verdict[name].detail for name in JUDGED if verdict[name].held.value != "yes"}
-        return {"claims": claims, "details": details, "sessions_lost": list(lost)}
-
-
-def _troubles(said: list[dict[str, Any]]) -> str:
-    """What the tool said stood in the way, and what it decided."""
-    alarms = [(e, e["finding"]) for e in said if e["event"] == "Alarm"]
-    found = [f"{e['phase']}: {f['id']} {f['target']}: {f['seen']} -> {e['decision']}" for e, f in alarms]
-    ended = [e for e in said if e["event"] == "RunEnded"]
-    for e in ended if not found else []:
-        found.append(e["message"])
-        found += [f"{f['id']} {f['target']}: {f['seen']}" for f in e["findings"] if f["held"] != "yes"]
-    return "; ".join(found)[:2000]
-
-
-def judge_disk(disk: Path, promise: Promised, chroot: str) -> Missing:
-    """What the copied disk of one host does not hold of what was promised."""
-    return missing_in(load_tree(FileDirectory(disk), chroot=chroot), promise, chroot)
-
-
-def judged(directory: Path) -> dict[str, Any]:
-    """Judge what a drill saved in its directory, to the end or not; returns what ``result.json`` holds.
-
-    Copied disks are read two at a time, and removed when nothing is missing on any.
-    """
-    saved = sorted((directory / "disks").glob("cut-*/cut.json"), key=lambda path: int(path.parent.name[4:]))
-    cuts = [CutOver(**json.loads(path.read_text())) for path in saved]
-    spec = json.loads((directory / "options.json").read_text())
-    recordings = {kind: load_recording(directory / "history", kind) for kind in KINDS}
-    raw, metadata = recordings["raw"].of("ack"), recordings["metadata"].of("op")
-    found: dict[int, tuple[Promised, dict[str, Missing]]] = {}
-    with ProcessPoolExecutor(2) as pool:
-        for cut in cuts:
-            acked, changed = (
-                [e for e in events if e["mono_ns"] <= cut.promised_ns] for events in (raw, metadata)
-            )
-            promise = promised(acked, changed, cut.baseline)
-            root = directory / "disks" / f"cut-{cut.number}"
-            disks = sorted(path for path in root.glob("*/*") if path.is_dir())
-            n = len(disks)
-            answers = pool.map(judge_disk, disks, [promise] * n, [LabSpec.chroot] * n)
-            names = [str(path.relative_to(root)) for path in disks]
-            found[cut.number] = (promise, dict(zip(names, answers, strict=True)))
-    end_file = directory / "end.json"
-    end = json.loads(end_file.read_text()) if end_file.exists() else NOT_ENDED
-    result = figures_of(cuts, found, recordings["raw"], rates_of(recordings, cuts), end, spec)
-    if result["missing"] == 0:
-        for cut in cuts:
-            for moment in ("check", "back"):
-                shutil.rmtree(directory / "disks" / f"cut-{cut.number}" / moment, ignore_errors=True)
-    return result
+        return {"claims": claims, "details": details, "sessions_lost": list(lost), "seconds": seconds}
 
 
 def drill(options: Options, directory: Path, say: Progress) -> None:
@@ -399,11 +306,12 @@ def main(directory: Path, dest_count: str, judge_only: bool, **options: Any) -> 
             say(f"failed: {error}; what was recorded is in {directory}")
             sys.exit(1)
     say("judging the disks")
-    result = judged(directory)
-    result["seconds"] = round(time.monotonic() - started, 1)
-    (directory / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    click.echo(summary(result))
-    sys.exit(0 if result["held"] else 1)
+    figures = judged(directory)
+    common = result.body_of("cuts", cases_of(figures), time.monotonic() - started)
+    # The figures judge the whole, too: what was cut short did not hold, though each case did.
+    result.write(directory, common | figures)
+    click.echo(summary(figures))
+    sys.exit(0 if figures["held"] else 1)
 
 
 if __name__ == "__main__":

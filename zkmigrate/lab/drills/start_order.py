@@ -18,7 +18,6 @@ disk:
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -36,6 +35,7 @@ import click
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
 from zkmigrate.lab.by_hand import SERVES_S, DestHosts, joined
+from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.staggered import (
     VERSION_2,
     Staggered,
@@ -64,6 +64,13 @@ STUCK = ("failed", "none of the first is seen to lead")
 STUCK_S = 3.0
 """The leader may be heard a moment later than its followers."""
 NOBODY_SERVES_S = 5.0
+WHAT = {
+    "danger": "the others started first, without zkm-host",
+    "ordered": "the safe order",
+    "slow-epoch": "a host of F killed while its slow disk writes the new epoch",
+    "power-cut": "a host of F off for a while before the first quorum",
+    **{f"killed-at-{moment}": f"a host of F killed at {moment}" for moment in MOMENTS},
+}
 SLOW_FSYNC_MS = 700
 MOMENT_S = 30.0
 
@@ -81,6 +88,14 @@ class Case:
     seconds: float
     held: bool
     note: str = ""
+
+    def told(self) -> dict[str, Any]:
+        """As every drill tells its cases, with the figures of this one."""
+        where = f"F of {self.fresh} among {self.hosts}"
+        name, what = f"{self.name}, {where}", f"{WHAT[self.name]}, {where} dest hosts"
+        expected = "lost some" if self.name == "danger" else "lost none"
+        outcome = f"lost {self.lost} of {self.lacking} creates that only F held"
+        return {**asdict(self), "name": name, "what": what, "expected": expected, "outcome": outcome}
 
 
 @dataclass
@@ -317,10 +332,9 @@ def main(dest_count: str, times: int, directory: Path) -> None:
     except ZkmigrateError as error:
         say(f"failed: {error}; what was recorded is in {directory}")
         sys.exit(1)
-    held = all(case.held for case in cases)
-    result: dict[str, Any] = {"held": held, "cases": [asdict(case) for case in cases]}
-    result["seconds"] = round(time.monotonic() - started, 1)
-    (directory / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+    body = result.body_of("start_order", [case.told() for case in cases], time.monotonic() - started)
+    result.write(directory, body)
+    held = body["held"]
     say(f"{len(cases)} cases, {'all as they must be' if held else 'NOT all as they must be'}")
     sys.exit(0 if held else 1)
 

@@ -25,6 +25,8 @@ class LoadConfig:
     ``raw_burst`` at a time, so that several are in flight whenever a connection dies, and never more than
     ``raw_in_flight``.  Every ``metadata_create_every``th metadata change creates a topic, the others turn a
     setting of one of the newest; up to ``metadata_in_flight`` are asked at once, each of another topic.
+    ``notices`` is the znode of Kafka's notices of changed settings: one more client beside the raw ones
+    takes old ones away there; "" for none.
     """
 
     bootstrap: str = ""
@@ -43,6 +45,7 @@ class LoadConfig:
     raw_rate: float = 60.0
     raw_burst: int = 4
     raw_in_flight: int = 16
+    notices: str = ""
     tenant_servers: tuple[str, ...] = ()
     tenant_root: str = "/other"
     tenant_rate: float = 60.0

@@ -13,6 +13,7 @@ from typing import Any
 
 from zkmigrate.lab.load import zkmessages as messages
 from zkmigrate.lab.load.config import LoadConfig, parse_address
+from zkmigrate.lab.load.notices import Notices
 from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.process import Orders
 from zkmigrate.lab.load.record import Recorder
@@ -121,10 +122,17 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
         for host, address in config.raw_hosts.items()
     ]
     clients = [writer.client for writer in writers]
+    notices = None
+    if config.notices:
+        servers = [writer.address for writer in writers]
+        notices = Notices(servers, config.session_timeout_ms, config.notices, start)
+        clients.append(notices.client)
     while not orders.stopping:
         now = time.monotonic_ns()
         for writer in writers:
             writer.work(now)
+        if notices is not None:
+            notices.work(now)
         due = [writer.pace.next_ns for writer in writers if writer.has_room]
         turn(clients, max(now, min([now + _TICK_NS, *due])))
     record.write("stopping")

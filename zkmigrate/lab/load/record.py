@@ -124,11 +124,21 @@ def _parse(line: bytes) -> Event | None:
 
 
 class Follower:
-    """Reads a recording while it is being written, each line once."""
+    """Reads a recording while it is being written, each line once.
 
-    def __init__(self, directory: Path, kind: str) -> None:
+    newest: begin no more than ``TAIL`` bytes before the present end, for who asks what comes now; the file of
+    a long run takes seconds to read.
+    """
+
+    TAIL = 1 << 16
+
+    def __init__(self, directory: Path, kind: str, *, newest: bool = False) -> None:
         self._path = directory / f"{kind}.jsonl"
         self._offset = 0
+        if newest and self._path.exists() and (size := self._path.stat().st_size) > self.TAIL:
+            with open(self._path, "rb") as file:
+                file.seek(size - self.TAIL)
+                self._offset = size - self.TAIL + len(file.readline())
 
     def more(self) -> list[Event]:
         """The whole lines written since the last call; none while there is no file yet."""

@@ -122,7 +122,7 @@ class LoadRunner:
 
     def _flow(self, kind: str, since_ns: int) -> Callable[[], str | None]:
         """A condition that holds once ``kind`` has recorded its successes; each line is read once."""
-        follower = Follower(self.directory, kind)
+        follower = Follower(self.directory, kind, newest=since_ns > 0)
         raw = kind == "raw"
         needed = set(self.config.raw_hosts) if raw else {""}
 

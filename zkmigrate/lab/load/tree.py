@@ -11,7 +11,7 @@ from zkmigrate.lab.load import zkmessages as messages
 from zkmigrate.lab.load.zkclient import Client
 from zkmigrate.lab.load.zkloop import end_sessions, read_all
 
-_LIMIT_S = 20.0
+_LIMIT_S = 120.0
 
 
 def list_tree(host: str, address: tuple[str, int], root: str, timeout_ms: int) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """zkmigrate's command line with one change at which the process is killed, as ``kill -9`` kills it.
 
-``python -m tests.lab.killing KIND HOST OTHERS VERB OPTIONS…``: before a change of class KIND is sent to
-HOST, once that many other hosts have confirmed theirs. When they do not within ``WAIT_S`` the process ends
-with ``NOT_CONFIRMED`` instead, so that no test takes another moment for the one it asked for. Everything else
-is the real program.
+``python -m zkmigrate.lab.killing KIND HOST OTHERS VERB OPTIONS…``: before a change of class KIND (``Seal``),
+or with the zkm-host verb KIND (``halt``), is sent to HOST, once that many other hosts have confirmed theirs.
+With ``any`` for HOST it is the first such change to whichever host. When the others do not confirm within
+``WAIT_S`` the process ends with ``NOT_CONFIRMED`` instead, so that nobody takes another moment for the one
+that was asked for. Everything else is the real program.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from zkmigrate.model.change import Change
 WAIT_S = 20.0
 NOT_CONFIRMED = 99
 """Exit code that the tool itself never has."""
+ANY_HOST = "any"
 
 
 class KillingSite(wiring.Site):
@@ -39,10 +41,10 @@ class KillingSite(wiring.Site):
         self.apply: Any = self._killing
 
     def _killing(self, change: Change, operation: str, fencing: int) -> Outcome:
-        if type(change).__name__ != self.kind:
+        if self.kind not in (type(change).__name__, change.verb):
             return self._real(change, operation, fencing)
         with self._turn:
-            if change.host == self.victim:
+            if self.victim in (change.host, ANY_HOST):
                 self._wait(lambda: self._confirmed >= self.others)
                 os.kill(os.getpid(), signal.SIGKILL)
             # The others are sent one by one, so that exactly as many as wanted have theirs.

@@ -1,0 +1,90 @@
+"""The cases of the drill ``window_faults``: they name what there is, and leave out none of what is wanted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import get_args
+
+import pytest
+from click.testing import CliRunner
+
+from playbooks.kafka_zookeeper_move import PLAYBOOK
+from zkmigrate.lab.drills.window_cases import BEFORE_OPEN, CASES, DEST, LABS, TURNED, Case
+from zkmigrate.lab.drills.window_faults import Pace, chosen, main
+from zkmigrate.lab.drills.window_harm import HostDead, LinkCut, NoRules, SourceLeaderDead
+from zkmigrate.lab.failure import LabError
+from zkmigrate.model import change
+
+WINDOW = tuple(
+    step.id for stage in PLAYBOOK.stages if stage.window and not stage.rehearsal for step in stage.steps
+)
+KINDS = {kind.__name__ for kind in get_args(change.Change)}
+VERBS = {getattr(kind, "verb", "") for kind in get_args(change.Change)} | set(get_args(change.SimpleVerb))
+
+
+def of(harm: type) -> list[Case]:
+    return [case for case in CASES if isinstance(case.harm, harm)]
+
+
+def test_every_name_is_there_once() -> None:
+    assert [name for name, times in Counter(case.name for case in CASES).items() if times > 1] == []
+
+
+def test_cases_hold_at_phases_and_kill_at_changes_that_there_are() -> None:
+    assert {case.hold for case in CASES} - {""} <= set(WINDOW)
+    assert tuple(step for step in WINDOW if step not in ("preflight", "open")) == BEFORE_OPEN
+    for case in CASES:
+        if case.kill is not None:
+            kind, host, others = case.kill
+            assert kind in KINDS | VERBS, case.name
+            assert host in (*DEST, "any"), case.name
+            assert 0 <= others < len(DEST), case.name
+
+
+def test_each_lab_is_lost_to_at_most_one_case_and_that_is_its_last() -> None:
+    for lab in LABS:
+        own = [case for case in CASES if case.lab == lab]
+        assert own, lab
+        assert not any(case.last for case in own[:-1]), lab
+
+
+def test_a_killed_tool_is_always_taken_up_again() -> None:
+    for case in CASES:
+        killed = case.kill is not None or case.moment or case.answer == "kill"
+        assert (case.code == (-9,)) == bool(killed), case.name
+        assert not killed or case.resumed, case.name
+
+
+def test_there_is_a_case_for_every_row_of_the_matrix() -> None:
+    assert [c.hold for c in CASES if c.name.startswith("back-from-")] == list(BEFORE_OPEN)
+    between = {c.kill[0] for c in CASES if c.kill is not None and c.kill[2] in (1, 2) and not c.hold}
+    assert {"Fence", "Cut", "Seal", "Go"} <= between
+    dead = [(c.hold, c.harm.host) for c in CASES if isinstance(c.harm, HostDead) and not c.last]
+    assert {phase for phase, _ in dead} == set(BEFORE_OPEN)
+    assert min(Counter(host for _, host in dead).values()) >= 2
+    assert len({host for _, host in dead}) == len(DEST)
+    assert {c.lab for c in CASES if c.name.startswith("broker-")} == {"ask", "back", "forward"}
+    assert {"cut", "go"} <= {c.hold for c in of(LinkCut)}
+    assert {"fence", "cut", "stop"} == {c.hold for c in of(SourceLeaderDead)}
+    removed = " ".join(c.harm.command for c in CASES if isinstance(c.harm, NoRules))
+    for rule in ("IN 1", "IN 6", "OUT 1", "OUT 3", "iptables -F", "ip6tables"):
+        assert rule in removed
+
+
+def test_chosen_cases_keep_their_order_and_a_pattern_for_none_is_refused() -> None:
+    assert [case.name for case in chosen("^back-from-(cut|arm)$")] == ["back-from-arm", "back-from-cut"]
+    with pytest.raises(LabError, match="no case 'nothing-of-the-sort'"):
+        chosen("nothing-of-the-sort")
+
+
+def test_the_list_tells_what_is_expected() -> None:
+    said = CliRunner().invoke(main, ["--list", "--only", "^leak-flush$"])
+    assert said.exit_code == 0
+    assert f"back: {TURNED}, watch.block-leaks told" in said.output
+
+
+def test_what_is_left_is_reckoned_from_what_was_seen() -> None:
+    pace = Pace(cases=3, labs=2)
+    pace.of_labs.append(50.0)
+    pace.of_cases += [10.0, 30.0]
+    assert pace.left_s() == 20.0 + 50.0

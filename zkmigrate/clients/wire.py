@@ -1,0 +1,89 @@
+"""One connection to a broker and requests over it, one at a time, each within a deadline.
+
+Format: Kafka protocol guide, request header v1: size, API key, version, correlation id, client id; the answer
+begins with its size and the correlation id.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+
+_CLIENT_ID = b"zkmigrate-canary"
+_ANSWER_LIMIT = 1 << 20
+
+
+@dataclass
+class Wire:
+    """One broker's connection, opened when it is needed. ``turn``: used by one thread at a time.
+
+    answered: when it last gave a good answer, on the monotonic clock, None as long as it never did; for its
+    user to say.
+    """
+
+    address: str
+    port: int
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    answered: float | None = None
+    _socket: socket.socket | None = None
+    _correlation: int = 0
+
+    def ask(self, key: int, version: int, body: bytes, end: float) -> bytes:
+        """Send a request and return what its answer holds after the correlation id.
+
+        end: on the monotonic clock. A connection that the broker has closed meanwhile is opened again once.
+        OSError, or ValueError for an answer that is not one. Call ``drop`` then: what comes later over the
+        same connection answers another question.
+        """
+        if self._socket is not None:
+            try:
+                return self._round_trip(self._socket, key, version, body, end)
+            except TimeoutError:
+                raise
+            except OSError:
+                self.drop()  # the broker closes idle connections; only a fresh one tells
+        self._socket = socket.create_connection((self.address, self.port), timeout=_left(end))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._round_trip(self._socket, key, version, body, end)
+
+    def drop(self) -> None:
+        """Close the connection, if there is one."""
+        if self._socket is not None:
+            with closing(self._socket):
+                self._socket = None
+
+    def _round_trip(self, sock: socket.socket, key: int, version: int, body: bytes, end: float) -> bytes:
+        self._correlation += 1
+        header = struct.pack(">hhih", key, version, self._correlation, len(_CLIENT_ID)) + _CLIENT_ID
+        sock.settimeout(_left(end))
+        sock.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+        (size,) = struct.unpack(">i", _receive(sock, 4, end))
+        if not 4 <= size <= _ANSWER_LIMIT:
+            raise ValueError(f"answered {size} bytes, which is no answer to this request: is this a broker?")
+        answer = _receive(sock, size, end)
+        (correlation,) = struct.unpack(">i", answer[:4])
+        if correlation != self._correlation:
+            raise ValueError(f"answered request {correlation}, asked was {self._correlation}")
+        return answer[4:]
+
+
+def _receive(sock: socket.socket, length: int, end: float) -> bytes:
+    data = bytearray()
+    while len(data) < length:
+        sock.settimeout(_left(end))
+        part = sock.recv(length - len(data))
+        if not part:
+            raise ConnectionResetError("connection closed without an answer")
+        data += part
+    return bytes(data)
+
+
+def _left(end: float) -> float:
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left

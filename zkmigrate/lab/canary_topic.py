@@ -1,0 +1,66 @@
+"""The topic that an operator makes for the produce canary, on a lab.
+
+``python -m zkmigrate.lab.canary_topic BOOTSTRAP ID …`` makes it through the brokers at BOOTSTRAP; it has to
+run where these are reached. Each broker ID is the preferred leader of one partition.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.spec import KAFKA_PORT, Role
+
+TOPIC = "zkmigrate-canary"
+_REPLICAS = 3
+_LIMIT_S = 60
+
+
+def make(lab: Lab) -> str:
+    """Make the topic in a lab whose brokers are up; its name. LabError when it is not made."""
+    brokers = lab.role(Role.BROKER)
+    bootstrap = ",".join(f"{host.address}:{KAFKA_PORT}" for host in brokers)
+    ids = [str(lab.plans[host.name].number) for host in brokers]
+    argv = [sys.executable, "-m", "zkmigrate.lab.canary_topic", bootstrap, *ids]
+    done = subprocess.run(
+        lab.operator_command(argv), capture_output=True, text=True, timeout=2 * _LIMIT_S, check=False
+    )
+    if done.returncode:
+        raise LabError(f"the canary's topic was not made: {done.stdout}{done.stderr}")
+    return TOPIC
+
+
+def assigned(ids: Sequence[int]) -> list[list[int]]:
+    """The replicas of a partition for each broker, its own first, at most three."""
+    return [[*ids[n:], *ids[:n]][:_REPLICAS] for n in range(len(ids))]
+
+
+def acknowledged(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How many records each broker acknowledged, from a run's samples."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        if row.get("kind") == "produce":
+            for acks in row["acks"].values():
+                for broker, _, _ in acks:
+                    counts[broker] = counts.get(broker, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def main(bootstrap: str, *ids: str) -> None:
+    """Make the topic and wait until a controller has taken it."""
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    settings = {"min.insync.replicas": "2" if len(ids) > 2 else "1", "retention.ms": "3600000"}
+    replicas = assigned([int(id) for id in ids])
+    topic = NewTopic(TOPIC, len(ids), replica_assignment=replicas, config=settings)
+    made = admin.create_topics([topic], operation_timeout=_LIMIT_S, request_timeout=_LIMIT_S)
+    made[TOPIC].result()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,194 @@
+"""Every drill program, one after the other: ``python -m zkmigrate.lab.drills``, or ``make drills``.
+
+Each runs as a process of its own, within a limit of time, and leaves ``DIRECTORY/NAME/result.json``; the
+whole is in ``DIRECTORY/result.json``. The exit code is 0 only when every drill that was asked for held.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkmigrate.errors import UsageError
+from zkmigrate.lab.drills import result
+from zkmigrate.lab.drills.programs import PROGRAMS, Program
+from zkmigrate.lab.drills.recorded import rewritten
+from zkmigrate.lab.ending import end_on_signals, running
+from zkmigrate.lab.waiting import Progress
+
+PATIENCE_S = 120.0
+"""A drill that is ended takes its lab down first."""
+PAGE = Path("docs/track-record.md")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one program ended. why: what is wrong, "" when it held. body: its result, None without one."""
+
+    name: str
+    seconds: float
+    why: str
+    body: dict[str, Any] | None = None
+
+    @property
+    def held(self) -> bool:
+        return not self.why
+
+
+@dataclass
+class Series:
+    """Programs, run one after the other."""
+
+    programs: Sequence[Program]
+    directory: Path
+    say: Progress
+    done: list[Ended] = field(default_factory=list)
+
+    def run(self) -> None:
+        """All of them. Ctrl-C and the signals of ``end_on_signals`` end the one that runs, and the series."""
+        left = {program.name: self._usual_s(program) for program in self.programs}
+        for number, program in enumerate(self.programs, 1):
+            where = f"drill {number} of {len(self.programs)}, {program.name}"
+            self.say(f"{where}: about {_minutes(left[program.name])}, in all {_minutes(sum(left.values()))}")
+            ended = self._one(program)
+            del left[program.name]
+            self.done.append(ended)
+            outcome = "held" if ended.held else f"NOT held: {ended.why}"
+            self.say(f"{where}: {outcome}, {ended.seconds:.0f} s; {_minutes(sum(left.values()))} left")
+
+    def _usual_s(self, program: Program) -> float:
+        """What it took the last time here, or what it usually takes."""
+        last = result.read(self.directory / program.name)
+        return float(last["seconds"]) if last else program.usual_s
+
+    def _one(self, program: Program) -> Ended:
+        began = time.monotonic()
+        directory = self.directory / program.name
+        (directory / result.FILE).unlink(missing_ok=True)
+        command = [sys.executable, "-m", program.module, "--directory", str(directory)]
+
+        def ended(why: str) -> Ended:
+            body = result.read(directory)
+            if not why and (body is None or not body["held"]):
+                why = "it left no result" if body is None else "its result does not say that it held"
+            return Ended(program.name, round(time.monotonic() - began, 1), why, body)
+
+        try:
+            with running(command, None, PATIENCE_S) as process:
+                code = process.wait(program.limit_s)
+        except subprocess.TimeoutExpired:
+            return ended(f"no end within {program.limit_s} s")
+        except (KeyboardInterrupt, SystemExit):
+            self.done.append(ended("interrupted"))
+            raise
+        return ended("" if code == 0 else _first_failed(directory, code))
+
+
+def _first_failed(directory: Path, code: int) -> str:
+    body = result.read(directory) or {"cases": []}
+    failed = [case["name"] for case in body["cases"] if not case["held"]]
+    return f"exit code {code}" + (f", cases {', '.join(failed)}" if failed else "")
+
+
+def _minutes(seconds: float) -> str:
+    return f"{max(1, round(seconds / 60))} min" if seconds else "nothing"
+
+
+def table(done: Sequence[Ended]) -> str:
+    """The screenful that ends the series."""
+    lines = ["", f"{'drill':<16}{'held':<6}{'cases':<12}{'seconds':>8}  why"]
+    for ended in done:
+        cases = ended.body["cases"] if ended.body else []
+        right = f"{sum(case['held'] for case in cases)} of {len(cases)}"
+        held = "yes" if ended.held else "NO"
+        lines.append(f"{ended.name:<16}{held:<6}{right:<12}{ended.seconds:>8.0f}  {ended.why}".rstrip())
+    return "\n".join(lines)
+
+
+def body_of(asked: Sequence[Program], done: Sequence[Ended], seconds: float) -> dict[str, Any]:
+    """What ``result.json`` of the series holds; it held when each program that was asked for ran and held."""
+    held = len(done) == len(asked) and all(ended.held for ended in done)
+    rows = [
+        {
+            "drill": e.name,
+            "held": e.held,
+            "why": e.why,
+            "seconds": e.seconds,
+            "cases": e.body["cases"] if e.body else [],
+        }
+        for e in done
+    ]
+    return {"held": held, "seconds": round(seconds, 1), "drills": rows}
+
+
+def record(done: Sequence[Ended], page: Path) -> None:
+    """Put the cases of these drills into the page. A drill that left no result changes nothing there."""
+    results = {ended.name: ended.body for ended in done if ended.body}
+    seen = f"{datetime.now(UTC):%Y-%m-%d}, {commit()}"
+    page.write_text(rewritten(page.read_text(), results, seen))
+
+
+def commit() -> str:
+    """The commit of this checkout, and whether anything is not in it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{PAGE}")
+    return git("rev-parse", "--short", "HEAD") + (" and changes" if changed else "")
+
+
+@click.command()
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice([program.name for program in PROGRAMS]),
+    help="Only this drill; may be given again.",
+)
+@click.option("--list", "listed", is_flag=True, help="Say which drills there are, and run none.")
+@click.option("--record", "recorded", is_flag=True, help=f"Put what came of them into {PAGE}.")
+@click.option("--directory", default="drills", type=click.Path(path_type=Path), help="Where the results go.")
+def main(only: tuple[str, ...], listed: bool, recorded: bool, directory: Path) -> None:
+    """Run the drills, each on a lab of its own, and judge them."""
+    programs = [program for program in PROGRAMS if not only or program.name in only]
+    if listed:
+        for program in programs:
+            click.echo(f"{program.name:<16}{_minutes(program.usual_s):<8}{program.what}")
+        return
+    if recorded:
+        try:
+            rewritten(PAGE.read_text(), {}, "")
+        except (OSError, UsageError) as error:
+            raise click.UsageError(f"--record, from the top of the repository: {error}") from error
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        click.echo(f"[{time.monotonic() - started:7.1f} s] {line}")
+
+    directory = directory.absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+    end_on_signals()
+    series = Series(programs, directory, say)
+    code: int | None = None
+    try:
+        series.run()
+    except (KeyboardInterrupt, SystemExit) as end:
+        code = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 130
+    body = body_of(programs, series.done, time.monotonic() - started)
+    result.write(directory, body)
+    if recorded:
+        record(series.done, PAGE)
+    click.echo(table(series.done))
+    sys.exit((0 if body["held"] else 1) if code is None else code)
+
+
+if __name__ == "__main__":
+    main()

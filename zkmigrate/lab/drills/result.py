@@ -1,0 +1,58 @@
+"""What every drill leaves in its ``result.json``: the part that all of them share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+FILE = "result.json"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that was done and judged. name: the same for each repetition of it.
+
+    what: what was done; expected, outcome: what had to come of it and what came, in words. seconds: of the
+    whole case. held: outcome is as expected.
+    """
+
+    name: str
+    what: str
+    expected: str
+    outcome: str
+    seconds: float
+    held: bool
+
+    @classmethod
+    def of(cls, body: dict[str, Any]) -> Case:
+        """The common part of a case that may have figures of its own. KeyError when it lacks one."""
+        return cls(**{name: body[name] for name in cls.__dataclass_fields__})
+
+
+def body_of(drill: str, cases: Iterable[Case | dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """The result of a drill; it held when it has cases and each of them held.
+
+    cases: Case, or a mapping with its keys and figures of its own.
+    """
+    rows = [asdict(case) if isinstance(case, Case) else dict(case) for case in cases]
+    held = bool(rows) and all(row["held"] for row in rows)
+    return {"drill": drill, "held": held, "seconds": round(seconds, 1), "cases": rows}
+
+
+def write(directory: Path, body: dict[str, Any]) -> None:
+    """Write ``result.json`` whole, or not at all."""
+    part = directory / f"{FILE}.part"
+    part.write_text(json.dumps(body, indent=1) + "\n")
+    part.rename(directory / FILE)
+
+
+def read(directory: Path) -> dict[str, Any] | None:
+    """What a drill left there; None without a file."""
+    path = directory / FILE
+    if not path.exists():
+        return None
+    body: dict[str, Any] = json.loads(path.read_text())
+    return body

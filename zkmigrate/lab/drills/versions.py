@@ -1,0 +1,99 @@
+"""Whole moves between the versions that the preflight calls drilled, each on a lab of its own.
+
+``python -m zkmigrate.lab.drills.versions`` runs ``zkmigrate.lab.demo`` for every entry of
+``preflight.drilled.DRILLED``, one after the other. A case holds when the demo ends with 0, which it does only
+when every claim of its judge held and the servers said that they are of these versions.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkmigrate.lab.drills import result
+from zkmigrate.lab.drills.result import Case
+from zkmigrate.lab.ending import end_on_signals, running
+from zkmigrate.preflight.drilled import DRILLED, Drill
+
+NAME = "versions"
+LIMIT_S, PATIENCE_S = 1500.0, 60.0
+EXPECTED = "every claim of the demo's judge held"
+TOLD = ("lost", "duplicated", "window_s")
+
+
+def options_of(drill: Drill) -> list[str]:
+    """The demo's options for a move."""
+    return [
+        "--source-version", drill.source, "--dest-version", drill.dest, "--kafka-version", drill.kafka
+    ]  # fmt: skip
+
+
+def case_of(drill: Drill, code: int | None, found: Mapping[str, Any] | None, seconds: float) -> Case:
+    """What came of one demo. code: its exit code, None when it had not ended in time; found: its result."""
+    what = f"the demo, ZooKeeper {drill.source} to {drill.dest}, Kafka {drill.kafka}"
+    held = code == 0 and found is not None and found["held"] is True
+    if found is None:
+        outcome = "no end in time" if code is None else f"ended with {code} without a result"
+    else:
+        figures = ", ".join(f"{name} {found[name]}" for name in TOLD)
+        wrong = [name for name, claim in found["claims"].items() if claim["held"] != "yes"]
+        wrong += [name for name, right in found["conditions"].items() if not right]
+        outcome = f"{'not held: ' + ', '.join(wrong) if wrong else 'every claim held'}; {figures}"
+    return Case(str(drill), what, EXPECTED, outcome, round(seconds, 1), held)
+
+
+def moved(drill: Drill, directory: Path) -> Case:
+    """Run the demo for these versions."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "zkmigrate.lab.demo", "--directory", str(directory), *options_of(drill)]
+    code: int | None = None
+    try:
+        with running(command, None, PATIENCE_S) as process:
+            code = process.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        pass
+    path = directory / result.FILE
+    found = json.loads(path.read_text()) if path.exists() else None
+    return case_of(drill, code, found, time.monotonic() - began)
+
+
+@click.command()
+@click.option(
+    "--case", "wanted", multiple=True, type=click.Choice([str(d) for d in DRILLED]),
+    help="Only this move; may be given again.",
+)  # fmt: skip
+@click.option(
+    "--directory", default=f"drills/{NAME}", type=click.Path(path_type=Path), help="Where the result goes."
+)
+def main(wanted: tuple[str, ...], directory: Path) -> None:
+    """Move a loaded Kafka between each pair of versions that is called drilled."""
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        click.echo(f"[{time.monotonic() - started:6.1f} s] {line}")
+
+    directory = directory.absolute()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    end_on_signals()
+    drills = [drill for drill in DRILLED if not wanted or str(drill) in wanted]
+    cases = []
+    for number, drill in enumerate(drills, 1):
+        say(f"move {number} of {len(drills)}: {drill}")
+        cases.append(moved(drill, directory / f"{drill.source}-{drill.dest}-{drill.kafka}"))
+        say(f"{drill}: {'held' if cases[-1].held else 'NOT held'}, {cases[-1].outcome}")
+    body = result.body_of(NAME, cases, time.monotonic() - started)
+    result.write(directory, body)
+    sys.exit(0 if body["held"] else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""What befalls the world in a case of ``window_faults``, and how it is mended afterwards.
+
+``begin`` returns once it has taken hold. ``mend`` makes the lab whole again and returns, in words, what the
+hosts did wrong in between; nothing where they did right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kazoo.exceptions import NoNodeError
+
+from zkmigrate.lab import fault
+from zkmigrate.lab.footprint import phases
+from zkmigrate.lab.readiness import four_letter_word, server_mode
+from zkmigrate.lab.source_state import without_process
+from zkmigrate.lab.spec import CLIENT_PORT, Role
+from zkmigrate.lab.waiting import wait_until
+
+if TYPE_CHECKING:
+    from zkmigrate.lab.drills.bench import Bench
+
+TOLD_S, EXPIRED_S, BOOTED_S, ELECTED_S, JOINED_S = 30.0, 120.0, 60.0, 60.0, 90.0
+SHUT = ("sealed", "go", "started", "checked")
+UNIT = "zookeeper.service"
+
+
+@dataclass(frozen=True)
+class Harm:
+    """Nothing happens."""
+
+    def begin(self, bench: Bench) -> None:
+        """Bring it about."""
+        del bench
+
+    def mend(self, bench: Bench) -> list[str]:
+        """Undo it."""
+        del bench
+        return []
+
+
+NONE = Harm()
+
+
+@dataclass(frozen=True)
+class LinkCut(Harm):
+    """The operator reaches no host."""
+
+    def begin(self, bench: Bench) -> None:
+        fault.operator_cut(bench.lab)
+
+    def mend(self, bench: Bench) -> list[str]:
+        fault.operator_restore(bench.lab)
+        return []
+
+
+@dataclass(frozen=True)
+class HostDead(Harm):
+    """A dest host loses power, with its rules and sets. Its unit is enabled, so ZooKeeper wants to start."""
+
+    host: str
+
+    def begin(self, bench: Bench) -> None:
+        fault.power_cut(bench.lab, self.host)
+
+    def mend(self, bench: Bench) -> list[str]:
+        fault.power_on(bench.lab, self.host)
+        return not_kept_shut(bench, self.host)
+
+
+@dataclass(frozen=True)
+class HostReboots(HostDead):
+    """The same, and it is on again at once."""
+
+    def begin(self, bench: Bench) -> None:
+        fault.power_cut(bench.lab, self.host)
+        fault.power_on(bench.lab, self.host)
+        bench.noticed += not_kept_shut(bench, self.host)
+
+    def mend(self, bench: Bench) -> list[str]:
+        return NONE.mend(bench)
+
+
+@dataclass(frozen=True)
+class HostLate(HostDead):
+    """The same after GO; the others open meanwhile, and a hand lets it join (docs/reference/zkm-host.md)."""
+
+    def mend(self, bench: Bench) -> list[str]:
+        wrong = super().mend(bench)
+        others = [host for host in bench.lab.role(Role.DEST) if host.name != self.host]
+        first = ",".join(f"{host.address}:{CLIENT_PORT}" for host in others)
+        self._hand(bench, "halt", "hand-halt")
+        self._hand(bench, "go", "hand-go", "rest", first, str(len(others)), "10000")
+        wait_until(f"{self.host} has joined", lambda: self._not_open(bench), JOINED_S)
+        return wrong
+
+    def _not_open(self, bench: Bench) -> str | None:
+        phase = phases(bench.lab, bench.run, [self.host])[self.host]
+        return None if phase == "open" else phase
+
+    def _hand(self, bench: Bench, *words: str) -> None:
+        program = ["/usr/local/sbin/zkm-host", "--run", bench.run]
+        status = bench.lab.exec(self.host, [*program, "status"]).stdout
+        fencing = dict(line.split("=", 1) for line in status.splitlines())["fencing"]
+        bench.lab.exec(self.host, [*program, "--as", fencing, *words])
+
+
+def not_kept_shut(bench: Bench, host: str) -> list[str]:
+    """What a host that has booted in a phase in which nothing may start did nevertheless."""
+
+    def booting() -> str | None:
+        state = bench.lab.exec(host, ["systemctl", "is-system-running"], check=False).stdout.strip()
+        return None if state in ("running", "degraded") else state
+
+    wait_until(f"{host} has booted", booting, BOOTED_S)
+    phase = phases(bench.lab, bench.run, [host])[host]
+    if phase not in SHUT:
+        return []
+    state = bench.lab.exec(host, ["systemctl", "is-active", UNIT], check=False).stdout.strip()
+    log = bench.lab.exec(host, ["journalctl", "-b", "-o", "cat", "-u", UNIT]).stdout
+    wrong = [] if state in ("inactive", "failed") else [f"{host} rebooted {phase}: its unit is {state}"]
+    if "must not start" not in log:
+        wrong.append(f"{host} rebooted {phase}: the guard has not refused a start")
+    return wrong
+
+
+@dataclass(frozen=True)
+class NoRules(Harm):
+    """A command as root on a dest host; ``$tag`` is what names our chains and sets."""
+
+    host: str
+    command: str
+
+    def begin(self, bench: Bench) -> None:
+        script = f"tag=$(cat /var/lib/zkmigrate/{bench.run}/tag) && {self.command}"
+        bench.lab.exec(self.host, ["sh", "-c", script])
+
+
+@dataclass(frozen=True)
+class FirstRule(Harm):
+    """A rule of somebody else's above ours: ``CHAIN 1 RULE``."""
+
+    host: str
+    rule: str
+
+    def begin(self, bench: Bench) -> None:
+        bench.lab.exec(self.host, ["iptables", "-I", *self.rule.split()])
+
+    def mend(self, bench: Bench) -> list[str]:
+        chain, _, *rule = self.rule.split()
+        bench.lab.exec(self.host, ["iptables", "-D", chain, *rule])
+        return []
+
+
+@dataclass(frozen=True)
+class SourceLeaderDead(Harm):
+    """Source's leader is killed; once the tool has ended it is started again."""
+
+    def begin(self, bench: Bench) -> None:
+        fault.kill(bench.lab, _leader(bench))
+
+    def mend(self, bench: Bench) -> list[str]:
+        down = [
+            host.name
+            for host in bench.lab.role(Role.SOURCE)
+            if bench.lab.exec(host.name, ["systemctl", "is-active", UNIT], check=False).returncode
+        ]
+        for host in down:
+            fault.start(bench.lab, host)
+        bench.lab.wait_for_quorum(Role.SOURCE, ELECTED_S)
+        for host, text in bench.seen_source().items():
+            if host in down and without_process(text) == without_process(bench.source[host]):
+                bench.source[host] = text  # a new process: this drill started it
+
+        return [] if len(down) == 1 else [f"source servers down: {down}"]
+
+
+def _leader(bench: Bench) -> str:
+    with bench.lab.operator():
+        for host in bench.lab.role(Role.SOURCE):
+            if server_mode(four_letter_word(host.address, "srvr")) == "leader":
+                return host.name
+    raise AssertionError("source has no leader")
+
+
+@dataclass(frozen=True)
+class BrokerDead(Harm):
+    """A broker that is not the controller is killed; it comes back when its session has expired.
+
+    told: wait until the tool has said so, and what it decided.
+    """
+
+    told: bool = False
+
+    def begin(self, bench: Bench) -> None:
+        with bench.lab.zookeeper() as client:
+            controller = client.get(f"{bench.lab.spec.chroot}/controller")[0].decode()
+        plans = bench.lab.plans
+        broker = next(
+            host.name
+            for host in bench.lab.role(Role.BROKER)
+            if f'"brokerid":{plans[host.name].number}' not in controller.replace(" ", "")
+        )
+        fault.kill(bench.lab, broker)
+        bench.killed_broker = broker
+        bench.new.add(self._path(bench))
+        if self.told:
+
+            def untold() -> str | None:
+                assert bench.typing is not None
+                told = [e["finding"]["id"] for e in bench.typing.of("Alarm")]
+                return None if "watch.broker-lost" in told else f"told {told}"
+
+            wait_until("the tool has noticed", untold, TOLD_S)
+
+    def mend(self, bench: Bench) -> list[str]:
+        path = self._path(bench)
+
+        def registered() -> str | None:
+            with bench.lab.zookeeper(Role.DEST) as client:
+                try:
+                    client.get(path)
+                except NoNodeError:
+                    return None
+            return f"{path} is still there"
+
+        wait_until(f"the session of {bench.killed_broker} has expired", registered, EXPIRED_S, 1.0)
+        fault.start(bench.lab, bench.killed_broker)
+        bench.lab.wait_for_brokers(Role.DEST)
+        return []
+
+    def _path(self, bench: Bench) -> str:
+        number = bench.lab.plans[bench.killed_broker].number
+        return f"{bench.lab.spec.chroot}/brokers/ids/{number}"

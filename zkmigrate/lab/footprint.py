@@ -1,0 +1,64 @@
+"""What a way back must leave as it found it: files, rules and sets of hosts; and what disks of dest hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.render import ZOOKEEPER_DATA
+from zkmigrate.lab.spec import Role
+from zkmigrate.zkdata.reader import FileDirectory
+from zkmigrate.zkdata.tree import diff, load_tree
+
+VERSION_2 = f"{ZOOKEEPER_DATA.lstrip('/')}/version-2"
+NO_PHASE = "none"
+_LOOK = (
+    "find /etc/zookeeper /etc/kafka /etc/sudoers.d /etc/systemd/system /usr/local/sbin "
+    "/var/lib/zookeeper /var/lib/zkmigrate -not -type d -exec sha256sum {} + 2>/dev/null | sort -k2; "
+    "stat -c '%a %U:%G %n' /etc/kafka/server.properties /etc/zookeeper/conf 2>/dev/null; "
+    "iptables-save | grep ^-A; ip6tables-save 2>/dev/null | grep ^-A; ipset list -n; true"
+)
+
+
+def footprint(lab: Lab) -> dict[str, str]:
+    """Digests of files, modes, rules and names of sets on dest hosts and brokers, a line each, by host."""
+    hosts = (*lab.role(Role.DEST), *lab.role(Role.BROKER))
+    return {host.name: lab.exec(host.name, ["sh", "-c", _LOOK]).stdout for host in hosts}
+
+
+def configs(lab: Lab) -> dict[str, list[str]]:
+    """The footprint without data and records, which go on: configs, units, sudoers, zkm-host, rules."""
+    return {
+        host: [line for line in text.splitlines() if "/var/lib/" not in line]
+        for host, text in footprint(lab).items()
+    }
+
+
+def phases(lab: Lab, run: str, hosts: Iterable[str] = ()) -> dict[str, str]:
+    """What the phase file of each dest host says, or of these hosts; ``none`` without one."""
+    found = {}
+    for name in hosts or [host.name for host in lab.role(Role.DEST)]:
+        path = lab.host(name).root / f"var/lib/zkmigrate/{run}/phase"
+        found[name] = path.read_text().split()[0] if path.exists() else NO_PHASE
+    return found
+
+
+def tree_differences(lab: Lab) -> list[str]:
+    """Where the disk of a dest host holds another subtree than source's, at that host's newest transaction.
+
+    A subtree without a znode counts as a difference: comparing nothing proves nothing.
+    """
+    chroot = lab.spec.chroot
+    source = FileDirectory(lab.host("source1").root / VERSION_2)
+    found = []
+    for host in lab.role(Role.DEST):
+        dest = FileDirectory(host.root / VERSION_2)
+        upto = load_tree(dest, chroot=chroot).zxid
+        right = load_tree(dest, chroot=chroot, upto=upto)
+        left = load_tree(source, chroot=chroot, upto=upto)
+        if not left.zxid == right.zxid == upto:
+            found.append(f"{host.name}: read to {right.zxid:#x}, source to {left.zxid:#x}, asked {upto:#x}")
+        if not left.nodes:
+            found.append(f"{host.name}: the subtree is empty")
+        found += [f"{host.name}: {line}" for line in diff(left, right)]
+    return found

@@ -1,0 +1,230 @@
+"""The verbs that walk a run: run, resume, rollback. Put the engine together, walk, give all up again."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkmigrate import hooks
+from zkmigrate import inventory as inventories
+from zkmigrate.engine import asked, events, planfile, runs
+from zkmigrate.engine.clock import RealClock
+from zkmigrate.engine.hold import HoldFile
+from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.lock import LocalLock
+from zkmigrate.engine.planfile import PlanFile
+from zkmigrate.engine.run import Ended, Walk, World
+from zkmigrate.engine.samples import Samples
+from zkmigrate.errors import UsageError
+from zkmigrate.face import RunLookUp, face_of, say_interrupted
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Way
+from zkmigrate.opening import Opened, Opening, refuse_stale
+from zkmigrate.operate.setting import (
+    Setting,
+    Site,
+    directory,
+    existing,
+    onward_command,
+    reached,
+    read,
+    words_on,
+)
+from zkmigrate.ui.console import StdConsole
+from zkmigrate.ui.record import recorded
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The options of run, resume and rollback."""
+
+    yes: bool = False
+    run_id: str = ""
+    until: str = ""
+    hold_at: str = ""
+    skip: tuple[str, ...] = ()
+    to: str = ""
+    plan: Path | None = None
+    steal: bool = False
+    journal_lost: str = ""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A walk that is ready. back_to: where a way back leads that a lost journal was recovered for."""
+
+    walk: Walk
+    console: StdConsole
+    back_to: str
+
+
+def run(setting: Setting, wishes: Wishes) -> int:
+    """Begin a run, or walk one forward that has begun."""
+    inventory, playbook = _asked(setting, wishes)
+    hooks.refuse_missing(inventory.hooks)
+    wanted = planfile.read(wishes.plan) if wishes.plan is not None else None
+    run_dir = runs.directory(setting.runs, wishes.run_id) if wishes.run_id else None
+    fresh = run_dir is None or not runs.has_begun(run_dir)
+    if wanted is not None:
+        runs.refuse_applied(setting.runs, wanted.digest, but="" if run_dir is None else run_dir.name)
+        digest = inventories.digest(inventory)
+        refuse_stale(wanted, planfile.heading_differences(wanted, playbook.id, digest))
+    if fresh:
+        number = runs.fresh(setting.runs, inventory, playbook)
+        run_dir = run_dir or runs.directory(setting.runs, number)
+        runs.make(run_dir)
+    assert run_dir is not None
+
+    def act(begun: Begun) -> Ended:
+        return begun.walk.forward(wishes.until, wishes.hold_at, wishes.skip)
+
+    return _walk(setting, wishes, inventory, playbook, run_dir, act, wanted)
+
+
+def resume(setting: Setting, wishes: Wishes) -> int:
+    """Go on where a run stands, in the direction it was going."""
+    inventory, playbook = _asked(setting, wishes)
+    run_dir = _run_dir(setting, wishes, inventory, playbook)
+
+    def act(begun: Begun) -> Ended:
+        if wishes.journal_lost == Way.BACK.value:
+            return begun.walk.back(begun.back_to)
+        return begun.walk.resume(wishes.until, wishes.hold_at, wishes.skip)
+
+    return _walk(setting, wishes, inventory, playbook, run_dir, act)
+
+
+def rollback(setting: Setting, wishes: Wishes) -> int:
+    """Walk back to the start of a stage or step, or all the way."""
+    inventory, playbook = _asked(setting, wishes)
+    run_dir = _run_dir(setting, wishes, inventory, playbook)
+
+    def act(begun: Begun) -> Ended:
+        if setting.interactive and not wishes.yes:
+            steps = [at.id for at in begun.walk.history.to_undo(playbook, wishes.to)]
+            begun.console.show(
+                ["these steps are walked back, in this order:", *(f"  {step}" for step in steps)]
+            )
+            begun.console.forget()
+            if (begun.console.ask("roll back? (yes) ") or "").lower() not in ("y", "yes", "go", "g"):
+                begun.console.show(["not rolled back: nothing was changed"])
+                return Ended(130, "nothing was changed")
+        return begun.walk.back(wishes.to)
+
+    return _walk(setting, wishes, inventory, playbook, run_dir, act)
+
+
+def _asked(setting: Setting, wishes: Wishes) -> tuple[Inventory, Playbook]:
+    """As ``read``, and what the wishes name is there: before a host is asked or a directory made."""
+    inventory, playbook = read(setting)
+    for name in (wishes.until, wishes.to):
+        asked.known(playbook, name)
+    asked.phase(playbook, wishes.hold_at)
+    asked.skippable(playbook, wishes.skip)
+    if not wishes.yes and (setting.as_json or not setting.interactive):
+        raise UsageError("nobody can be asked here: give --yes, or run it on a terminal without --json")
+    return inventory, playbook
+
+
+def _run_dir(setting: Setting, wishes: Wishes, inventory: Inventory, playbook: Playbook) -> Path:
+    """The directory of a run that has begun; made where its journal is lost."""
+    if not wishes.journal_lost:
+        return existing(setting, wishes.run_id, inventory, playbook)
+    run_dir = directory(setting, wishes.run_id, inventory, playbook)
+    runs.make(run_dir)
+    return run_dir
+
+
+def _walk(
+    setting: Setting,
+    wishes: Wishes,
+    inventory: Inventory,
+    playbook: Playbook,
+    run_dir: Path,
+    act: Callable[[Begun], Ended],
+    wanted: PlanFile | None = None,
+) -> int:
+    """Lock the run, open its journal and hosts, walk, and give everything up again.
+
+    act: what to do with the walk. wanted: the plan that a run must begin with, if any.
+    """
+    clock = RealClock(setting.interrupt)
+    programs = hooks.HookProcesses(run_dir, setting.inventory.resolve().parent, setting.interrupt)
+    with contextlib.ExitStack() as stack:
+        stack.callback(programs.settle)  # last of all: a resume need not wait for them
+        alone = LocalLock(run_dir, setting.verb)
+        stack.callback(alone.close)
+        stack.callback(runs.unmake, run_dir)
+        stack.callback(alone.leave)
+        stack.enter_context(setting.interrupt.listening())
+        site = stack.enter_context(reached(setting, inventory, run_dir.name))
+        start = _opened(wishes, Opening(run_dir, playbook, inventory, site.look, clock.wall), site, wanted)
+        journal = start.journal
+        stack.callback(journal.close)
+        lock = site.lock(clock, steal=wishes.steal)
+        stack.callback(lock.close)
+        faces = contextlib.ExitStack()
+        stack.callback(faces.close)
+        look_up = RunLookUp(inventory, playbook, journal)
+        face = face_of(setting, wishes.yes, faces, look_up)
+        emit = look_up.tell = stack.enter_context(recorded(run_dir, face.emit))
+        stack.callback(say_interrupted(setting.interrupt, emit).set)
+        for text in (*start.said, *hooks.missing(inventory.hooks)):
+            emit(events.Noted(text))
+        samples = Samples(
+            run_dir, clock.now, clock.wall, lambda text: emit(events.Noted(text)), show=face.sample
+        )
+        stack.callback(samples.close)
+        stack.callback(site.sample(samples))
+        world = World(
+            look=site.look,
+            apply=site.apply,
+            clock=clock,
+            confirm=face.confirm,
+            lock=lock,
+            interrupt=setting.interrupt,
+            emit=samples.heeding(emit),
+            rules=site.rules(),
+            watch=site.watch(clock, lock),
+            copies=site.copies(lock),
+            holds=HoldFile(run_dir),
+            hooks=programs,
+        )
+        walk = Walk(playbook, inventory, journal, world)
+        try:
+            code = act(Begun(walk, face.console, start.back_to)).code
+        except KeyboardInterrupt:
+            programs.kill()
+            emit(events.RunEnded(130, f"stopped at once; {walk.state()}; resume goes on", ()))
+            faces.close()
+            _say_ways_on(setting, journal, playbook)
+            stack.pop_all()  # nothing here may wait for a host now; the process ends
+            raise
+        faces.close()
+        _say_ways_on(setting, journal, playbook)
+        return code
+
+
+def _opened(wishes: Wishes, opening: Opening, site: Site, wanted: PlanFile | None) -> Opened:
+    """The journal of the run: recovered where it is lost, else opened, or begun."""
+    if wishes.journal_lost:
+        return opening.recovered(site.rules(), Way(wishes.journal_lost), getpass.getuser())
+    if runs.has_begun(opening.run_dir):
+        return opening.opened(lambda: site.window_lines({}), wanted)
+    return opening.begun(site.window_lines({}), wanted)
+
+
+def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook) -> None:
+    """The commands that go on from here, ready to be typed, while the run is open."""
+    if setting.as_json or runs.stand(journal.history, playbook).state != "open":
+        return
+    same = f"{words_on(setting)} --run-id {journal.history.run}"
+    onward = onward_command(setting, journal.history, playbook)
+    back, look = f"zkmigrate rollback {same}", f"zkmigrate status {same}"
+    for what, command in (("go on", onward), ("go back", back), ("look", look)):
+        setting.out.write(f"   {what}: {command}\n")
+    setting.out.flush()

@@ -1,0 +1,117 @@
+"""What the produce canary saw, from samples: acknowledgements of each partition, and the gaps. Pure.
+
+Rows come from a file that anybody may have edited or torn: an entry of another form is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from zkmigrate.report.lanes import placed
+from zkmigrate.report.series import LISTED, Rows, of_kind
+from zkmigrate.report.timebase import number
+from zkmigrate.report.value import Gap, Produced, Visit, Window
+
+_RESTED_S = 2.0
+"""So long from an acknowledgement to the next record sent, and the canary rested between: no gap."""
+
+_Ack = tuple[float, float, str]
+_Wait = tuple[float, float, str]
+
+
+def produced(rows: Rows, visits: Iterable[Visit], window: Window | None) -> tuple[Produced, ...]:
+    """Each partition of the canary, by its number. window: the real one, None where there was none."""
+    walks = tuple(visits)
+    rolls = [(v.start, v.end) for v in walks if v.step.partition(".")[0] == "roll"]
+    inside = [(window.start, window.end)] if window is not None else []
+    acks, waits, names = _told(rows)
+    out = []
+    for partition in sorted({*acks, *waits}):
+        own = sorted(acks.get(partition, ()))
+        gaps = [placed(gap, walks) for gap in _gaps(names[partition], own, waits.get(partition, ()))]
+        by: dict[str, int] = {}
+        for _, _, broker in own:
+            by[broker] = by.get(broker, 0) + 1
+        out.append(
+            Produced(
+                partition=names[partition],
+                by=dict(sorted(by.items())),
+                took=tuple((at, ms) for at, ms, _ in own),
+                gaps=tuple(sorted(gaps, key=lambda gap: -gap.seconds)[:LISTED]),
+                roll=_longest(gaps, rolls),
+                window=_longest(gaps, inside),
+            )
+        )
+    return tuple(out)
+
+
+def _told(rows: Rows) -> tuple[dict[int, list[_Ack]], dict[int, list[_Wait]], dict[int, str]]:
+    """Per partition: (when acknowledged, milliseconds, by whom); (sent, seen waiting at, why); its name."""
+    acks: dict[int, list[_Ack]] = {}
+    waits: dict[int, list[_Wait]] = {}
+    names: dict[int, str] = {}
+    for at, row in of_kind(rows, "produce"):
+        told = row.get("acks")
+        for key, entries in told.items() if isinstance(told, dict) else ():
+            if not (isinstance(key, str) and key.isdecimal() and isinstance(entries, list)):
+                continue
+            names[int(key)] = f"{row.get('topic', '')}-{key}"
+            acks.setdefault(int(key), []).extend(_acks(at, entries))
+        late = row.get("late")
+        for entry in late if isinstance(late, list) else ():
+            said = _fields(entry, 4)
+            partition, since = number(said, "1"), number(said, "2")
+            if partition is not None and since is not None:
+                names[int(partition)] = f"{row.get('topic', '')}-{int(partition)}"
+                waits.setdefault(int(partition), []).append((at - since, at, str(said["3"])))
+    return acks, waits, names
+
+
+def _acks(at: float, entries: Sequence[Any]) -> Iterable[_Ack]:
+    for entry in entries:
+        said = _fields(entry, 3)
+        ago, took = number(said, "1"), number(said, "2")
+        if ago is not None and took is not None:
+            yield at - ago / 1000, took, str(said["0"])
+
+
+def _fields(entry: Any, length: int) -> Mapping[str, Any]:
+    """The items of a list by their places; none where it has another length."""
+    if not isinstance(entry, list) or len(entry) != length:
+        return {}
+    return {str(n): item for n, item in enumerate(entry)}
+
+
+def _gaps(name: str, own: Sequence[_Ack], waits: Sequence[_Wait]) -> list[Gap]:
+    """The times between two acknowledgements while records were sent, and one that was still waited for when
+    the samples end."""
+    out = []
+    last = -math.inf
+    for at, ms, _ in own:
+        sent = at - ms / 1000
+        start = last if sent - last <= _RESTED_S else sent
+        out.append(Gap(name, start, at, _why(waits, start, at), (), at - start))
+        last = at
+    open_ = [w for w in waits if not any(at >= w[1] for at, _, _ in own)]
+    if open_:
+        since, until, why = min(w[0] for w in open_), open_[-1][1], open_[-1][2]
+        start = last if since - last <= _RESTED_S else since
+        out.append(Gap(name, start, None, why, (), until - start))
+    return out
+
+
+def _why(waits: Sequence[_Wait], start: float, end: float) -> str:
+    """What was met last in a gap; empty where no look fell into it."""
+    return next((why for _, at, why in reversed(waits) if start < at <= end), "")
+
+
+def _longest(gaps: Iterable[Gap], spans: Sequence[tuple[float, float | None]]) -> Gap | None:
+    """The longest that overlaps one of these stretches, at full length."""
+    inside = [
+        gap
+        for gap in gaps
+        if any((end is None or gap.start < end) and gap.start + gap.seconds > start for start, end in spans)
+    ]
+    return max(inside, key=lambda gap: gap.seconds, default=None)
