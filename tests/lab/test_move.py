@@ -31,7 +31,7 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.source_state import source_state
-from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.lab.spec import PATIENT, Role
 from zkmigrate.lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
@@ -121,9 +121,8 @@ class Night:
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
     directory = tmp_path_factory.mktemp("night")
-    # Sessions as long as in the published migration: on a busy machine of two cores the way from FENCE to
-    # CHECK and back takes longer than the 12 s that 18 s sessions leave. The rates keep the logs short.
-    with Lab.up(LabSpec(session_timeout_ms=40_000), print) as lab:
+    with Lab.up(PATIENT, print) as lab:
+        # The rates keep the logs short.
         load = runner_for(lab, directory / "history", raw_rate=20.0, tenant_rate=30.0)
         load.start(("producer", "consumer", "metadata", "tenant"))
         load.wait_flowing(("producer", "consumer", "tenant"), 60)

@@ -32,7 +32,7 @@ from zkmigrate.model.change import Change
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
-from zkmigrate.model.step import Context, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Verdict, Way
 from zkmigrate.rules.window import without_operator
 from zkmigrate.simulate.ensemble import srvr
 from zkmigrate.zkdata.words import Srvr, parse_srvr
@@ -316,6 +316,23 @@ def test_a_finding_is_heard_while_a_step_waits(tmp_path: Path) -> None:
 
     tiny.steps["prove"].verdict = waits
     assert tiny.process(lambda walk: walk.forward()).code == 7
+
+
+def test_a_step_that_is_blocked_by_a_lapsed_lease_is_not_what_the_run_ended_for(tmp_path: Path) -> None:
+    """A host whose lease lapsed went back by itself, and the step that looks at it there finds it changed."""
+    told = Told()
+    tiny = Tiny(tmp_path / "r", watch=told)
+    tiny.process(lambda walk: walk.forward(until="rehearse"))
+
+    def lapsed(way: Way) -> Verdict | None:
+        if way is Way.BACK:
+            return None
+        told.findings = [trouble(LEASE_LAPSED)]
+        return Blocked((trouble("prove.changed"),))
+
+    tiny.steps["prove"].verdict = lapsed
+    ended = tiny.process(lambda walk: walk.forward())
+    assert (ended.code, [f.id for f in ended.findings]) == (9, [LEASE_LAPSED])
 
 
 @pytest.mark.parametrize(("means", "code"), [("go", 0), ("back", 7), ("", 7)])

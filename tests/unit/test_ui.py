@@ -342,3 +342,7 @@ def test_a_hold_says_when_the_hosts_open_by_themselves_and_what_is_left_to_say_t
     assert words.sentence(events.Holding("check", None, -0.1)) == (
         "   holding after check; the hosts open by themselves by now: go (g) or stop (s)?"
     )
+    assert words.sentence(events.Holding("check", None, 2.0, late=True)) == (
+        "   holding after check; in 2 s at most the hosts open by themselves: "
+        "go (g), stop (s) or back (b; too late to keep the clients' sessions)?"
+    )

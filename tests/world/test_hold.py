@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine.events import Holding
 from zkmigrate.engine.ports import Answer, Fallback
+from zkmigrate.simulate.world import SESSION_TIMEOUT_MS
 
 
 def test_a_hold_behind_the_closed_door_counts_down_to_the_hosts_own_limit(
@@ -41,3 +44,41 @@ def test_a_hold_before_the_hosts_serve_has_no_such_limit(tmp_path: Path) -> None
     operator = Operator(quiet_world(), tmp_path / "run")
     assert operator.forward(until="cutover", hold_at="seal").code == 0
     assert [(e.phase, e.opens_s) for e in operator.events if isinstance(e, Holding)] == [("seal", None)]
+
+
+def test_until_a_hold_says_too_late_the_way_back_keeps_every_session(tmp_path: Path) -> None:
+    """The world repeats itself: what the first run measures is the second one's last moment."""
+
+    def held(directory: str, *, until_s: float) -> tuple[float, bool]:
+        """Hold after CHECK for `until_s` or until it is late, then go back; how long, and if all sessions
+        are still the same."""
+        world = quiet_world()
+        operator = Holds(world, tmp_path / directory, until_s=until_s)
+        assert operator.forward(until="roll").code == 0
+        sessions = {name: process.session for name, process in world.brokers.items()}
+        assert operator.forward(hold_at="check").code == 0
+        world.advance(SESSION_TIMEOUT_MS / 1000 + 5)
+        return operator.held_s, {name: p.session for name, p in world.brokers.items()} == sessions
+
+    late_s, _ = held("late", until_s=math.inf)
+    assert 1.0 < late_s < SESSION_TIMEOUT_MS / 1000
+    last_s, kept = held("in-time", until_s=late_s - 0.3)
+    assert last_s < late_s
+    assert kept
+
+
+@dataclass
+class Holds(Operator):
+    """Answers "back" once `until_s` of the hold are over, or once it is said to be late."""
+
+    until_s: float = 0.0
+    since: float = math.nan
+    held_s: float = 0.0
+
+    def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+        if math.isnan(self.since):
+            self.since = self.world.now
+        self.held_s = self.world.now - self.since
+        said = self.events[-1]
+        assert isinstance(said, Holding)
+        return Answer("back") if said.late or self.held_s >= self.until_s else None

@@ -154,7 +154,8 @@ class Holding:
 
     before: the step, empty in a window. who: who made it hold, and why; empty for ``--hold-at``. left_s:
     seconds in which the window can still turn back without losing a session, None when that does not
-    count. opens_s: seconds, at the most, until the hosts open by themselves, None before they serve.
+    count. opens_s: seconds, at the most, until the hosts open by themselves, None before they serve. late:
+    the time in which a way back keeps the clients' sessions is over.
     """
 
     phase: str
@@ -162,6 +163,7 @@ class Holding:
     opens_s: float | None = None
     before: str = ""
     who: str = ""
+    late: bool = False
 
 
 @dataclass(frozen=True)

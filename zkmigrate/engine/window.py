@@ -63,7 +63,11 @@ class Window:
             self._world.watch.answered(finding)
 
     def refused(self, at: Next, findings: tuple[Finding, ...]) -> None:
-        """A step of a window is blocked: turn back where the rules say so, else try again for a while."""
+        """A step of a window is blocked: turn back where the rules say so, else try again for a while.
+
+        What the watch saw comes first: where a lease lapsed, that is why the step finds its host changed.
+        """
+        self.ask(at)
         for finding in [f for f in findings if f.blocks] or findings:
             self._judge(at, finding, findings)
         now = self._world.clock.now
@@ -107,7 +111,7 @@ class Window:
                     raise TurnBack(at.stage.id, why, 7, (past_deadline(),))
                 return Answer(unanswered), "deadline"
             who = hold.words() if from_file else ""
-            self._world.emit(events.Holding(at.step.id, left, opens, who=who))
+            self._world.emit(events.Holding(at.step.id, left, opens, who=who, late=self._late(at)))
             answer = self._world.confirm.hold(at.step.id, None if from_file else unanswered, left)
             if answer is not None:
                 return answer, "answered"

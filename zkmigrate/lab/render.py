@@ -37,6 +37,11 @@ KAFKA_DATA = "/var/lib/kafka"
 ZOOKEEPER_JARS, KAFKA_JARS, JAVA_11 = "/opt/zookeeper/lib", "/opt/kafka/lib", "/opt/java-11"
 UNITS = "/etc/systemd/system"
 
+SNAP_COUNT = 10_000
+"""Transactions to a snapshot, ZooKeeper's own value is 100,000. A server that starts reads back what came
+since its last one, and here nine servers share two cores: with long logs every start takes from the seconds
+that sessions have, and the longer a lab stands the more."""
+
 MASKED_UNITS = (
     "apt-daily.timer",
     "apt-daily-upgrade.timer",
@@ -99,6 +104,7 @@ def java_env(spec: LabSpec) -> str:
     """The EnvironmentFile of the ZooKeeper unit; for each filler znode 2 kB of heap and its data twice."""
     heap_mb = 256 + spec.tree_size * (2_000 + 2 * spec.tree_node_bytes) // 1_000_000
     flags = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx{heap_mb}m"
+    flags += f" -Dzookeeper.snapCount={SNAP_COUNT}"
     if spec.jute_maxbuffer is not None:
         flags += f" -Djute.maxbuffer={spec.jute_maxbuffer}"
     return f'JVMFLAGS="{flags}"\n'

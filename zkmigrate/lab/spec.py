@@ -167,3 +167,8 @@ def hosts_of(spec: LabSpec) -> tuple[HostPlan, ...]:
         + group(Role.BROKER, BROKER_COUNT, 30)
         + group(Role.CLIENT, 1, 40)
     )
+
+
+PATIENT = LabSpec(session_timeout_ms=60_000, tick_time_ms=3_000)
+"""For what cuts over and back with clients on dest: on two cores that other work slows down, the way from
+FENCE to CHECK and back was seen to take more than 40 s, the longest session of a tick of 2 s."""

@@ -35,8 +35,10 @@ class Plain:
         match event:
             case events.Waits():
                 key = f"{event.what}"
-            case events.Countdown() | events.Holding():
-                key = type(event).__name__
+            case events.Countdown():
+                key = "countdown"
+            case events.Holding():
+                key = f"late: {event.late}"
             case events.WaveBegun():
                 return True
             case _:

@@ -126,7 +126,8 @@ def hook_ended(event: events.HookEnded) -> str:
 
 def holding(event: events.Holding) -> str:
     """What can be answered while the walk holds, and what comes without an answer."""
-    answers = "go (g), stop (s) or back (b)?"
+    back = "back (b; too late to keep the clients' sessions)" if event.late else "back (b)"
+    answers = f"go (g), stop (s) or {back}?"
     if event.before:
         return f"holding before {event.before} ({event.who}): zkmigrate release, or {answers}"
     after = f"holding after {event.phase}" + (f" ({event.who})" if event.who else "")

@@ -26,7 +26,7 @@ from zkmigrate.lab.ending import end_on_signals
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.target import runner_for
-from zkmigrate.lab.spec import LabSpec
+from zkmigrate.lab.spec import PATIENT, LabSpec
 from zkmigrate.lab.waiting import Progress
 
 NAME = "roll_faults"
@@ -161,11 +161,10 @@ def drill(
     type=click.Choice([trial.name for trial in TRIALS]),
     help="Only this case; may be given again.",
 )
-@click.option("--session-timeout-ms", default=40_000, help="Of brokers and raw clients.")
 @click.option(
     "--directory", default=f"drills/{NAME}", type=click.Path(path_type=Path), help="Where the result goes."
 )
-def main(wanted: tuple[str, ...], session_timeout_ms: int, directory: Path) -> None:
+def main(wanted: tuple[str, ...], directory: Path) -> None:
     """Disturb one run in every way up to its cut-over, and judge the world each time."""
     started = time.monotonic()
 
@@ -180,7 +179,7 @@ def main(wanted: tuple[str, ...], session_timeout_ms: int, directory: Path) -> N
     cases: list[Case] = []
     whole = False
     try:
-        drill(trials, LabSpec(session_timeout_ms=session_timeout_ms), directory, say, cases)
+        drill(trials, PATIENT, directory, say, cases)
         whole = True
     except ZkmigrateError as error:
         say(f"failed: {error}; what was recorded is in {directory}")

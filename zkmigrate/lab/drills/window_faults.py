@@ -33,13 +33,12 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.operator import Operator
-from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.lab.spec import PATIENT, Role
 from zkmigrate.lab.waiting import Progress
 
 NAME = "window_faults"
 RUN = "faults"
 KINDS = ("producer", "consumer", "metadata", "tenant")
-SESSION_MS = 40_000
 FLOWING_S = 60.0
 OPEN_LIMIT_S = 30
 """How long hosts wait for OPEN: long enough to boot a host, or the tool, behind the shut door."""
@@ -93,7 +92,7 @@ def in_one_lab(
 ) -> Generator[result.Case, None, None]:
     """Build a lab and play its cases; those that could not be played any more do not hold."""
     began = time.monotonic()
-    with Lab.up(LabSpec(session_timeout_ms=SESSION_MS), say) as lab:
+    with Lab.up(PATIENT, say) as lab:
         directory.mkdir(parents=True)
         # The rates keep the logs and trees short, which every judgement reads.
         load = runner_for(lab, directory / "history", raw_rate=10.0, tenant_rate=20.0)
