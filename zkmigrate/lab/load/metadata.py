@@ -61,7 +61,13 @@ class _Changes:
 
     def __post_init__(self) -> None:
         self.admin = AdminClient(
-            {"bootstrap.servers": self.config.bootstrap, "reconnect.backoff.max.ms": 1000}
+            {
+                "bootstrap.servers": self.config.bootstrap,
+                "reconnect.backoff.max.ms": 1000,
+                # With sparse connections (librdkafka's own choice) a request for a broker that restarts
+                # connects to it anew without any backoff, thousands of times a second.
+                "enable.sparse.connections": False,
+            }
         )
         self.prefix = f"meta-{time.time_ns() // 1_000_000}"
         self._answered: deque[tuple[str, int]] = deque()
