@@ -19,9 +19,10 @@ import click
 
 from zkmigrate.errors import UsageError
 from zkmigrate.lab.drills import result
+from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.programs import PROGRAMS, Program
 from zkmigrate.lab.drills.recorded import rewritten
-from zkmigrate.lab.ending import end_on_signals, running
+from zkmigrate.lab.ending import running
 from zkmigrate.lab.waiting import Progress
 
 PATIENCE_S = 120.0
@@ -168,21 +169,15 @@ def main(only: tuple[str, ...], listed: bool, recorded: bool, directory: Path) -
             rewritten(PAGE.read_text(), {}, "")
         except (OSError, UsageError) as error:
             raise click.UsageError(f"--record, from the top of the repository: {error}") from error
-    started = time.monotonic()
-
-    def say(line: str) -> None:
-        click.echo(f"[{time.monotonic() - started:7.1f} s] {line}")
-
-    directory = directory.absolute()
-    directory.mkdir(parents=True, exist_ok=True)
-    end_on_signals()
+    say = Telling()
+    directory = begun(directory, keep=True)
     series = Series(programs, directory, say)
     code: int | None = None
     try:
         series.run()
     except (KeyboardInterrupt, SystemExit) as end:
         code = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 130
-    body = body_of(programs, series.done, time.monotonic() - started)
+    body = body_of(programs, series.done, say.seconds)
     result.write(directory, body)
     if recorded:
         record(series.done, PAGE)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -31,7 +30,7 @@ from zkmigrate.lab.delay import Delays, delays
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.cut_figures import CutOver, cases_of, summary
 from zkmigrate.lab.drills.disks import judged, loaded_from
-from zkmigrate.lab.ending import end_on_signals
+from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.inventory import write_inventory
@@ -290,16 +289,10 @@ def drill(options: Options, directory: Path, say: Progress) -> None:
 @click.option("--judge-only", is_flag=True, help="Judge what DIRECTORY holds of a drill that was cut short.")
 def main(directory: Path, dest_count: str, judge_only: bool, **options: Any) -> None:
     """Repeat the cut-over under load and judge what every acknowledged write became of."""
-    started = time.monotonic()
-
-    def say(line: str) -> None:
-        click.echo(f"[{time.monotonic() - started:6.1f} s] {line}")
-
-    directory = directory.absolute()
-    end_on_signals()
+    say = Telling()
+    directory = begun(directory, keep=judge_only)
     if not judge_only:
-        shutil.rmtree(directory, ignore_errors=True)
-        (directory / "history").mkdir(parents=True)
+        (directory / "history").mkdir()
         try:
             drill(Options(dest_count=int(dest_count), **options), directory, say)
         except ZkmigrateError as error:
@@ -307,7 +300,7 @@ def main(directory: Path, dest_count: str, judge_only: bool, **options: Any) -> 
             sys.exit(1)
     say("judging the disks")
     figures = judged(directory)
-    common = result.body_of("cuts", cases_of(figures), time.monotonic() - started)
+    common = result.body_of("cuts", cases_of(figures), say.seconds)
     # The figures judge the whole, too: what was cut short did not hold, though each case did.
     result.write(directory, common | figures)
     click.echo(summary(figures))

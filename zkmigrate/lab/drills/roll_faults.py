@@ -8,7 +8,6 @@ clients flowing; in the end the whole load: nothing lost, nothing twice.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -20,9 +19,9 @@ import click
 
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab.drills import result, roll_before, roll_cases
+from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.result import Case
 from zkmigrate.lab.drills.roll_site import FRESH, JOINED, REHEARSED, ROLLED, RollSite
-from zkmigrate.lab.ending import end_on_signals
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.target import runner_for
@@ -166,15 +165,8 @@ def drill(
 )
 def main(wanted: tuple[str, ...], directory: Path) -> None:
     """Disturb one run in every way up to its cut-over, and judge the world each time."""
-    started = time.monotonic()
-
-    def say(line: str) -> None:
-        click.echo(f"[{time.monotonic() - started:6.1f} s] {line}")
-
-    directory = directory.absolute()
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    end_on_signals()
+    say = Telling()
+    directory = begun(directory)
     trials = tuple(trial for trial in TRIALS if not wanted or trial.name in wanted)
     cases: list[Case] = []
     whole = False
@@ -185,7 +177,7 @@ def main(wanted: tuple[str, ...], directory: Path) -> None:
         say(f"failed: {error}; what was recorded is in {directory}")
     finally:
         # What was cut short did not hold, though each case of it may have.
-        body = result.body_of(NAME, cases, time.monotonic() - started)
+        body = result.body_of(NAME, cases, say.seconds)
         body["held"] = body["held"] and whole
         result.write(directory, body)
     say(f"{len(cases)} cases, {'all as they must be' if body['held'] else 'NOT all as they must be'}")

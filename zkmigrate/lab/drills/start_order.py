@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -36,6 +35,7 @@ from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
 from zkmigrate.lab.by_hand import SERVES_S, DestHosts, joined
 from zkmigrate.lab.drills import result
+from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.staggered import (
     VERSION_2,
     Staggered,
@@ -47,7 +47,6 @@ from zkmigrate.lab.drills.staggered import (
     server_pids,
     stagger,
 )
-from zkmigrate.lab.ending import end_on_signals
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
@@ -318,21 +317,14 @@ def drill(dest_count: int, times: int, directory: Path, say: Progress) -> list[C
 )
 def main(dest_count: str, times: int, directory: Path) -> None:
     """Start dest hosts with different disks: in order, with deaths on the way, and in the wrong order."""
-    started = time.monotonic()
-
-    def say(line: str) -> None:
-        click.echo(f"[{time.monotonic() - started:6.1f} s] {line}")
-
-    directory = directory.absolute()
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    end_on_signals()
+    say = Telling()
+    directory = begun(directory)
     try:
         cases = drill(int(dest_count), times, directory, say)
     except ZkmigrateError as error:
         say(f"failed: {error}; what was recorded is in {directory}")
         sys.exit(1)
-    body = result.body_of("start_order", [case.told() for case in cases], time.monotonic() - started)
+    body = result.body_of("start_order", [case.told() for case in cases], say.seconds)
     result.write(directory, body)
     held = body["held"]
     say(f"{len(cases)} cases, {'all as they must be' if held else 'NOT all as they must be'}")

@@ -8,7 +8,6 @@ when every claim of its judge held and the servers said that they are of these v
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -19,8 +18,9 @@ from typing import Any
 import click
 
 from zkmigrate.lab.drills import result
+from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.result import Case
-from zkmigrate.lab.ending import end_on_signals, running
+from zkmigrate.lab.ending import running
 from zkmigrate.preflight.drilled import DRILLED, Drill
 
 NAME = "versions"
@@ -75,22 +75,15 @@ def moved(drill: Drill, directory: Path) -> Case:
 )
 def main(wanted: tuple[str, ...], directory: Path) -> None:
     """Move a loaded Kafka between each pair of versions that is called drilled."""
-    started = time.monotonic()
-
-    def say(line: str) -> None:
-        click.echo(f"[{time.monotonic() - started:6.1f} s] {line}")
-
-    directory = directory.absolute()
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    end_on_signals()
+    say = Telling()
+    directory = begun(directory)
     drills = [drill for drill in DRILLED if not wanted or str(drill) in wanted]
     cases = []
     for number, drill in enumerate(drills, 1):
         say(f"move {number} of {len(drills)}: {drill}")
         cases.append(moved(drill, directory / f"{drill.source}-{drill.dest}-{drill.kafka}"))
         say(f"{drill}: {'held' if cases[-1].held else 'NOT held'}, {cases[-1].outcome}")
-    body = result.body_of(NAME, cases, time.monotonic() - started)
+    body = result.body_of(NAME, cases, say.seconds)
     result.write(directory, body)
     sys.exit(0 if body["held"] else 1)
 

@@ -11,7 +11,6 @@ files and rules, and source are compared with what has to be; at the end of a la
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 import time
 from collections.abc import Generator
@@ -25,8 +24,8 @@ from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.bench import Bench
+from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.window_cases import CASES, LABS, Case
-from zkmigrate.lab.ending import end_on_signals
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
@@ -151,21 +150,14 @@ def drill(cases: tuple[Case, ...], directory: Path, say: Progress) -> list[resul
 )
 def main(only: str, listed: bool, directory: Path) -> None:
     """Cut over again and again, each time with another fault, and judge what came of it."""
-    started = time.monotonic()
-
-    def say(line: str) -> None:
-        click.echo(f"[{time.monotonic() - started:6.1f} s] {line}")
-
-    directory = directory.absolute()
+    say = Telling()
     try:
         cases = chosen(only)
         if listed:
             for case in cases:
                 click.echo(f"{case.name:<28}{case.what}; {case.expected}")
             return
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
-        end_on_signals()
+        directory = begun(directory)
         outcomes = drill(cases, directory, say)
     except ZkmigrateError as error:
         say(f"failed: {error}; what was recorded is in {directory}")
