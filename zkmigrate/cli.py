@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from zkmigrate.operate.walks import Wishes
 
 _TELL_EVENTS = ("run", "resume", "rollback")
-_ELSEWHERE = {"init": "zkmigrate.discovery.command"}
-"""Verbs whose options are in a module of their own: a function ``command`` that makes them."""
+_ELSEWHERE = {"init": "zkmigrate.discovery.command", "zxid": "zkmigrate.disks.command"}
+"""Verbs, and groups of verbs, whose options are in a module of their own: its ``command`` makes them."""
 
 
 class Verbs(click.Group):

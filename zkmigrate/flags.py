@@ -86,3 +86,26 @@ skip = click.option(
     "not known.",
 )
 steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
+
+
+def ssh(account: str, pins: str) -> Callable[[F], F]:
+    """How hosts are reached where no inventory says it. account, pins: what holds without ``--ssh-user`` and
+    ``--known-hosts``."""
+
+    def added(verb: F) -> F:
+        for option in reversed(
+            (
+                click.option("--ssh-user", default="", help=f"Account on all hosts; {account}."),
+                click.option("--ssh-port", type=click.IntRange(1, 65535), help="Port of their sshd."),
+                click.option("--ssh-key", type=FILE, help="Private key; else one of ~/.ssh."),
+                click.option("--known-hosts", type=FILE, help=f"Pins host keys; {pins}."),
+                click.option("--ssh-config", type=FILE, help="An ssh_config to go by."),
+                click.option(
+                    "--bastion", default="", metavar="[USER@]HOST[:PORT],…", help="Hosts to go through."
+                ),
+            )
+        ):
+            verb = option(verb)
+        return verb
+
+    return added

@@ -48,16 +48,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="source=G,dest=G,brokers=G",
         help="Which groups of it are which.",
     )
-    @click.option("--ssh-user", default="", help="Account on all hosts; else Ansible's or your own.")
-    @click.option("--ssh-port", type=click.IntRange(1, 65535), help="Port of their sshd.")
-    @click.option("--ssh-key", type=flags.FILE, help="Private key; else one of ~/.ssh.")
-    @click.option(
-        "--known-hosts",
-        type=flags.FILE,
-        help="Pins host keys; else known_hosts beside --out.",
-    )
-    @click.option("--ssh-config", type=flags.FILE, help="An ssh_config to go by.")
-    @click.option("--bastion", default="", metavar="[USER@]HOST[:PORT],…", help="Hosts to go through.")
+    @flags.ssh("else Ansible's or your own", "else known_hosts beside --out")
     @click.option("--out", type=flags.FILE, default=Path("migration.yml"), show_default=True)
     @click.option("--force", is_flag=True, help="Replace the file if it is there.")
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; asks nothing.")

@@ -21,6 +21,9 @@ from zkmigrate.transport import quote
 from zkmigrate.transport.failure import TransportError
 
 _CHUNK = 32768
+_READ_AT_ONCE = 255 << 10
+"""Bytes that one SFTP request asks of an open file. OpenSSH gives as many (limits@openssh.com; older ones 64 KiB,
+and the rest is asked for again), paramiko's own value is 32 KiB: one round trip each."""
 _PROHIBITED = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
 _WRITE_POLL_S = 0.02
@@ -142,7 +145,9 @@ class Connection:
     def open_file(self, path: str, deadline_s: float) -> paramiko.SFTPFile:
         """An open file for ``size_of`` and ``read_at``; closed when it is no longer referred to."""
         with self._files(deadline_s) as sftp:
-            return sftp.open(path, "rb", bufsize=0)
+            file = sftp.open(path, "rb", bufsize=0)
+        file.MAX_REQUEST_SIZE = _READ_AT_ONCE
+        return file
 
     def size_of(self, file: paramiko.SFTPFile, deadline_s: float) -> int:
         """The present size of a file opened on this connection."""

@@ -103,6 +103,21 @@ class FileDirectory:
         return FileReader(self._path / name)
 
 
+class Listed:
+    """A directory whose entries are those of one listing, so that what is asked of them fits together, and a
+    distant directory is listed once."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._names = dict(directory.names_with_sizes())
+
+    def names_with_sizes(self) -> Mapping[str, int]:
+        return self._names
+
+    def open(self, name: str) -> RandomReader:
+        return self._directory.open(name)
+
+
 class CountingReader:
     """Counts what is read through it; the figures of a tail read come from here."""
 

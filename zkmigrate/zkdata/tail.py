@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from zkmigrate.zkdata.errors import CursorError, NoDataError
 from zkmigrate.zkdata.logdir import LogFile, log_files, strays
-from zkmigrate.zkdata.reader import CountingReader, Directory, RandomReader
+from zkmigrate.zkdata.reader import CountingReader, Directory, Listed, RandomReader
 from zkmigrate.zkdata.seal import check_snapshot
 from zkmigrate.zkdata.snapname import snapshot_files
 from zkmigrate.zkdata.txn import HEADER_SIZE, KNOWN_TYPES
@@ -103,7 +103,8 @@ def newest(
     (reads it whole); without it, the server's own quick test. Raises NoDataError, and what LogScan raises
     where the newest log is damaged.
     """
-    logs = log or data
+    data = Listed(data)
+    logs = data if log is None else Listed(log)
     cost = _Cost()
     skipped: list[str] = []
     last = _Last(None, 0, 0, False)
@@ -121,7 +122,7 @@ def newest(
     snapshot = _snapshot_above(data, floor, check, cost, skipped)
     if snapshot is None and last.zxid is None:
         raise NoDataError("neither a usable snapshot nor a transaction in this directory")
-    unknown = strays(data) if log is None else tuple(sorted({*strays(data), *strays(log)}))
+    unknown = strays(data) if log is None else tuple(sorted({*strays(data), *strays(logs)}))
     figures = (torn, cost.bytes_read, cost.reads, tuple(skipped), unknown)
     if snapshot is not None:
         return Tail(snapshot[1], "snapshot", snapshot[0], 0, 0, *figures)

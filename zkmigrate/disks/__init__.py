@@ -1,0 +1,1 @@
+"""Verbs over ZooKeeper's directories by themselves, on this machine or on a host, without an inventory."""
