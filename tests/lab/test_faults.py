@@ -1,4 +1,4 @@
-"""Faults inside the window on real hosts: a few of the cases of ``python -m zkmigrate.lab.drills.window_faults``."""
+"""Faults inside the window on real hosts: a few of the cases of the drill ``window_faults``."""
 
 from __future__ import annotations
 

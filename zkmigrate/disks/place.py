@@ -71,8 +71,8 @@ class Disks:
         self._transport = transport
 
     def directory(self, place: Place) -> Listed:
-        """What holds the place's snapshots or logs, as listed now: its ``version-2``, or the place itself if it
-        has such files or that name.
+        """What holds the place's snapshots or logs, as listed now: its ``version-2``, or the place itself if
+        it has such files or that name.
 
         Raises UsageError for anything that is neither, OSError and TransportError where it cannot be listed.
         """
@@ -84,8 +84,8 @@ class Disks:
             return here
         shown = ", ".join(sorted(names)[:3]) or "nothing"
         raise UsageError(
-            f"{place} is no directory of ZooKeeper's: it holds {shown}. Needed: a dataDir or dataLogDir, with "
-            f"its {VERSION_2}, or that folder itself"
+            f"{place} is no directory of ZooKeeper's: it holds {shown}. Needed: a dataDir or dataLogDir "
+            f"with its {VERSION_2}, or that folder itself"
         )
 
     def _at(self, place: Place) -> Directory:

@@ -22,8 +22,8 @@ from zkmigrate.transport.failure import TransportError
 
 _CHUNK = 32768
 _READ_AT_ONCE = 255 << 10
-"""Bytes that one SFTP request asks of an open file. OpenSSH gives as many (limits@openssh.com; older ones 64 KiB,
-and the rest is asked for again), paramiko's own value is 32 KiB: one round trip each."""
+"""Bytes that one SFTP request asks of an open file, a round trip each. OpenSSH gives as many
+(limits@openssh.com), older ones 64 KiB, and the rest is asked for again; paramiko's own value is 32 KiB."""
 _PROHIBITED = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
 _WRITE_POLL_S = 0.02

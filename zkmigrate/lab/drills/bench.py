@@ -30,7 +30,7 @@ TRIES = 3
 lapses, before the fault. What came before the last try is told."""
 TOO_SLOW = (3, 6, 7, 9)
 FLOWING_S, HEALTHY_S, HELD_S, ENDED_S, MOMENT_S = 60.0, 60.0, 240.0, 240.0, 120.0
-AWAY = ("armed", "fenced")
+AWAY, WITH_GO = ("armed", "fenced"), ("go", "started", "checked")
 
 
 @dataclass
@@ -176,7 +176,7 @@ class Bench:
     def moment(self, name: str) -> str | None:
         """None once the dest hosts are at this moment, else where they are."""
         seen = phases(self.lab, self.run)
-        roots = [host.root for host in self.lab.role(Role.DEST)]
+        hosts = self.lab.role(Role.DEST)
         if name == "all open":
             return None if set(seen.values()) == {"open"} else str(seen)
         if name == "unsealed open":
@@ -185,9 +185,12 @@ class Bench:
             return f"{seen}, fence entries {shut}" if shut else None
         there = {
             "stop": lambda: "stopped" in seen.values(),
-            "config": lambda: any("observer" not in _text(root / ZOO_CFG.lstrip("/")) for root in roots),
+            "config": lambda: any("observer" not in _text(host.root / ZOO_CFG.lstrip("/")) for host in hosts),
+            # Before GO the record is that of the case before; ARM takes it away.
             "start": lambda: any(
-                " start 1 of" in _text(root / f"var/lib/zkmigrate/{self.run}/finish.log") for root in roots
+                seen[host.name] in WITH_GO
+                and " start 1 of" in _text(host.root / f"var/lib/zkmigrate/{self.run}/finish.log")
+                for host in hosts
             ),
             "serving": lambda: "started" in seen.values(),
         }[name]()
