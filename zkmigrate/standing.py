@@ -131,8 +131,8 @@ def _now(run_dir: Path, history: History, hosts: tuple[str, ...], now: float) ->
     said = lately.events(run_dir)
     waits = said.waits
     if waits is not None:
-        left = waits["left_s"] - (now - waits["at"])
-        waits = {**waits, "left_s": round(max(0.0, left), 1)}
+        left = None if waits["left_s"] is None else waits["left_s"] - (now - waits["at"])
+        waits = {**waits, "left_s": None if left is None else round(max(0.0, left), 1)}
     left_s = None if said.left_s is None else round(said.left_s - (now - said.left_at), 1)
     return {
         "at": now,
@@ -168,10 +168,8 @@ def _under_way(body: Mapping[str, Any]) -> list[str]:
         back = "back " if now["way"] == "back" else ""
         out.append(f"now: {back}{now['step']} since {_clock(now['since'])}")
     if waits := now["waits"]:
-        out.append(
-            f"waits for {waits['what']} since {_clock(waits['since'])}: {waits['progress']} "
-            f"({waits['left_s']:.0f} s left)"
-        )
+        left = "" if waits["left_s"] is None else f" ({waits['left_s']:.0f} s left)"
+        out.append(f"waits for {waits['what']} since {_clock(waits['since'])}: {waits['progress']}{left}")
     out += [f"in flight: {sent['host']}: {sent['text']}" for sent in now["in_flight"]]
     if now["turn_back_s"] is not None:
         out.append(f"{max(0.0, now['turn_back_s']):.0f} s left to turn back")

@@ -10,6 +10,7 @@ from zkmigrate.engine import events
 from zkmigrate.engine.logbook import REHEARSED
 from zkmigrate.model.change import Fence
 from zkmigrate.model.step import Hazard, Way
+from zkmigrate.ui import words
 from zkmigrate.ui.board import Board
 from zkmigrate.ui.pace import Pace
 
@@ -105,6 +106,19 @@ def test_a_wait_tells_how_long_it_lasts_and_may_last(wall: Wall) -> None:
     assert wall.text()[-2:] == ["waits 15 s for it, about 25 s to go; gives up in 40 s", "  10 of 40 s"]
     wall.tell(events.StepEnded("verify", "verify", Way.FORWARD, 1.0, ()))
     assert "waits" not in "".join(wall.text())
+
+
+def test_a_long_look_is_a_wait_that_nobody_gives_up(wall: Wall) -> None:
+    wall.step("cutover", "survey")
+    for done in (500, 1000, 1500):
+        wall.tell(events.Waits("cutover", "survey", "the tree", f"{done} of 4500 transactions", None))
+        wall.now += 2
+    assert wall.text()[-2:] == ["waits 6 s for the tree, about 10 s to go", "  1500 of 4500 transactions"]
+    line = "   cutover.survey waits for the tree: 500 of 4500 transactions"
+    assert (
+        words.sentence(events.Waits("cutover", "survey", "the tree", "500 of 4500 transactions", None))
+        == line
+    )
 
 
 def test_keys_are_told_while_it_waits_outside_the_window() -> None:

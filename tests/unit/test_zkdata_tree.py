@@ -105,6 +105,17 @@ def test_every_snapshot_to_begin_from_gives_the_same_tree(version: str) -> None:
     assert diff(whole, bare) == ()
 
 
+def test_how_far_the_replay_is_is_told_with_the_number_of_transactions_where_that_is_known() -> None:
+    payloads = [create_payload(1, "/kafka"), *(create_payload(n, f"/kafka/n{n}") for n in range(2, 1301))]
+    directory = BytesDirectory({"log.1": log_from(payloads)})
+    told: list[tuple[int, int | None]] = []
+    load_tree(directory, chroot="/kafka", upto=1200, tell=lambda *words: told.append(words))
+    assert told == [(500, 1200), (1000, 1200)]
+    told.clear()
+    load_tree(directory, chroot="/kafka", tell=lambda *words: told.append(words))
+    assert told == [(500, None), (1000, None)]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_replaying_everything_over_any_later_state_changes_nothing(version: str) -> None:
     """A dump is fuzzy: transactions that it already holds are replayed over it."""

@@ -119,9 +119,9 @@ class Operator:
         with self._process() as walk:
             return walk.forward(until, hold_at, skip)
 
-    def resume(self, until: str = "") -> Ended:
+    def resume(self, until: str = "", hold_at: str = "") -> Ended:
         with self._process() as walk:
-            return walk.resume(until)
+            return walk.resume(until, hold_at)
 
     def back(self, to: str = "") -> Ended:
         with self._process() as walk:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.world.operator import Operator, quiet_world
+from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.engine.events import Holding
 from zkmigrate.engine.ports import Answer, Fallback
 from zkmigrate.simulate.world import SESSION_TIMEOUT_MS
@@ -82,3 +82,29 @@ class Holds(Operator):
         said = self.events[-1]
         assert isinstance(said, Holding)
         return Answer("back") if said.late or self.held_s >= self.until_s else None
+
+
+@pytest.mark.parametrize("phase", ["seal", "go", "serve", "check"])
+@pytest.mark.parametrize("asked_again", [True, False], ids=["asked-again", "not-asked"])
+def test_killed_while_it_held_a_process_that_is_asked_to_hold_there_holds_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str, asked_again: bool
+) -> None:
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+
+    def dies(_phase: str, _unanswered: Fallback | None, _left_s: float | None) -> Answer | None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(operator, "hold", dies)
+        with pytest.raises(Killed):
+            operator.forward(hold_at=phase)
+    operator.answers[phase] = "back"
+    operator.events.clear()
+
+    ended = operator.resume(until="cutover", hold_at=phase if asked_again else "")
+
+    held = [e.phase for e in operator.events if isinstance(e, Holding)]
+    phases = {world.hosts[h].phase for h in world.inventory.dest_names}
+    assert ended.code == 0
+    assert (set(held), phases) == (({phase}, {"idle"}) if asked_again else (set(), {"open"}))

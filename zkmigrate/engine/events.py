@@ -82,13 +82,14 @@ class ChangeEnded:
 
 @dataclass(frozen=True)
 class Waits:
-    """The step waits for ``what``; ``left_s`` until the wait counts as failed."""
+    """The step waits for ``what``; ``left_s`` until the wait counts as failed, None while it looks itself and
+    takes as long as that takes."""
 
     stage: str
     step: str
     what: str
     progress: str
-    left_s: float
+    left_s: float | None
 
 
 @dataclass(frozen=True)

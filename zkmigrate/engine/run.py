@@ -81,6 +81,7 @@ class Walk:
         self._moments = Moments(playbook, inventory, journal, world)
         self._until = ""
         self._hold_at = ""
+        self._fresh = True
         self._skip: frozenset[str] = frozenset()
         self._findings: tuple[Finding, ...] = ()
         self._cause: tuple[Finding, ...] = ()
@@ -242,6 +243,7 @@ class Walk:
         self.world.lock.fencing(at.stage.id, at.way)
         self._window.follow(at, self._context(at))
         self._window.ask(at)
+        self._hold_again(at)
         if at.way is Way.FORWARD and not at.stage.window and at.step.hazard is not Hazard.READ_ONLY:
             self._obey(self.world.confirm.step(at.stage, at.step, self._findings), at.stage)
         self._hold_before(at)  # asked for while the question was open
@@ -251,6 +253,18 @@ class Walk:
 
     def _hold_before(self, at: Next) -> None:
         self._obey(self._holds.before(at, self._stop_if_asked), at.stage)
+
+    def _hold_again(self, at: Next) -> None:
+        """The first step of a process, before anything of it was sent: hold after the step before, where that
+        is wanted. A process that ended while it held there must not lead past the place it held at."""
+        fresh, self._fresh = self._fresh, False
+        steps = at.stage.steps
+        number = steps.index(at.step)
+        if not fresh or at.way is Way.BACK or number == 0 or self.history.touched(at.id):
+            return
+        before = Next(at.stage, steps[number - 1], Way.FORWARD)
+        if before.id in self.history.done:
+            self._obey(self._holds.after(before, before.id == self._hold_at, self._stop_if_asked), at.stage)
 
     def _enter_stage(self, at: Next) -> bool:
         """Begin a stage, where it is asked about and wanted; False where it is skipped."""
@@ -418,6 +432,9 @@ class Walk:
                 target
                 for target in self.history.touched(at.id)
                 if inverses(self.history.applied(at.id, target))
+            ),
+            tell=lambda what, progress: self.world.emit(
+                events.Waits(at.stage.id, at.step.id, what, progress, None)
             ),
         )
 

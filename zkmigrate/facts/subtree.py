@@ -6,7 +6,7 @@ of snapshot and logs takes a minute and more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
@@ -15,6 +15,7 @@ from zkmigrate.facts.ownership import Ephemeral, Ownership, rolled_forward
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
+from zkmigrate.model.step import Teller, untold
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.tree import Difference, Tree, diff, load_tree, subtree_max_zxid
@@ -28,16 +29,18 @@ def source_ownership(
     txn_dir: str,
     chroot: str,
     known: tuple[Ownership, Cursor] | None = None,
+    teller: Teller = untold,
 ) -> Reading[tuple[Ownership, Cursor | None]]:
     """Who owns what under the chroot, and the log cursor at exactly that state.
 
     known: an earlier state of the same host's log with its cursor; then only the rest of the log is read, if
-    the cursor's file is still there.
+    the cursor's file is still there. teller: told how far it is, where it takes long.
     """
     data, logs = directories(look, host, data_dir, txn_dir)
     try:
         if known is None or known[1].file not in logs.names_with_sizes():
-            state = ownership(load_tree(data, logs, chroot=chroot), chroot)
+            tree = load_tree(data, logs, chroot=chroot, tell=_telling(look, teller, host))
+            state = ownership(tree, chroot)
             rest = walk(logs, after=state.upto)
         else:
             state, rest = known[0], walk(logs, cursor=known[1])
@@ -52,6 +55,7 @@ def source_ownership(
 
 # More dest disks are compared as long as this has not passed; the first one always is.
 COMPARE_S = 20.0
+_TOLD_AFTER_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Comparison:
 
 
 def compared_ownership(
-    look: Look, inventory: Inventory, leader: str, zxid: int
+    look: Look, inventory: Inventory, leader: str, zxid: int, teller: Teller = untold
 ) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
     """As :func:`source_ownership` from the whole tree, and the comparison of dest's disks with that tree.
 
@@ -77,7 +81,7 @@ def compared_ownership(
     source, dest, chroot = inventory.source, inventory.dest, inventory.kafka.chroot
     data, logs = directories(look, leader, source.data_dir, source.txn_dir)
     try:
-        tree = load_tree(data, logs, chroot=chroot, upto=zxid)
+        tree = load_tree(data, logs, chroot=chroot, upto=zxid, tell=_telling(look, teller, leader))
     except (HostError, ZkDataError) as error:
         unread = Unknown("failed", f"{leader}: {error}")
         return unread, unread
@@ -88,7 +92,8 @@ def compared_ownership(
             break
         theirs = directories(look, host, dest.data_dir, dest.txn_dir)
         try:
-            hosts[host] = Seen(diff(tree, load_tree(*theirs, chroot=chroot, upto=zxid)))
+            other = load_tree(*theirs, chroot=chroot, upto=zxid, tell=_telling(look, teller, host))
+            hosts[host] = Seen(diff(tree, other))
         except (HostError, ZkDataError) as error:
             hosts[host] = Unknown("failed", f"{host}: {error}")
     comparison = Comparison(zxid, len(tree.nodes), hosts)
@@ -100,6 +105,18 @@ def compared_ownership(
     if rest.gaps:
         return Unknown("failed", f"{leader}: the log has a hole: {rest.gaps[0]}"), Seen(comparison)
     return Seen((state, rest.cursor)), Seen(comparison)
+
+
+def _telling(look: Look, teller: Teller, host: str) -> Callable[[int, int | None], None]:
+    began = look.now()
+
+    def tell(done: int, total: int | None) -> None:
+        if look.now() - began < _TOLD_AFTER_S:
+            return
+        of = "" if total is None else f" of {total}"
+        teller(f"the tree on the disk of {host}", f"{done}{of} transactions since its snapshot")
+
+    return tell
 
 
 def ownership(tree: Tree, chroot: str) -> Ownership:

@@ -6,7 +6,7 @@ The engine's whole loop (``engine/run.py``): observe; ``Done`` or ``Blocked`` le
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -90,6 +90,14 @@ Records: TypeAlias = Mapping[str, Mapping[str, Any]]
 """What steps recorded and how long they took, as ``History.records`` gives it."""
 
 
+Teller: TypeAlias = Callable[[str, str], None]
+"""Takes what a long look is after, and how far it is: ``12 of 40 transactions``."""
+
+
+def untold(_what: str, _progress: str) -> None:
+    """For where nobody is told."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What every step of a run may know without looking.
@@ -99,7 +107,7 @@ class Context:
     fencing: this operator's fencing number. unrestored: targets of this step on which the journal knows files
     that were written or moved aside and not put back. way: the direction of the walk, so that a step does not
     wait, going back, for answers that only going forward needs. kept: what the step's last ``Waiting`` of
-    this visit kept.
+    this visit kept. tell: for looks that take long.
     """
 
     run: str
@@ -110,6 +118,7 @@ class Context:
     unrestored: frozenset[str] = frozenset()
     way: Way = Way.FORWARD
     kept: Mapping[str, Any] = field(default_factory=dict)
+    tell: Teller = field(default=untold, compare=False)
 
 
 class Step(Protocol[F]):

@@ -89,7 +89,7 @@ class SurveyStep:
         lowest = [int(r.value.zxid) for r in tails.values() if isinstance(r, Seen)]
         if len(lowest) < len(tails):
             return SurveyFacts(view.leader, now, count, Absent("dest's disks must be read first"), tails)
-        read, comparison = compared_ownership(look, c.inventory, view.leader, min(lowest))
+        read, comparison = compared_ownership(look, c.inventory, view.leader, min(lowest), c.tell)
         owners = read.value[0].owners if isinstance(read, Seen) else ()
         # After the disks: a session that opened since is not in the disks' state, and claims nothing.
         there = look.each(c.inventory.dest_names, lambda host: connections(look, host))
@@ -131,7 +131,9 @@ def _source(c: Context, look: Look, leader: str, now: int) -> Reading[tuple[Owne
         cursor = cursor_of(c, leader)
         known = None if cursor is None else (from_json(earlier["ownership"]), cursor)
     source = c.inventory.source
-    return source_ownership(look, leader, source.data_dir, source.txn_dir, c.inventory.kafka.chroot, known)
+    return source_ownership(
+        look, leader, source.data_dir, source.txn_dir, c.inventory.kafka.chroot, known, c.tell
+    )
 
 
 def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:

@@ -284,8 +284,9 @@ class Board:
 def _waiting(wait: events.Waits, pace: Pace, now: float) -> list[str]:
     eta = pace.eta_s(now)
     about = f", about {_span(eta)} to go" if eta is not None else ""
+    until = "" if wait.left_s is None else f"; gives up in {_span(wait.left_s)}"
     return [
-        f"waits {_span(now - pace.since)} for {wait.what}{about}; gives up in {_span(wait.left_s)}",
+        f"waits {_span(now - pace.since)} for {wait.what}{about}{until}",
         f"  {wait.progress}",
     ]
 

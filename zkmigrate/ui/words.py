@@ -31,8 +31,8 @@ def sentence(event: events.Event) -> str:
         case events.ChangeEnded():
             return _ended(event)
         case events.Waits():
-            left = f"{event.left_s:.0f} s left"
-            return f"   {event.stage}.{event.step} waits for {event.what}: {event.progress} ({left})"
+            left = "" if event.left_s is None else f" ({event.left_s:.0f} s left)"
+            return f"   {event.stage}.{event.step} waits for {event.what}: {event.progress}{left}"
         case events.StepEnded():
             back = " back" if event.way is Way.BACK else ""
             return f"   {event.stage}.{event.step}{back} done in {event.seconds:.2f} s"

@@ -12,7 +12,7 @@ config) is left out unless the chroot lies in it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 
 from zkmigrate.zkdata.errors import CorruptError, NoDataError, ZkDataError
@@ -37,8 +37,10 @@ from zkmigrate.zkdata.txn import (
     is_under,
 )
 from zkmigrate.zkdata.txnlog import MAX_RECORD
+from zkmigrate.zkdata.zxid import epoch
 
 SYSTEM_ROOT = "/zookeeper"
+_TOLD_EVERY = 500
 _TTL_MARK = 0xFF  # high byte of a TTL znode's owner; a server with extended types has no such session id
 
 
@@ -242,13 +244,15 @@ def load_tree(
     chroot: str = "/",
     upto: int | None = None,
     max_record: int = MAX_RECORD,
+    tell: Callable[[int, int | None], None] | None = None,
 ) -> Tree:
     """The subtree as the directories (`version-2` of dataDir and dataLogDir) hold it, at `upto` or at their
     newest zxid.
 
     A snapshot's content may be newer than its name. Where the log goes on after `upto`, a snapshot is used
     only when a later one, also not above `upto`, shows that its dump had ended; failing that, when no stat
-    in it is above. Raises NoDataError (no snapshot and no log from the first transaction on, or none old
+    in it is above. tell: now and then told how many transactions were replayed, and of how many; None while
+    that is not known. Raises NoDataError (no snapshot and no log from the first transaction on, or none old
     enough for `upto`), CorruptError where the log between snapshot and end has a hole or damage, or a
     damaged newest log.
     """
@@ -264,7 +268,7 @@ def load_tree(
             continue
         newest = max_zxid(tree)
         try:
-            ahead = _replay(tree, logs, file.zxid, upto, max_record)
+            ahead = _replay(tree, logs, file.zxid, upto, max_record, tell)
         except CorruptError as error:
             # After a SNAP sync the log does not reach back to an older snapshot; a newer one may still do.
             skipped[file.name] = str(error)
@@ -280,7 +284,7 @@ def load_tree(
     tree = Tree(chroot, skipped=skipped)
     if tree.holds("/"):
         tree.nodes["/"] = Znode(_digest(b"")[0], 0, None, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    _replay(tree, logs, 0, upto, max_record)
+    _replay(tree, logs, 0, upto, max_record, tell)
     if tree.zxid == 0:
         raise NoDataError("; ".join(skipped.values()) or "no snapshot and no transaction to begin from")
     return tree
@@ -297,9 +301,18 @@ def _candidates(snapshots: Iterable[SnapshotFile], upto: int | None) -> Iterator
     yield from ((file, True) for file in usable[2:])
 
 
-def _replay(tree: Tree, logs: Directory, start: int, upto: int | None, max_record: int) -> bool:
+def _replay(
+    tree: Tree,
+    logs: Directory,
+    start: int,
+    upto: int | None,
+    max_record: int,
+    tell: Callable[[int, int | None], None] | None,
+) -> bool:
     """Apply what follows `start`, up to `upto`. True when the log goes on behind `upto`."""
     last: int | None = None
+    total = upto - start if upto is not None and epoch(upto) == epoch(start) else None
+    done = 0
     for record in walk(logs, after=start, max_record=max_record):
         if upto is not None and record.zxid > upto:
             return True
@@ -308,6 +321,9 @@ def _replay(tree: Tree, logs: Directory, start: int, upto: int | None, max_recor
             if missing:
                 raise CorruptError(missing, record.file, record.offset)
             tree.apply(record.txn())
+            done += 1
+            if tell is not None and done % _TOLD_EVERY == 0:
+                tell(done, total)
         last = record.zxid
     if upto is not None and tree.zxid < upto:
         tree_end = f"the directories end at 0x{tree.zxid:x}"

@@ -22,6 +22,7 @@ from zkmigrate.lab.render import ZOO_CFG
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.waiting import wait_until
+from zkmigrate.zkdata.errors import ZkDataError
 
 CUTOVER = ("--until", "cutover")
 JUDGED = ("lost", "duplicated", "acked_creates_missing")
@@ -75,7 +76,7 @@ class Bench:
         try:
             wrong += self._cut_over(case)
             wrong += self._judged(case)
-        except (LabError, AssertionError) as error:
+        except (LabError, AssertionError, ZkDataError) as error:
             wrong.append(str(error))
         seconds = round(time.monotonic() - began, 1)
         outcome = "; ".join([*self._told, *self.noticed, *wrong])[:3000]
