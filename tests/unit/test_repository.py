@@ -17,6 +17,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PURE = {"model", "zkdata", "facts", "preflight", "rules", "placement", "dependents", "steps"}
 EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "runbook", "simulate"} | {
     "discovery",
+    "disks",
     "watching",
     "opening",
     "books",

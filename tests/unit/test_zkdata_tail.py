@@ -15,9 +15,11 @@ from tests.unit.zkdata_fixtures import (
     build_log,
     create_payload,
     log_from,
+    payload,
     record,
     recorded,
     recorded_files,
+    text,
 )
 from zkmigrate.zkdata.errors import CorruptError, CursorError, ForeignFileError, NoDataError, UnsupportedError
 from zkmigrate.zkdata.logdir import walk
@@ -221,3 +223,14 @@ def test_torn_and_flipped_logs_agree_with_a_forward_walk() -> None:
             continue  # damage in the middle: the tail may stand behind it; the full scan is the proof
         if scanned:
             assert newest(directory).zxid == scanned[-1]
+
+
+def test_numbers_inside_a_record_that_look_like_a_frame_do_not_make_it_walk() -> None:
+    """A cxid 0x4200 and a zxid 0x4201 read as an end mark, a checksum and a length of 16 MB."""
+    body = text("/kafka/n") + struct.pack(">i", 9000) + bytes([7]) * 9000 + struct.pack(">i", 1)
+    zxids = range(0x4001, 0x4281)
+    log = log_from(payload(zxid, 5, body, cxid=zxid - 1, time_ms=0x1A201CA7158) for zxid in zxids)
+    assert b"\x42\0\0\0\0\0\0\0\x42\x01\0\0\x01" in log
+    tail = newest(BytesDirectory({"log.4001": log + PADDING}))
+    assert tail.zxid == zxids[-1]
+    assert tail.bytes_read < len(log) / 2

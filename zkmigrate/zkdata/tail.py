@@ -181,31 +181,40 @@ def _last_of(
     if end <= FILE_HEADER_SIZE:
         return _Last(None, FILE_HEADER_SIZE, FILE_HEADER_SIZE, False)
     last = _last_record(reader, end, block, file.zxid, max_record)
-    if last is None or _may_be_enclosed(reader, last, enclosing, max_record):
+    if last is None or _may_be_enclosed(reader, last, min(enclosing, max_record), file.zxid):
         return _walk(reader, file.name, None, max_record)
     return last
 
 
-def _may_be_enclosed(reader: RandomReader, last: _Last, reach: int, max_record: int) -> bool:
-    """Whether some frame in the `reach` bytes before the record claims to go on at least to the record's
-    end."""
+def _may_be_enclosed(reader: RandomReader, last: _Last, reach: int, least_zxid: int) -> bool:
+    """Whether some frame in the `reach` bytes before the record, itself not longer than that, claims to go on
+    at least to the record's end, and its payload to begin as a transaction does."""
     if last.offset == FILE_HEADER_SIZE:
         return False
     base = max(FILE_HEADER_SIZE - 1, last.offset - reach)
-    # The frame of a record inside `data` may itself reach a few bytes into the last record.
-    data = reader.read(base, last.offset + 12 - base)
+    # The frame of a record inside `data`, and its header, may themselves reach into the last record.
+    data = reader.read(base, last.offset + 12 + HEADER_SIZE - base)
     if base == FILE_HEADER_SIZE - 1:
         data = _END_MARK + data[1:]  # the first record follows the header as the others follow an end mark
     near = max(0, last.offset - base - 1 - _FAR)
-    for pattern, start, stop in ((_FRAME_OF_A_LARGE, 0, near + 16), (_FRAME, near, len(data))):
+    ends = len(data) - HEADER_SIZE
+    for pattern, start, stop in ((_FRAME_OF_A_LARGE, 0, near + 16), (_FRAME, near, ends)):
         hit = pattern.search(data, start, stop)
         while hit is not None:
             at = base + hit.start() + 1
             length = int.from_bytes(data[hit.start() + 9 : hit.start() + 13], "big", signed=True)
-            if at < last.offset and length <= max_record and at + length + FRAME_SIZE >= last.end:
+            reaches = length <= reach and at + length + FRAME_SIZE >= last.end
+            if at < last.offset and reaches and _begins(data, hit.start() + 13, least_zxid):
                 return True
             hit = pattern.search(data, hit.start() + 1, stop)
     return False
+
+
+def _begins(data: bytes, at: int, least_zxid: int) -> bool:
+    """Whether a transaction's header may stand here. Numbers inside a record look like a frame now and then,
+    for example a cxid and a zxid that end in 0x4200; then no type follows that there is."""
+    zxid, kind = struct.unpack_from(">q", data, at + 12)[0], struct.unpack_from(">i", data, at + 28)[0]
+    return zxid >= least_zxid and kind in KNOWN_TYPES
 
 
 def _walk(reader: CountingReader, name: str, cursor: Cursor | None, max_record: int) -> _Last:
