@@ -11,6 +11,7 @@ import pytest
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.engine.events import Holding
 from zkmigrate.engine.ports import Answer, Fallback
+from zkmigrate.errors import UsageError
 from zkmigrate.simulate.world import SESSION_TIMEOUT_MS
 
 
@@ -108,3 +109,26 @@ def test_killed_while_it_held_a_process_that_is_asked_to_hold_there_holds_there(
     phases = {world.hosts[h].phase for h in world.inventory.dest_names}
     assert ended.code == 0
     assert (set(held), phases) == (({phase}, {"idle"}) if asked_again else (set(), {"open"}))
+
+
+def test_a_hold_at_a_phase_that_is_behind_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="roll").code == 0
+    operator.kill_before_second = "Go"
+    with pytest.raises(Killed):
+        operator.forward()
+    operator.kill_before_second = ""
+    phases = {name: world.hosts[name].phase for name in world.inventory.dest_names}
+    size = (tmp_path / "run" / "journal.jsonl").stat().st_size
+    for behind in ("cut", "seal"):
+        with pytest.raises(
+            UsageError, match=f"cutover.{behind}: it is behind, the run is at cutover.go"
+        ) as why:
+            operator.resume(hold_at=behind)
+        assert "Possible now: --hold-at cutover.go, cutover.serve, cutover.check" in str(why.value)
+    assert {name: world.hosts[name].phase for name in world.inventory.dest_names} == phases
+    assert (tmp_path / "run" / "journal.jsonl").stat().st_size == size
+    operator.answers["go"] = "go"
+    assert operator.resume(until="cutover", hold_at="go").code == 0
+    assert {e.phase for e in operator.events if isinstance(e, Holding)} == {"go"}

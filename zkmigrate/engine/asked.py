@@ -38,6 +38,18 @@ def phase(playbook: Playbook, hold_at: str) -> str:
     return found[0] if found else ""
 
 
+def ahead(playbook: Playbook, hold_at: str, now: str, *, begun: bool) -> None:
+    """UsageError for a phase after which the walk could not hold any more, as it is at ``now`` and, where
+    ``begun``, has sent something of it: who asked for a hold must not see the door open instead."""
+    ids = playbook.step_ids()
+    first = ids.index(now) - (0 if begun else 1)
+    if not hold_at or ids.index(hold_at) >= first:
+        return
+    left = [name for name in phases(playbook) if name in ids[max(first, 0) :]]
+    possible = f"--hold-at {', '.join(left)}" if left else "none is left to hold at"
+    raise UsageError(f"cannot hold at {hold_at}: it is behind, the run is at {now}. Possible now: {possible}")
+
+
 def place(playbook: Playbook, at: str) -> str:
     """The place to hold at that is meant: a stage, or ``stage.step``, of a window also its phase alone; empty
     stays empty. UsageError when the walk could not hold there."""

@@ -123,6 +123,9 @@ class Walk:
         self._skip = asked.skippable(self.playbook, skip)
         asked.known(self.playbook, until)
         self._until, self._hold_at = until, asked.phase(self.playbook, hold_at)
+        at = self.history.next(self.playbook)
+        if isinstance(at, Next) and at.way is Way.FORWARD:
+            asked.ahead(self.playbook, self._hold_at, at.id, begun=bool(self.history.touched(at.id)))
 
     def _after_interruption(self) -> None:
         at = self.history.next(self.playbook)

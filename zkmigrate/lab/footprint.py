@@ -8,6 +8,7 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import ZOOKEEPER_DATA
 from zkmigrate.lab.spec import Role
 from zkmigrate.zkdata.reader import FileDirectory
+from zkmigrate.zkdata.tail import newest
 from zkmigrate.zkdata.tree import diff, load_tree
 
 VERSION_2 = f"{ZOOKEEPER_DATA.lstrip('/')}/version-2"
@@ -53,7 +54,7 @@ def tree_differences(lab: Lab) -> list[str]:
     found = []
     for host in lab.role(Role.DEST):
         dest = FileDirectory(host.root / VERSION_2)
-        upto = load_tree(dest, chroot=chroot).zxid
+        upto = newest(dest).zxid
         right = load_tree(dest, chroot=chroot, upto=upto)
         left = load_tree(source, chroot=chroot, upto=upto)
         if not left.zxid == right.zxid == upto:
