@@ -290,6 +290,32 @@ def test_a_changed_or_displaced_chain_is_seen(dest: Dest) -> None:
     assert chains(dest) == ALL_TOP
 
 
+def test_uncut_writes_changed_rules_again_so_that_the_host_can_be_asked(dest: Dest) -> None:
+    """Without the rule for loopback the fence refuses the host's own question whether it serves."""
+    dest.armed()
+    tag = dest.status()["tag"]
+    dest.do("fence", "60000")
+    before = rules(dest.net)
+    dest.do("cut", "60000")
+    lost = ("-D", f"ZKM-{tag}-IN", "-i", "lo", "-j", "RETURN")
+    subprocess.run(dest.net.inside("dest", "iptables", *lost), check=True)
+    assert (chains(dest)["in4"], chains(dest)["in6"]) == ("changed", "top")
+    dest.do("uncut")
+    assert chains(dest) == ALL_TOP
+    assert rules(dest.net) == before
+    assert dest.status()["phase"] == "fenced"
+
+
+def test_uncut_does_not_put_back_rules_that_were_flushed_on_purpose(dest: Dest) -> None:
+    dest.armed()
+    dest.do("fence", "60000")
+    dest.do("cut", "60000")
+    subprocess.run(dest.net.inside("dest", "iptables", "-F", "INPUT"), check=True)
+    assert chains(dest)["in4"] == "absent"
+    dest.do("uncut")
+    assert chains(dest)["in4"] == "absent"
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

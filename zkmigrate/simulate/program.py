@@ -298,6 +298,7 @@ def _verb(host: Host, verb: str, now: float) -> Answer:
         host.fence.empty()
     if verb == "uncut":
         host.cut.empty()
+        host.rules_on_top = host.rules_on_top or host.phase != "armed"
     after = {
         "disarm": "idle",
         "reopen": "armed",
