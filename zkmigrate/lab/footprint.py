@@ -13,26 +13,28 @@ from zkmigrate.zkdata.tree import diff, load_tree
 
 VERSION_2 = f"{ZOOKEEPER_DATA.lstrip('/')}/version-2"
 NO_PHASE = "none"
+_SETTINGS = "/etc/zookeeper /etc/kafka /etc/sudoers.d /etc/systemd/system /usr/local/sbin"
+_RECORDS = "/var/lib/zookeeper /var/lib/zkmigrate"
 _LOOK = (
-    "find /etc/zookeeper /etc/kafka /etc/sudoers.d /etc/systemd/system /usr/local/sbin "
-    "/var/lib/zookeeper /var/lib/zkmigrate -not -type d -exec sha256sum {} + 2>/dev/null | sort -k2; "
-    "stat -c '%a %U:%G %n' /etc/kafka/server.properties /etc/zookeeper/conf 2>/dev/null; "
+    "find %s -not -type d -exec sha256sum {} + 2>/dev/null | sort -k2; "
+    "stat -c '%%a %%U:%%G %%n' /etc/kafka/server.properties /etc/zookeeper/conf 2>/dev/null; "
     "iptables-save | grep ^-A; ip6tables-save 2>/dev/null | grep ^-A; ipset list -n; true"
 )
 
 
 def footprint(lab: Lab) -> dict[str, str]:
     """Digests of files, modes, rules and names of sets on dest hosts and brokers, a line each, by host."""
-    hosts = (*lab.role(Role.DEST), *lab.role(Role.BROKER))
-    return {host.name: lab.exec(host.name, ["sh", "-c", _LOOK]).stdout for host in hosts}
+    return _seen(lab, f"{_SETTINGS} {_RECORDS}")
 
 
 def configs(lab: Lab) -> dict[str, list[str]]:
     """The footprint without data and records, which go on: configs, units, sudoers, zkm-host, rules."""
-    return {
-        host: [line for line in text.splitlines() if "/var/lib/" not in line]
-        for host, text in footprint(lab).items()
-    }
+    return {host: text.splitlines() for host, text in _seen(lab, _SETTINGS).items()}
+
+
+def _seen(lab: Lab, folders: str) -> dict[str, str]:
+    hosts = (*lab.role(Role.DEST), *lab.role(Role.BROKER))
+    return {host.name: lab.exec(host.name, ["sh", "-c", _LOOK % folders]).stdout for host in hosts}
 
 
 def phases(lab: Lab, run: str, hosts: Iterable[str] = ()) -> dict[str, str]:
