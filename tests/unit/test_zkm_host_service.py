@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.zkm_net import Answer, Dest, Net, encode, eventually, net
+from tests.unit.zkm_net import Answer, Dest, Net, encode, eventually, kill_all, net
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,7 @@ def dest(made: Net, tmp_path: Path) -> Iterator[Dest]:
     host = Dest(tmp_path, made)
     yield host
     subprocess.run(made.inside("dest", "sh", "-c", f"{host.kill}; ipset -q destroy"), check=False)
-    pids = subprocess.run(["ip", "netns", "pids", f"{made.prefix}-dest"], capture_output=True, text=True)
-    for pid in pids.stdout.split():
-        os.kill(int(pid), signal.SIGKILL)
+    kill_all(f"{made.prefix}-dest")
 
 
 def unit(dest: Dest, **changed: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ holds connections, answers four-letter words and, started as participant, change
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 import secrets
@@ -129,13 +130,15 @@ def net() -> Iterator[Net]:
 
 
 def _remove(namespace: str) -> None:
-    pids = _ip("netns", "pids", namespace).split()
-    for pid in pids:
-        try:
-            os.kill(int(pid), signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    kill_all(namespace)
     _ip("netns", "del", namespace)
+
+
+def kill_all(namespace: str) -> None:
+    """Kill what runs in a namespace; some of it may end by itself meanwhile."""
+    for pid in _ip("netns", "pids", namespace).split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
 
 
 @dataclass(frozen=True)
