@@ -27,6 +27,8 @@ Answer: TypeAlias = Literal["back", "go", "kill", ""]
 KILLED = -9
 TURNED, OPERATOR_NEEDED, LEASE_ENDED = 7, 8, 9
 DEST = ("dest1", "dest2", "dest3")
+UNREACHED = "watch.host-unreachable|watch.broker-lost"
+"""Whoever is asked first and does not answer; the operator sees neither hosts nor brokers."""
 BEFORE_OPEN = ("arm", "survey", "fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
 
 
@@ -41,7 +43,8 @@ class Case:
     is typed once it has happened; kill is a kill -9, nothing means that the tool has to notice by itself.
     alone: a moment to which the hosts have to come by themselves, before anything is mended. code: exit codes
     of the first process that are right. resumed: the same of ``resume`` after it, none where none is needed;
-    where the run goes forward it is held at CHECK and typed back. alarm: a finding that must have been told.
+    where the run goes forward it is held at CHECK and typed back. alarm: findings, with bars between, one of
+    which must have been told.
     lab: the lab of :data:`LABS` in which the case runs. last: it goes past OPEN, so nothing comes after it.
     """
 
@@ -166,7 +169,7 @@ def _link_cut() -> tuple[Case, ...]:
         Case(
             f"link-cut-{phase}", f"the operator's link is cut while held after {phase}; hosts go back alone",
             "back", (OPERATOR_NEEDED,), hold=phase, harm=LinkCut(), alone="unsealed open",
-            resumed=(TURNED, LEASE_ENDED), alarm="watch.host-unreachable",
+            resumed=(TURNED, LEASE_ENDED), alarm=UNREACHED,
         )
         for phase in ("fence", "cut", "stop")
     )  # fmt: skip
