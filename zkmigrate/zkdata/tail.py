@@ -168,7 +168,7 @@ def _snapshot_above(
 def _last_of(
     logs: Directory, file: LogFile, cursor: Cursor | None, limits: tuple[int, int], cost: _Cost
 ) -> _Last:
-    max_record, enclosing = limits
+    max_record, _ = limits
     if file.size == 0:
         return _Last(None, 0, 0, False)
     reader = cost.open(logs, file.name)
@@ -181,14 +181,15 @@ def _last_of(
     if end <= FILE_HEADER_SIZE:
         return _Last(None, FILE_HEADER_SIZE, FILE_HEADER_SIZE, False)
     last = _last_record(reader, end, block, file.zxid, max_record)
-    if last is None or _may_be_enclosed(reader, last, min(enclosing, max_record), file.zxid):
+    if last is None or _may_be_enclosed(reader, last, limits, file.zxid):
         return _walk(reader, file.name, None, max_record)
     return last
 
 
-def _may_be_enclosed(reader: RandomReader, last: _Last, reach: int, least_zxid: int) -> bool:
-    """Whether some frame in the `reach` bytes before the record, itself not longer than that, claims to go on
-    at least to the record's end, and its payload to begin as a transaction does."""
+def _may_be_enclosed(reader: RandomReader, last: _Last, limits: tuple[int, int], least_zxid: int) -> bool:
+    """Whether some frame in the bytes before the record claims to go on at least to the record's end, and its
+    payload to begin as a transaction does. limits: as of `_last_of`."""
+    max_record, reach = limits
     if last.offset == FILE_HEADER_SIZE:
         return False
     base = max(FILE_HEADER_SIZE - 1, last.offset - reach)
@@ -203,7 +204,7 @@ def _may_be_enclosed(reader: RandomReader, last: _Last, reach: int, least_zxid: 
         while hit is not None:
             at = base + hit.start() + 1
             length = int.from_bytes(data[hit.start() + 9 : hit.start() + 13], "big", signed=True)
-            reaches = length <= reach and at + length + FRAME_SIZE >= last.end
+            reaches = length <= max_record and at + length + FRAME_SIZE >= last.end
             if at < last.offset and reaches and _begins(data, hit.start() + 13, least_zxid):
                 return True
             hit = pattern.search(data, hit.start() + 1, stop)
