@@ -22,8 +22,7 @@ from tests.lab import tool
 from tests.parity import length, verdicts
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.lab import fault
-from zkmigrate.lab.baseline import baseline
-from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.baseline import baseline, sessions_away
 from zkmigrate.lab.footprint import configs, footprint, phases, tree_differences
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
@@ -107,15 +106,7 @@ class Night:
     def clients_are_back(self) -> None:
         """Brokers and raw clients are served by dest again."""
         wanted = set(self.sessions["sessions"])
-
-        def missing() -> str | None:
-            try:
-                away = wanted - set(baseline(self.lab)["sessions"])
-            except LabError as error:
-                return str(error)
-            return f"sessions {sorted(away)}" if away else None
-
-        wait_until("clients on dest again", missing, 30)
+        wait_until("clients on dest again", lambda: sessions_away(self.lab, wanted), 30)
 
 
 @pytest.fixture(scope="module")

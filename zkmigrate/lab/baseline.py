@@ -8,6 +8,7 @@ lost between the two counts as not preserved.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,15 @@ def baseline(lab: Lab) -> dict[str, Any]:
         "ephemerals": ephemerals,
         "controller_epoch": epoch,
     }
+
+
+def sessions_away(lab: Lab, wanted: Collection[str]) -> str | None:
+    """Which of these sessions dest does not serve now, or why it cannot be told; None when all are there."""
+    try:
+        away = set(wanted) - set(baseline(lab)["sessions"])
+    except LabError as error:
+        return str(error)
+    return f"sessions {sorted(away)}" if away else None
 
 
 def lost_since(before: dict[str, Any], after: dict[str, Any], *, new: tuple[str, ...] = ()) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.lab import fault
-from zkmigrate.lab.baseline import baseline, lost_since
+from zkmigrate.lab.baseline import baseline, lost_since, sessions_away
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.window_cases import Case
 from zkmigrate.lab.failure import LabError, NotReady
@@ -217,17 +217,9 @@ class Bench:
         """What is not as it was before the case; waits until every session is served and all flows again."""
         gone = {self._sessions["ephemerals"][path]["owner"] for path in self.new}
         wanted = set(self._sessions["sessions"]) - gone
-
-        def missing() -> str | None:
-            try:
-                away = wanted - set(baseline(self.lab)["sessions"])
-            except LabError as error:
-                return str(error)
-            return f"sessions {sorted(away)}" if away else None
-
         wrong: list[str] = []
         try:
-            wait_until("every session served again", missing, HEALTHY_S)
+            wait_until("every session served again", lambda: sessions_away(self.lab, wanted), HEALTHY_S)
         except NotReady as late:
             wrong.append(str(late))
         flowing = ("producer", "consumer", "metadata", "raw")
