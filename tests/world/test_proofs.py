@@ -281,3 +281,28 @@ def test_a_host_clock_that_jumps_after_open_does_not_shorten_the_settling(tmp_pa
     assert operator.resume(until="verify").code == 0
 
     assert world.now - max(opened) >= 2 * KAFKA_SESSION_TIMEOUT_MS / 1000
+
+
+def test_a_broker_that_lost_its_session_behind_the_door_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """It was killed in the window, or crashed a minute later: it has a session of its own when it is back."""
+    world = rolled(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="cutover").code == 0
+    host, lost = world.hosts["broker2"], world.brokers["broker2"].session
+    host.stop()
+    world.advance(2 * KAFKA_SESSION_TIMEOUT_MS / 1000)
+    operator.events.clear()
+    waited = operator.resume(until="verify")
+    assert waited.code == 6
+    assert [f.seen for f in waited.findings] == ["not registered: broker2"]
+    host.start(world.now)
+
+    assert operator.resume(until="verify").code == 0
+
+    assert world.brokers["broker2"].session != lost
+    said = {f.id: f for e in operator.events if isinstance(e, StepEnded) for f in e.findings}
+    owners = said["check.owners"]
+    assert (owners.held, owners.blocks) == (Held.NO, False)
+    assert f"{lost:#x}: had ('/kafka/brokers/ids/2', '/kafka/controller'), has ()" in owners.seen
+    assert (said["check.czxid"].held, said["check.czxid"].blocks) == (Held.NO, False)
+    assert said["verify.registered"].held is Held.YES

@@ -6,14 +6,16 @@ Clients may notice: nothing; this step only reads.
 
 Way back: nothing was changed by this step.
 
-Proof: every broker's registration and the controller have the owner and czxid of the baseline, every
-partition is fully in sync, dest has one leader and all others follow it. What source's log holds since PROVE
-is read once more: whoever still wrote under the chroot there is named, because dest does not have it.
+Proof: every broker is registered, every partition is fully in sync, dest has one leader and all others follow
+it. Each session that owned a part of the chroot, and each of its znodes, is compared with the baseline; one
+that is not what it was is named and does not stop the run: nothing can bring it back, and a broker that was
+restarted since has a session of its own. What source's log holds since PROVE is read once more: whoever still
+wrote under the chroot there is named, because dest does not have it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkmigrate.errors import HostError
 from zkmigrate.facts.disk import directories
@@ -23,7 +25,7 @@ from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.window import Statuses, statuses
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.look import KafkaView, Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
 from zkmigrate.rules.next_wave import out_of_sync
@@ -37,6 +39,12 @@ TIMEOUTS = 2
 # For a host that was not there when the others opened: its start, then its own limit.
 LATE_HOST_S = 60.0
 LISTED = 10
+IN_SYNC_S = 120.0
+NOT_KEPT = (
+    "a broker that was restarted, or was away for its session's timeout, has a session of its own: it is "
+    "registered again, and nothing is left to do",
+    "else see why the session ended: the report's timeline, the broker's log",
+)
 # What ZooKeeper takes where its configuration does not say.
 DEFAULT_TICK_MS = 3000
 MOST_TICKS = 20
@@ -100,8 +108,9 @@ class VerifyStep:
                 needed + 10.0,
                 1.0,
             )
-        if not isinstance(f.view, Seen) or out_of_sync(f.view.value, frozenset()):
-            return Waiting("every partition is fully in sync", "brokers are catching up", 120.0, 0.5)
+        behind = _behind(c, f.view)
+        if behind or not isinstance(f.view, Seen):
+            return Waiting("every broker is registered, every partition in sync", behind, IN_SYNC_S, 0.5)
         synced = claim(
             "verify.isr",
             "every partition is fully in sync",
@@ -109,10 +118,16 @@ class VerifyStep:
             seen=f"{len(f.view.value.partitions)} partitions",
         )
         if has_baseline(c):
-            same = same_ownership(baseline(c), f.owners, f.znodes, exact=False)
+            same = tuple(_told(x) for x in same_ownership(baseline(c), f.owners, f.znodes, exact=False))
         else:
-            same = (without_baseline("verify.baseline", Severity.WARN), _registered(c, f.view.value))
-        findings = (*quorum(c, f.servers), *same, synced, _strays(f.since_proof))
+            same = (without_baseline("verify.baseline", Severity.WARN),)
+        registered = claim(
+            "verify.registered",
+            "every broker is registered",
+            True,
+            seen=f"{len(f.view.value.brokers)} brokers",
+        )
+        findings = (*quorum(c, f.servers), *same, registered, synced, _strays(f.since_proof))
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
     def plan(self, c: Context, f: VerifyFacts, target: str) -> Changes:
@@ -145,16 +160,22 @@ def _longest_timeout_ms(c: Context) -> int:
     return int(settings.get("maxSessionTimeout", MOST_TICKS * tick))
 
 
-def _registered(c: Context, view: KafkaView) -> Finding:
-    missing = [b.name for b in c.inventory.kafka.brokers if b.id not in view.brokers]
-    return claim(
-        "verify.registered",
-        "every broker is registered",
-        not missing,
-        seen=f"not registered: {', '.join(missing)}" if missing else f"{len(view.brokers)} brokers",
-        needed="all of them",
-        moves=("start the broker named here, then resume",),
-    )
+def _behind(c: Context, view: Reading[KafkaView]) -> str:
+    """Which brokers are not registered or not in sync; "" when all are."""
+    if not isinstance(view, Seen):
+        return str(view)
+    missing = [b.name for b in c.inventory.kafka.brokers if b.id not in view.value.brokers]
+    if missing:
+        return f"not registered: {', '.join(missing)}"
+    behind = out_of_sync(view.value, frozenset())
+    return f"{len(behind)} of {len(view.value.partitions)} partitions are catching up" if behind else ""
+
+
+def _told(found: Finding) -> Finding:
+    """What is known to be another session's now is told and no more; what is not known stops as ever."""
+    if found.held is not Held.NO:
+        return found
+    return replace(found, severity=Severity.WARN, moves=NOT_KEPT)
 
 
 def _since_proof(c: Context, look: Look) -> Reading[DeltaResult]:
