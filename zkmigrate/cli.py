@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from zkmigrate.operate.walks import Wishes
 
 _TELL_EVENTS = ("run", "resume", "rollback")
-_ELSEWHERE = {"init": "zkmigrate.discovery.command", "zxid": "zkmigrate.disks.command"}
+_ELSEWHERE = {
+    "init": "zkmigrate.discovery.command",
+    "prove": "zkmigrate.disks.prove_command",
+    "zxid": "zkmigrate.disks.command",
+}
 """Verbs, and groups of verbs, whose options are in a module of their own: its ``command`` makes them."""
 
 
@@ -59,8 +63,8 @@ def cli() -> None:
     """Move a Kafka cluster from one ZooKeeper ensemble to another, step by step, with a way back.
 
     Exit codes: 0 done, 2 usage or inventory, 3 preflight failed, 4 plan stale or applied, 5 locked, 6 a gate
-    is closed, 7 turned back by itself, 8 an operator is needed, 9 the lease ended, 10 or 11 what watch saw,
-    130 interrupted.
+    is closed, 7 turned back by itself, 8 an operator is needed, 9 the lease ended, 10 or 11 what watch saw or
+    prove found, 130 interrupted.
     """
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ from zkmigrate.zkdata.seal import check_snapshot
 from zkmigrate.zkdata.session import parse_session
 from zkmigrate.zkdata.snapshot import read_snapshot
 from zkmigrate.zkdata.tree import Tree, Znode, diff, is_session, load_tree, max_zxid, subtree_max_zxid
+from zkmigrate.zkdata.txn import Acl
 from zkmigrate.zkdata.zxid import parse_zxid
 
 
@@ -303,7 +305,7 @@ def test_differences_are_named_and_cut() -> None:
         ("/kafka/4", "data_sha256"),
         ("/kafka/5", "only left"),
     ]
-    assert (found[0].left, found[0].right) == ("5", "4")
+    assert (found[0].left, found[0].right) == ("0x5", "0x4")
     assert len(diff(left, right, limit=2)) == 2
     assert diff(left, left) == ()
 
@@ -343,3 +345,23 @@ def test_logs_may_live_in_their_own_directory() -> None:
     log = BytesDirectory({n: d for n, d in files.items() if n.startswith("log.")})
     assert diff(load_tree(data, log), load_tree(BytesDirectory(files))) == ()
     assert load_tree(BytesDirectory({}), BytesDirectory({"log.1": build_log(1, 2, "/x")})).zxid == 2
+
+
+def test_differences_are_told_as_zookeepers_shell_tells_them() -> None:
+    def at(**changed: Any) -> Tree:
+        node = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0)
+        return Tree("/", nodes={"/a": replace(node, **changed)})
+
+    def told(**changed: Any) -> tuple[str, str, str]:
+        (found,) = diff(at(), at(**changed))
+        return found.kind, found.left, found.right
+
+    assert told(acl=(Acl(1, "digest", "u:x"), Acl(16, "auth", ""))) == (
+        "acl", "world:anyone:rwcda", "digest:u:x:r,auth::a"
+    )  # fmt: skip
+    assert told(acl=()) == ("acl", "world:anyone:rwcda", "nobody")
+    assert told(acl=None) == ("acl", "world:anyone:rwcda", "not known")
+    assert told(mzxid=0x100000005) == ("mzxid", "0x2", "0x100000005")
+    assert told(ephemeral_owner=-2) == ("ephemeral_owner", "0x0", "0xfffffffffffffffe")
+    assert told(data_sha256=b"\xab" * 32) == ("data_sha256", "01" * 8, "ab" * 8)
+    assert told(version=9) == ("version", "6", "9")

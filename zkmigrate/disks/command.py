@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zkmigrate import flags
+
+if TYPE_CHECKING:
+    from zkmigrate.inventory import Ssh
 
 JUTE_MAXBUFFER = 0xFFFFF
 """ZooKeeper's own value of jute.maxbuffer, bytes."""
@@ -46,21 +49,25 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     return made
 
 
-def _tail(options: dict[str, Any]) -> int:
-    """The options as a call. Imports what reaches hosts only now."""
+def ssh_of(options: dict[str, Any]) -> Ssh:
+    """How hosts are reached, by the options of ``flags.ssh``. InventoryError where they do not fit."""
     from zkmigrate.discovery.draft import SshDraft
     from zkmigrate.discovery.wanted import transport_ssh
+
+    pins = options["known_hosts"] or Path.home() / ".ssh/known_hosts"
+    given = (options["ssh_user"], options["ssh_port"] or 0, str(options["ssh_key"] or ""), str(pins))
+    return transport_ssh(SshDraft(*given, options["bastion"], str(options["ssh_config"] or "")))
+
+
+def _tail(options: dict[str, Any]) -> int:
+    """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.disks import tail as verb
     from zkmigrate.disks.place import parse_place, reached
 
     data = parse_place(options["place"])
     log = parse_place(options["log_dir"]) if options["log_dir"] else None
-    ssh = None
-    if data.host or (log is not None and log.host):
-        pins = options["known_hosts"] or Path.home() / ".ssh/known_hosts"
-        given = (options["ssh_user"], options["ssh_port"] or 0, str(options["ssh_key"] or ""), str(pins))
-        ssh = transport_ssh(SshDraft(*given, options["bastion"], str(options["ssh_config"] or "")))
-    with reached(ssh) as disks:
+    distant = bool(data.host or (log is not None and log.host))
+    with reached(ssh_of(options) if distant else None) as disks:
         return verb.tail(
             disks,
             data,

@@ -12,12 +12,15 @@ config) is left out unless the chroot lies in it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 from zkmigrate.zkdata.errors import CorruptError, NoDataError, ZkDataError
 from zkmigrate.zkdata.logdir import hole, walk
 from zkmigrate.zkdata.reader import Directory
+from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.snapname import SnapshotFile, snapshot_files
 from zkmigrate.zkdata.snapshot import Snapshot, SnapshotNode, read_snapshot
 from zkmigrate.zkdata.txn import (
@@ -37,10 +40,13 @@ from zkmigrate.zkdata.txn import (
     is_under,
 )
 from zkmigrate.zkdata.txnlog import MAX_RECORD
-from zkmigrate.zkdata.zxid import epoch
+from zkmigrate.zkdata.zxid import epoch, format_zxid
+
+T = TypeVar("T")
 
 SYSTEM_ROOT = "/zookeeper"
 _TOLD_EVERY = 500
+_SHOWN_OF_SHA = 16
 _TTL_MARK = 0xFF  # high byte of a TTL znode's owner; a server with extended types has no such session id
 
 
@@ -101,7 +107,7 @@ class Tree:
         self.sessions = dict(snapshot.sessions)
         for node in snapshot:
             if self.holds(node.path):
-                self._put(node.path, _from_snapshot(node))
+                self.put(node.path, from_snapshot(node))
         self.zxid = zxid
 
     def apply(self, txn: Txn) -> None:
@@ -158,7 +164,7 @@ class Tree:
             return
         zxid, time_ms = txn.header.zxid, txn.header.time_ms
         if body.path != self.chroot:
-            parent_path = _parent(body.path)
+            parent_path = parent_of(body.path)
             parent = self.nodes.get(parent_path)
             if parent is None:
                 return  # a parent that was gone before the dump came to it: its deletion follows
@@ -171,12 +177,13 @@ class Tree:
                 self.nodes[body.path] = replace(there, acl=body.acl)
             return
         digest, length = _digest(body.data)
-        self._put(
+        self.put(
             body.path,
             Znode(digest, length, body.acl, zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner),
         )
 
-    def _put(self, path: str, node: Znode) -> None:
+    def put(self, path: str, node: Znode) -> None:
+        """Take a znode as it is."""
         self.nodes[path] = node
         if is_session(node.ephemeral_owner):
             self._owned.setdefault(node.ephemeral_owner, set()).add(path)
@@ -184,9 +191,9 @@ class Tree:
     def _delete(self, path: str, zxid: int) -> None:
         if not self.holds(path):
             return
-        parent = self.nodes.get(_parent(path)) if path != self.chroot else None
+        parent = self.nodes.get(parent_of(path)) if path != self.chroot else None
         if parent is not None and zxid > parent.pzxid:
-            self.nodes[_parent(path)] = replace(parent, pzxid=zxid)
+            self.nodes[parent_of(path)] = replace(parent, pzxid=zxid)
         node = self.nodes.pop(path, None)
         if node is not None and is_session(node.ephemeral_owner):
             owned = self._owned[node.ephemeral_owner]
@@ -210,7 +217,8 @@ def is_session(owner: int) -> bool:
     return owner not in (0, CONTAINER_OWNER) and (owner >> 56) & 0xFF != _TTL_MARK
 
 
-def _parent(path: str) -> str:
+def parent_of(path: str) -> str:
+    """The path one element up; "/" is its own."""
     return path.rpartition("/")[0] or "/"
 
 
@@ -218,7 +226,8 @@ def _digest(data: bytes | None) -> tuple[bytes, int]:
     return hashlib.sha256(data or b"").digest(), -1 if data is None else len(data)
 
 
-def _from_snapshot(node: SnapshotNode) -> Znode:
+def from_snapshot(node: SnapshotNode) -> Znode:
+    """A znode as a snapshot holds it."""
     digest, length = _digest(node.data)
     s = node.stat
     return Znode(
@@ -257,34 +266,65 @@ def load_tree(
     damaged newest log.
     """
     logs = log or data
+
+    def attempt(file: SnapshotFile) -> tuple[Tree, bool]:
+        tree = Tree(chroot, snapshot=file.name)
+        tree.load(read_snapshot(data.open(file.name), file.name, max_record=max_record), file.zxid)
+        newest = max_zxid(tree)
+        ahead = replay(tree, logs, file.zxid, upto, max_record, tell)
+        return tree, ahead and upto is not None and newest > upto
+
+    found, skipped = begun(data, upto, attempt)
+    tree = found or from_log(logs, chroot, upto, skipped, max_record, tell)
+    tree.skipped = skipped
+    return tree
+
+
+def begun(
+    data: Directory, upto: int | None, attempt: Callable[[SnapshotFile], tuple[T, bool]]
+) -> tuple[T | None, dict[str, str]]:
+    """What ``attempt`` makes of the best snapshot to begin from, and those that could not be used, with the
+    reason; None where there is none to use.
+
+    attempt: gives its result, and whether the snapshot's content may be newer than `upto`. Raises what it
+    raises, but for damage of the snapshot, and of a log to which an older snapshot does not reach.
+    """
     skipped: dict[str, str] = {}
     broken: CorruptError | None = None
     for file, sure in _candidates(snapshot_files(data), upto):
-        tree = Tree(chroot, snapshot=file.name)
         try:
-            tree.load(read_snapshot(data.open(file.name), file.name, max_record=max_record), file.zxid)
+            found, newer = attempt(file)
         except ZkDataError as error:
+            if error.file != file.name:
+                if not isinstance(error, CorruptError):
+                    raise
+                # After a SNAP sync the log does not reach back to an older snapshot; a newer one may still
+                # do.
+                broken = broken or error
             skipped[file.name] = str(error)
             continue
-        newest = max_zxid(tree)
-        try:
-            ahead = _replay(tree, logs, file.zxid, upto, max_record, tell)
-        except CorruptError as error:
-            # After a SNAP sync the log does not reach back to an older snapshot; a newer one may still do.
-            skipped[file.name] = str(error)
-            broken = broken or error
-            continue
-        if ahead and not sure and upto is not None and newest > upto:
+        if newer and not sure:
             skipped[file.name] = "its content is newer than asked for"
             continue
-        tree.skipped = skipped
-        return tree
+        return found, skipped
     if broken is not None:
         raise broken
-    tree = Tree(chroot, skipped=skipped)
+    return None, skipped
+
+
+def from_log(
+    logs: Directory,
+    chroot: str,
+    upto: int | None,
+    skipped: Mapping[str, str],
+    max_record: int = MAX_RECORD,
+    tell: Callable[[int, int | None], None] | None = None,
+) -> Tree:
+    """The subtree from a log that reaches back to the first transaction. Raises as `load_tree`."""
+    tree = Tree(chroot)
     if tree.holds("/"):
         tree.nodes["/"] = Znode(_digest(b"")[0], 0, None, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    _replay(tree, logs, 0, upto, max_record, tell)
+    replay(tree, logs, 0, upto, max_record, tell)
     if tree.zxid == 0:
         raise NoDataError("; ".join(skipped.values()) or "no snapshot and no transaction to begin from")
     return tree
@@ -301,7 +341,7 @@ def _candidates(snapshots: Iterable[SnapshotFile], upto: int | None) -> Iterator
     yield from ((file, True) for file in usable[2:])
 
 
-def _replay(
+def replay(
     tree: Tree,
     logs: Directory,
     start: int,
@@ -309,7 +349,8 @@ def _replay(
     max_record: int,
     tell: Callable[[int, int | None], None] | None,
 ) -> bool:
-    """Apply what follows `start`, up to `upto`. True when the log goes on behind `upto`."""
+    """Apply what follows `start`, up to `upto`. True when the log goes on behind `upto`. Raises as
+    `load_tree`."""
     last: int | None = None
     total = upto - start if upto is not None and epoch(upto) == epoch(start) else None
     done = 0
@@ -351,18 +392,31 @@ _COMPARED = tuple(f.name for f in fields(Znode))
 def diff(left: Tree, right: Tree, limit: int = 100) -> tuple[Difference, ...]:
     """The paths that differ, sorted, at most `limit`; () when the trees are equal. Sessions are not
     compared: see `Tree.owners` and `Tree.sessions`."""
-    found: list[Difference] = []
-    for path in sorted(left.nodes.keys() | right.nodes.keys()):
-        if len(found) >= limit:
-            break
-        a, b = left.nodes.get(path), right.nodes.get(path)
+    return tuple(itertools.islice(differences(left.nodes, right.nodes), limit))
+
+
+def differences(left: Mapping[str, Znode], right: Mapping[str, Znode]) -> Iterator[Difference]:
+    """The paths that differ, sorted."""
+    for path in sorted(left.keys() | right.keys()):
+        a, b = left.get(path), right.get(path)
         if a is None or b is None:
-            found.append(Difference(path, "only right" if a is None else "only left", "", ""))
+            yield Difference(path, "only right" if a is None else "only left", "", "")
         elif a != b:
             name = next(name for name in _COMPARED if getattr(a, name) != getattr(b, name))
-            found.append(Difference(path, name, _show(getattr(a, name)), _show(getattr(b, name))))
-    return tuple(found)
+            yield Difference(path, name, _show(name, getattr(a, name)), _show(name, getattr(b, name)))
 
 
-def _show(value: object) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+def _show(name: str, value: Any) -> str:
+    """A field's value as ZooKeeper's own shell shows it; of data the beginning of its SHA-256."""
+    if name in ("czxid", "mzxid", "pzxid"):
+        return format_zxid(value)
+    if name == "ephemeral_owner":
+        return format_session(value)
+    if name == "acl":
+        return "not known" if value is None else ",".join(_rights(acl) for acl in value) or "nobody"
+    return value.hex()[:_SHOWN_OF_SHA] if isinstance(value, bytes) else str(value)
+
+
+def _rights(acl: Acl) -> str:
+    letters = "".join(letter for bit, letter in enumerate("rwcda") if acl.perms >> bit & 1)
+    return f"{acl.scheme}:{acl.id}:{letters}"

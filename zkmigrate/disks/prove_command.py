@@ -1,0 +1,122 @@
+"""The verb ``prove`` for the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from zkmigrate import flags
+from zkmigrate.disks.command import JUTE_MAXBUFFER, ssh_of
+
+
+def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
+    """The verb. do: runs it to its exit code."""
+
+    @click.command("prove")
+    @click.argument("proof", type=click.Choice(["tail", "delta", "digest", "all"]))
+    @click.option("--source-dir", required=True, metavar="DIR|HOST:DIR", help="A dataDir of source's leader.")
+    @click.option("--source-log-dir", metavar="DIR|HOST:DIR", help="Its dataLogDir, where it is another.")
+    @click.option(
+        "--dest-dir",
+        "dest_dirs",
+        required=True,
+        multiple=True,
+        metavar="DIR|HOST:DIR",
+        help="The dataDir of a dest host; once for each host.",
+    )
+    @click.option(
+        "--dest-log-dir",
+        "dest_log_dirs",
+        multiple=True,
+        metavar="DIR|HOST:DIR",
+        help="Their dataLogDirs, in the same order, where they are others.",
+    )
+    @click.option("--chroot", default="/", show_default=True, help="The subtree, such as /kafka.")
+    @click.option("--zxid", metavar="0xHEX", help="Compare the trees at this; else at the newest of both.")
+    @click.option("--after-cut", is_flag=True, help="Dest was cut over: it has transactions of its own.")
+    @click.option(
+        "--on-dest",
+        multiple=True,
+        metavar="0xSESSION",
+        help="A session known to be a client of dest: source may let it expire.",
+    )
+    @click.option(
+        "--lines", type=click.IntRange(0), default=20, show_default=True, help="Differences shown of each."
+    )
+    @click.option("--out", type=flags.FILE, help="A new file that takes all differences, as JSON lines.")
+    @click.option(
+        "--jute-maxbuffer",
+        type=click.IntRange(1, 1 << 30),
+        default=JUTE_MAXBUFFER,
+        show_default=True,
+        metavar="BYTES",
+        help="As the servers have it: a record can be twice as large.",
+    )
+    @flags.ssh("else your own", "else ~/.ssh/known_hosts")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    def prove(**options: Any) -> None:
+        """Prove from the disks of two ensembles that dest holds what source holds of a subtree.
+
+        tail: no dest disk is behind the newest mark in source's subtree. delta: source's log has nothing for
+        the subtree that dest lacks. digest: the two subtrees are equal. Nothing is written anywhere; the
+        servers may be running. Ends with 10 where a proof fails, 11 where one cannot be made.
+        """
+        do(lambda: _prove(options))
+
+    made: click.Command = prove
+    return made
+
+
+def _prove(options: dict[str, Any]) -> int:
+    """The options as a call. Imports what reaches hosts only now."""
+    from zkmigrate.disks import prove as verb
+    from zkmigrate.disks.place import parse_place, reached
+    from zkmigrate.errors import UsageError
+    from zkmigrate.zkdata.errors import MalformedError
+    from zkmigrate.zkdata.proofs import Side
+    from zkmigrate.zkdata.session import parse_session
+    from zkmigrate.zkdata.txnlog import MAX_RECORD
+    from zkmigrate.zkdata.zxid import parse_zxid
+
+    dests, logs = options["dest_dirs"], options["dest_log_dirs"]
+    if logs and len(logs) != len(dests):
+        raise UsageError(
+            f"{len(dests)} --dest-dir and {len(logs)} --dest-log-dir. Needed: one for each, in the same order"
+        )
+    chroot = options["chroot"]
+    if not chroot.startswith("/") or (chroot != "/" and chroot.endswith("/")) or "//" in chroot:
+        raise UsageError(f"--chroot {chroot!r} is no path of a znode. Needed: such as /kafka")
+    try:
+        zxid = parse_zxid(options["zxid"]) if options["zxid"] else None
+        on_dest = tuple(parse_session(one) for one in options["on_dest"])
+    except MalformedError as error:
+        raise UsageError(str(error)) from error
+    asked = verb.Asked(
+        chroot,
+        verb.PROOFS if options["proof"] == "all" else (options["proof"],),
+        zxid,
+        options["after_cut"],
+        on_dest,
+        options["lines"],
+        options["out"],
+        max(2 * (options["jute_maxbuffer"] + 1), MAX_RECORD),
+    )
+    pairs = [
+        (parse_place(data), parse_place(log) if log else None)
+        for data, log in [
+            (options["source_dir"], options["source_log_dir"]),
+            *zip(dests, logs or [None] * len(dests), strict=True),
+        ]
+    ]
+    places = [place for pair in pairs for place in pair if place is not None]
+    with reached(ssh_of(options) if any(place.host for place in places) else None) as disks:
+        sides = []
+        for data, log in pairs:
+            snapshots = disks.directory(data)
+            sides.append(Side(str(data), snapshots, disks.directory(log) if log else snapshots))
+        found = verb.prove(sides[0], sides[1:], asked, lambda line: click.echo(line, err=True))
+    click.echo(json.dumps(verb.body(found)) if options["as_json"] else verb.text(found))
+    return found.code

@@ -1,0 +1,176 @@
+"""The three proofs that dest holds what source holds of a subtree, from their disks alone.
+
+tail: no dest disk is behind the newest transaction that left its mark in source's subtree. delta: source's
+log holds nothing behind dest's newest transaction that touches the subtree (`delta`). digest: the two
+subtrees are equal at one zxid (`sums`).
+
+What is compared is what both sides hold alike. Before a cut-over that is all that dest has; afterwards dest
+has transactions of its own, and only somebody who knows that it was cut over may pass over them
+(`after_cut`): by their numbers alone they cannot be told from a log that went another way by mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.zkdata.delta import DeltaResult, delta
+from zkmigrate.zkdata.histories import Histories, compare
+from zkmigrate.zkdata.logdir import walk
+from zkmigrate.zkdata.reader import Directory, Listed
+from zkmigrate.zkdata.seal import check_snapshot
+from zkmigrate.zkdata.snapname import snapshot_files
+from zkmigrate.zkdata.sums import Sums, Teller, read_sums, unequal
+from zkmigrate.zkdata.tail import newest
+from zkmigrate.zkdata.txn import CloseSessionTxn
+from zkmigrate.zkdata.txnlog import MAX_RECORD
+from zkmigrate.zkdata.zxid import counter, epoch, format_zxid
+
+AFTER_CUT = "if it was cut over, say --after-cut"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One server's disk: its name in what is said, and the `version-2` of its dataDir and dataLogDir."""
+
+    name: str
+    data: Directory
+    logs: Directory
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far one dest disk goes with source. newest: its newest durable zxid; zxid: the newest that it holds
+    with source, 0 where that is not known. unproved: why nothing can be said from here on, "" when it can."""
+
+    newest: int
+    zxid: int
+    histories: Histories
+    unproved: str
+
+
+@dataclass(frozen=True, slots=True)
+class TailProof:
+    """needed: the largest zxid in source's subtree and path, the znode that has it; reach: by dest's name."""
+
+    held: bool | None
+    needed: int
+    path: str
+    reach: Mapping[str, Reach]
+
+
+@dataclass(frozen=True, slots=True)
+class DigestProof:
+    """One dest's subtree beside source's at `zxid`. buckets: those in which they differ. dest None: not read,
+    `unproved` says why."""
+
+    held: bool | None
+    zxid: int
+    source: Sums | None
+    dest: Sums | None
+    buckets: frozenset[int] = frozenset()
+    unproved: str = ""
+
+
+def reach_of(source: Side, upto: int, dest: Side, *, after_cut: bool, max_record: int = MAX_RECORD) -> Reach:
+    """How far a dest disk goes with source's, whose newest durable zxid is `upto`. Raises what reading
+    raises."""
+    at = newest(dest.data, dest.logs, max_record=max_record).zxid
+    found = compare(source.logs, dest.logs, max_record=max_record)
+    if found.rejoined:
+        return Reach(
+            at, 0, found, f"the logs parted and agree again at {_hex(found.common)}: {found.parting}"
+        )
+    if found.parting is None and (at <= upto or found.common == upto):
+        return Reach(at, at, found, "")
+    if not after_cut:
+        parted = f"the logs part: {found.parting}" if found.parting else _beyond(at, upto)
+        return Reach(at, 0, found, f"{parted}; {AFTER_CUT}")
+    zxid = found.common if found.common is not None else _snapshot_of(dest, epoch(upto))
+    if zxid is None:
+        return Reach(at, 0, found, "no transaction and no snapshot of its is of the time before a cut-over")
+    if found.own is None:
+        return Reach(at, zxid, found, "")
+    if epoch(found.own) <= epoch(zxid):
+        unlike = (
+            f"its own transactions begin with {_hex(found.own)}, in the epoch of {_hex(zxid)}: no cut-over"
+        )
+        return Reach(at, 0, found, unlike)
+    return Reach(at, zxid, found, "")
+
+
+def _beyond(at: int, upto: int) -> str:
+    return f"it is at {format_zxid(at)}, source at {format_zxid(upto)}, and no log shows both"
+
+
+def _snapshot_of(dest: Side, last_epoch: int) -> int | None:
+    """The newest whole snapshot that is not of a later epoch."""
+    listed = Listed(dest.data)
+    for file in snapshot_files(listed):
+        if epoch(file.zxid) <= last_epoch and not check_snapshot(listed.open(file.name), file.name):
+            return file.zxid
+    return None
+
+
+def tail_proof(subtree: Sums, reach: Mapping[str, Reach]) -> TailProof:
+    """subtree: source's at its newest zxid."""
+    known = [where for where in reach.values() if not where.unproved]
+    held: bool | None = all(where.zxid >= subtree.largest for where in known)
+    if held and len(known) < len(reach):
+        held = None
+    return TailProof(held, subtree.largest, subtree.largest_path, reach)
+
+
+def delta_proof(
+    source: Side,
+    upto: int,
+    at: Sums,
+    dests: Sequence[Side],
+    reach: Mapping[str, Reach],
+    *,
+    on_dest: Collection[int] = (),
+    max_record: int = MAX_RECORD,
+) -> DeltaResult:
+    """Source's log behind the least that a dest disk holds with it. at: source's subtree there. on_dest:
+    sessions known to be clients of dest; after a cut-over also those that dest itself has not closed."""
+    lowest = min(where.zxid for where in reach.values())
+    living = set(on_dest)
+    separate = {d.name: d for d in dests if reach[d.name].histories.own is not None}
+    if separate and len(separate) == len(dests):
+        closed = {
+            session for d in separate.values() for session in _closed(d, reach[d.name].zxid, max_record)
+        }
+        living |= at.owners.keys() - closed
+    result = delta(
+        source.logs,
+        chroot=at.chroot,
+        after=lowest,
+        upto=upto if counter(upto) else None,
+        owners=at.owners,
+        living=living,
+        highest=max(where.zxid for where in reach.values()),
+        max_record=max_record,
+    )
+    unproved = "; ".join(f"{name}: {where.unproved}" for name, where in reach.items() if where.unproved)
+    if not unproved:
+        return result
+    return DeltaResult(lowest, upto, lowest, 0, (), (), unproved, None)
+
+
+def _closed(dest: Side, after: int, max_record: int) -> set[int]:
+    """The sessions that dest closed behind `after`."""
+    records = (r for r in walk(dest.logs, after=after, max_record=max_record) if r.zxid > after)
+    return {r.session for r in records if isinstance(r.txn().body, CloseSessionTxn)}
+
+
+def digest_proof(source: Sums, dest: Side, *, max_record: int = MAX_RECORD, tell: Teller) -> DigestProof:
+    """source: its subtree at the zxid at which to compare. Raises what reading raises."""
+    theirs = read_sums(
+        dest.data, dest.logs, chroot=source.chroot, upto=source.zxid, max_record=max_record, tell=tell
+    )
+    buckets = unequal(source, theirs)
+    return DigestProof(not buckets, source.zxid, source, theirs, buckets)
+
+
+def _hex(zxid: int | None) -> str:
+    return "nothing" if zxid is None else format_zxid(zxid)
