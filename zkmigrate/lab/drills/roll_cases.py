@@ -205,6 +205,7 @@ def disk_full(site: RollSite) -> str:
     """The operator's disk fills up in the roll: nothing is sent that is not in the journal."""
     runs = site.directory / "runs"
     aside = site.directory / "runs-aside"
+    earlier = _on_record(site)  # an earlier case may have gone on without the journal that has them
     runs.rename(aside)
     runs.mkdir()
     run_command(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(runs)])
@@ -218,7 +219,7 @@ def disk_full(site: RollSite) -> str:
             said = " ".join(e["message"] for e in typing.of("RunEnded"))
         must(not findings or bool(said), "it says nothing")
         ballast.unlink()
-        unknown = _not_in_journal(site)
+        unknown = sorted(_on_record(site) - earlier - _in_journal(site))
         must(not unknown, f"sent without an intent in the journal: {unknown}")
         with site.tool("resume", "--until", "roll") as typing:
             ended(typing, 0, "resume")
@@ -335,15 +336,18 @@ def _fill(path: Path) -> None:
                     break
 
 
-def _not_in_journal(site: RollSite) -> list[str]:
-    """Operations of this run that a host has on record and the journal has not."""
-    text = (site.operator.journal / "journal.jsonl").read_text()
-    known = {word for line in text.splitlines() for word in operations(json.loads(line))}
-    found = []
+def _on_record(site: RollSite) -> set[str]:
+    """The operations of this run that a host has on record, but for those of the lock."""
+    found: set[str] = set()
     for host in (*site.dests, *site.brokers):
         listed = site.lab.exec(host, ["ls", f"/var/lib/zkmigrate/{RUN}/ops"], check=False).stdout.split()
-        found += [f"{host} {name}" for name in listed if name not in known and not name.startswith("lock.")]
+        found.update(name for name in listed if not name.startswith("lock."))
     return found
+
+
+def _in_journal(site: RollSite) -> set[str]:
+    text = (site.operator.journal / "journal.jsonl").read_text()
+    return {word for line in text.splitlines() for word in operations(json.loads(line))}
 
 
 def operations(body: object) -> list[str]:
