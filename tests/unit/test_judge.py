@@ -346,6 +346,24 @@ def test_a_consumer_that_did_not_read_to_the_end_proves_no_loss_and_no_absence_o
     assert not_held(verdict) == dict.fromkeys(("consumed", "lost", "duplicated"), Held.UNKNOWN)
 
 
+@pytest.mark.parametrize("read", [True, False])
+def test_a_record_acknowledged_without_an_offset_has_to_be_read_in_its_partition(
+    tmp_path: Path, read: bool
+) -> None:
+    """A broker that has it already says so when it is sent again, and names no offset."""
+
+    def edit(files: Files) -> None:
+        for line in files.lines["producer"]:
+            if line.get("id") == "p-4":
+                line["offset"] = None
+        if not read:
+            files.drop("consumer", lambda e: e.get("id") == "p-4")
+
+    verdict = verdict_of(tmp_path, edit)
+    assert (verdict["lost"].value, verdict["duplicated"].value) == (0 if read else 1, 0)
+    assert ("p-4 at t/0@None" in verdict["lost"].detail) is not read
+
+
 def test_a_duplicate_is_certain_even_in_a_file_cut_short(tmp_path: Path) -> None:
     def edit(files: Files) -> None:
         double_one_record(files)

@@ -43,16 +43,31 @@ def _place(event: Event) -> tuple[str, int, int]:
     return event["topic"], event["partition"], event["offset"]
 
 
+def _placed(acks: list[Event]) -> list[Event]:
+    """The acknowledgements that name an offset. A broker that has a record already, because its first answer
+    was lost on the way, acknowledges the repetition without one (DUPLICATE_SEQUENCE_NUMBER)."""
+    return [event for event in acks if event["offset"] is not None]
+
+
 def _lost(acks: list[Event], reads: list[Event], unsent: str, unread: str) -> Claim:
     """Lost: an acknowledged record that was not read, and it alone, at the offset it was acknowledged at.
 
     An id at another offset does not count, nor an offset that was read with two ids: after an unclean
-    election an acknowledged offset may hold something else, and that is the loss to see.
+    election an acknowledged offset may hold something else, and that is the loss to see. A record that was
+    acknowledged without an offset has to be read somewhere in its partition.
     """
     read: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     for event in reads:
         read[_place(event)].add(event["id"])
-    missing = [event for event in acks if read.get(_place(event)) != {event["id"]}]
+    there = {
+        (topic, partition, id) for (topic, partition, _), ids in read.items() if len(ids) == 1 for id in ids
+    }
+    missing = [event for event in _placed(acks) if read.get(_place(event)) != {event["id"]}]
+    missing += [
+        event
+        for event in acks
+        if event["offset"] is None and (event["topic"], event["partition"], event["id"]) not in there
+    ]
     known = bool(acks or reads)
     shown = [f"{e['id']} at {e['topic']}/{e['partition']}@{e['offset']}" for e in missing[:_SHOWN]]
     held = truth(known and not missing, [unsent and f"producer: {unsent}", unread and f"consumer: {unread}"])
@@ -64,7 +79,7 @@ def _lost(acks: list[Event], reads: list[Event], unsent: str, unread: str) -> Cl
 def _duplicated(acks: list[Event], reads: list[Event], unsent: str, unread: str) -> Claim:
     """Duplicated: offsets beyond the first with the same id; one offset read twice is no duplicate."""
     places: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
-    for event in [*acks, *reads]:
+    for event in [*_placed(acks), *reads]:
         places[event["id"]].add(_place(event))
     doubled = {id: found for id, found in places.items() if len(found) > 1}
     extra = sum(len(found) - 1 for found in doubled.values())
