@@ -1,30 +1,34 @@
 """Make the recorded ZooKeeper directories and four-letter answers of tests/recorded/zk.
 
-    python tests/recorded/zk/make_fixtures.py VERSION LIB_DIR [OUT_DIR]
+    python tests/recorded/zk/make_fixtures.py VERSION LIB_DIR [OUT_DIR] [--only PART ...]
 
-LIB_DIR holds the jars of one ZooKeeper version (Maven: `dependency:copy-dependencies` of
-org.apache.zookeeper:zookeeper:VERSION; 3.6+ also needs snappy-java and metrics-core on it). It starts, on
-loopback:
+LIB_DIR holds the jars of one ZooKeeper version, as `pom.xml` beside this file fetches them. It starts, on
+loopback, for each PART:
 
-- one standalone server that is driven through every kind of transaction, read by a client, then killed:
+- standalone: one server that is driven through every kind of transaction, read by a client, then killed:
   `VERSION/standalone/` (its `version-2`, gzipped, padding cut), `VERSION/expected.json` (what a client read);
-- one ensemble of three participants and an observer: `VERSION/words/{leader,follower,observer}.WORD` (raw
+- ensemble: three participants and an observer: `VERSION/words/{leader,follower,observer}.WORD` (raw
   answers); `VERSION/observer-snap/`, an observer that joined by a snapshot and saw nothing since,
-  and `VERSION/observer/`, the same one after some writes and a kill.
+  and `VERSION/observer/`, the same one after some writes and a kill;
+- compressed (3.6+): one tree dumped by three starts of a server, with gzip, with snappy and plain, and read
+  by a client: `VERSION/compressed/`, `VERSION/compressed.json`;
+- reconfig (3.5+): an ensemble of one that an observer is added to and taken from again by reconfig:
+  `VERSION/reconfig/`, `VERSION/reconfig.json` (`/zookeeper/config` as a client read it after each).
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import gzip
 import hashlib
 import json
+import random
 import shutil
 import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -94,6 +98,7 @@ class Server:
         self._config.write_text("\n".join([*common, *lines]) + "\n")
         self._home = home
         self._lib = lib
+        self.properties: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -105,6 +110,7 @@ class Server:
             "-Dzookeeper.extendedTypesEnabled=true",
             "-Dzookeeper.4lw.commands.whitelist=*",
             "-Dznode.container.checkIntervalMs=500",
+            *(f"-D{name}={value}" for name, value in self.properties.items()),
             "-cp",
             f"{self._lib}/*",
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
@@ -326,10 +332,12 @@ def make_standalone(version: str, lib: Path, out: Path, home: Path) -> None:
         leave(staying)
         leave(short)
     expected = {"version": version, "zxid": zxid, "sessions_ms": sessions, "tree": tree}
-    (out / "expected.json").write_text(
-        json.dumps(expected, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
-    )
+    write_json(out / "expected.json", expected)
     store(server.data / "version-2", out / "standalone")
+
+
+def write_json(file: Path, content: dict[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=1, sort_keys=True, ensure_ascii=True) + "\n")
 
 
 def make_ensemble(lib: Path, out: Path, home: Path) -> None:
@@ -381,14 +389,77 @@ def make_ensemble(lib: Path, out: Path, home: Path) -> None:
         leave(zk)
 
 
+def make_compressed(version: str, lib: Path, out: Path, home: Path) -> None:
+    """A server writes a snapshot at each start: with nothing written in between, all three hold one tree."""
+    port = free_ports(1)[0]
+    server = Server(home, lib, port, [])
+    with servers(server):
+        staying = client(port, timeout=40.0)
+        staying.create("/bulk", None)
+        lines = "".join(f'{{"broker":{n % 7},"partition":{n},"leader":{n * 31 % 11}}}\n' for n in range(2500))
+        staying.create("/bulk/text", lines.encode())  # more than one of snappy's blocks of 32 KiB
+        staying.create("/bulk/noise", random.Random(1).randbytes(3000))
+        for n in range(8):
+            staying.create(f"/bulk/text/{n:04}", f"partition {n}".encode())
+        staying.set_acls("/bulk/noise", [make_acl("world", "anyone", read=True)])
+        staying.create("/bulk/living", b"living", ephemeral=True)
+        for method in ("gz", "snappy", ""):
+            server.kill()
+            server.properties = {"zookeeper.snapshot.compression.method": method}
+            server.start()
+            wait_until(f"serving with {method or 'plain'} snapshots", server.serving)
+        wait_until("the session is back", lambda: bool(staying.connected))
+        tree: dict[str, Any] = {}
+        read_tree(staying, "/", tree)
+        server.kill()
+        leave(staying)
+    write_json(out / "compressed.json", {"version": version, "tree": tree})
+    store(server.data / "version-2", out / "compressed")
+
+
+def make_reconfig(version: str, lib: Path, out: Path, home: Path) -> None:
+    """Two reconfig transactions. Who may reconfigure is not the point here, so access lists are off."""
+    ports = free_ports(6)
+    own = f"server.1=127.0.0.1:{ports[0]}:{ports[1]}:participant;{ports[2]}"
+    server = Server(home, lib, ports[2], ["standaloneEnabled=false", "reconfigEnabled=true", own], 1)
+    server.properties = {"zookeeper.skipACL": "yes"}
+    other = f"server.2=127.0.0.1:{ports[3]}:{ports[4]}:observer;{ports[5]}"
+    seen: list[dict[str, Any]] = []
+    with servers(server):
+        zk = client(ports[2])
+        zk.create("/kafka", b"root")
+        for joining, leaving in ((other, None), (None, "2")):
+            zk.reconfig(joining=joining, leaving=leaving, new_members=None)
+            data, stat = zk.get("/zookeeper/config")
+            seen.append({"data": data.decode(), "zxid": stat.mzxid, "version": stat.version})
+        zk.create("/kafka/after", b"")
+        leave(zk)
+        server.kill()
+    write_json(out / "reconfig.json", {"version": version, "configs": seen})
+    store(server.data / "version-2", out / "reconfig")
+
+
 def main() -> None:
-    version, lib = sys.argv[1], Path(sys.argv[2]).resolve()
-    base = Path(sys.argv[3]) if len(sys.argv) > 3 else Path(__file__).parent
-    out = base / version
+    parts = {"standalone", "ensemble", "compressed", "reconfig"}
+    parser = argparse.ArgumentParser(description="Make the recorded ZooKeeper directories of one version.")
+    parser.add_argument("version")
+    parser.add_argument("lib", type=Path, help="folder of the server's jars")
+    parser.add_argument("out", type=Path, nargs="?", default=Path(__file__).parent)
+    parser.add_argument("--only", nargs="+", choices=sorted(parts), default=parts, metavar="PART")
+    given = parser.parse_args()
+    version, lib, only = str(given.version), given.lib.resolve(), set(given.only)
+    out = given.out / version
     out.mkdir(parents=True, exist_ok=True)
+    minor = tuple(int(number) for number in version.split(".")[:2])
     with tempfile.TemporaryDirectory(prefix="zkfix") as temp:
-        make_standalone(version, lib, out, Path(temp) / "standalone")
-        make_ensemble(lib, out, Path(temp) / "ensemble")
+        if "standalone" in only:
+            make_standalone(version, lib, out, Path(temp) / "standalone")
+        if "ensemble" in only:
+            make_ensemble(lib, out, Path(temp) / "ensemble")
+        if "compressed" in only and minor >= (3, 6):
+            make_compressed(version, lib, out, Path(temp) / "compressed")
+        if "reconfig" in only and minor >= (3, 5):
+            make_reconfig(version, lib, out, Path(temp) / "reconfig")
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     print(f"{out}: {size} bytes")
 
