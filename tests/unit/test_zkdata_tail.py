@@ -15,13 +15,14 @@ from tests.unit.zkdata_fixtures import (
     build_log,
     create_payload,
     log_from,
+    pack_snappy,
     payload,
     record,
     recorded,
     recorded_files,
     text,
 )
-from zkmigrate.zkdata.errors import CorruptError, CursorError, ForeignFileError, NoDataError, UnsupportedError
+from zkmigrate.zkdata.errors import CorruptError, CursorError, ForeignFileError, NoDataError
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.reader import BytesDirectory, FileDirectory
 from zkmigrate.zkdata.tail import newest
@@ -157,8 +158,11 @@ def test_compressed_snapshots() -> None:
     for bad in (good[:-3], good[: len(good) // 2], good + b"x", snapshot()):
         with pytest.raises(NoDataError):
             newest(BytesDirectory({"snapshot.9.gz": bad}))
-    with pytest.raises(UnsupportedError, match="snappy"):
-        newest(BytesDirectory({"snapshot.9.snappy": b"\x82SNAPPY\0"}))
+    packed = pack_snappy(snapshot())
+    assert newest(BytesDirectory({"snapshot.9.snappy": packed})).zxid == 9
+    for bad in (packed[:-3], packed[:20], packed[:8], packed + b"x", snapshot()):
+        with pytest.raises(NoDataError):
+            newest(BytesDirectory({"snapshot.9.snappy": bad}))
 
 
 def test_the_quick_snapshot_check_is_the_servers_own() -> None:

@@ -17,6 +17,7 @@ from tests.unit.zkdata_fixtures import (
     build_log,
     create_payload,
     log_from,
+    pack_snappy,
     payload,
     recorded,
     recorded_files,
@@ -27,7 +28,6 @@ from zkmigrate.zkdata.errors import (
     ForeignFileError,
     NoDataError,
     TruncatedHeaderError,
-    UnsupportedError,
     ZkDataError,
 )
 from zkmigrate.zkdata.logdir import walk
@@ -210,14 +210,13 @@ def test_every_damaged_byte_and_every_cut_of_a_snapshot_is_found(version: str) -
         list(read_snapshot(BytesReader(good + b"\0"), name))
 
 
-def test_gzip_reads_the_same_and_snappy_is_refused_by_name() -> None:
+def test_a_compressed_snapshot_with_a_log_behind_it_gives_the_same_tree() -> None:
     files = recorded_files("3.8.4", "standalone")
     plain = files.pop("snapshot.37")
-    tree = load_tree(BytesDirectory({**files, "snapshot.37.gz": gzip.compress(plain)}))
-    assert tree.snapshot == "snapshot.37.gz"
-    assert diff(tree, load_tree(recorded("3.8.4", "standalone"))) == ()
-    with pytest.raises(UnsupportedError, match="snappy"):
-        read_snapshot(BytesReader(b"\x82SNAPPY\0"), "snapshot.37.snappy")
+    for name, data in (("snapshot.37.gz", gzip.compress(plain)), ("snapshot.37.snappy", pack_snappy(plain))):
+        tree = load_tree(BytesDirectory({**files, name: data}))
+        assert tree.snapshot == name
+        assert diff(tree, load_tree(recorded("3.8.4", "standalone"))) == ()
 
 
 def test_what_is_no_snapshot_is_named() -> None:

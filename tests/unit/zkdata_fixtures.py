@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import cramjam
+
 from zkmigrate.zkdata.reader import BytesDirectory
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "zk"
@@ -80,3 +82,9 @@ def snapshot_of(nodes: Mapping[str, bytes]) -> bytes:
     )
     body = struct.pack(">4siqii", b"ZKSN", 2, -1, 0, 0) + listed + text("/")
     return body + struct.pack(">q", zlib.adler32(body)) + text("/")
+
+
+def pack_snappy(data: bytes, block: int = 32 << 10) -> bytes:
+    """As snappy-java's SnappyOutputStream writes it."""
+    parts = [bytes(cramjam.snappy.compress_raw(data[at : at + block])) for at in range(0, len(data), block)]
+    return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(p)) + p for p in parts)

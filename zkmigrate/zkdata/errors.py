@@ -38,10 +38,6 @@ class CorruptError(ZkDataError):
     """Damage that is not a torn end: a checksum, a length, zeros before data, zxids that do not rise."""
 
 
-class UnsupportedError(ZkDataError):
-    """A valid form that this program cannot read yet."""
-
-
 class NoDataError(ZkDataError):
     """A directory that holds neither a usable snapshot nor a transaction."""
 

@@ -1,9 +1,9 @@
 """Whether a snapshot is whole, without parsing its tree.
 
 A snapshot is a stream of sections, each closed by a seal of 13 bytes: long Adler-32 of everything before
-it, then the string "/". 3.4 and 3.5 write one seal; 3.6+ (digests on) add long zxid, int version, long
-digest and a second; 3.9 adds long lastProcessedZxid and a third. Because each seal covers all earlier
-bytes, the last one proves the file.
+it (uncompressed), then the string "/". 3.4 and 3.5 write one seal; 3.6+ (digests on) add long zxid, int
+version, long digest and a second; 3.9 adds long lastProcessedZxid and a third. Because each seal covers all
+earlier bytes, the last one proves the file.
 """
 
 from __future__ import annotations
@@ -12,72 +12,30 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from zkmigrate.zkdata.errors import (
-    CorruptError,
-    ForeignFileError,
-    TruncatedHeaderError,
-    UnsupportedError,
-    ZkDataError,
-)
+from zkmigrate.zkdata.errors import CorruptError, ForeignFileError, TruncatedHeaderError, ZkDataError
 from zkmigrate.zkdata.reader import RandomReader
 from zkmigrate.zkdata.snapname import snapshot_codec
+from zkmigrate.zkdata.snapstream import GZIP_MAGIC, SNAPPY_MAGIC, raw_blocks
 
 SEAL_SIZE = 13
 SEAL_TEXT = b"\0\0\0\x01/"
 MAGIC = b"ZKSN"
-BLOCK = 256 << 10
-_SNAPPY_MAGIC = b"\x82SNAPPY\0"
-
-
-def raw_blocks(reader: RandomReader, name: str) -> Iterator[bytes]:
-    """The uncompressed bytes of a snapshot, in blocks of bounded size.
-
-    Raises UnsupportedError for snappy, CorruptError for a gzip stream that is damaged, cut, or followed by
-    anything.
-    """
-    codec = snapshot_codec(name)
-    if codec == "snappy":
-        raise UnsupportedError("snappy snapshots cannot be read yet; plain and gzip can", name, 0)
-    inflate = zlib.decompressobj(wbits=31) if codec == "gz" else None
-    offset = 0
-    while block := reader.read(offset, BLOCK):
-        at, offset = offset, offset + len(block)
-        if inflate is None:
-            yield block
-            continue
-        if inflate.eof:
-            raise CorruptError("there is data behind the end of the gzip stream", name, at)
-        while block:
-            try:
-                out = inflate.decompress(block, BLOCK)
-            except zlib.error as error:
-                raise CorruptError(f"gzip: {error}", name, at) from None
-            block = inflate.unconsumed_tail
-            if out:
-                yield out
-        if inflate.unused_data:
-            raise CorruptError("there is data behind the end of the gzip stream", name, at)
-    if inflate is not None and not inflate.eof:
-        raise CorruptError("the gzip stream is cut", name, offset)
 
 
 def check_snapshot(reader: RandomReader, name: str, *, whole: bool = True) -> str:
     """Why a snapshot is not usable, "" when it is: its magic, and its last seal over all bytes. With
-    whole=False only what the server itself tests (plain: the last five bytes; gzip: the magic). Raises
-    UnsupportedError for snappy when the whole is asked for."""
+    whole=False only what the server itself tests (plain: the last five bytes; gzip, snappy: the magic)."""
     if not whole:
         return _quick_problem(reader, snapshot_codec(name))
     try:
         _check_seal(raw_blocks(reader, name), name)
-    except UnsupportedError:
-        raise
     except ZkDataError as error:
         return error.reason
     return ""
 
 
 def _quick_problem(reader: RandomReader, codec: str) -> str:
-    magic = {"": MAGIC, "gz": b"\x1f\x8b", "snappy": _SNAPPY_MAGIC}[codec]
+    magic = {"": MAGIC, "gz": GZIP_MAGIC, "snappy": SNAPPY_MAGIC}[codec]
     size = reader.size()
     if reader.read(0, len(magic)) != magic:
         return "does not start as a snapshot"

@@ -18,7 +18,9 @@ from dataclasses import dataclass
 
 from zkmigrate.zkdata.errors import CorruptError, ForeignFileError, TruncatedHeaderError
 from zkmigrate.zkdata.reader import RandomReader
-from zkmigrate.zkdata.seal import MAGIC, SEAL_SIZE, raw_blocks, seal_bytes
+from zkmigrate.zkdata.seal import MAGIC, SEAL_SIZE, seal_bytes
+from zkmigrate.zkdata.snapname import snapshot_codec
+from zkmigrate.zkdata.snapstream import raw_blocks
 from zkmigrate.zkdata.txn import Acl
 from zkmigrate.zkdata.txnlog import BLOCK, MAX_RECORD
 
@@ -70,8 +72,9 @@ class Snapshot(Iterator[SnapshotNode]):
     last_processed (3.9) when the iteration has ended, which is also when the seals have been checked:
     nothing read from a snapshot counts before.
 
-    Memory: sessions, the ACL table and one node. Raises ForeignFileError, TruncatedHeaderError, CorruptError,
-    UnsupportedError, with file and offset in the uncompressed content.
+    Memory: sessions, the ACL table and one node. Raises ForeignFileError, TruncatedHeaderError, CorruptError
+    with file and offset: in the file where the compressed stream itself is wrong, else in the content, which
+    the reason then says.
     """
 
     def __init__(self, reader: RandomReader, name: str, *, max_record: int = MAX_RECORD) -> None:
@@ -90,6 +93,8 @@ class Snapshot(Iterator[SnapshotNode]):
         self.acls = self._acl_table()
 
     def _fail(self, reason: str) -> CorruptError:
+        if snapshot_codec(self._name):
+            reason += " (the offset counts uncompressed bytes)"
         return CorruptError(reason, self._name, self._base + self._pos)
 
     def _fill(self, length: int) -> bool:
@@ -176,7 +181,7 @@ class Snapshot(Iterator[SnapshotNode]):
         start = self._pos
         for _ in range(self._count("access lists")):
             key, items = struct.unpack(">qi", self._bytes(12))
-            if items > _ACL_LIMIT:
+            if not -1 <= items <= _ACL_LIMIT:
                 raise self._fail(f"an access list of {items} items")
             table[key] = tuple(self._acl() for _ in range(items))
             self._settle(start)

@@ -1,0 +1,232 @@
+"""Compressed snapshots: what real servers wrote reads as their plain ones, and every damage has its error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import zlib
+from typing import Any
+
+import cramjam
+import pytest
+
+from tests.unit.zkdata_fixtures import RECORDED, pack_snappy, recorded_files, snapshot_of
+from zkmigrate.zkdata import snapstream
+from zkmigrate.zkdata.errors import CorruptError, ForeignFileError, TruncatedHeaderError, ZkDataError
+from zkmigrate.zkdata.reader import BytesDirectory, BytesReader, CountingReader
+from zkmigrate.zkdata.seal import check_snapshot
+from zkmigrate.zkdata.snapshot import SnapshotDigest, SnapshotNode, read_snapshot
+from zkmigrate.zkdata.snapstream import MAX_SNAPPY_BLOCK, SNAPPY_HEADER, raw_blocks
+from zkmigrate.zkdata.tail import newest
+from zkmigrate.zkdata.tree import load_tree
+
+COMPRESSED = tuple(sorted(path.parent.name for path in RECORDED.glob("*/compressed.json")))
+NAME = "snapshot.e"
+
+
+def nodes_of(files: dict[str, bytes], name: str) -> list[SnapshotNode]:
+    return list(read_snapshot(BytesReader(files[name]), name))
+
+
+def content(data: bytes, name: str) -> bytes:
+    return b"".join(raw_blocks(BytesReader(data), name))
+
+
+def expected_tree(version: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RECORDED / version / "compressed.json").read_text())["tree"]
+    return {path: stat for path, stat in found.items() if not path.startswith("/zookeeper")}
+
+
+def test_every_minor_version_that_can_compress_is_recorded() -> None:
+    assert [version.rpartition(".")[0] for version in COMPRESSED] == ["3.6", "3.7", "3.8", "3.9"]
+
+
+@pytest.mark.parametrize("version", COMPRESSED)
+def test_gzip_snappy_and_plain_of_one_tree_are_one_tree(version: str) -> None:
+    files = recorded_files(version, "compressed")
+    plain = nodes_of(files, NAME)
+    assert nodes_of(files, f"{NAME}.gz") == plain
+    assert nodes_of(files, f"{NAME}.snappy") == plain
+    assert content(files[f"{NAME}.snappy"], f"{NAME}.snappy") == files[NAME]
+    assert len(files[NAME]) > 3 * (32 << 10)  # several of the writer's blocks
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".snappy"])
+@pytest.mark.parametrize("version", COMPRESSED)
+def test_from_each_form_comes_the_tree_that_a_client_read(version: str, ending: str) -> None:
+    files = recorded_files(version, "compressed")
+    kept = {n: data for n, data in files.items() if n == NAME + ending or n.startswith("log.")}
+    tree = load_tree(BytesDirectory(kept))
+    assert tree.snapshot == NAME + ending
+    wanted = expected_tree(version)
+    assert {
+        path: (n.data_sha256.hex(), n.data_length, n.mzxid, n.aversion) for path, n in tree.nodes.items()
+    } == {
+        path: (stat["sha256"], stat["length"], stat["mzxid"], stat["aversion"])
+        for path, stat in wanted.items()
+    }
+    assert list(tree.owners.values()) == [("/bulk/living",)]
+
+
+@pytest.mark.parametrize("version", COMPRESSED)
+def test_a_compressed_snapshot_above_the_log_is_the_newest(version: str) -> None:
+    files = recorded_files(version, "compressed")
+    for ending in (".gz", ".snappy"):
+        name = NAME + ending
+        assert newest(BytesDirectory({name: files[name]})).zxid == 0xE
+        assert check_snapshot(BytesReader(files[name]), name) == ""
+        assert check_snapshot(BytesReader(files[name]), name, whole=False) == ""
+
+
+@pytest.mark.parametrize("version", COMPRESSED)
+def test_a_server_that_replayed_nothing_since_its_start_writes_an_empty_digest(version: str) -> None:
+    """The first start replayed the log, the two after it only loaded a snapshot."""
+    files = recorded_files(version, "compressed")
+    seen = {}
+    for name in (f"{NAME}.gz", f"{NAME}.snappy", NAME):
+        snapshot = read_snapshot(BytesReader(files[name]), name)
+        list(snapshot)
+        seen[name] = snapshot.digest
+    first = seen.pop(f"{NAME}.gz")
+    assert first is not None
+    assert (first.zxid, first.version) == (0xE, 2)
+    assert set(seen.values()) == {SnapshotDigest(0, 2, 0)}
+
+
+@pytest.mark.parametrize("ending", ["gz", "snappy"])
+@pytest.mark.parametrize("version", COMPRESSED)
+def test_every_cut_of_a_compressed_snapshot_is_found(version: str, ending: str) -> None:
+    name = f"{NAME}.{ending}"
+    good = recorded_files(version, "compressed")[name]
+    cuts = {*range(40), *range(40, len(good), 211), *range(len(good) - 60, len(good))}
+    for cut in cuts:
+        damaged = BytesReader(good[:cut])
+        assert check_snapshot(damaged, name), cut
+        with pytest.raises(ZkDataError, match=rf"^{name} at offset \d+: "):
+            list(read_snapshot(damaged, name))
+    with pytest.raises(CorruptError):
+        list(read_snapshot(BytesReader(good + b"\0\0\0\x01\0"), name))
+
+
+def block(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+PACKED = block(bytes(cramjam.snappy.compress_raw(b"x" * 100)))
+WIDE = b"\x80\x80\x80\x80\x08"  # a length of 2 GiB as a raw block declares it
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "offset", "reason"),
+    [
+        (b"", TruncatedHeaderError, 0, "0 bytes, a snappy stream starts with 16"),
+        (SNAPPY_HEADER[:5], TruncatedHeaderError, 0, "5 bytes"),
+        (SNAPPY_HEADER[:15], TruncatedHeaderError, 0, "15 bytes"),
+        (b"ZKSN" + bytes(40), ForeignFileError, 0, "a snappy stream starts with"),
+        (b"\xff\x06\0\0sNaPpY" + bytes(40), ForeignFileError, 0, "a snappy stream starts with"),
+        (
+            SNAPPY_HEADER[:8] + struct.pack(">ii", 2, 2) + PACKED,
+            ForeignFileError,
+            8,
+            "version 2, compatible from 2",
+        ),
+        (
+            SNAPPY_HEADER[:8] + struct.pack(">ii", 1, 0) + PACKED,
+            ForeignFileError,
+            8,
+            "version 1, compatible from 0",
+        ),
+        (SNAPPY_HEADER + PACKED + struct.pack(">i", -1), CorruptError, 16 + len(PACKED), "block of -1 bytes"),
+        (SNAPPY_HEADER + struct.pack(">i", 0), CorruptError, 16, "block of 0 bytes"),
+        (SNAPPY_HEADER + struct.pack(">i", 0x7FFFFFFF), CorruptError, 16, "block of 2147483647 bytes"),
+        (SNAPPY_HEADER + PACKED + SNAPPY_HEADER, CorruptError, 16 + len(PACKED), "block of -"),
+        (SNAPPY_HEADER + PACKED + b"\0\0\0", CorruptError, 16 + len(PACKED), "cut inside a block's length"),
+        (SNAPPY_HEADER + PACKED[:-2], CorruptError, 16, "cut: 2 bytes of a block are missing"),
+        (SNAPPY_HEADER + block(WIDE), CorruptError, 20, "says it holds 2147483648 bytes"),
+        (SNAPPY_HEADER + block(b"\0"), CorruptError, 20, "says it holds 0 bytes"),
+        (SNAPPY_HEADER + block(b"\xff" * 9), CorruptError, 20, "snappy: corrupt input"),
+        (SNAPPY_HEADER + block(b"\x05"), CorruptError, 20, "snappy: corrupt input"),
+        (SNAPPY_HEADER + block(PACKED[4:] + b"x"), CorruptError, 20, "snappy: corrupt input"),
+    ],
+)
+def test_what_is_wrong_with_a_snappy_stream_is_named(
+    data: bytes, error: type[Exception], offset: int, reason: str
+) -> None:
+    with pytest.raises(error, match=rf"^snapshot\.5\.snappy at offset {offset}: .*{reason}"):
+        content(data, "snapshot.5.snappy")
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "offset", "reason"),
+    [
+        (b"", TruncatedHeaderError, 0, "0 bytes, a gzip stream starts with 10"),
+        (gzip.compress(b"x")[:9], TruncatedHeaderError, 0, "9 bytes"),
+        (b"ZKSN" + bytes(40), ForeignFileError, 0, "a gzip stream starts with"),
+        (gzip.compress(b"x" * 999)[:-1], CorruptError, 28, "cut"),
+        (gzip.compress(b"x" * 999) + b"\0", CorruptError, 29, "data behind the end"),
+        (gzip.compress(b"x") + gzip.compress(b"y"), CorruptError, 21, "data behind the end"),
+        (gzip.compress(b"x" * 999)[:-8] + bytes(8), CorruptError, 0, "gzip: "),
+    ],
+)
+def test_what_is_wrong_with_a_gzip_stream_is_named(
+    data: bytes, error: type[Exception], offset: int, reason: str
+) -> None:
+    with pytest.raises(error, match=rf"^snapshot\.5\.gz at offset {offset}: .*{reason}"):
+        content(data, "snapshot.5.gz")
+
+
+@pytest.mark.parametrize("name", ["snapshot.5", "snapshot.5.gz", "snapshot.5.snappy"])
+def test_blocks_stay_small_and_a_file_is_read_once(name: str) -> None:
+    """Four million equal bytes become a few thousand: what is held at a time must not grow with them."""
+    whole = bytes(4 << 20)
+    packed = {"gz": gzip.compress, "snappy": lambda data: pack_snappy(data, MAX_SNAPPY_BLOCK)}
+    data = packed.get(name.rpartition(".")[2], bytes)(whole)
+    reader = CountingReader(BytesReader(data))
+    sizes = [len(part) for part in raw_blocks(reader, name)]
+    assert sum(sizes) == len(whole)
+    assert max(sizes) <= MAX_SNAPPY_BLOCK
+    assert reader.bytes_read <= len(data) + len(SNAPPY_HEADER)
+
+
+def test_blocks_larger_than_what_is_read_at_once_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapstream, "BLOCK", 64)
+    monkeypatch.setattr(snapstream, "_LARGEST", 300)
+    monkeypatch.setattr(snapstream, "_MAX_PACKED", 296)
+    plain = snapshot_of({f"/n{n:03}": bytes([n]) * n for n in range(200)})
+    assert content(pack_snappy(plain, 200), "snapshot.5.snappy") == plain
+    assert content(gzip.compress(plain), "snapshot.5.gz") == plain
+    assert content(plain, "snapshot.5") == plain
+
+
+def test_an_offset_in_uncompressed_bytes_is_said_to_be_one() -> None:
+    plain = bytearray(snapshot_of({"/a": b"x" * 300}))
+    plain[-20] ^= 1
+    at = len(plain) - 13
+    for name, data in (
+        ("snapshot.5.gz", gzip.compress(bytes(plain))),
+        ("snapshot.5.snappy", pack_snappy(bytes(plain))),
+    ):
+        with pytest.raises(CorruptError, match=r"counts uncompressed bytes") as caught:
+            list(read_snapshot(BytesReader(data), name))
+        assert caught.value.offset in range(at - 60, at + 1)
+    with pytest.raises(CorruptError) as caught:
+        list(read_snapshot(BytesReader(bytes(plain)), "snapshot.5"))
+    assert "uncompressed" not in str(caught.value)
+
+
+def test_a_torn_compressed_snapshot_is_skipped_for_an_older_one() -> None:
+    files = recorded_files("3.8.4", "compressed")
+    good = load_tree(BytesDirectory({n: d for n, d in files.items() if n in ("snapshot.0", "log.1")}))
+    for ending in (".gz", ".snappy"):
+        name = NAME + ending
+        torn = {"snapshot.0": files["snapshot.0"], "log.1": files["log.1"], name: files[name][:-40]}
+        tree = load_tree(BytesDirectory(torn))
+        assert tree.snapshot == "snapshot.0"
+        assert name in tree.skipped
+        assert tree.nodes == good.nodes
+
+
+def test_an_unpacked_block_is_what_was_packed() -> None:
+    for data in (b"a", b"ab" * 40_000, zlib.compress(b"noise") * 50):
+        assert content(pack_snappy(data), "snapshot.5.snappy") == data
