@@ -237,7 +237,7 @@ def read_sums(
     found, skipped = begun(data, upto, attempt)
     if found is not None:
         return _sums(*found, skipped)
-    tree, gathered = from_log(logs, chroot, upto, skipped, max_record), _Gathered()
+    tree, gathered = from_log(logs, Tree(chroot), upto, skipped, max_record), _Gathered()
     for path, node in tree.nodes.items():
         gathered.take(path, node)
     return _sums(tree, gathered, skipped)
@@ -271,7 +271,7 @@ def znodes(
     NoDataError where the snapshot is gone since."""
     logs = log or data
     if not found.snapshot:
-        yield from from_log(logs, found.chroot, found.zxid, {}, max_record).nodes.items()
+        yield from from_log(logs, Tree(found.chroot), found.zxid, {}, max_record).nodes.items()
         return
     file = next((file for file in snapshot_files(data) if file.name == found.snapshot), None)
     if file is None:

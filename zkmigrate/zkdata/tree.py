@@ -6,13 +6,14 @@ DataTree: a create of a znode that is there already only raises its parent's cve
 and pzxid are set by a create when its parentCVersion is larger than what is there; a delete raises the
 parent's pzxid, also when the child is gone already; setData and setACL set the versions that the
 transaction carries. `/zookeeper` (quota figures, which change without a transaction, and each server's own
-config) is left out unless the chroot lies in it.
+config) is left out unless the chroot lies in it, or the whole tree is asked for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
@@ -53,7 +54,8 @@ _TTL_MARK = 0xFF  # high byte of a TTL znode's owner; a server with extended typ
 @dataclass(frozen=True, slots=True)
 class Znode:
     """One znode at one zxid. data_sha256: raw digest of the data; data_length: -1 for null data, which is
-    not the same as empty. acl None: not known (see SnapshotNode). The rest as in StatPersisted."""
+    not the same as empty. acl None: not known (see SnapshotNode). content_crc32: CRC-32 over path and data,
+    from which the tree's digest goes on (see digest). The rest as in StatPersisted."""
 
     data_sha256: bytes
     data_length: int
@@ -67,6 +69,7 @@ class Znode:
     cversion: int
     aversion: int
     ephemeral_owner: int
+    content_crc32: int = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,8 @@ class Difference:
 class Tree:
     """The znodes at and under `chroot`, and every open session (id → timeout in ms), at `zxid`.
 
-    snapshot: the file it began from, "" for none; skipped: newer snapshots that could not be used, with the
-    reason.
+    whole: everything, `/zookeeper` included; chroot is "/" then, ValueError otherwise. snapshot: the file it
+    began from, "" for none; skipped: newer snapshots that could not be used, with the reason.
     """
 
     chroot: str
@@ -94,10 +97,17 @@ class Tree:
     sessions: dict[int, int] = field(default_factory=dict)
     snapshot: str = ""
     skipped: dict[str, str] = field(default_factory=dict)
+    whole: bool = False
     _owned: dict[int, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.whole and self.chroot != "/":
+            raise ValueError(f"a whole tree begins at /, not at {self.chroot}")
 
     def holds(self, path: str) -> bool:
         """Whether the path is part of this tree."""
+        if self.whole:
+            return True
         if not is_under(path, self.chroot):
             return False
         return is_under(self.chroot, SYSTEM_ROOT) or not is_under(path, SYSTEM_ROOT)
@@ -143,11 +153,12 @@ class Tree:
             case SetDataTxn():
                 node = self.nodes.get(body.path)
                 if node is not None:
-                    digest, length = _digest(body.data)
+                    digest, length, crc = _digest(body.path, body.data)
                     self.nodes[body.path] = replace(
                         node,
                         data_sha256=digest,
                         data_length=length,
+                        content_crc32=crc,
                         version=body.version,
                         mzxid=head.zxid,
                         mtime=head.time_ms,
@@ -176,10 +187,10 @@ class Tree:
             if there.acl is None:
                 self.nodes[body.path] = replace(there, acl=body.acl)
             return
-        digest, length = _digest(body.data)
+        digest, length, crc = _digest(body.path, body.data)
         self.put(
             body.path,
-            Znode(digest, length, body.acl, zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner),
+            Znode(digest, length, body.acl, zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, crc),
         )
 
     def put(self, path: str, node: Znode) -> None:
@@ -222,13 +233,23 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _digest(data: bytes | None) -> tuple[bytes, int]:
-    return hashlib.sha256(data or b"").digest(), -1 if data is None else len(data)
+def _digest(path: str, data: bytes | None) -> tuple[bytes, int, int]:
+    """data_sha256, data_length and content_crc32 of a znode."""
+    raw = data or b""
+    name = b"" if path == "/" else path.encode("utf-8", "surrogatepass")
+    crc = zlib.crc32(raw, zlib.crc32(name))
+    return hashlib.sha256(raw).digest(), -1 if data is None else len(data), crc
+
+
+def _blank(path: str) -> Znode:
+    """A znode that a server makes by itself when it starts with nothing."""
+    digest, length, crc = _digest(path, b"")
+    return Znode(digest, length, None, 0, 0, 0, 0, 0, 0, 0, 0, 0, crc)
 
 
 def from_snapshot(node: SnapshotNode) -> Znode:
     """A znode as a snapshot holds it."""
-    digest, length = _digest(node.data)
+    digest, length, crc = _digest(node.path, node.data)
     s = node.stat
     return Znode(
         digest,
@@ -243,6 +264,7 @@ def from_snapshot(node: SnapshotNode) -> Znode:
         s.cversion,
         s.aversion,
         s.ephemeral_owner,
+        crc,
     )
 
 
@@ -251,6 +273,7 @@ def load_tree(
     log: Directory | None = None,
     *,
     chroot: str = "/",
+    whole: bool = False,
     upto: int | None = None,
     max_record: int = MAX_RECORD,
     tell: Callable[[int, int | None], None] | None = None,
@@ -260,22 +283,22 @@ def load_tree(
 
     A snapshot's content may be newer than its name. Where the log goes on after `upto`, a snapshot is used
     only when a later one, also not above `upto`, shows that its dump had ended; failing that, when no stat
-    in it is above. tell: now and then told how many transactions were replayed, and of how many; None while
-    that is not known. Raises NoDataError (no snapshot and no log from the first transaction on, or none old
-    enough for `upto`), CorruptError where the log between snapshot and end has a hole or damage, or a
-    damaged newest log.
+    in it is above. whole: `/zookeeper` too (see Tree). tell: now and then told how many transactions were
+    replayed, and of how many; None while that is not known. Raises NoDataError (no snapshot and no log from
+    the first transaction on, or none old enough for `upto`), CorruptError where the log between snapshot and
+    end has a hole or damage, or a damaged newest log.
     """
     logs = log or data
 
     def attempt(file: SnapshotFile) -> tuple[Tree, bool]:
-        tree = Tree(chroot, snapshot=file.name)
+        tree = Tree(chroot, snapshot=file.name, whole=whole)
         tree.load(read_snapshot(data.open(file.name), file.name, max_record=max_record), file.zxid)
         newest = max_zxid(tree)
         ahead = replay(tree, logs, file.zxid, upto, max_record, tell)
         return tree, ahead and upto is not None and newest > upto
 
     found, skipped = begun(data, upto, attempt)
-    tree = found or from_log(logs, chroot, upto, skipped, max_record, tell)
+    tree = found or from_log(logs, Tree(chroot, whole=whole), upto, skipped, max_record, tell)
     tree.skipped = skipped
     return tree
 
@@ -314,16 +337,17 @@ def begun(
 
 def from_log(
     logs: Directory,
-    chroot: str,
+    tree: Tree,
     upto: int | None,
     skipped: Mapping[str, str],
     max_record: int = MAX_RECORD,
     tell: Callable[[int, int | None], None] | None = None,
 ) -> Tree:
-    """The subtree from a log that reaches back to the first transaction. Raises as `load_tree`."""
-    tree = Tree(chroot)
-    if tree.holds("/"):
-        tree.nodes["/"] = Znode(_digest(b"")[0], 0, None, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    """The subtree from a log that reaches back to the first transaction, into an empty tree. Raises as
+    `load_tree`."""
+    for path in ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota"):
+        if tree.holds(path):
+            tree.nodes[path] = _blank(path)
     replay(tree, logs, 0, upto, max_record, tell)
     if tree.zxid == 0:
         raise NoDataError("; ".join(skipped.values()) or "no snapshot and no transaction to begin from")
