@@ -131,7 +131,9 @@ def test_zeros_in_the_middle_are_seen_by_a_full_scan_only() -> None:
     ("data", "error"),
     [
         (b"", TruncatedHeaderError),
+        (b"ZKL", TruncatedHeaderError),
         (b"ZKLG\0\0\0\x02", TruncatedHeaderError),
+        (b"PK\3\4", ForeignFileError),
         (b"\0" * 5000, ForeignFileError),
         (b"ZKSN" + b"\0" * 40, ForeignFileError),
         (b"ZKLG\0\0\0\x03" + b"\0" * 40, ForeignFileError),

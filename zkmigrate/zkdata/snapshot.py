@@ -60,7 +60,13 @@ class SnapshotNode:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDigest:
-    """The digest section of 3.6+: the tree's digest at `zxid`, which is not the snapshot's own zxid."""
+    """The digest section of 3.6+: the tree's digest (see digest) at `zxid`, the last transaction applied
+    when the dump ended. That is at or above the zxid in the name, but below it where the name is an epoch's
+    beginning.
+
+    zxid 0: nothing is known. A server that has applied no transaction since it loaded a snapshot, or got one
+    from its leader, writes version 2 and digest 0.
+    """
 
     zxid: int
     version: int
@@ -149,10 +155,12 @@ class Snapshot(Iterator[SnapshotNode]):
             raise self._fail("a path is not UTF-8") from None
 
     def _header(self) -> None:
-        if not self._fill(16):
-            raise TruncatedHeaderError("too short for a snapshot", self._name, 0)
-        if bytes(self._buffer[:4]) != MAGIC:
-            raise ForeignFileError(f"starts with {bytes(self._buffer[:4])!r}, not {MAGIC!r}", self._name, 0)
+        complete = self._fill(16)
+        start = bytes(self._buffer[:4])
+        if not MAGIC.startswith(start):
+            raise ForeignFileError(f"starts with {start!r}, a snapshot starts with {MAGIC!r}", self._name, 0)
+        if not complete:
+            raise TruncatedHeaderError(f"{len(self._buffer)} bytes, a snapshot starts with 16", self._name, 0)
         version = int.from_bytes(self._buffer[4:8], "big", signed=True)
         if version != 2:
             raise ForeignFileError(f"snapshot version {version}, expected 2", self._name, 4)

@@ -163,6 +163,8 @@ TxnBody = (
 
 @dataclass(frozen=True, slots=True)
 class TxnDigest:
+    """The digest of the whole tree after the transaction (see digest), a signed long."""
+
     version: int
     tree_digest: int
 
@@ -226,8 +228,7 @@ def _create_session(src: JuteInput) -> CreateSessionTxn:
 
 def _close_session(src: JuteInput) -> CloseSessionTxn:
     # A body-less closeSession may be followed by a digest, whose first int is its version, 2. Twelve bytes
-    # of paths
-    # start with a count of 1: two paths need more room.
+    # of paths start with a count of 1: two paths need more room.
     if src.remaining() == 0 or (src.remaining() == DIGEST_SIZE and src.peek_int() == 2):
         return CloseSessionTxn(None)
     return CloseSessionTxn(tuple(src.string() for _ in range(src.count(4))))
@@ -275,23 +276,33 @@ _IN_MULTI = frozenset({1, 2, 5, 13, 15, 19, 20, 21, -1})
 KNOWN_TYPES = frozenset(int(kind) for kind in TxnType)
 
 
+def _txn_header(src: JuteInput) -> TxnHeader:
+    session, cxid, zxid, time_ms = src.int64(), src.int32(), src.int64(), src.int64()
+    at = src.pos
+    code = src.int32()
+    if code not in KNOWN_TYPES:
+        raise MalformedError(f"unknown transaction type {code}", offset=at)
+    return TxnHeader(session, cxid, zxid, time_ms, TxnType(code))
+
+
+def _txn_digest(src: JuteInput) -> TxnDigest:
+    return TxnDigest(src.int32(), src.int64())
+
+
 def decode_txn(payload: bytes) -> Txn:
     """Decode one record's payload. Raises MalformedError with the offset inside the payload."""
     src = JuteInput(payload)
-    session, cxid, zxid, time_ms = src.int64(), src.int32(), src.int64(), src.int64()
-    code = src.int32()
-    if code not in KNOWN_TYPES:
-        raise MalformedError(f"unknown transaction type {code}", offset=HEADER_SIZE - 4)
-    kind = TxnType(code)
-    body = _BODIES[kind](src)
+    header = _txn_header(src)
+    body = _BODIES[header.type](src)
     digest: TxnDigest | None = None
     if src.remaining() == DIGEST_SIZE:
-        digest = TxnDigest(src.int32(), src.int64())
+        digest = _txn_digest(src)
     elif src.remaining():
         raise MalformedError(
-            f"{src.remaining()} bytes after the {kind.name}, expected 0 or {DIGEST_SIZE}", offset=src.pos
+            f"{src.remaining()} bytes after the {header.type.name}, expected 0 or {DIGEST_SIZE}",
+            offset=src.pos,
         )
-    return Txn(TxnHeader(session, cxid, zxid, time_ms, kind), body, digest)
+    return Txn(header, body, digest)
 
 
 def _changes(kind: TxnType, body: TxnBody) -> tuple[PathChange, ...]:

@@ -28,6 +28,7 @@ from zkmigrate.zkdata.txn import HEADER_SIZE, Txn, decode_txn
 from zkmigrate.zkdata.zxid import follows, format_zxid
 
 LOG_NAME = re.compile(r"log\.([0-9a-f]+)\Z")
+MAGIC = b"ZKLG"
 FILE_HEADER_SIZE = 16
 FRAME_SIZE = 13  # crc, length, end mark
 END_MARK = 0x42
@@ -136,11 +137,11 @@ def log_zxid(name: str) -> int | None:
 
 def check_header(data: bytes, name: str) -> None:
     """Check a log's first 16 bytes. Raises TruncatedHeaderError or ForeignFileError."""
+    if not MAGIC.startswith(data[:4]):
+        raise ForeignFileError(f"starts with {data[:4]!r}, a transaction log starts with {MAGIC!r}", name, 0)
     if len(data) < FILE_HEADER_SIZE:
         raise TruncatedHeaderError(f"{len(data)} bytes, a transaction log starts with 16", name, 0)
-    magic, version, _dbid = _FILE_HEADER.unpack_from(data)
-    if magic != b"ZKLG":
-        raise ForeignFileError(f"starts with {magic!r}, a transaction log starts with b'ZKLG'", name, 0)
+    _magic, version, _dbid = _FILE_HEADER.unpack_from(data)
     if version != 2:
         raise ForeignFileError(f"transaction log version {version}, expected 2", name, 4)
 
