@@ -1,15 +1,76 @@
 """ZooKeeper's own data, read without ZooKeeper: pure functions over bytes and random-access readers.
 
-Formats of ZooKeeper 3.4 to 3.9, all integers big-endian (see `jute` for the encoding):
+Formats of ZooKeeper 3.4 to 3.9, as its servers write them. All integers are big-endian; string, buffer and
+vector are an int length or count (-1: null), then UTF-8 text, bytes or items (see `jute`). Names of records
+and fields are those of ZooKeeper's `zookeeper.jute`.
 
-transaction log, `log.<hex zxid of its first record>` `ZKLG`, int 2, long dbid; then records of long
-    Adler-32 of the payload, int length, payload, byte 0x42; then zeros. `txnlog` reads one file, `logdir` a
-    directory of them, `txn` decodes payloads. snapshot, `snapshot.<hex zxid>[.gz]` `ZKSN`, int 2, long
-    dbid, sessions, ACL table, nodes, seals. `snapshot` reads it, `seal` only checks it. zoo.cfg and
-    four-letter answers `zoocfg`, `words`.
+**Transaction log**, `log.<hex zxid of its first record>` (`txnlog` reads one, `logdir` a directory of them)
+
+| part | bytes |
+|---|---|
+| FileHeader | `ZKLG`, int version 2, long dbid |
+| each record | long Adler-32 of the payload, int length, payload, byte 0x42 |
+| end | zeros: the server grows the file ahead of its writes; or the file's end |
+
+**Payload of a record** (`txn`): TxnHeader, the body by its type, TxnDigest or nothing; acl: a vector of ACL
+
+| type | body | fields | since |
+|---|---|---|---|
+| | TxnHeader | long clientId, int cxid, long zxid, long time (ms), int type | |
+| 1 create, 15 create2 | CreateTxn | path, data, acl, boolean ephemeral, int parentCVersion | 15: 3.5 |
+| 2 delete, 20 deleteContainer | DeleteTxn | path; 20 also for a TTL znode that ran out | 20: 3.5 |
+| 5 setData, 16 reconfig | SetDataTxn | path, data, int version; 16: of `/zookeeper/config`, -1 | 16: 3.5 |
+| 7 setACL | SetACLTxn | path, acl, int version (the new aversion) | |
+| 13 check | CheckVersionTxn | path, int version; in a multi only | |
+| 14 multi | MultiTxn | vector of Txn: int type, buffer body; 1 2 5 13 15 19 20 21 -1 | |
+| 19 createContainer | CreateContainerTxn | path, data, acl, int parentCVersion | 3.5 |
+| 21 createTTL | CreateTTLTxn | path, data, acl, int parentCVersion, long ttl (ms) | 3.5.3 |
+| -1 error | ErrorTxn | int err | |
+| -10 createSession | CreateSessionTxn | int timeOut (ms) | |
+| -11 closeSession | CloseSessionTxn | nothing; since 3.6 a vector of the ephemerals' paths | |
+| | TxnDigest | int version 2, long treeDigest; behind every type but error | 3.6 |
+| | ACL | int perms, string scheme, string id | |
+
+A multi with an error in it is wholly without effect. Its operations have no zxid of their own. Logs do not
+say which ephemerals a closeSession of 3.4 or 3.5 deleted: `tree` derives them.
+
+**Snapshot**, `snapshot.<hex zxid>`, or with `.gz` or `.snappy` behind it (`snapname`, `snapstream`);
+`snapshot` reads it, `seal` only checks it
+
+| part | bytes | since |
+|---|---|---|
+| FileHeader | `ZKSN`, int version 2, long dbid -1 | |
+| sessions | int count, each long id, int timeout (ms) | |
+| ACL table | int count, each long id, vector of ACL | |
+| nodes, pre-order | string path (root: empty), buffer data, long ACL id (-1: open), StatPersisted | |
+| StatPersisted | long czxid, mzxid, ctime, mtime; int version, cversion, aversion; | |
+| | long ephemeralOwner, pzxid | |
+| end of the nodes | string `/` | |
+| seal | long Adler-32 of all before it, string `/` | |
+| digest, seal | long zxid, int version 2, long digest; all 0 but the version: not known | 3.6 |
+| last zxid, seal | long lastProcessedZxid | 3.9 |
+
+ephemeralOwner is a session, 0, 1 << 63 for a container, or for a TTL the bytes ff 00 00 and 5 bytes of ms.
+What follows the first seal can be switched off in a server, so its absence is no damage.
+
+| name ends in | the file is (3.6+, `snapshot.compression.method`) |
+|---|---|
+| the zxid | the content itself |
+| `.gz` | one gzip member |
+| `.snappy` | `82 53 4e 41 50 50 59 00`, int 1, int 1, blocks: int length, raw snappy of 32 KiB at most |
+
+Seals count uncompressed bytes. **Tree digest**: `digest`, which has the formula. **zoo.cfg** and
+**four-letter answers**: `zoocfg`, `words`.
 
 On top of them: `tail` (the newest durable zxid), `tree` (the state of a subtree at a zxid), `delta` (what a
-log holds after a zxid that concerns a subtree). Every error is a `errors.ZkDataError` that names file and
-offset, or line. Zxids are plain integers (`zxid`); session ids are signed longs, as records carry them
-(`session`).
+log holds after a zxid that concerns a subtree).
+
+Every error is an `errors.ZkDataError` that names file and offset, or line: TruncatedHeaderError (the file
+ends in its own header), ForeignFileError (it is none of these files), CorruptError (damage no crash
+explains), MalformedError (a record that does not decode). What a crash does explain is no error but how a
+log ends (`txnlog.EndKind`): exactly behind a record, in zero padding, or torn. Zxids are plain integers
+(`zxid`); session ids are signed longs, as records carry them (`session`).
+
+Sources: zookeeper.jute, FileTxnLog, FileSnap, SnapStream, SerializeUtils and DataTree of Apache ZooKeeper,
+and directories of real servers of each of these versions, which the tests read.
 """
