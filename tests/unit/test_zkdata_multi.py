@@ -41,3 +41,9 @@ def test_bytes_behind_any_other_operation_are_refused() -> None:
 def test_an_error_shorter_than_its_number_is_refused() -> None:
     with pytest.raises(MalformedError):
         decode_txn(multi(operation(-1, b"\0\0")))
+
+
+@pytest.mark.parametrize("kind", [7, 14, 16, -10, -11, 0, 99])
+def test_what_no_server_puts_into_a_multi_is_refused(kind: int) -> None:
+    with pytest.raises(MalformedError, match=f"multi holds an operation of type {kind}$"):
+        decode_txn(multi(operation(kind, bytes(40))))

@@ -352,7 +352,7 @@ def test_logs_may_live_in_their_own_directory() -> None:
 
 def test_differences_are_told_as_zookeepers_shell_tells_them() -> None:
     def at(**changed: Any) -> Tree:
-        node = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0)
+        node = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0, 0)
         return Tree("/", nodes={"/a": replace(node, **changed)})
 
     def told(**changed: Any) -> tuple[str, str, str]:
@@ -368,3 +368,11 @@ def test_differences_are_told_as_zookeepers_shell_tells_them() -> None:
     assert told(ephemeral_owner=-2) == ("ephemeral_owner", "0x0", "0xfffffffffffffffe")
     assert told(data_sha256=b"\xab" * 32) == ("data_sha256", "01" * 8, "ab" * 8)
     assert told(version=9) == ("version", "6", "9")
+
+
+def test_a_create_replayed_over_a_later_state_does_not_set_its_parent_back() -> None:
+    again = create_payload(2, "/kafka/a", cversion=1)
+    tree = tree_of(create_payload(1, "/kafka"), again, payload(3, 2, text("/kafka/a")))
+    for record in walk(BytesDirectory({"log.2": log_from([again])})):
+        tree.apply(record.txn())
+    assert (tree.nodes["/kafka"].cversion, tree.nodes["/kafka"].pzxid) == (1, 3)
