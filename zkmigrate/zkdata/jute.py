@@ -50,6 +50,11 @@ class JuteInput:
     def int64(self) -> int:
         return int(_LONG.unpack_from(self._data, self._take(8, "long"))[0])
 
+    def rest(self) -> bytes:
+        """Everything that was not read yet."""
+        start, self.pos = self.pos, self.end
+        return self._data[start : self.end]
+
     def peek_int(self) -> int | None:
         """The next int without taking it; None when fewer than 4 bytes are left."""
         if self.remaining() < 4:
