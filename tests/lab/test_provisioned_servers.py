@@ -7,7 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
+from zkmigrate.clients.session import Limits
+from zkmigrate.clients.subtree import Server
+from zkmigrate.disks.place import Disks, Place
+from zkmigrate.disks.subtree import Answer, from_disk, from_server
 from zkmigrate.lab import provision
 from zkmigrate.lab.spec import JAVA_11_KAFKA
 from zkmigrate.lab.waiting import wait_until
@@ -79,10 +84,31 @@ def zookeeper(version: str, folder: Path) -> Iterator[int]:
         yield port
 
 
+def planted(port: int) -> None:
+    """A few znodes under /kafka: one was changed last, another one's child was deleted last."""
+    client = KazooClient(f"127.0.0.1:{port}")
+    client.start(START_SECONDS)
+    for path in ("/kafka/a/gone", "/kafka/b", "/kafka/a/stays"):
+        client.create(path, b"x", makepath=True)
+    client.set("/kafka/b", b"y")
+    client.delete("/kafka/a/gone")
+    client.stop()
+    client.close()
+
+
+def extent(answer: Answer) -> tuple[object, ...]:
+    """What the server and its files have to agree on."""
+    return answer.extent.znodes, answer.extent.czxid, answer.extent.mzxid, answer.extent.pzxid
+
+
 @pytest.mark.parametrize("version", provision.zookeeper_versions())
 def test_zookeeper_starts(version: str, tmp_path: Path) -> None:
     with zookeeper(version, tmp_path) as port:
         assert four_letter_word(port, "srvr").startswith(f"Zookeeper version: {version}-")
+        planted(port)
+        walked = from_server([Server("127.0.0.1", port)], "/kafka", 10, Limits(), print)
+        read = from_disk(Disks(None), Place("", str(tmp_path / "data")), None, "/kafka", 2 << 20, print)
+        assert extent(walked) == extent(read)
     log = (tmp_path / "zookeeper.log").read_text()
     assert "NoClassDefFoundError" not in log
     assert "Failed to load class" not in log, "no slf4j binding: the server would log nothing"

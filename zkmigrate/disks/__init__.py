@@ -1,1 +1,1 @@
-"""Verbs over ZooKeeper's directories by themselves, on this machine or on a host, without an inventory."""
+"""Verbs over ZooKeeper's own data by itself, its directories or its znodes, without an inventory."""
