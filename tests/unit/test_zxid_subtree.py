@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +17,11 @@ from tests.unit.test_zxid_tail import placed, reach
 from tests.unit.tree_server import CONNECTED, EXPIRED, SYNC, TreeServer, Zxids, running
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from
 from zkmigrate.cli import cli
+from zkmigrate.clients.session import Limits
+from zkmigrate.clients.subtree import Server, walk_subtree
 from zkmigrate.disks.servers import parse_servers
 from zkmigrate.disks.subtree import Pace
-from zkmigrate.errors import UsageError
+from zkmigrate.errors import HostError, UsageError
 from zkmigrate.zkdata.reader import FileDirectory
 from zkmigrate.zkdata.subtree import Walk
 from zkmigrate.zkdata.tree import load_tree, max_zxid
@@ -309,3 +312,34 @@ def test_a_long_replay_tells_how_many_transactions() -> None:
         "the snapshot is read, and 1000 transactions after it",
         "the snapshot is read, and 2000 transactions after it",
     ]
+
+
+def failures(server: TreeServer, limits: Limits) -> str:
+    """What a walk that cannot end says."""
+    with pytest.raises(HostError) as caught:
+        walk_subtree([Server("127.0.0.1", server.port)], "/kafka", 5, limits, lambda _: None, lambda _: None)
+    return str(caught.value)
+
+
+def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # the system accepts, nobody reads
+        silent = TreeServer({}, port=listener.getsockname()[1])
+        said = failures(silent, Limits(connect_s=0.2))
+    assert f"127.0.0.1:{silent.port}: connected, and gave no session: timed out" in said
+
+
+def test_a_server_that_falls_silent_is_given_up_within_the_session_it_granted() -> None:
+    granted_ms = struct.pack(">ii", 0, 300) + CONNECTED[8:]
+    with running(TreeServer(TREE, greeting=granted_ms, garble=lambda _: b"")) as server:
+        assert "connection lost: timed out" in failures(server, Limits())
+
+
+def test_a_walk_that_is_interrupted_ends_its_session() -> None:
+    def interrupt(_walk: Walk) -> None:
+        raise KeyboardInterrupt
+
+    with running(TreeServer(TREE)) as server:
+        at_it = [Server("127.0.0.1", server.port)]
+        with pytest.raises(KeyboardInterrupt):
+            walk_subtree(at_it, "/kafka", 5, Limits(), interrupt, lambda _: None)
+    assert server.closed == 1

@@ -63,7 +63,9 @@ Seals count uncompressed bytes. **Tree digest**: `digest`, which has the formula
 **four-letter answers**: `zoocfg`, `words`.
 
 On top of them: `tail` (the newest durable zxid), `tree` (the state of a subtree at a zxid), `delta` (what a
-log holds after a zxid that concerns a subtree).
+log holds after a zxid that concerns a subtree), `subtree` (the largest zxids that a subtree's znodes carry,
+also by asking a server: `messages`), `sums` (a subtree in bounded memory), `histories` (two logs side by
+side), `proofs` (that dest holds what source holds).
 
 Every error is an `errors.ZkDataError` that names file and offset, or line: TruncatedHeaderError (the file
 ends in its own header), ForeignFileError (it is none of these files), CorruptError (damage no crash
