@@ -10,6 +10,7 @@ import pytest
 
 from bench.roll import last_roll_s
 from bench.spread import spread
+from bench.subtree import ROOT, paths, ratios
 from bench.window import PARTS, figures
 
 
@@ -65,3 +66,16 @@ def test_a_roll_that_did_not_end_is_no_figure(tmp_path: Path) -> None:
     whole = (step("begin", 1.0), intent(2.0), step("done", 4.0))
     with pytest.raises(ValueError, match=r"no whole visit to roll\.roll"):
         last_roll_s(journal(tmp_path, *whole, step("begin", 10.0), intent(13.0)))
+
+
+@pytest.mark.parametrize("znodes", [1, 2, 101, 102, 1000])
+def test_a_tree_to_walk_has_as_many_znodes_as_asked_for_parents_first(znodes: int) -> None:
+    made = list(paths(znodes))
+    assert len(set(made)) == len(made) == znodes
+    assert made[0] == ROOT
+    for n, path in enumerate(made[1:], start=1):
+        assert path.rpartition("/")[0] in made[:n]
+
+
+def test_a_round_without_the_peer_is_held_against_its_last_figure() -> None:
+    assert ratios([100.0, 80.0], [10.0, 10.0, 20.0]) == [10.0, 8.0, 4.0]

@@ -74,6 +74,7 @@ def _prove(options: dict[str, Any]) -> int:
     """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.disks import prove as verb
     from zkmigrate.disks.place import parse_place, reached
+    from zkmigrate.disks.servers import parse_chroot
     from zkmigrate.errors import UsageError
     from zkmigrate.zkdata.errors import MalformedError
     from zkmigrate.zkdata.proofs import Side
@@ -86,9 +87,7 @@ def _prove(options: dict[str, Any]) -> int:
         raise UsageError(
             f"{len(dests)} --dest-dir and {len(logs)} --dest-log-dir. Needed: one for each, in the same order"
         )
-    chroot = options["chroot"]
-    if not chroot.startswith("/") or (chroot != "/" and chroot.endswith("/")) or "//" in chroot:
-        raise UsageError(f"--chroot {chroot!r} is no path of a znode. Needed: such as /kafka")
+    chroot = parse_chroot(options["chroot"])
     try:
         zxid = parse_zxid(options["zxid"]) if options["zxid"] else None
         on_dest = tuple(parse_session(one) for one in options["on_dest"])

@@ -1,0 +1,237 @@
+"""How fast the largest zxid of a subtree is found: ``python -m bench.subtree``.
+
+A real server is filled with trees of 1,000, 50,000 and 500,000 znodes, shaped as topics with partitions.
+Then, in turn on the same tree: kazoo, which asks for one znode after the other; the walk over the wire with
+windows of several widths; and the newest snapshot with the log after it, read from the server's own files
+while it runs. All have to find the same znodes and the same three zxids.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from kazoo.client import KazooClient
+
+from bench.spread import shown, spread
+from tests.unit import sshd
+from zkmigrate.clients.session import Limits
+from zkmigrate.clients.subtree import Server
+from zkmigrate.disks.place import Disks, Place
+from zkmigrate.disks.subtree import Answer, from_disk, from_server
+from zkmigrate.lab import provision
+from zkmigrate.lab.load import zkmessages as messages
+from zkmigrate.lab.load.zkclient import Client
+from zkmigrate.lab.load.zkloop import settle, turn
+from zkmigrate.zkdata.reader import FileDirectory
+from zkmigrate.zkdata.snapname import snapshot_files
+from zkmigrate.zkdata.subtree import Extent
+
+VERSION = "3.5.8"
+ROOT = "/kafka"
+SIZES = (1_000, 50_000, 500_000)
+WINDOWS = (1, 10, 100, 500)
+CREATE, SET = 1, 5
+IN_FLIGHT = 500
+LARGE = 500_000
+"""From here on kazoo takes minutes: it has rounds of its own."""
+
+PEER = "kazoo, one by one"
+_PER_TOPIC = 99  # znodes below a topic
+_DATA = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2,3]}'
+_START_S, _FILL_S = 60.0, 1800.0
+_RECORD = 2 << 20
+
+Found = tuple[int, tuple[int, str], tuple[int, str], tuple[int, str]]
+"""How many znodes, and of each zxid the largest with its path."""
+
+
+@contextmanager
+def server(folder: Path, heap: str, snap_count: int) -> Iterator[int]:
+    """A standalone ZooKeeper on loopback; its port. heap: as java takes it. snap_count: transactions between
+    two snapshots, so that there is one with a log behind it."""
+    port = sshd.free_port()
+    config = folder / "zoo.cfg"
+    config.write_text(
+        f"tickTime=2000\ndataDir={folder}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
+        "admin.enableServer=false\n"
+    )
+    jars = ":".join(map(str, provision.zookeeper_classpath(VERSION)))
+    argv = ["java", f"-Xmx{heap}", f"-Dzookeeper.snapCount={snap_count}", "-cp", f"{folder}:{jars}"]
+    argv += ["org.apache.zookeeper.server.ZooKeeperServerMain", str(config)]
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            yield port
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+def paths(znodes: int) -> Iterator[str]:
+    """So many paths, parents first: the root, then topics with their partitions' states."""
+    yield ROOT
+    topic = ""
+    for n in range(znodes - 1):
+        if n % (_PER_TOPIC + 1) == 0:
+            topic = f"{ROOT}/topic-{n // (_PER_TOPIC + 1):06d}"
+            yield topic
+        else:
+            yield f"{topic}/partition-{n % (_PER_TOPIC + 1):03d}"
+
+
+def fill(port: int, znodes: int) -> None:
+    """Create them with many requests under way, then write one more time on one in a hundred."""
+    client = Client([("127.0.0.1", port)], 40_000, lambda _event, _fields: None)
+    if not settle([client], lambda: client.connected, _START_S):
+        raise click.ClickException("the server did not answer")
+    failed: list[int] = []
+
+    def answered(reply: messages.Reply) -> None:
+        if reply.error:
+            failed.append(reply.error)
+
+    def requests() -> Iterator[tuple[int, bytes]]:
+        for path in paths(znodes):
+            yield CREATE, messages.create_request(path, _DATA, 0)
+        for n, path in enumerate(paths(znodes)):
+            if n % 100 == 50:
+                yield SET, messages.set_request(path, _DATA)
+
+    deadline = time.monotonic() + _FILL_S
+    left = requests()
+    todo = next(left, None)
+    while todo is not None and not failed and time.monotonic() < deadline:
+        while client.connected and client.in_flight < IN_FLIGHT and todo is not None:
+            client.submit(*todo, answered)
+            todo = next(left, None)
+        turn([client], time.monotonic_ns() + 50_000_000)
+    if failed or todo is not None or not settle([client], lambda: not client.in_flight, _START_S):
+        raise click.ClickException(f"not all was written: {failed[:3]}")
+    closed: list[int] = []
+    client.close_session(lambda reply: closed.append(reply.error))
+    settle([client], lambda: bool(closed), _START_S)
+    client.shut()
+
+
+def by_kazoo(client: KazooClient) -> Found:
+    """The plain walk: one request, its answer, the next request."""
+    extent = Extent()
+    left = [ROOT]
+    while left:
+        path = left.pop()
+        names, stat = client.get_children(path, include_data=True)
+        extent.take(path, stat.czxid, stat.mzxid, stat.pzxid)
+        left += [f"{path}/{name}" for name in names]
+    return found(extent)
+
+
+def found(extent: Extent) -> Found:
+    czxid, mzxid, pzxid = ((each.zxid, each.path) for each in (extent.czxid, extent.mzxid, extent.pzxid))
+    return extent.znodes, czxid, mzxid, pzxid
+
+
+def silent(_line: str) -> None:
+    """Nobody watches the walk."""
+
+
+def measured(port: int, folder: Path, znodes: int, rounds: int, peer_rounds: int) -> dict[str, Any]:
+    """Every way on one tree, round after round; the peer in the first `peer_rounds` of them."""
+    at = [Server("127.0.0.1", port)]
+
+    def over_the_wire(window: int) -> Callable[[], Found]:
+        return lambda: whole(from_server(at, ROOT, window, Limits(), silent))
+
+    def whole(answer: Answer) -> Found:
+        if answer.denied or answer.gone or answer.begin != answer.end:
+            raise click.ClickException(f"the tree changed under the walk: {answer.begin:x} to {answer.end:x}")
+        return found(answer.extent)
+
+    def read() -> Answer:
+        return from_disk(Disks(None), Place("", str(folder)), None, ROOT, _RECORD, silent)
+
+    client = KazooClient(f"127.0.0.1:{port}", timeout=30.0)
+    client.start()
+    ways: dict[str, Callable[[], Found]] = {PEER: lambda: by_kazoo(client)}
+    ways |= {f"window of {window}": over_the_wire(window) for window in WINDOWS}
+    ways["snapshot and log"] = lambda: whole(read())
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    try:
+        for turn_of in range(rounds):
+            answers = set()
+            for name, call in ways.items():
+                if name == PEER and turn_of >= peer_rounds:
+                    continue
+                began = time.perf_counter()
+                answers.add(call())
+                seconds[name].append(time.perf_counter() - began)
+            if len(answers) != 1 or next(iter(answers))[0] != znodes:
+                raise click.ClickException(f"they do not find the same: {sorted(answers)}")
+    finally:
+        client.stop()
+        client.close()
+    newest_snapshot = snapshot_files(FileDirectory(folder / "version-2"))[0]
+    return {
+        "znodes": znodes,
+        "replayed": read().end - newest_snapshot.zxid,
+        "seconds": {name: spread(figures) for name, figures in seconds.items()},
+        "times_faster": {
+            name: spread(ratios(seconds[PEER], figures)) for name, figures in seconds.items() if name != PEER
+        },
+        "raw": seconds,
+    }
+
+
+def ratios(peer: list[float], mine: list[float]) -> list[float]:
+    """Round by round; a round without the peer's own figure is held against the peer's last one."""
+    return [peer[min(n, len(peer) - 1)] / figure for n, figure in enumerate(mine)]
+
+
+@click.command()
+@click.option("--znodes", multiple=True, type=click.IntRange(2), help=f"Sizes of the trees; else {SIZES}.")
+@click.option("--rounds", default=3, show_default=True, help="How often each way is timed.")
+@click.option(
+    "--peer-rounds", type=click.IntRange(1), help=f"Of kazoo; else as --rounds, 1 from {LARGE} znodes on."
+)
+@click.option(
+    "--heap", default="2g", show_default=True, help="Of the server; 500,000 znodes need some 400 MB."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="A JSON file for the figures.")
+def main(znodes: tuple[int, ...], rounds: int, peer_rounds: int | None, heap: str, out: Path | None) -> None:
+    """Find the largest zxid of real trees in several ways."""
+    results: dict[str, Any] = {}
+    for size in znodes or SIZES:
+        folder = Path(tempfile.mkdtemp(prefix="subtree-"))
+        try:
+            # A snapshot is due after half to all of snapCount: there is one, and a log behind it.
+            with server(folder, heap, max(100, size * 2 // 3)) as port:
+                began = time.monotonic()
+                fill(port, size)
+                click.echo(f"{size} znodes, written in {time.monotonic() - began:.1f} s", err=True)
+                of_peer = min(rounds, peer_rounds or (1 if size >= LARGE else rounds))
+                figures = measured(port, folder, size, rounds, of_peer)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        raw = figures.pop("raw")
+        results[str(size)] = figures
+        click.echo(f"{size} znodes; {figures['replayed']} transactions behind the newest snapshot")
+        for name, seconds in raw.items():
+            click.echo(shown(f"  {name}", [s * 1000 for s in seconds], "ms"))
+        for name, ratio in figures["times_faster"].items():
+            ends = f"({ratio['least']:.1f} to {ratio['most']:.1f})"
+            click.echo(f"  {name}: {ratio['median']:.1f} times faster than {PEER} {ends}")
+    if out is not None:
+        out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
