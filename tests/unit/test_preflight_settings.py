@@ -131,12 +131,12 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "source.snapshots", "preflight", "source2",
-        flags("source2", "-Dzookeeper.snapshot.compression.method=snappy"),
-        "compression snappy", unseen("source2"),
+        flags("source2", "-Dzookeeper.snapshot.compression.method=zstd"),
+        "compression zstd", unseen("source2"),
     ),
     (
         "source.snapshots", "roll", "source2",
-        config("tickTime=2000", "tickTime=2000\nsnapshot.compression.method=snappy"), "compression snappy",
+        config("tickTime=2000", "tickTime=2000\nsnapshot.compression.method=zstd"), "compression zstd",
         no_file("source2", ZOO_CFG),
     ),
     (
@@ -229,7 +229,6 @@ SETTINGS: list[tuple[str, Settings, str]] = [
     ("dest.settings", {"readonlymode_enabled": "true"}, "readonlymode.enabled=true"),
     ("dest.settings", {"leaderServes": "no"}, "leaderServes=no"),
     ("dest.settings", {"observerMasterPort": "2191"}, "observerMasterPort=2191"),
-    ("dest.settings", {"snapshot_compression_method": "snappy"}, "snapshot.compression.method=snappy"),
     ("dest.settings", {"clientPortAddress": "10.71.0.21"}, "clientPortAddress=10.71.0.21"),
     ("dest.settings", {"electionAlg": "0"}, "electionAlg=0"),
     ("dest.settings", {"fastleader_maxNotificationInterval": "120000"}, "Interval=120000"),
@@ -266,7 +265,7 @@ def test_a_setting_of_dest_that_would_do_harm(id: str, settings: dict[str, str |
         },
         {"extendedTypesEnabled": "false", "digest_enabled": "TRUE", "skipACL": "no", "electionAlg": "3"},
         {"4lw_commands_whitelist": "*", "fastleader_maxNotificationInterval": "1000"},
-        {"localSessionsEnabled": "false", "snapshot_compression_method": "gz"},
+        {"localSessionsEnabled": "false", "snapshot_compression_method": "snappy"},
     ],
 )
 def test_a_setting_that_says_the_default_does_none(settings: dict[str, str]) -> None:

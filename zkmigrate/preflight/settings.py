@@ -134,7 +134,6 @@ AGAINST: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("readonlymode.enabled", _is("true"), "a host that is cut off goes on serving"),
     ("leaderServes", _is("no", "false"), "the leader answers nobody, so no check of it can pass"),
     ("observerMasterPort", lambda value: value not in ("", "0"), "observers follow a follower of source"),
-    ("snapshot.compression.method", _is("snappy"), "its snapshots cannot be read here"),
     ("clientPortAddress", lambda value: value not in ("0.0.0.0", "::"), "one address for all dest hosts"),
     ("electionAlg", lambda value: value != "3", "another election than source's"),
     ("fastleader.maxNotificationInterval", _number_above(60_000), "an observer comes back later still"),
@@ -162,9 +161,14 @@ def against(c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(flags, "the JVM's flags, readable", host)
 
 
+READ = ("", "none", "gz", "snappy")
+"""Values of snapshot.compression.method whose snapshots the readers here read."""
+
+
 @check("source.snapshots", "source's snapshots can be read", Scope.SOURCE, ALWAYS)
 def snapshots(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P12. Baseline and proofs read source's newest snapshot; plain and gzip can be read, snappy cannot."""
+    """P12. Baseline and proofs read source's newest snapshot; plain, gzip and snappy can be read, which are
+    all that ZooKeeper up to 3.9 writes."""
     key = "snapshot.compression.method"
     for host, config in e.source_config.items():
         flags = e.source_flags[host]
@@ -174,8 +178,8 @@ def snapshots(_c: Context, e: Evidence) -> Iterator[Judged]:
                 break
         else:
             method = _of_source(e, key, "none")[host]
-            moves = (f"set {key} to gz or none on source, and let it write a snapshot",)
-            yield Judged(method != "snappy", f"compression {method}", "none or gz", host, moves)
+            moves = (f"set {key} to gz, snappy or none on source, and let it write a snapshot",)
+            yield Judged(method in READ, f"compression {method}", "none, gz or snappy", host, moves)
 
 
 @check("dest.config", "both configs that dest is going to get are what ZooKeeper accepts", Scope.CLUSTER)
