@@ -13,6 +13,7 @@ from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import StepEnded
 from zkmigrate.facts.ownership import Ephemeral, Ownership
+from zkmigrate.facts.subtree import digests
 from zkmigrate.model.change import Change, HostVerb
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
@@ -22,6 +23,9 @@ from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
 from zkmigrate.steps.prove import ProveStep
 from zkmigrate.steps.survey import SurveyFacts, SurveyStep
+from zkmigrate.steps.verify import _same_tree
+from zkmigrate.zkdata.sums import hash_of
+from zkmigrate.zkdata.tree import Znode
 
 KAFKA_SESSION_TIMEOUT_MS = 18000
 FOREIGN = 0x300000000000777
@@ -306,3 +310,38 @@ def test_a_broker_that_lost_its_session_behind_the_door_does_not_hold_up_the_end
     assert f"{lost:#x}: had ('/kafka/brokers/ids/2', '/kafka/controller'), has ()" in owners.seen
     assert (said["check.czxid"].held, said["check.czxid"].blocks) == (Held.NO, False)
     assert said["verify.registered"].held is Held.YES
+
+
+def test_the_trees_at_the_cut_are_compared_on_every_disk_once_more(tmp_path: Path) -> None:
+    world = rolled(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="verify").code == 0
+    said = [f for e in operator.events if isinstance(e, StepEnded) for f in e.findings]
+    found = {f.target: f for f in said if f.id == "verify.same-tree"}
+    assert set(found) == set(world.inventory.dest_names)
+    assert {f.held for f in found.values()} == {Held.YES}
+    (seen,) = {f.seen for f in found.values()}
+    assert " znodes at 0x" in seen
+
+
+def test_a_tree_that_was_another_at_the_cut_is_told_with_both_digests(tmp_path: Path) -> None:
+    world = rolled(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="cutover").code == 0
+    leader = next(iter(world.inventory.source_names))
+    trees = digests(WorldLook(world), world.inventory, leader, world.source.zxid)
+    assert isinstance(trees.source, Seen)
+    znode = hash_of("/kafka/own", Znode(b"", 0, None, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0))
+    sums = (trees.source.value.sums[0] + znode, *trees.source.value.sums[1:])
+    other = replace(trees, hosts={**trees.hosts, "dest2": Seen(replace(trees.source.value, sums=sums))})
+    found = {f.target: f for f in _same_tree(other)}
+    assert {host: f.held for host, f in found.items()} == {
+        "dest1": Held.YES, "dest2": Held.NO, "dest3": Held.YES
+    }  # fmt: skip
+    assert not any(f.blocks for f in found.values())
+    assert (
+        f"on source {trees.source.value.znodes}, digest {trees.source.value.digest[:16]}"
+        in found["dest2"].seen
+    )
+    unread = replace(trees, source=Unknown("failed", "source1: no snapshot"))
+    assert {f.held for f in _same_tree(unread)} == {Held.UNKNOWN}

@@ -18,6 +18,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Teller, untold
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import walk
+from zkmigrate.zkdata.sums import Sums, read_sums
 from zkmigrate.zkdata.tree import Difference, Tree, diff, load_tree, subtree_max_zxid
 from zkmigrate.zkdata.txnlog import Cursor
 
@@ -107,14 +108,46 @@ def compared_ownership(
     return Seen((state, rest.cursor)), Seen(comparison)
 
 
+@dataclass(frozen=True)
+class Digests:
+    """The chroot's subtree at one zxid, summed on source's disk and on each dest disk."""
+
+    zxid: int
+    source: Reading[Sums]
+    hosts: Mapping[str, Reading[Sums]]
+
+
+def digests(look: Look, inventory: Inventory, leader: str, zxid: int, teller: Teller = untold) -> Digests:
+    """Read every disk once, in memory that does not grow with the tree. leader: of source's."""
+    chroot = inventory.kafka.chroot
+
+    def summed(host: str, data_dir: str, txn_dir: str) -> Reading[Sums]:
+        tell = _telling_of(look, teller, host)
+        try:
+            data, logs = directories(look, host, data_dir, txn_dir)
+            return Seen(read_sums(data, logs, chroot=chroot, upto=zxid, tell=tell))
+        except (HostError, ZkDataError) as error:
+            return Unknown("failed", f"{host}: {error}")
+
+    source, dest = inventory.source, inventory.dest
+    hosts = {host: summed(host, dest.data_dir, dest.txn_dir) for host in inventory.dest_names}
+    return Digests(zxid, summed(leader, source.data_dir, source.txn_dir), hosts)
+
+
 def _telling(look: Look, teller: Teller, host: str) -> Callable[[int, int | None], None]:
+    tell = _telling_of(look, teller, host)
+    return lambda done, total: tell("transactions", done, total)
+
+
+def _telling_of(look: Look, teller: Teller, host: str) -> Callable[[str, int, int | None], None]:
     began = look.now()
 
-    def tell(done: int, total: int | None) -> None:
+    def tell(what: str, done: int, total: int | None) -> None:
         if look.now() - began < _TOLD_AFTER_S:
             return
         of = "" if total is None else f" of {total}"
-        teller(f"the tree on the disk of {host}", f"{done}{of} transactions since its snapshot")
+        since = " since its snapshot" if what == "transactions" else " of its snapshot"
+        teller(f"the tree on the disk of {host}", f"{done}{of} {what}{since}")
 
     return tell
 

@@ -10,7 +10,8 @@ Proof: every broker is registered, every partition is fully in sync, dest has on
 it. Each session that owned a part of the chroot, and each of its znodes, is compared with the baseline; one
 that is not what it was is named and does not stop the run: nothing can bring it back, and a broker that was
 restarted since has a session of its own. What source's log holds since PROVE is read once more: whoever still
-wrote under the chroot there is named, because dest does not have it.
+wrote under the chroot there is named, because dest does not have it. The subtree of every dest disk, as it
+was at the cut, is compared with source's.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import EnsembleView, dest_view
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.sessions import Sessions, owning_sessions
+from zkmigrate.facts.subtree import Digests, digests
 from zkmigrate.facts.window import Statuses, statuses
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -40,6 +42,7 @@ TIMEOUTS = 2
 LATE_HOST_S = 60.0
 LISTED = 10
 IN_SYNC_S = 120.0
+DIGITS = 16
 NOT_KEPT = (
     "a broker that was restarted, or was away for its session's timeout, has a session of its own: it is "
     "registered again, and nothing is left to do",
@@ -54,7 +57,7 @@ NOT_YET = Absent("not looked at yet")
 @dataclass(frozen=True)
 class VerifyFacts:
     """settled_for: seconds that the youngest of dest's servers has run. since_proof: source's log after
-    PROVE."""
+    PROVE. trees: the subtree as it was at the cut, on every disk; None where it was not looked at."""
 
     hosts: Statuses[HostStatus]
     settled_for: float
@@ -63,6 +66,7 @@ class VerifyFacts:
     znodes: dict[str, Reading[Znode]]
     view: Reading[KafkaView]
     since_proof: Reading[DeltaResult] = NOT_YET
+    trees: Digests | None = None
 
 
 class VerifyStep:
@@ -80,14 +84,17 @@ class VerifyStep:
         if leader is None or settled < _needed_s(c) or not has_baseline(c):
             return VerifyFacts(hosts, settled, servers, NOT_YET, {}, look.kafka())
         znodes = look.each(tuple(baseline(c).ephemerals), lambda path: look.znode(leader, path))
+        view = look.kafka()
         return VerifyFacts(
             hosts,
             settled,
             servers,
             owning_sessions(look, (leader,), c.inventory.kafka.chroot),
             znodes,
-            look.kafka(),
+            view,
             _since_proof(c, look),
+            # It takes as long as the trees are large, so only once all the rest is as it must be.
+            None if _behind(c, view) else _trees(c, look),
         )
 
     def check(self, c: Context, f: VerifyFacts, way: Way) -> Verdict:
@@ -127,7 +134,14 @@ class VerifyStep:
             True,
             seen=f"{len(f.view.value.brokers)} brokers",
         )
-        findings = (*quorum(c, f.servers), *same, registered, synced, _strays(f.since_proof))
+        findings = (
+            *quorum(c, f.servers),
+            *same,
+            registered,
+            synced,
+            _strays(f.since_proof),
+            *_same_tree(f.trees),
+        )
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
     def plan(self, c: Context, f: VerifyFacts, target: str) -> Changes:
@@ -169,6 +183,44 @@ def _behind(c: Context, view: Reading[KafkaView]) -> str:
         return f"not registered: {', '.join(missing)}"
     behind = out_of_sync(view.value, frozenset())
     return f"{len(behind)} of {len(view.value.partitions)} partitions are catching up" if behind else ""
+
+
+def _trees(c: Context, look: Look) -> Digests | None:
+    tails = c.records.get("stop", {}).get("tails")
+    if not tails or "survey" not in c.records:
+        return None
+    at_the_cut = min(int(zxid, 16) for zxid in tails.values())
+    return digests(look, c.inventory, c.records["survey"]["leader"], at_the_cut, c.tell)
+
+
+def _same_tree(trees: Digests | None) -> tuple[Finding, ...]:
+    """A warning: the move is past its way back. prove names each path that differs."""
+    if trees is None:
+        return ()
+    source = trees.source.value if isinstance(trees.source, Seen) else None
+    findings = []
+    for host, reading in trees.hosts.items():
+        theirs = reading.value if isinstance(reading, Seen) else None
+        at = f"at {format_zxid(trees.zxid)}"
+        if source is None or theirs is None:
+            held, seen = None, str(trees.source if source is None else reading)
+        else:
+            held = source.sums == theirs.sums
+            same = f"{theirs.znodes} znodes {at}, digest {theirs.digest[:DIGITS]}"
+            seen = same if held else f"{same}; on source {source.znodes}, digest {source.digest[:DIGITS]}"
+        findings.append(
+            claim(
+                "verify.same-tree",
+                "the dest disk held the same subtree as source at the cut",
+                held,
+                severity=Severity.WARN,
+                target=host,
+                seen=seen,
+                needed="equal data, ACL, stat fields and owners",
+                moves=("zkmigrate prove digest --after-cut names every path that differs",),
+            )
+        )
+    return tuple(findings)
 
 
 def _told(found: Finding) -> Finding:
