@@ -73,17 +73,33 @@ def test_a_host_tells_its_last_change_and_how_long_ago(wall: Wall) -> None:
 def test_dest_tells_its_phase_its_mode_and_how_far_it_is_behind(wall: Wall) -> None:
     servers = {"source1": ["leader", "0x200000010"], "source2": ["follower", "0x20000000f"],
                "source3": ["refused"], "dest1": ["observer", "0x20000000c"],
-               "dest2": ["observer", "0x200000010"], "dest3": ["leader", "0x300000001"]}  # fmt: skip
+               "dest2": ["observer", "0x200000010"], "dest3": ["observer", "0x300000001"]}  # fmt: skip
     wall.sample("ensembles", servers=servers)
     wall.sample("phases", hosts={"dest1": ["fenced", None]})
     assert wall.line("dest1").split(None, 1)[1] == "fenced, observer, 4 behind"
     assert wall.line("dest2").split(None, 1)[1] == "observer, level"
-    assert wall.line("dest3").split(None, 1)[1] == "leader, another epoch"
+    assert wall.line("dest3").split(None, 1)[1] == "observer, another epoch"
     assert wall.line("source") == " source: source1 leads, 2 of 3 serve, zxid 0x200000010"
     wall.now += 12
     assert wall.line("dest1").split(None, 1)[1] == "observer, 4 behind (12 s old)", "phases are the window's"
     wall.sample("ensembles", servers={name: ["not serving"] for name in servers})
     assert (wall.line("source"), wall.style("source")) == (" source: nobody leads, 0 of 3 serve", "bad")
+
+
+@pytest.mark.parametrize(
+    ("phase", "mode", "told"),
+    [
+        ("fenced", "observer", "fenced, observer, 4 behind"),
+        ("cut", "observer", "cut, observer, cut off from source"),
+        ("checked", "follower", "checked, follower, cut off from source"),
+        ("", "leader", "leader, cut off from source"),
+    ],
+)
+def test_from_the_cut_on_no_distance_to_source_is_told(wall: Wall, phase: str, mode: str, told: str) -> None:
+    """What the other tenants write after the cut is not missing on dest."""
+    wall.sample("ensembles", servers={"source1": ["leader", "0x200000010"], "dest1": [mode, "0x20000000c"]})
+    wall.sample("phases", hosts={"dest1": [phase, None]} if phase else {})
+    assert wall.line("dest1").split(None, 1)[1] == told
 
 
 def test_a_broker_tells_what_its_canary_said_and_when(wall: Wall) -> None:

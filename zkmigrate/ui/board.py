@@ -28,6 +28,12 @@ _URGENT_S = 3.0
 _PHASE_S = 10.0
 """Phases are only looked at in the window: older ones are of the last one."""
 
+_VOTES = frozenset({"leader", "follower", "standalone"})
+"""Modes of a server that is a member of an ensemble: a dest host has them only once it left source's."""
+
+_FOLLOWS_SOURCE = frozenset({"idle", "armed", "fenced"})
+"""Phases in which a dest host hears source; in later ones what others write to source is not meant for it."""
+
 
 @dataclass
 class _Host:
@@ -227,18 +233,21 @@ class Board:
         return ""
 
     def _server(self, host: str, now: float) -> str:
-        """A dest host: its phase, its mode, and how far it is behind source's newest transaction."""
+        """A dest host: its phase, its mode, and how far it is behind source's newest transaction, or that it
+        is cut off from source."""
         parts = []
         at, phases = self._samples.get("phases", (now, {}))
-        if now - at < _PHASE_S and (phase := phases.get("hosts", {}).get(host, [""])[0]):
-            parts.append(str(phase))
+        phase = str(phases.get("hosts", {}).get(host, [""])[0]) if now - at < _PHASE_S else ""
+        cut = bool(phase) and phase not in _FOLLOWS_SOURCE
         at, ensembles = self._samples.get("ensembles", (now, {}))
         if (server := ensembles.get("servers", {}).get(host)) is not None:
             parts.append(str(server[0]))
-            if len(server) > 1 and (newest := self._newest()) is not None:
+            if len(server) > 1 and (cut or server[0] in _VOTES):
+                parts.append("cut off from source")
+            elif len(server) > 1 and (newest := self._newest()) is not None:
                 parts.append(_behind(newest, int(server[1], 16)))
             parts[-1] += _age(now - at)
-        return ", ".join(part for part in parts if part)
+        return ", ".join([phase, *parts] if phase else parts)
 
     def _newest(self) -> int | None:
         """The newest zxid that a server of source told."""
