@@ -73,7 +73,7 @@ def test_elsewhere_a_line_is_never_broken() -> None:
 def test_what_is_the_same_about_several_is_said_once() -> None:
     same = tuple(claim("a.b", "so it is", False, seen="bad", needed="good", target=f"h{n}") for n in (1, 2))
     assert text(same).splitlines()[1:5] == [
-        "  a.b: so it is",
+        "  a.b: not so: so it is",
         "    h1      bad",
         "    h2      the same",
         "    needed  good",

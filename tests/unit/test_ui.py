@@ -73,10 +73,10 @@ def test_plain_lines_tell_the_whole_story_once() -> None:
         "   main.fence done in 0.25 s",
         "     [ok] tiny.ok: shut; 3 of 3",
         "   main: Now? go (anna)",
-        "!! after fence: [NO] tiny.sick d2: it is well; sick (needed: health): back",
+        "!! after fence: [NO] tiny.sick d2: not so: it is well; sick (needed: health): back",
         "<- back to the start of main: tiny.sick: sick",
         "!! main.cut is blocked",
-        "     [NO] tiny.sick d2: it is well; sick (needed: health)",
+        "     [NO] tiny.sick d2: not so: it is well; sick (needed: health)",
         "   a remark",
         "back at the start of main (exit code 7)",
     ]
@@ -87,8 +87,8 @@ def test_many_findings_that_hold_are_counted_and_the_others_told_in_full() -> No
     later = claim("tiny.e", "well", None, seen="later: checked at the gate roll", severity=Severity.INFO)
     unsure = claim("tiny.f", "it answers", None, seen="no answer", severity=Severity.WARN)
     assert found.findings([*held, later, SICK, unsure]) == [
-        "[NO] tiny.sick d2: it is well; sick (needed: health)",
-        "[??] tiny.f: it answers; no answer",
+        "[NO] tiny.sick d2: not so: it is well; sick (needed: health)",
+        "[??] tiny.f: not known: it answers; no answer",
         "12 findings hold; 1 to come later",
     ]
 
@@ -209,7 +209,7 @@ def test_the_live_view_shows_hosts_waits_and_the_countdown() -> None:
     assert re.search(r"d1 +done 0 s ago: refuse clients", text)
     assert "holding after fence: go (g), stop (s) or back (b)?" in text
     assert "6.0 s left to turn back" in text
-    assert "[NO] tiny.sick d2: it is well; sick" in out.getvalue()
+    assert "[NO] tiny.sick d2: not so: it is well; sick" in out.getvalue()
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ class Terminal:
         self._console.show(
             [
                 f"after {phase or 'the start'}: {finding.id} {finding.target}:",
-                f"  {finding.seen or finding.claim}",
+                f"  {finding.seen or finding.verdict}",
                 f"  go (g), back (b) or findings (f)? no answer in time means {unanswered}",
             ]
         )

@@ -159,11 +159,12 @@ class Window:
             # Sealed hosts do not go back alone, so nothing forces a way back that costs every session:
             # only the operator may want it, by name.
             decision = "ask"
-            finding = replace(finding, claim=f"{finding.claim} (going back now loses the clients' sessions)")
+            cost = "going back now loses the clients' sessions"
+            finding = replace(finding, seen=f"{finding.seen or finding.verdict}; {cost}")
         if decision == "ask":
             unanswered = self._world.rules.without_operator(all_sealed)
             left = self._world.watch.left_s()
             decision = self._world.confirm.decide(phase, finding, unanswered, left)
         if decision == "back":
             code = 9 if finding.id == LEASE_LAPSED else 7
-            raise TurnBack(at.stage.id, f"{finding.id}: {finding.seen or finding.claim}", code, findings)
+            raise TurnBack(at.stage.id, f"{finding.id}: {finding.seen or finding.verdict}", code, findings)

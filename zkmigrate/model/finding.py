@@ -18,6 +18,9 @@ class Held(StrEnum):
     UNKNOWN = "unknown"
 
 
+_VERDICT = {Held.YES: "", Held.NO: "not so: ", Held.UNKNOWN: "not known: "}
+
+
 class Severity(StrEnum):
     """What a claim that does not hold means: ``BLOCK`` stops the gate, ``WARN`` is shown and goes on."""
 
@@ -53,6 +56,12 @@ class Finding:
     def blocks(self) -> bool:
         """True when this finding must stop a gate: a blocking claim that is false or unknown."""
         return self.severity is Severity.BLOCK and self.held is not Held.YES
+
+    @property
+    def verdict(self) -> str:
+        """The claim for a reader: as it is where it holds, else with ``not so`` or ``not known`` before it, so
+        that nobody takes what was wanted for what was seen."""
+        return f"{_VERDICT[self.held]}{self.claim}"
 
 
 def claim(

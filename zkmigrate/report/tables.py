@@ -351,7 +351,7 @@ def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
     named by their ids only."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for f in sorted(findings, key=_weight):
-        groups.setdefault((mark(f), f.id, f.claim), []).append(f)
+        groups.setdefault((mark(f), f.id, f.verdict), []).append(f)
     folded = [("later", "come later")]
     if sum(key[0] == "ok" for key in groups) >= _FOLDED_FROM:
         folded.insert(0, ("ok", "hold"))

@@ -59,7 +59,7 @@ def whole(found: Sequence[Finding]) -> list[str]:
     out: list[str] = []
     for f in sorted(found, key=lambda f: (f.held is Held.YES, *_weight(f))):
         where = f" {f.target}" if f.target else ""
-        out.append(f"[{_mark(f)}] {f.id}{where}: {f.claim}")
+        out.append(f"[{_mark(f)}] {f.id}{where}: {f.verdict}")
         parts = [("seen", f.seen), ("needed", f.needed), ("cause", f.cause)]
         parts += [("possible", move) for move in f.moves if f.held is not Held.YES]
         out += [f"     {word}: {text}" for word, text in parts if text]
@@ -130,11 +130,11 @@ def _together(same: Sequence[Finding]) -> str:
         return f"[{_mark(first)}] {', '.join(ids)}: {first.seen}"
     where = f" {', '.join(f.target for f in same)}" if first.target else ""
     needed = f" (needed: {first.needed})" if first.needed and first.held is not Held.YES else ""
-    return f"[{_mark(first)}] {first.id}{where}: {first.claim}; {first.seen or 'as claimed'}{needed}"
+    return f"[{_mark(first)}] {first.id}{where}: {first.verdict}; {first.seen or 'as claimed'}{needed}"
 
 
 def _held(same: Sequence[Finding]) -> str:
-    return f"[{_HELD[Held.YES]}] {same[0].id} {', '.join(f.target for f in same)}: {same[0].claim}"
+    return f"[{_HELD[Held.YES]}] {same[0].id} {', '.join(f.target for f in same)}: {same[0].verdict}"
 
 
 def _mark(found: Finding) -> str:

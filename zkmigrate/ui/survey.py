@@ -93,7 +93,7 @@ def _items(findings: Sequence[Finding], places: Places) -> tuple[Item, ...]:
 
 
 def _item(same: Sequence[Finding], places: Places) -> Item:
-    item = Item(f"{same[0].id}: {same[0].claim}")
+    item = Item(f"{same[0].id}: {same[0].verdict}")
     seen: dict[str, list[Finding]] = {}
     for f in same:
         seen.setdefault(f.seen, []).append(f)
