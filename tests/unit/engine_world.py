@@ -10,7 +10,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -229,17 +229,19 @@ class TinyConfirm:
 
     words: dict[str, Answer] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    ask_means: str = ""
+    ask_means: Fallback | None = None
+    found: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
-        return self._say(f"{stage.id}.{step.id}")
+        self.found[f"{stage.id}.{step.id}"] = findings
+        return replace(self._say(f"{stage.id}.{step.id}"), by="tester")
 
-    def consent(self, stage: Stage) -> tuple[Answer, str]:
-        return self._say(stage.id), "tester"
+    def consent(self, stage: Stage) -> Answer:
+        return replace(self._say(stage.id), by="tester")
 
-    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Any:
+    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Answer:
         self.asked.append(f"decide {phase} {finding.id}")
-        return self.ask_means or unanswered
+        return Answer(self.ask_means or unanswered, by="tester" if self.ask_means else "")
 
     def listen(self) -> bool:
         return self._say("listen").word == "stop"

@@ -126,7 +126,8 @@ def test_what_cannot_be_meant_is_said_and_asked_again() -> None:
 def test_a_stage_that_may_be_skipped_says_what_is_missing_then_and_takes_skip() -> None:
     stage = Stage("rehearse", "Try", (), consent="Try now?", skip="nothing is known")
     someone, script = terminal("k")
-    assert someone.consent(stage) == (Answer("skip"), "anna")
+    said = someone.consent(stage)
+    assert (said, said.by) == (Answer("skip"), "anna")
     assert script.shown[-3:] == [
         "  Without it: nothing is known",
         "  Try now?",
@@ -163,15 +164,17 @@ def test_while_it_waits_findings_are_shown_and_stop_is_heard() -> None:
 
 def test_a_decision_shows_its_finding_whole() -> None:
     someone, script = terminal("f", "b")
-    assert someone.decide("cut", TROUBLE, "go", 60.0) == "back"
+    assert someone.decide("cut", TROUBLE, "go", 60.0) == Answer("back")
     assert "       seen: silent" in script.shown
 
 
 def test_a_consent_names_who_gave_it() -> None:
     someone, script = terminal("y")
-    assert someone.consent(STAGE) == (Answer("go"), "anna")
+    said = someone.consent(STAGE)
+    assert (said, said.by) == (Answer("go"), "anna")
     assert "  Restart the brokers?" in script.shown
-    assert unattended().consent(STAGE) == (Answer("go"), "--yes")
+    said = unattended().consent(STAGE)
+    assert (said, said.by) == (Answer("go"), "--yes")
 
 
 def test_one_step_is_not_asked_about_twice_unless_something_is_doubtful() -> None:
@@ -179,7 +182,7 @@ def test_one_step_is_not_asked_about_twice_unless_something_is_doubtful() -> Non
     stage = Stage("roll", "Roll", (step,), consent="Restart?")
     doubt = claim("a.b", "it is", None, severity=Severity.WARN)
     someone, script = terminal("y", "s")
-    assert someone.consent(stage) == (Answer("go"), "anna")
+    assert someone.consent(stage) == Answer("go")
     assert someone.step(stage, step, (claim("a.b", "it is", True),)) == Answer("go")
     assert len(script.lines) == 1, "it was not asked"
     assert someone.step(stage, step, (doubt,)) == Answer("stop")
@@ -193,21 +196,21 @@ def test_before_a_window_its_phases_and_what_was_rehearsed_are_shown() -> None:
     window = cast(AnyStep, WriteStep("fence", Hosts(), Hazard.WINDOW))
     stage = Stage("cutover", "Cut over", (window,), consent="Now?", window=True)
     someone, script = terminal("g", papers=Papers("as rehearsed: 1.8 s"))
-    assert someone.consent(stage)[0] == Answer("go")
+    assert someone.consent(stage) == Answer("go")
     assert "  Phases: fence; no question between them" in script.shown
     assert script.shown.index("  as rehearsed: 1.8 s") < script.shown.index("  Now?")
 
 
 @pytest.mark.parametrize("rule", ["go", "back"])
 def test_ask_without_an_answer_means_what_the_rules_say(rule: Fallback) -> None:
-    assert unattended().decide("cut", TROUBLE, rule, 5.0) == rule
+    assert unattended().decide("cut", TROUBLE, rule, 5.0).word == rule
     silent, script = terminal()
-    assert silent.decide("cut", TROUBLE, rule, 5.0) == rule
+    assert silent.decide("cut", TROUBLE, rule, 5.0).word == rule
     assert f"no answer in time means {rule}" in script.shown[-1]
     ended, _ = terminal(None)
-    assert ended.decide("cut", TROUBLE, rule, None) == rule
+    assert ended.decide("cut", TROUBLE, rule, None).word == rule
     typed, _ = terminal("", "b" if rule == "go" else "g")
-    assert typed.decide("cut", TROUBLE, rule, 60.0) != rule
+    assert typed.decide("cut", TROUBLE, rule, 60.0).word != rule
 
 
 def test_a_hold_goes_on_until_something_is_typed() -> None:

@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine_world import HOSTS, Hosts, Killed, Points, Tiny, WriteStep, blocked, waiting
-from zkmigrate.engine import events, journal
+from zkmigrate.engine import chain, events, journal
 from zkmigrate.engine.apply import Outcome, operation_id
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.history import Arrived, Next
-from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.journal import NAME
+from zkmigrate.engine.ports import Answer, Word
 from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.errors import HostError, JournalError, UsageError
 from zkmigrate.model.change import Change, Changes, PutFile
-from zkmigrate.model.step import Hazard, Ready, Verdict, Way
+from zkmigrate.model.finding import Severity, claim
+from zkmigrate.model.step import Done, Hazard, Ready, Verdict, Way
 
 
 def forward(walk: Walk) -> Ended:
@@ -379,6 +381,64 @@ def test_stop_typed_while_it_waits_stops_outside_the_window_only(tmp_path: Path)
     tiny.confirm.asked.clear()
     tiny.process(lambda walk: walk.resume())
     assert "listen" not in tiny.confirm.asked
+
+
+def answers(tiny: Tiny) -> list[tuple[str, str, str, str, list[str]]]:
+    """(where, question, answer, who, ids in doubt) of every question in the journal."""
+    entries = chain.parse((tiny.run_dir / NAME).read_bytes()).entries
+    return [
+        (f"{b['stage']}.{b['step']}".rstrip("."), b["question"], f"{b['answer']} {b['to']}".strip(), b["by"],
+         [f["id"] for f in b["findings"]])
+        for b in (entry.body for entry in entries if entry.kind == "consent")
+    ]  # fmt: skip
+
+
+def test_every_answer_is_journaled_with_who_gave_it_and_what_was_in_doubt(tmp_path: Path) -> None:
+    found = (
+        claim("tiny.warns", "it is quiet", False, severity=Severity.WARN),
+        claim("tiny.holds", "it is whole", True),
+        claim("tiny.note", "nothing to say", False, severity=Severity.INFO),
+    )
+    tiny = Tiny(tmp_path / "r")
+    tiny.steps["look"].verdict = lambda _way: Done(found)
+    tiny.confirm.words["prepare.one"] = Answer("stop")
+    assert tiny.process(forward).code == 130
+    tiny.confirm.words["prepare.one"] = Answer("back", "preflight")
+    tiny.process(lambda walk: walk.resume())
+    tiny.confirm.words.clear()
+    tiny.confirm.found.clear()
+    assert tiny.process(lambda walk: walk.forward(until="prepare")).code == 0
+    asked = ("prepare.one", "write?")
+    assert answers(tiny) == [
+        (*asked, "stop", "tester", ["tiny.warns"]),
+        (*asked, "back preflight", "tester", ["tiny.warns"]),
+        (*asked, "go", "tester", ["tiny.warns"]),
+        ("prepare.two", "write?", "go", "tester", []),
+    ]
+
+
+def test_a_process_that_comes_later_asks_with_what_the_one_before_found(tmp_path: Path) -> None:
+    doubt = (claim("tiny.warns", "it is quiet", False, severity=Severity.WARN),)
+    tiny = Tiny(tmp_path / "r")
+    tiny.steps["look"].verdict = lambda _way: Done(doubt)
+    tiny.process(lambda walk: walk.forward(until="preflight"))
+    tiny.process(lambda walk: walk.resume(until="prepare.one"))
+    assert tiny.confirm.found["prepare.one"] == doubt
+
+
+@pytest.mark.parametrize("word", ["stop", "back"])
+def test_a_stage_that_was_not_consented_to_is_asked_about_again(tmp_path: Path, word: Word) -> None:
+    tiny = Tiny(tmp_path / "r")
+    tiny.confirm.words["main"] = Answer(word)
+    assert tiny.process(forward).code == {"stop": 130, "back": 0}[word]
+    tiny.confirm.words.clear()
+    tiny.confirm.asked.clear()
+    assert tiny.process(lambda walk: walk.forward()).code == 0
+    assert tiny.confirm.asked.count("main") == 1
+    assert [row[:4] for row in answers(tiny) if row[0] == "main"] == [
+        ("main", "Now?", word, "tester"),
+        ("main", "Now?", "go", "tester"),
+    ]
 
 
 def test_a_wait_past_its_deadline_is_a_closed_gate(tmp_path: Path) -> None:

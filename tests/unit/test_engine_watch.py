@@ -15,7 +15,7 @@ from tests.unit.engine_world import HOSTS, Tiny, decide, inventory, waiting
 from zkmigrate.engine import events, journal, probes
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History
-from zkmigrate.engine.ports import WindowRules
+from zkmigrate.engine.ports import Fallback, WindowRules
 from zkmigrate.engine.watch import (
     DEADLINE,
     HOST_UNREACHABLE,
@@ -335,8 +335,8 @@ def test_a_step_that_is_blocked_by_a_lapsed_lease_is_not_what_the_run_ended_for(
     assert (ended.code, [f.id for f in ended.findings]) == (9, [LEASE_LAPSED])
 
 
-@pytest.mark.parametrize(("means", "code"), [("go", 0), ("back", 7), ("", 7)])
-def test_ask_is_answered_by_somebody_and_only_once(tmp_path: Path, means: str, code: int) -> None:
+@pytest.mark.parametrize(("means", "code"), [("go", 0), ("back", 7), (None, 7)])
+def test_ask_is_answered_by_somebody_and_only_once(tmp_path: Path, means: Fallback | None, code: int) -> None:
     told = Told()
     tiny = Tiny(
         tmp_path / "r",
@@ -348,6 +348,10 @@ def test_ask_is_answered_by_somebody_and_only_once(tmp_path: Path, means: str, c
     tiny.confirm.ask_means = means
     assert tiny.process(lambda walk: walk.forward()).code == code
     assert tiny.confirm.asked.count("decide fence watch.broker-lost") == 1
+    told_of = [e for e in tiny.seen if isinstance(e, events.Consented) and e.step]
+    assert [(e.answer, e.by) for e in told_of if e.stage == "main"] == [
+        (means or "back", "tester" if means else "")
+    ]
 
 
 @pytest.mark.parametrize(("done", "code"), [(False, 7), (True, 0)], ids=["seal sent", "seal done"])

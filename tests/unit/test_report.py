@@ -23,9 +23,10 @@ from zkmigrate.engine.codec import encode_change, encode_finding
 from zkmigrate.engine.journal import Journal
 from zkmigrate.model.change import Fence, Go, HostVerb, SetService
 from zkmigrate.model.entry import Entry
-from zkmigrate.model.finding import claim
+from zkmigrate.model.finding import Severity, claim
 from zkmigrate.report import lanes, pictures, plots, series, sheet, svg
 from zkmigrate.report.build import build
+from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown, plain
 from zkmigrate.report.page import page
 from zkmigrate.report.sources import read
@@ -472,6 +473,28 @@ def test_holds_and_who_is_at_work_are_told(tmp_path: Path, run: Run) -> None:
         ("roll.roll", "the run holds no more", "released", "bob@ops"),
     ]
     assert report.headline.endswith("at work: zkmigrate resume by ann@ops")
+
+
+def test_every_question_is_told_with_who_answered_and_what_was_in_doubt(run: Run) -> None:
+    again = Journal.open(run.dir, run.clock)
+    doubt = claim("kafka.quiet", "it is quiet", False, seen="orders-0", severity=Severity.WARN)
+    asked = {"stage": "roll", "step": "roll", "question": "Roll?", "to": "", "by": "anna"}
+    again.append("consent", {**asked, "answer": "go", "findings": [encode_finding(doubt)]})
+    again.append("consent", {**asked, "answer": "back", "to": "join", "findings": []})
+    old = {"stage": "roll", "question": "Restart?", "answer": "go", "by": "bob"}
+    again.append("consent", old)
+    again.close()
+    report = build(read(run.dir), books.load(books.DEFAULT))
+    told = [(d.kind, d.where, d.answer, d.by) for d in report.decisions if d.kind in ("consent", "answer")]
+    assert told == [
+        ("answer", "roll.roll", "go", "anna"),
+        ("answer", "roll.roll", "back to join", "anna"),
+        ("consent", "roll", "go", "bob"),
+    ]
+    words = "Roll? In doubt then: warn kafka.quiet: not so: it is quiet; orders-0"
+    assert words in page(report)
+    assert re.sub(r"\\|\s+", " ", words.replace("|", "")) in re.sub(r"\\|\s+", " ", markdown(report))
+    assert [f["id"] for d in data(report)["decisions"] for f in d["findings"]] == ["kafka.quiet"]
 
 
 def test_hooks_that_decided_or_failed_are_told(run: Run) -> None:

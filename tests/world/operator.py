@@ -204,13 +204,13 @@ class Operator:
     # --- confirm, as --yes ------------------------------------------------------------------------------
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
-        return Answer("go")
+        return Answer("go", by="--yes")
 
-    def consent(self, stage: Stage) -> tuple[Answer, str]:
-        return Answer("go"), "--yes"
+    def consent(self, stage: Stage) -> Answer:
+        return Answer("go", by="--yes")
 
-    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Fallback:
-        return unanswered
+    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Answer:
+        return Answer(unanswered, by="--yes")
 
     def listen(self) -> bool:
         return False

@@ -21,8 +21,8 @@ from zkmigrate.rules import expected
 class Skipping(Operator):
     """Answers skip wherever it is asked about a stage."""
 
-    def consent(self, stage: Stage) -> tuple[Answer, str]:
-        return Answer("skip" if stage.skip else "go"), "anna"
+    def consent(self, stage: Stage) -> Answer:
+        return Answer("skip" if stage.skip else "go", by="anna")
 
 
 def skipped_by(operator: Operator) -> list[tuple[str, str]]:

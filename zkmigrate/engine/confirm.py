@@ -8,11 +8,12 @@ Nothing here prints: a Console does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from zkmigrate.engine import brief
 from zkmigrate.engine.ports import Answer, Fallback, Word
-from zkmigrate.model.finding import Finding, Held, Severity
+from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
 
@@ -21,6 +22,8 @@ _WORDS: dict[str, Word] = {
     "k": "skip", "skip": "skip",
 }  # fmt: skip
 _FINDINGS = ("f", "findings")
+_UNATTENDED = "--yes"
+_NOBODY = "nobody: the input ended"
 WHILE_IT_WAITS = "findings [STEP] (f), stop (s); zkmigrate status, hold from elsewhere"
 
 
@@ -79,7 +82,7 @@ class Terminal:
         self._now = now
         self._look_up = look_up
         self._consented = ""
-        self._hold = _Hold(console, look_up)
+        self._hold = _Hold(console, look_up, user)
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
         """Show the step's brief and the findings so far; ask go, stop or roll back.
@@ -87,8 +90,7 @@ class Terminal:
         The one step that a consent was just given for is not asked about again, unless something was found
         since then that does not hold.
         """
-        doubts = [f for f in findings if f.held is not Held.YES and f.severity is not Severity.INFO]
-        if self._consented == stage.id and len(_changing(stage)) == 1 and not doubts:
+        if self._consented == stage.id and len(_changing(stage)) == 1 and not doubts(findings):
             return Answer("go")
         lines = ["", f"{stage.id}.{step.id}: {step.title} ({step.hazard.value})"]
         lines += [f"  {line}" for line in brief.of(step).lines()]
@@ -97,7 +99,7 @@ class Terminal:
         self._console.show(lines)
         return self._ask(f"{stage.id}.{step.id}")
 
-    def consent(self, stage: Stage) -> tuple[Answer, str]:
+    def consent(self, stage: Stage) -> Answer:
         """The stage's own question, with what is known about it."""
         lines = ["", f"{stage.id}: {stage.title}"]
         if stage.window:
@@ -112,7 +114,7 @@ class Terminal:
         lines.append(f"  {stage.consent}")
         self._console.show(lines)
         self._consented = stage.id
-        return self._ask(stage.id, skip=bool(stage.skip)), self._user
+        return self._ask(stage.id, skip=bool(stage.skip))
 
     def listen(self) -> bool:
         """Show the findings that were asked for; whether stop was typed."""
@@ -125,7 +127,7 @@ class Terminal:
         self._console.show(said or [f"  while it waits: {WHILE_IT_WAITS}"])
         return False
 
-    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Fallback:
+    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Answer:
         """Go or back, before the time runs out."""
         self._console.forget()
         self._console.show(
@@ -142,10 +144,10 @@ class Terminal:
                 break
             word = _WORDS.get(line.strip().lower())
             if word == "go" or word == "back":
-                return word
+                return Answer(word, by=self._user)
             if line.strip().lower() in _FINDINGS:
                 self._console.show([f"  {told}" for told in self._look_up.whole((finding,))])
-        return unanswered
+        return Answer(unanswered)
 
     def hold(self, where: str, unanswered: Fallback | None, _left_s: float | None) -> Answer | None:
         """Polled while holding: go, stop or back; None while nothing was typed."""
@@ -160,10 +162,10 @@ class Terminal:
                 f"{where}: go (g), stop (s), back [TO] (b), {skipping}findings [STEP] (f)? "
             )
             if line is None:
-                return Answer("stop")
+                return Answer("stop", by=_NOBODY)
             answer, said = _understood(line, self._look_up)
             if answer is not None and (skip or answer.word != "skip"):
-                return answer
+                return replace(answer, by=self._user)
             self._console.show(
                 said
                 or [
@@ -179,19 +181,19 @@ class Unattended:
     """``--yes``: the same path without prompts. A hold listens to standard input, where it is not empty."""
 
     def __init__(self, console: Console, look_up: LookUp) -> None:
-        self._hold = _Hold(console, look_up)
+        self._hold = _Hold(console, look_up, _UNATTENDED)
 
     def step(self, _stage: Stage, _step: AnyStep, _findings: tuple[Finding, ...]) -> Answer:
-        return Answer("go")
+        return Answer("go", by=_UNATTENDED)
 
-    def consent(self, _stage: Stage) -> tuple[Answer, str]:
-        return Answer("go"), "--yes"
+    def consent(self, _stage: Stage) -> Answer:
+        return Answer("go", by=_UNATTENDED)
 
     def listen(self) -> bool:
         return False  # what is in a pipe was written for holds to come
 
-    def decide(self, _phase: str, _finding: Finding, unanswered: Fallback, _left_s: float | None) -> Fallback:
-        return unanswered
+    def decide(self, _phase: str, _finding: Finding, unanswered: Fallback, _left_s: float | None) -> Answer:
+        return Answer(unanswered, by=_UNATTENDED)
 
     def hold(self, where: str, unanswered: Fallback | None, _left_s: float | None) -> Answer | None:
         return self._hold.answer(where, unanswered)
@@ -204,9 +206,10 @@ def _changing(stage: Stage) -> list[AnyStep]:
 class _Hold:
     """Listens while the walk holds; what was typed before it held counts for nothing."""
 
-    def __init__(self, console: Console, look_up: LookUp) -> None:
+    def __init__(self, console: Console, look_up: LookUp, user: str) -> None:
         self._console = console
         self._look_up = look_up
+        self._user = user
         self._where = ""
 
     def answer(self, where: str, unanswered: Fallback | None) -> Answer | None:
@@ -221,7 +224,7 @@ class _Hold:
             return None
         answer, said = _understood(line, self._look_up)
         if answer is not None and answer.word != "skip":
-            return answer
+            return replace(answer, by=self._user)
         keys = "g goes on, s stops here, b [TO] walks back, f [STEP] shows findings"
         self._console.show(said or [f"  not understood: {line.strip()!r}. {keys}"])
         return None

@@ -124,12 +124,19 @@ class Turned:
 
 @dataclass(frozen=True)
 class Consented:
-    """Somebody answered the question that a stage asks before it starts."""
+    """A question was answered: that of a stage before it starts or, with ``step``, one before or in a step.
+
+    answer: go, stop, back or skip; to: where back leads, empty for the start of the stage. by: who answered,
+    empty where nobody did. findings: those in doubt when it was answered.
+    """
 
     stage: str
     question: str
     answer: str
     by: str
+    step: str = ""
+    to: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ Bodies by kind:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -104,8 +104,9 @@ class History:
     at which it was last done, walking forward. lost: lines of the journal are missing. rebuilt: what the
     hosts say has been taken in since. leg: number of the last wave. known_leg: the last that lines tell of.
     sent: a change was sent to a host, ever. begun_at: step → seconds since the epoch at which it was last
-    entered. held: the body of the hold that the walk is in, with its time as ``at``. hooks: those that have
-    had their moment, by :func:`hook_key`, and the stage of each.
+    entered. held: the body of the hold that the walk is in, with its time as ``at``. found: what the
+    step that was done last found, as JSON. hooks: those that have had their moment, by :func:`hook_key`, and
+    the stage of each.
     """
 
     run: str = ""
@@ -123,6 +124,7 @@ class History:
     sent: bool = False
     ended: tuple[int, str] | None = None
     held: Mapping[str, Any] | None = None
+    found: Sequence[Mapping[str, Any]] = ()
     begun_at: dict[str, float] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
     first_sent: dict[str, tuple[int, float, float]] = field(default_factory=dict)
@@ -221,7 +223,7 @@ class History:
         self.entries = entry.seq
         if entry.kind != "end":
             self.ended = None
-        if entry.kind not in ("finding", "note"):
+        if entry.kind not in ("finding", "consent", "note"):
             self.held = None
         handler = getattr(self, f"_on_{entry.kind}", None)
         if handler is not None:
@@ -256,6 +258,7 @@ class History:
             if way is Way.FORWARD and not self.touched_in(body["stage"]):
                 self.consents.pop(body["stage"], None)  # mending may take days: asked again then
         elif event == "done":
+            self.found = body.get("findings", ())
             if way is Way.FORWARD:
                 self.done.add(step)
                 self.done_at[step] = entry.at
@@ -302,7 +305,9 @@ class History:
                 self._applied[operation] = (step, target, Applied(applied.change, operation, confirmed=True))
 
     def _on_consent(self, body: Mapping[str, Any], _: Entry) -> None:
-        self.consents[body["stage"]] = body["answer"]
+        """Only go to a stage's own question is a consent; other answers are for whoever reads the lines."""
+        if body["answer"] == "go" and not body.get("step"):  # journals of earlier versions have no step
+            self.consents[body["stage"]] = body["answer"]
 
     def _on_hold(self, body: Mapping[str, Any], entry: Entry) -> None:
         if body["event"] == "begin":

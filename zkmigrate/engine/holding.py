@@ -116,7 +116,7 @@ class HoldPlaces:
             if answer is not None:
                 # Walking back there is nothing to turn: going on is going back.
                 on = answer.word == "back" and at.way is Way.BACK
-                return (Answer("go") if on else answer), "answered"
+                return (replace(answer, word="go", to="") if on else answer), "answered"
             clock.pause(_POLL_S)
         return Answer("go"), "released"
 
@@ -130,7 +130,7 @@ class HoldPlaces:
                 released = self._world.holds.released()
                 by = released.by if released is not None else ""
             elif how == "answered":
-                how = answer.word
+                how, by = answer.word, answer.by
         except TurnBack as turn:
             how = "deadline" if any(f.id == DEADLINE for f in turn.findings) else how
             raise

@@ -10,8 +10,9 @@ from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import Next, Then
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended
+from zkmigrate.engine.ports import Answer
 from zkmigrate.errors import HostError
-from zkmigrate.model.finding import Finding
+from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Done, Way
 
@@ -33,11 +34,16 @@ class Logbook:
 
     # --- stages ----------------------------------------------------------------------------------------
 
-    def consented(self, stage: Stage, answer: str, by: str) -> None:
-        """The question of a stage was answered."""
-        body = {"stage": stage.id, "question": stage.consent, "answer": answer, "by": by}
+    def answered(
+        self, stage: str, step: str, question: str, answer: Answer, found: Sequence[Finding]
+    ) -> None:
+        """A question was answered: of a stage, or of a step where that is not empty. found: what was known
+        then; of it those in doubt are written down."""
+        stood = doubts(found)
+        body = {"stage": stage, "step": step, "question": question, "answer": answer.word, "to": answer.to,
+                "by": answer.by, "findings": [encode_finding(f) for f in stood]}  # fmt: skip
         self._journal.append("consent", body)
-        self._world.emit(events.Consented(stage.id, stage.consent, answer, by))
+        self._world.emit(events.Consented(stage, question, answer.word, answer.by, step, answer.to, stood))
 
     def stage_begun(self, stage: Stage, way: Way) -> None:
         """Only the way forward begins a stage for the journal, once."""
@@ -92,12 +98,13 @@ class Logbook:
 
     # --- directions and the end ------------------------------------------------------------------------
 
-    def turned_back(self, to: str, then: Then, why: str, code: int) -> None:
-        """From here back to the start of ``to``, empty for the beginning."""
+    def turned_back(self, to: str, then: Then, why: str, code: int, by: str = "") -> None:
+        """From here back to the start of ``to``, empty for the beginning. by: who asked for it, where nobody
+        was asked by the run."""
         ids = [stage.id for stage in self._playbook.stages]
         reset = ids[ids.index(to.partition(".")[0]) :] if to else ids
         body = {"way": Way.BACK.value, "to": to, "then": then, "why": why, "code": code, "reset": reset}
-        self._journal.append("turn", body)
+        self._journal.append("turn", {**body, "by": by} if by else body)
         self._world.emit(events.Turned(Way.BACK, to, why))
 
     def turned_forward(self, why: str, kept: Sequence[str] = ()) -> None:

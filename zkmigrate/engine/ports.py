@@ -6,7 +6,7 @@ Look and Step are in :mod:`zkmigrate.model`; Apply is in :mod:`zkmigrate.engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from zkmigrate.engine.history import History
@@ -24,10 +24,14 @@ HookHow: TypeAlias = Literal["done", "timeout", "interrupted", "not-started"]
 @dataclass(frozen=True)
 class Answer:
     """What the operator wants: go on, stop as it is (resumable), walk back to the start of ``to``, or skip a
-    stage that may be."""
+    stage that may be.
+
+    by: who said so, empty where nobody was asked or nobody answered; it makes no other answer of it.
+    """
 
     word: Word
     to: str = ""
+    by: str = field(default="", compare=False)
 
 
 class Decide(Protocol):
@@ -98,15 +102,16 @@ class Confirm(Protocol):
     """Who is asked before the run goes on."""
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...], /) -> Answer:
-        """Before a step that changes something, outside the window."""
+        """Before a step that changes something, outside the window; by nobody where it need not be asked."""
         ...
 
-    def consent(self, stage: Stage, /) -> tuple[Answer, str]:
-        """A stage's own question; the answer and who gave it."""
+    def consent(self, stage: Stage, /) -> Answer:
+        """A stage's own question."""
         ...
 
-    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None, /) -> Fallback:
-        """``rules`` said Ask. It must come back within ``left_s``; nobody's answer is ``unanswered``."""
+    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None, /) -> Answer:
+        """``rules`` said Ask: go or back. It must come back within ``left_s``; nobody's answer is
+        ``unanswered``."""
         ...
 
     def listen(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, assert_never
 from zkmigrate.engine import asked, events
 from zkmigrate.engine.apply import Apply, Wave
 from zkmigrate.engine.clock import Clock, Interrupt
+from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.history import Arrived, Next, Rehearsed, Turn
 from zkmigrate.engine.hold import HoldPort, NoHolds
 from zkmigrate.engine.holding import HoldPlaces
@@ -76,14 +77,13 @@ class Walk:
         self.world = world
         self._wave = Wave(journal, inventory, world.apply, world.emit, world.clock.now)
         self._log = Logbook(playbook, journal, world)
-        self._window = Window(journal, inventory.policy, world)
+        self._window = Window(journal, inventory.policy, world, self._log)
         self._holds = HoldPlaces(playbook, journal, self._window, world)
         self._moments = Moments(playbook, inventory, journal, world)
         self._until = ""
         self._hold_at = ""
         self._fresh = True
         self._skip: frozenset[str] = frozenset()
-        self._findings: tuple[Finding, ...] = ()
         self._cause: tuple[Finding, ...] = ()
         self._entered = ""
         self._passed: set[str] = set()
@@ -109,13 +109,13 @@ class Walk:
         self._wish(until, hold_at, skip)
         return self._guarded(self._after_interruption)
 
-    def back(self, to: str = "") -> Ended:
-        """Walk back to the start of ``to`` (a stage, ``stage.step``, or empty for everything).
+    def back(self, to: str = "", by: str = "") -> Ended:
+        """Walk back to the start of ``to`` (a stage, ``stage.step``, or empty for everything). by: who asked.
 
         A step on the way that has no way back any more refuses before anything is undone (code 6).
         """
         asked.known(self.playbook, to)
-        return self._guarded(lambda: self._begin_back(to), Way.BACK)
+        return self._guarded(lambda: self._begin_back(to, by), Way.BACK)
 
     def _wish(self, until: str, hold_at: str, skip: tuple[str, ...]) -> None:
         """Take in how far to go, where to hold and what to skip. UsageError for a name that would never be
@@ -134,7 +134,7 @@ class Walk:
             if at.stage.id in begun:
                 self._log.turned_back(at.stage.id, "again", "the rehearsal was interrupted", 0)
 
-    def _begin_back(self, to: str) -> None:
+    def _begin_back(self, to: str, by: str) -> None:
         for at in self.history.to_undo(self.playbook, to):
             if at.step.hazard is Hazard.FINAL:
                 context = self._context(at)
@@ -142,7 +142,7 @@ class Walk:
                 if isinstance(verdict, Blocked):
                     self.world.emit(events.StepBlocked(at.stage.id, at.step.id, Way.BACK, verdict.findings))
                     raise Leave(Ended(6, f"{at.id} has no way back; nothing was changed", verdict.findings))
-        self._log.turned_back(to, "end", "asked by the operator", 0)
+        self._log.turned_back(to, "end", "asked by the operator", 0, by)
 
     # --- the playbook ----------------------------------------------------------------------------------
 
@@ -248,11 +248,18 @@ class Walk:
         self._window.ask(at)
         self._hold_again(at)
         if at.way is Way.FORWARD and not at.stage.window and at.step.hazard is not Hazard.READ_ONLY:
-            self._obey(self.world.confirm.step(at.stage, at.step, self._findings), at.stage)
+            answer = self.world.confirm.step(at.stage, at.step, self._found())
+            if answer.by:
+                self._log.answered(at.stage.id, at.step.id, f"{at.step.title}?", answer, self._found())
+            self._obey(answer, at.stage)
         self._hold_before(at)  # asked for while the question was open
         self._moments.before_window(at)
         self._log.begun(at)
         return True
+
+    def _found(self) -> tuple[Finding, ...]:
+        """What the step before found, of whichever process."""
+        return tuple(decode_finding(f) for f in self.history.found)
 
     def _hold_before(self, at: Next) -> None:
         self._obey(self._holds.before(at, self._stop_if_asked), at.stage)
@@ -277,12 +284,12 @@ class Walk:
             self._log.stage_skipped(stage, "--skip")
             return False
         if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
-            answer, by = self.world.confirm.consent(stage)
+            answer = self.world.confirm.consent(stage)
+            self._log.answered(stage.id, "", stage.consent, answer, self._found())
             if answer.word == "skip" and stage.skip and fresh:
-                self._log.stage_skipped(stage, by)
+                self._log.stage_skipped(stage, answer.by)
                 return False
             self._obey(answer, stage)
-            self._log.consented(stage, answer.word, by)
         self._moments.before_stage(at)
         self._entered = f"{stage.id} {at.way.value}"
         self._log.stage_begun(stage, at.way)
@@ -292,7 +299,6 @@ class Walk:
         if isinstance(verdict, Blocked):
             self._blocked(at, verdict)
             return
-        self._findings = verdict.findings
         self._log.ended(at, verdict, self.world.clock.now() - started)
         whole = all(f"{at.stage.id}.{s.id}" in self.history.done for s in at.stage.steps)
         if at.way is Way.FORWARD and whole and not at.stage.rehearsal:

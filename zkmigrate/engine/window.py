@@ -15,6 +15,7 @@ from zkmigrate.engine.history import Next
 from zkmigrate.engine.hold import Hold
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
+from zkmigrate.engine.logbook import Logbook
 from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.watch import LEASE_LAPSED, past_deadline
 from zkmigrate.inventory import Policy
@@ -34,8 +35,9 @@ _LOOK_AGAIN_S = 0.3
 class Window:
     """One walk's dealings with its windows."""
 
-    def __init__(self, journal: Journal, policy: Policy, world: World) -> None:
+    def __init__(self, journal: Journal, policy: Policy, world: World, log: Logbook) -> None:
         self._journal = journal
+        self._log = log
         self._history = journal.history
         self._policy = policy
         self._world = world
@@ -164,7 +166,10 @@ class Window:
         if decision == "ask":
             unanswered = self._world.rules.without_operator(all_sealed)
             left = self._world.watch.left_s()
-            decision = self._world.confirm.decide(phase, finding, unanswered, left)
+            answer = self._world.confirm.decide(phase, finding, unanswered, left)
+            question = f"go on, or back to the start of {at.stage.id}?"
+            self._log.answered(at.stage.id, at.step.id, question, answer, (finding,))
+            decision = "back" if answer.word == "back" else "go"
         if decision == "back":
             code = 9 if finding.id == LEASE_LAPSED else 7
             raise TurnBack(at.stage.id, f"{finding.id}: {finding.seen or finding.verdict}", code, findings)

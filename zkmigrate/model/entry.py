@@ -1,7 +1,8 @@
 """Journal entries: what the engine writes down before and after each effect.
 
 One JSON object per line. ``kind`` says which: ``begin`` (run, playbook, plan digest), ``stage``, ``step``
-(with its verdict), ``intent`` and ``outcome`` of one change, ``record`` (facts for later steps), ``consent``,
+(with its verdict), ``intent`` and ``outcome`` of one change, ``record`` (facts for later steps), ``consent``
+(a question was answered: by whom, over which findings in doubt),
 ``hold`` (somebody at another terminal made the run wait), ``turn`` (the direction changed, and why),
 ``found`` (the journal was lost: what the hosts say instead), ``hook`` (one of the operator's programs ended),
 ``note``. ``previous`` chains every line to the one before.

@@ -59,8 +59,8 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """The claim for a reader: as it is where it holds, else with ``not so`` or ``not known`` before it, so
-        that nobody takes what was wanted for what was seen."""
+        """The claim for a reader: as it is where it holds, else with ``not so`` or ``not known`` before it,
+        so that nobody takes what was wanted for what was seen."""
         return f"{_VERDICT[self.held]}{self.claim}"
 
 
@@ -79,6 +79,11 @@ def claim(
     """Build a finding from a three-valued truth: ``None`` is unknown."""
     state = Held.UNKNOWN if held is None else Held.YES if held else Held.NO
     return Finding(id, sentence, state, severity, seen, needed, tuple(moves), target, cause)
+
+
+def doubts(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings over which somebody decides to go on: false or unknown, and no mere remark, in order."""
+    return tuple(f for f in findings if f.held is not Held.YES and f.severity is not Severity.INFO)
 
 
 def blocking(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -113,7 +113,7 @@ def rollback(setting: Setting, wishes: Wishes) -> int:
             if (begun.console.ask("roll back? (yes) ") or "").lower() not in ("y", "yes", "go", "g"):
                 begun.console.show(["not rolled back: nothing was changed"])
                 return Ended(130, "nothing was changed")
-        return begun.walk.back(wishes.to)
+        return begun.walk.back(wishes.to, getpass.getuser())
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act)
 

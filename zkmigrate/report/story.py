@@ -75,9 +75,8 @@ class _Teller:
             case "record":
                 self._records[f"{body['stage']}.{body['step']}"] = (at, body["record"])
             case "consent":
-                answer, by = str(body["answer"]), str(body["by"])
-                self._decide(at, "consent", body["stage"], body["question"], answer, by)
-            case "stage" if body["event"] == "skipped":
+                self._answer(at, body)
+            case "stage" if body["event"] == "skipped" and not self._skipped(body["stage"]):
                 self._decide(at, "consent", body["stage"], "the stage is skipped", "skip", body.get("by", ""))
             case "hold":
                 self._hold(at, body)
@@ -177,12 +176,29 @@ class _Teller:
                 at, "hold", where, "the run holds no more", str(body["how"]), str(body.get("by", ""))
             )
 
+    def _answer(self, at: float, body: Mapping[str, Any]) -> None:
+        """A question that was answered; earlier versions wrote down consents to stages only, no findings."""
+        stage, step, answer = str(body["stage"]), str(body.get("step", "")), str(body["answer"])
+        kind = "consent" if not step and answer in ("go", "skip") else "answer"
+        to = f" to {body['to']}" if body.get("to") else ""
+        found = tuple(decode_finding(f) for f in body.get("findings", ()))
+        where = f"{stage}.{step}" if step else stage
+        self._decisions.append(
+            Decision(at, kind, where, str(body["question"]), answer + to, str(body["by"]), found)
+        )
+
+    def _skipped(self, stage: str) -> bool:
+        """Whether the answer that skips a stage has just been told."""
+        last = self._decisions[-1:]
+        return any((d.kind, d.where, d.answer) == ("consent", stage, "skip") for d in last)
+
     def _turn(self, at: float, body: Mapping[str, Any]) -> None:
         if body["way"] == Way.BACK:
             to = body["to"] or "the beginning"
             where = f"back to the start of {to}" if body["to"] else "back to the beginning"
             rehearsed = body["then"] == "next"
-            self._decide(at, "rehearsed" if rehearsed else "turn", to, body["why"], where)
+            by = str(body.get("by", ""))
+            self._decide(at, "rehearsed" if rehearsed else "turn", to, body["why"], where, by)
         else:
             turns = [d for d in self._decisions if d.kind in ("turn", "rehearsed")]
             onward = bool(turns) and turns[-1].kind == "rehearsed" and turns[-1].answer != "forward"

@@ -11,7 +11,7 @@ from itertools import pairwise
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.report.series import quantile
 from zkmigrate.report.svg import clock, length
-from zkmigrate.report.value import Acks, Gap, Report, Visit, Window
+from zkmigrate.report.value import Acks, Decision, Gap, Report, Visit, Window
 from zkmigrate.zkdata.zxid import format_zxid
 
 _FOLDED_FROM = 12
@@ -297,13 +297,25 @@ def _zxid(value: int | None) -> str:
 
 def _decisions(report: Report) -> Table:
     kinds = {"rehearsed": "rehearsal", "lost": "journal"}
-    rows = [(day(d.at), kinds.get(d.kind, d.kind), d.where, d.what, d.answer, d.by) for d in report.decisions]
+    rows = [
+        (day(d.at), kinds.get(d.kind, d.kind), d.where, _question(d), d.answer, d.by)
+        for d in report.decisions
+    ]
     head = ("when", "what", "where", "asked or seen", "answer", "by")
     intro = (
-        "Consents and holds with who gave them, hooks that could stop the run or failed, turns, alarms in a "
-        "window, ends of calls."
+        "Every question with who answered it and what was in doubt then, holds, hooks that could stop the "
+        "run or failed, turns, alarms in a window, ends of calls."
     )
     return Table("decisions", "Decisions", head, tuple(rows), intro, (3,))
+
+
+def _question(decision: Decision) -> str:
+    """What was asked, and what stood against it then."""
+    stood = [
+        f"{held} {id}: " + "; ".join(part for part in (verdict, seen) if part)
+        for held, id, verdict, seen in _grouped(decision.findings)
+    ]
+    return decision.what + (f" In doubt then: {' | '.join(stood)}" if stood else "")
 
 
 def _processes(report: Report) -> Table:

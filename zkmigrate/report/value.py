@@ -68,10 +68,12 @@ class Visit:
 
 @dataclass(frozen=True)
 class Decision:
-    """Something that was decided. kind: ``begin``, ``consent``, ``hold``, ``turn``, ``rehearsed`` (a
+    """Something that was decided. kind: ``begin``, ``consent`` (go or skip to a stage's question), ``answer``
+    (any other to a question), ``hold``, ``turn``, ``rehearsed`` (a
     rehearsal's own turns), ``alarm``, ``hook`` (one that could stop the run, or failed), ``lost``, ``end``.
 
-    by: who or what decided, empty where the journal does not say.
+    by: who or what decided, empty where the journal does not say. findings: those in doubt when a question
+    was answered.
     """
 
     at: float
@@ -80,6 +82,7 @@ class Decision:
     what: str
     answer: str
     by: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)

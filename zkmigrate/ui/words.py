@@ -42,7 +42,12 @@ def sentence(event: events.Event) -> str:
             to = f" to the start of {event.to}" if event.to else ""
             return f"{_ARROW[event.way]} {event.way.value}{to}: {event.why}"
         case events.Consented():
-            return f"   {event.stage}: {event.question} {event.answer} ({event.by})"
+            where = f"{event.stage}.{event.step}" if event.step else event.stage
+            to = f" to {event.to}" if event.to else ""
+            ids = ", ".join(dict.fromkeys(f.id for f in event.findings))
+            over = f", over {ids}" if ids and event.answer == "go" else ""
+            by = event.by or "no answer in time"
+            return f"   {where}: {event.question} {event.answer}{to} ({by}){over}"
         case events.StageSkipped():
             return f"-> {event.stage} is skipped ({event.by}): {event.missing}"
         case events.Asking():
