@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from zkmigrate.engine import asked, journal, process, runs
 from zkmigrate.engine.history import History, Next
-from zkmigrate.engine.hold import Hold, HoldFile
+from zkmigrate.engine.hold import Hold, HoldFile, where_held
 from zkmigrate.errors import UsageError
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
@@ -63,6 +63,7 @@ def release(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
         "run": run_dir.name,
         "released": None if released is None else released.body(),
         "held": None if held is None else f"{held['stage']}.{held['step']}",
+        "where": "" if held is None else where_held(held),
         "next": _next(playbook, history),
         "process": working,
     }
@@ -95,7 +96,7 @@ def release_lines(body: dict[str, Any]) -> list[str]:
     if not body["process"]:
         return [*out, f"  no process on this machine works on it; run or resume goes on with {onward}"]
     if body["held"]:
-        out.append(f"  it was holding at {body['held']} and goes on now: {onward}")
+        out.append(f"  it was holding {body['where']} and goes on now: {onward}")
     else:
         out.append(f"  it was not holding yet and goes on as it was: {onward}")
     if body["next"] and body["next"]["asks"]:

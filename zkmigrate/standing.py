@@ -150,7 +150,8 @@ def _now(run_dir: Path, history: History, hosts: tuple[str, ...], now: float) ->
 
 def _held(held: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("stage", "step", "way", "at", "hold")
-    return {key: held.get(key) for key in keys}
+    return {**{key: held.get(key) for key in keys}, "where": hold.where_held(held),
+            "progress": held.get("progress", "")}  # fmt: skip
 
 
 def _under_way(body: Mapping[str, Any]) -> list[str]:
@@ -159,9 +160,8 @@ def _under_way(body: Mapping[str, Any]) -> list[str]:
     by = " ".join(part for part in (working["by"], working["place"]) if part)
     out = [f"under way: {who} by {by or 'somebody'} since {_clock(working['since'])}"]
     if (held := body["held"]) is not None:
-        out.append(
-            f"holding at {held['stage']}.{held['step']} since {_clock(held['at'])} ({_who(held['hold'])})"
-        )
+        progress = f": {held['progress']}" if held["progress"] else ""
+        out.append(f"holding {held['where']} since {_clock(held['at'])} ({_who(held['hold'])}){progress}")
     elif now["asks"]:
         out.append(f"its terminal asks: {now['asks']}")
     elif now["step"]:

@@ -164,7 +164,7 @@ def test_killed_in_the_roll_it_resumes_held_and_released_from_a_second_terminal(
         return None if said["held"] else f"not held: {said['now']}"
 
     wait_until("the roll is held", not_held, 60)
-    assert "holding at roll.roll since" in night.second("status", "--offline").stdout
+    assert "holding in roll.roll since" in night.second("status", "--offline").stdout
     assert "goes on now: roll.roll" in night.second("release").stdout
     waited = night.second("status", "--offline", "--wait", "roll", "--timeout", "300")
     assert waited.returncode == 0, waited.stdout

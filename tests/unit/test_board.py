@@ -163,6 +163,9 @@ def test_a_hold_that_is_asked_for_and_one_that_holds_are_told_apart(wall: Wall) 
         "holding before roll.preflight (anna@desk: lunch): zkmigrate release, or "
         "go (g), stop (s) or back (b)?"
     )
+    done = "1 of 3 brokers done (broker2)"
+    wall.tell(events.Holding("", None, before="roll.roll", who="anna@desk", progress=done))
+    assert wall.text()[-1].startswith(f"holding in roll.roll, {done} (anna@desk): zkmigrate release")
     wall.tell(events.HoldEnded("roll.preflight", "released", "anna@desk"))
     assert "hold" not in "".join(wall.text()[2:])
 

@@ -70,7 +70,7 @@ def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None
     assert said["process"]["pid"] == run.pid
     assert said["process"]["verb"] == "resume"
     assert (said["held"]["step"], said["held"]["hold"]["why"]) == ("two", "ask the [31mteam")
-    assert "  holding at prepare.two since " in desk.text()
+    assert "  holding before prepare.two since " in desk.text()
     assert f"  under way: process {run.pid} (resume) by {process.user()}" in desk.text()
     assert "dest1/two" not in desk.files()
     assert desk.call("status", "--offline", "--wait", "prepare.two", "--timeout", "0").exit_code == 1
@@ -78,7 +78,7 @@ def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None
     assert done.exit_code == 0
     assert done.output.splitlines() == [
         f"run lab-1: the hold is released ({process.user()}: ask the [31mteam)",
-        "  it was holding at prepare.two and goes on now: prepare.two: write a file",
+        "  it was holding before prepare.two and goes on now: prepare.two: write a file",
     ]
     waited = desk.call("status", "--offline", "--wait", "end", "--timeout", "60")
     assert (waited.exit_code, run.wait(timeout=30)) == (0, 0)
@@ -316,7 +316,7 @@ def test_what_the_run_saw_last_is_told_as_far_as_it_reads(desk: Desk, spoilt: st
     with (desk.runs / "lab-1" / "samples.jsonl").open("a") as file:
         file.write(f"{json.dumps(seen)}\n{spoilt}\n")
     said = desk.text()
-    assert "holding at prepare.slow" in said
+    assert "holding before prepare.slow" in said
     assert ("  source: source1 leads, 1 of 1 serve, zxid 0x5" in said) is (not spoilt)
     assert ("observer, 2 behind (" in said) is (not spoilt)
     desk.call("release")

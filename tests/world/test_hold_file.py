@@ -125,9 +125,14 @@ def test_a_hold_for_the_next_place_waits_between_two_brokers(
         seen.append(len(restarted))
         room.release()
 
-    assert room.operator(act).forward(until="roll").code == 0
+    operator = room.operator(act)
+    assert operator.forward(until="roll").code == 0
     assert room.held() == [("roll.roll", "begin"), ("roll.roll", "released")]
     assert (seen, len(restarted)) == ([1], 3), "one broker was restarted, the others waited"
+    [said] = {(e.before, e.progress) for e in operator.events if isinstance(e, Holding)}
+    assert said == ("roll.roll", f"1 of 3 brokers done ({restarted[0]})")
+    begun = room.lines("hold")[0]
+    assert (begun["place"], begun["progress"]) == ("in", said[1])
 
 
 @pytest.mark.parametrize("phase", [*BEFORE_FENCE, *UNSEALED, *SEALED])

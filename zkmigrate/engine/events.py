@@ -163,7 +163,8 @@ class Holding:
     before: the step, empty in a window. who: who made it hold, and why; empty for ``--hold-at``. left_s:
     seconds in which the window can still turn back without losing a session, None when that does not
     count. opens_s: seconds, at the most, until the hosts open by themselves, None before they serve. late:
-    the time in which a way back keeps the clients' sessions is over.
+    the time in which a way back keeps the clients' sessions is over. progress: how far a step that is under
+    way has come, in words, empty where nothing of it was done.
     """
 
     phase: str
@@ -172,6 +173,7 @@ class Holding:
     before: str = ""
     who: str = ""
     late: bool = False
+    progress: str = ""
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,11 @@ class Hold:
         return f"{self.by}: {self.why}" if self.why else self.by
 
 
+def where_held(held: Mapping[str, Any]) -> str:
+    """Where the walk holds, from the hold's line in the journal: before, in or after which step."""
+    return f"{held.get('place', 'at')} {held['stage']}.{held['step']}"  # earlier versions named no place
+
+
 @dataclass(frozen=True)
 class Released:
     """Who released a hold, and when, in seconds since the epoch."""

@@ -8,7 +8,7 @@ afterwards the walk goes on by itself. A rehearsal is held before it begins, not
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.watch import DEADLINE
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import UsageError
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import inverses
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 
@@ -34,8 +36,11 @@ _SAY_S = 60.0
 class HoldPlaces:
     """One walk's places to hold at. A hold that was answered at the run's own terminal is taken away."""
 
-    def __init__(self, playbook: Playbook, journal: Journal, window: Window, world: World) -> None:
+    def __init__(
+        self, playbook: Playbook, inventory: Inventory, journal: Journal, window: Window, world: World
+    ) -> None:
         self._playbook = playbook
+        self._inventory = inventory
         self._journal = journal
         self._window = window
         self._world = world
@@ -66,14 +71,15 @@ class HoldPlaces:
             named |= {at.stage.id} if fresh else set()
             return not hold.at or (at.way is Way.FORWARD and hold.at in named)
 
-        return self._outside(at, here, stop_if_asked)
+        return self._outside(at, here, stop_if_asked, self._progress(at, whole=False))
 
     def between(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer | None:
         """As ``before``, between two waves, for a hold at the next place there is. None when it did not hold;
         after an answer what was seen before is old."""
         if at.stage.window or self._here(lambda hold: not hold.at) is None:
             return None
-        return self._outside(at, lambda hold: not hold.at, stop_if_asked)
+        progress = self._progress(at, whole=True)
+        return self._outside(at, lambda hold: not hold.at, stop_if_asked, progress)
 
     def after(self, at: Next, asked_for: bool, stop_if_asked: Callable[[], None]) -> Answer:
         """Hold after a step of the window. asked_for: ``--hold-at`` names it, and only an answer or a release
@@ -93,24 +99,55 @@ class HoldPlaces:
         def until() -> tuple[Answer, str]:
             return self._window.hold(at, hold, lambda: self._let_go(hold, here, asked_for), stop_if_asked)
 
-        return self._logged(at, hold, until)
+        return self._logged(at, hold, until, {"place": "after", "progress": ""})
 
     # --- holding ---------------------------------------------------------------------------------------
 
-    def _outside(self, at: Next, here: Callable[[Hold], bool], stop_if_asked: Callable[[], None]) -> Answer:
+    def _outside(
+        self, at: Next, here: Callable[[Hold], bool], stop_if_asked: Callable[[], None], progress: str
+    ) -> Answer:
         hold = self._here(here)
         if hold is None:
             return Answer("go")
-        return self._logged(at, hold, lambda: self._until_answered(at, hold, here, stop_if_asked))
+        where = {"place": "in" if progress else "before", "progress": progress}
+        return self._logged(
+            at, hold, lambda: self._until_answered(at, hold, here, stop_if_asked, progress), where
+        )
+
+    def _progress(self, at: Next, *, whole: bool) -> str:
+        """How far a step has come with its targets, in words; empty where none is done or begun. whole: the
+        wave before is over; else its targets count as begun, for a process may have ended inside it."""
+        history = self._journal.history
+        applied = {target: history.applied(at.id, target) for target in history.touched(at.id)}
+        known = self._inventory.broker_names
+        kind, every = (
+            ("brokers", known) if set(applied) <= set(known) else ("dest hosts", self._inventory.dest_names)
+        )
+        if at.way is Way.BACK:
+            left = [target for target, changes in applied.items() if inverses(changes)]
+            return f"{len(left)} {kind} still to be put back ({', '.join(left)})" if left else ""
+        wave = f".{history.known_leg}"
+        begun = [
+            t for t, c in applied.items() if not whole and c[-1].operation.rpartition(".")[0].endswith(wave)
+        ]
+        done = [target for target in applied if target not in begun]
+        names = f" ({', '.join(done)})" if done else ""
+        more = f", begun: {', '.join(begun)}" if begun else ""
+        return f"{len(done)} of {len(every)} {kind} done{names}{more}" if applied else ""
 
     def _until_answered(
-        self, at: Next, hold: Hold, here: Callable[[Hold], bool], stop_if_asked: Callable[[], None]
+        self,
+        at: Next,
+        hold: Hold,
+        here: Callable[[Hold], bool],
+        stop_if_asked: Callable[[], None],
+        progress: str,
     ) -> tuple[Answer, str]:
         clock, said = self._world.clock, None
         while not self._let_go(hold, here, False):
             stop_if_asked()
             if said is None or clock.now() - said >= _SAY_S:
-                self._world.emit(events.Holding("", None, before=at.id, who=hold.words()))
+                self._world.emit(events.Holding("", None, before=at.id, who=hold.words(), progress=progress))
                 said = clock.now()
             answer = self._world.confirm.hold(at.id, None, None)
             if answer is not None:
@@ -120,9 +157,12 @@ class HoldPlaces:
             clock.pause(_POLL_S)
         return Answer("go"), "released"
 
-    def _logged(self, at: Next, hold: Hold, until: Callable[[], tuple[Answer, str]]) -> Answer:
-        """Hold, with a line in the journal when it begins and when it ends, however that is."""
-        self._log(at, "begin", hold)
+    def _logged(
+        self, at: Next, hold: Hold, until: Callable[[], tuple[Answer, str]], where: Mapping[str, str]
+    ) -> Answer:
+        """Hold, with a line in the journal when it begins and when it ends, however that is. where: before,
+        in or after the step, and how far it has come."""
+        self._log(at, "begin", hold, where)
         how, by = "left", ""
         try:
             answer, how = until()
@@ -142,14 +182,13 @@ class HoldPlaces:
                 self._run_out.add((hold.mark, at.stage.id))
             left = self._wanted()
             self._noticed = "" if left is None else left.mark
-            self._log(at, "end", hold, how, by)
+            self._log(at, "end", hold, {"how": how, "by": by})
             self._world.emit(events.HoldEnded(at.id, how, by))
         return answer
 
-    def _log(self, at: Next, event: str, hold: Hold, how: str = "", by: str = "") -> None:
+    def _log(self, at: Next, event: str, hold: Hold, more: Mapping[str, str]) -> None:
         body = {"stage": at.stage.id, "step": at.step.id, "way": at.way.value, "event": event}
-        ended = {"how": how, "by": by} if event == "end" else {}
-        self._journal.append("hold", {**body, "hold": hold.body(), **ended})
+        self._journal.append("hold", {**body, "hold": hold.body(), **more})
 
     # --- what is wanted --------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ class Walk:
         self._wave = Wave(journal, inventory, world.apply, world.emit, world.clock.now)
         self._log = Logbook(playbook, journal, world)
         self._window = Window(journal, inventory.policy, world, self._log)
-        self._holds = HoldPlaces(playbook, journal, self._window, world)
+        self._holds = HoldPlaces(playbook, inventory, journal, self._window, world)
         self._moments = Moments(playbook, inventory, journal, world)
         self._until = ""
         self._hold_at = ""

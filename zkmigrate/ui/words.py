@@ -134,7 +134,8 @@ def holding(event: events.Holding) -> str:
     back = "back (b; too late to keep the clients' sessions)" if event.late else "back (b)"
     answers = f"go (g), stop (s) or {back}?"
     if event.before:
-        return f"holding before {event.before} ({event.who}): zkmigrate release, or {answers}"
+        where = f"in {event.before}, {event.progress}" if event.progress else f"before {event.before}"
+        return f"holding {where} ({event.who}): zkmigrate release, or {answers}"
     after = f"holding after {event.phase}" + (f" ({event.who})" if event.who else "")
     answers = f"zkmigrate release, or {answers}" if event.who else answers
     if event.opens_s is None:
