@@ -98,6 +98,33 @@ def test_a_claim_that_holds_on_every_host_is_one_line() -> None:
     assert found.findings(held) == ["[ok] tiny.a d1, d2, d3: no client gets in"]
 
 
+def test_at_a_question_what_does_not_hold_is_last_and_what_holds_is_grouped() -> None:
+    warns = claim("tiny.quiet", "it is quiet", False, seen="loud", severity=Severity.WARN, moves=("wait",))
+    held = [claim(f"host.{n}", "well", True, target=host) for n in "ab" for host in HOSTS]
+    later = claim("roll.x", "well", None, severity=Severity.INFO)
+    evidence = {"look.look": (claim("a.b", "so", True),), "main.fence": (warns, SICK, *held, later)}
+    assert found.behind(evidence, "") == [
+        "in short; whole: f main.fence, or f all",
+        "findings there are also of: look.look (1)",
+        "main.fence:",
+        "  6 hold:",
+        "    host.a (3), host.b (3)",
+        "  1 to come later:",
+        "    roll.x",
+        "  [warn] tiny.quiet: not so: it is quiet; loud",
+        "       possible: wait",
+        "  [NO] tiny.sick d2: not so: it is well; sick (needed: health)",
+        "       possible: heal it",
+    ]
+    whole = found.behind(evidence, "main")
+    assert whole[-4:] == [
+        "  [NO] tiny.sick d2: not so: it is well", "       seen: sick", "       needed: health",
+        "       possible: heal it",
+    ]  # fmt: skip
+    assert sum("[ok] host." in line for line in whole) == 6
+    assert "look.look:" in found.behind(evidence, "all")
+
+
 def test_upper_case_is_for_what_stands_in_the_way() -> None:
     marks = {
         severity: found.finding(claim("tiny.a", "so it is", False, severity=severity)).split()[0]

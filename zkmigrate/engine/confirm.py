@@ -57,7 +57,8 @@ class LookUp(Protocol):
         ...
 
     def findings(self, name: str) -> Sequence[str]:
-        """The findings behind a stage or step, whole, as lines; empty for the newest step that has any."""
+        """The findings behind a stage or step, or ``all``, whole, as lines; with no name those of the newest
+        step that has any, in short."""
         ...
 
     def in_short(self, found: Sequence[Finding]) -> Sequence[str]:
@@ -172,7 +173,7 @@ class Terminal:
                     f"  not understood: {line.strip()!r}. g goes on; s stops here, resumable;",
                     "  b walks this stage back; b TO walks back to the start of TO, a stage or stage.step;",
                     *(["  k skips it"] if skip else []),
-                    "  f shows the newest findings whole; f STEP those of a stage or stage.step, f all",
+                    "  f shows in short what the newest step found; f STEP, or f all, tells it whole",
                 ]
             )
 
@@ -225,7 +226,7 @@ class _Hold:
         answer, said = _understood(line, self._look_up)
         if answer is not None and answer.word != "skip":
             return replace(answer, by=self._user)
-        keys = "g goes on, s stops here, b [TO] walks back, f [STEP] shows findings"
+        keys = "g goes on, s stops here, b [TO] walks back, f [STEP] or f all shows findings"
         self._console.show(said or [f"  not understood: {line.strip()!r}. {keys}"])
         return None
 

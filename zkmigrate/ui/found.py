@@ -55,9 +55,9 @@ def findings(found: Sequence[Finding]) -> list[str]:
 
 
 def whole(found: Sequence[Finding]) -> list[str]:
-    """Everything that each finding says, what stands in the way first."""
+    """Everything that each finding says; what stands in the way last, where a terminal still shows it."""
     out: list[str] = []
-    for f in sorted(found, key=lambda f: (f.held is Held.YES, *_weight(f))):
+    for f in sorted(found, key=lambda f: (f.held is Held.YES, *_weight(f)), reverse=True):
         where = f" {f.target}" if f.target else ""
         out.append(f"[{_mark(f)}] {f.id}{where}: {f.verdict}")
         parts = [("seen", f.seen), ("needed", f.needed), ("cause", f.cause)]
@@ -66,16 +66,43 @@ def whole(found: Sequence[Finding]) -> list[str]:
     return out
 
 
+def grouped(found: Sequence[Finding]) -> list[str]:
+    """Every finding in short, for a question: what holds by its ids, then what does not hold with what can be
+    done about it, what stands in the way last."""
+    held, later = [f for f in found if f.held is Held.YES], [f for f in found if _later(f)]
+    out = [f"{len(held)} hold:", *(f"  {line}" for line in by_area(held))] if held else []
+    if later:
+        out += [f"{len(later)} to come later:", *(f"  {line}" for line in by_area(later))]
+    rest = [f for f in found if f not in held and f not in later]
+    hosts = silent(rest)
+    told = [(_host(of_host), of_host[:1]) for of_host in hosts]
+    rest = [f for f in rest if all(f not in of_host for of_host in hosts)]
+    told += [(_together(same), same) for same in _alike(sorted(rest, key=_weight))]
+    for line, same in reversed(told):
+        out += [line, *(f"     possible: {move}" for move in dict.fromkeys(m for f in same for m in f.moves))]
+    return out
+
+
+def by_area(found: Iterable[Finding]) -> list[str]:
+    """The ids of findings, a line for what is checked of source, one for dest, and so on; a number counts the
+    targets."""
+    areas: dict[str, dict[str, int]] = {}
+    for f in found:
+        of_area = areas.setdefault(f.id.partition(".")[0], {})
+        of_area[f.id] = of_area.get(f.id, 0) + 1
+    return [", ".join(id if n == 1 else f"{id} ({n})" for id, n in ids.items()) for ids in areas.values()]
+
+
 def behind(evidence: Evidence, name: str) -> list[str]:
-    """The findings of a stage or step, whole; of the newest step where ``name`` is empty. Which others have
-    some is said at the end."""
+    """The findings of a stage or step, or of ``all``, whole; of the newest step, in short, where ``name`` is
+    empty. Which others have some is said first, so that what does not hold stays on the screen."""
     told = chosen(evidence, name)
-    out = [] if told or not name else [f"no findings of {name}"]
-    for step, found in told.items():
-        out += [f"{step}:", *(f"  {line}" for line in whole(found))]
     others = [f"{step} ({len(found)})" for step, found in evidence.items() if step not in told]
-    if others:
-        out.append(f"findings there are also of: {', '.join(others)}")
+    out = [] if name else [f"in short; whole: f {step}, or f all" for step in told]
+    out += [f"findings there are also of: {', '.join(others)}"] if others else []
+    out += [] if told or not name else [f"no findings of {name}"]
+    for step, found in told.items():
+        out += [f"{step}:", *(f"  {line}" for line in (whole(found) if name else grouped(found)))]
     return out or ["no findings yet"]
 
 

@@ -166,13 +166,7 @@ def _later(findings: Sequence[Finding]) -> tuple[Item, ...]:
 
 def _holding(findings: Sequence[Finding]) -> tuple[Item, ...]:
     """One item for what is checked of source, of dest, and so on; a number counts the targets."""
-    areas: dict[str, dict[str, int]] = {}
-    for f in findings:
-        of_area = areas.setdefault(f.id.partition(".")[0], {})
-        of_area[f.id] = of_area.get(f.id, 0) + 1
-    return tuple(
-        Item(", ".join(id if n == 1 else f"{id} ({n})" for id, n in ids.items())) for ids in areas.values()
-    )
+    return tuple(Item(line) for line in found.by_area(findings))
 
 
 def lines(findings: Sequence[Finding], places: Places, width: int | None) -> list[Styled]:
