@@ -198,6 +198,16 @@ def test_the_stages_tell_what_is_over_and_what_became_of_it(wall: Wall) -> None:
     assert "rehearse skipped" in wall.text()[1]
 
 
+def test_what_became_of_the_stages_is_told_by_the_next_process_too(wall: Wall) -> None:
+    over = (("preflight", "ok"), ("rehearse", "skipped"), ("roll", "undone"))
+    stages = tuple((s, s) for s in STAGES)
+    wall.tell(events.RunBegun("r-1", "move", Way.FORWARD, True, DEST, stages, over))
+    wall.step("join", "join")
+    assert wall.text()[1].startswith(
+        "preflight ok  install  [join: join]  rehearse skipped  roll undone  cutover"
+    )
+
+
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 12), (40, 10), (20, 8), (5, 4), (1, 1)])
 @pytest.mark.parametrize("brokers", [3, 24, 200])
 def test_it_fits_and_what_is_in_trouble_stays_in_sight(width: int, height: int, brokers: int) -> None:

@@ -383,6 +383,17 @@ def test_stop_typed_while_it_waits_stops_outside_the_window_only(tmp_path: Path)
     assert "listen" not in tiny.confirm.asked
 
 
+def test_each_process_is_told_what_became_of_the_stages_before_it(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path / "r")
+    tiny.process(until("rehearse"))
+    tiny.process(lambda walk: walk.back("prepare"))
+    tiny.process(until("preflight"))
+    begun = [dict(e.over) for e in tiny.seen if isinstance(e, events.RunBegun)]
+    whole = {"preflight": "ok", "prepare": "ok", "rehearse": "ok"}
+    assert begun[:2] == [{}, whole]
+    assert begun[2] == {"preflight": "ok", "prepare": "undone", "rehearse": "undone"}
+
+
 def answers(tiny: Tiny) -> list[tuple[str, str, str, str, list[str]]]:
     """(where, question, answer, who, ids in doubt) of every question in the journal."""
     entries = chain.parse((tiny.run_dir / NAME).read_bytes()).entries

@@ -18,7 +18,8 @@ from zkmigrate.model.step import Hazard, Way
 
 @dataclass(frozen=True)
 class RunBegun:
-    """A walk starts: ``resumed`` when the journal already had a position. stages: ``(id, title)``."""
+    """A walk starts: ``resumed`` when the journal already had a position. stages: ``(id, title)``. over:
+    ``(id, ok, skipped or undone)`` of those that a process before came to an end with."""
 
     run: str
     playbook: str
@@ -26,6 +27,7 @@ class RunBegun:
     resumed: bool
     hosts: tuple[str, ...]
     stages: tuple[tuple[str, str], ...]
+    over: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,18 @@ class History:
         """Whether any step of a stage has changes that are not undone: else there is nothing to turn back."""
         return any(s.partition(".")[0] == stage for s, _, _ in self._applied.values())
 
+    def over(self, playbook: Playbook) -> dict[str, str]:
+        """What became of the stages that are over: ``ok``, ``skipped``, or ``undone`` where all that was
+        begun of one is walked back."""
+        over = {}
+        for stage in playbook.stages:
+            undone = any(step.partition(".")[0] == stage.id for step in self.undone)
+            if stage.id in self.stages_done:
+                over[stage.id] = "skipped" if stage.id in self.stages_skipped else "ok"
+            elif undone and not self.entered(stage.id):
+                over[stage.id] = "undone"
+        return over
+
     @property
     def binds(self) -> bool:
         """Whether the run has to go on with the inventory it was begun with: something was, or may have been,

@@ -387,7 +387,10 @@ class Walk:
         stages = tuple((s.id, s.title) for s in self.playbook.stages)
         hosts = (*self.inventory.dest_names, *self.inventory.broker_names)
         way = way or self.history.way
-        self.world.emit(events.RunBegun(self.history.run, self.playbook.id, way, resumed, hosts, stages))
+        over = tuple(self.history.over(self.playbook).items())
+        self.world.emit(
+            events.RunBegun(self.history.run, self.playbook.id, way, resumed, hosts, stages, over)
+        )
         try:
             self._moments.before_run(way)
             begin()

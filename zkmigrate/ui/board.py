@@ -89,7 +89,7 @@ class Board:
             case events.RunBegun():
                 self._title = f"run {event.run}: {event.playbook}"
                 self._hosts = {host: _Host() for host in event.hosts}
-                self._stages = {id: "" for id, _ in event.stages}
+                self._stages = {id: "" for id, _ in event.stages} | dict(event.over)
             case events.StageBegun():
                 self._left = None  # of a window; the next countdown says it anew
                 self._settle(event.stage)
@@ -139,7 +139,7 @@ class Board:
         for stage, state in self._stages.items():
             if stage != current and state.endswith(" done"):
                 back = state.startswith("<-") and stage not in self._rehearsed
-                self._stages[stage] = "back" if back else "ok"
+                self._stages[stage] = "undone" if back else "ok"
 
     # --- lines -----------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class Board:
     def _stage_line(self, width: int) -> str:
         parts = []
         for stage, state in self._stages.items():
-            mark = {"": "", "ok": " ok", "skipped": " skipped", "back": " undone"}.get(state)
+            mark = {"": "", "ok": " ok", "skipped": " skipped", "undone": " undone"}.get(state)
             parts.append(f"{stage}{mark}" if mark is not None else f"[{stage}: {state}]")
         current = next((i for i, part in enumerate(parts) if part.startswith("[")), 0)
         dropped = 0
