@@ -22,7 +22,7 @@ from tests.unit.engine_world import HOSTS
 from tests.unit.test_cli import ALL, Place
 from zkmigrate.engine import events
 from zkmigrate.engine.clock import Interrupt
-from zkmigrate.model.change import Fence, PutFile
+from zkmigrate.model.change import Fence, PutFile, SetService
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Hazard, Way
 from zkmigrate.ui import found, words
@@ -246,6 +246,22 @@ def switching() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("window", [False, True])
+def test_the_live_view_keeps_what_was_done_to_which_host_and_when(window: bool) -> None:
+    from rich.console import Console
+
+    out = StringIO()
+    view = LiveView(out, clock=lambda: "12:00:00")
+    view._console = Console(file=out, width=100)
+    view(events.StageBegun("roll", "Roll", Way.FORWARD, window, False))
+    for host, status in (("b1", "done"), ("b2", "failed")):
+        view(events.ChangeSent(host, f"op.{host}", SetService(host, "kafka.service", "restart")))
+        view(events.ChangeEnded(host, f"op.{host}", status, 0, ""))
+    lines = out.getvalue().splitlines()
+    assert ("   12:00:00 b1: restart kafka.service" in lines) is not window
+    assert not any("b2: restart" in line for line in lines)
 
 
 def test_what_one_thread_prints_and_another_draws_leaves_no_line_behind(switching: None) -> None:

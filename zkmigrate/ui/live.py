@@ -27,16 +27,26 @@ _EVERY_S = 0.25
 class LiveView:
     """A context manager; events go in by calling it. Everything noteworthy also scrolls by above it.
 
-    keys: what can be typed while the run waits, empty where nobody is asked.
+    keys: what can be typed while the run waits, empty where nobody is asked. clock: the time of day, for the
+    changes outside the window, each of which is told when it is done: the board forgets them.
     """
 
-    def __init__(self, out: TextIO, now: Callable[[], float] = time.monotonic, keys: str = "") -> None:
+    def __init__(
+        self,
+        out: TextIO,
+        now: Callable[[], float] = time.monotonic,
+        keys: str = "",
+        clock: Callable[[], str] = lambda: time.strftime("%H:%M:%S"),
+    ) -> None:
         self._console = Console(file=out)
         self._board = Board(now, keys)
         self._live = self._fresh()
         # Whatever writes to the terminal holds it: what one thread printed would move what another one drew.
         self._guard = threading.RLock()
         self._story = words.Story()
+        self._clock = clock
+        self._in_window = False
+        self._sent: dict[str, str] = {}
         self._over = threading.Event()
         self._drawer = threading.Thread(target=self._draw_again, name="live-view", daemon=True)
 
@@ -77,13 +87,27 @@ class LiveView:
 
     def __call__(self, event: events.Event) -> None:
         self._board.take(event)
+        with self._guard:
+            done = self._done(event)
         if isinstance(
             event, events.Waits | events.Countdown | events.Holding | events.WaveBegun | events.ChangeSent
         ):
             return
         with self._guard:
-            for line in self._story.lines(event):
+            for line in [*self._story.lines(event), *done]:
                 self._console.print(Text(line))
+
+    def _done(self, event: events.Event) -> list[str]:
+        """The change that has just been done, with the time, outside the window."""
+        if isinstance(event, events.StageBegun):
+            self._in_window = event.window
+        elif isinstance(event, events.ChangeSent):
+            self._sent[event.operation] = f"{event.change.host}: {event.change.describe()}"
+        elif isinstance(event, events.ChangeEnded):
+            text = self._sent.pop(event.operation, "")
+            if text and event.status == "done" and not self._in_window:
+                return [f"   {self._clock()} {text}"]
+        return []
 
     def _draw_again(self) -> None:
         while not self._over.wait(_EVERY_S):
