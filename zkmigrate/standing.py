@@ -12,7 +12,7 @@ from zkmigrate.engine import asked, events, evidence, hold, journal, process, ru
 from zkmigrate.engine.codec import decode_finding, encode_finding
 from zkmigrate.engine.history import History
 from zkmigrate.errors import UsageError
-from zkmigrate.facts.host import HostStatus, host_status
+from zkmigrate.facts.host import HostStatus, unit_status
 from zkmigrate.facts.host_lock import Held, host_lock
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -78,7 +78,12 @@ def waited(run_dir: Path, name: str) -> int | None:
 
 def of_hosts(look: Look, inventory: Inventory) -> dict[str, Any]:
     """The hosts' side: phase, block and lock of every dest host, as far as it answers."""
-    asked = look.each(inventory.dest_names, lambda host: (host_status(look, host), host_lock(look, host)))
+    unit = inventory.dest.service.unit
+
+    def ask(host: str) -> tuple[Reading[HostStatus], Reading[Held]]:
+        return unit_status(look, host, unit, inventory.dest.commands), host_lock(look, host)
+
+    asked = look.each(inventory.dest_names, ask)
     return {host: _host(*readings) for host, readings in asked.items()}
 
 
@@ -110,7 +115,8 @@ def lines(body: Mapping[str, Any]) -> list[str]:
         out.append(f"  found by {step}:")
         out += [f"    {line}" for line in found.whole([decode_finding(f) for f in told])]
     for host, said in body.get("hosts", {}).items():
-        text = said.get("unknown") or ", ".join(f"{key} {value}" for key, value in said.items())
+        words = {**said, "lapsed": {True: "yes", False: "no"}.get(said.get("lapsed"), "not known")}
+        text = said.get("unknown") or ", ".join(f"{key} {value}" for key, value in words.items())
         out.append(f"  {host}: {text}")
     return out
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.unit.test_report import Run
+from tests.world.operator import quiet_world
 from zkmigrate import books, standing
+from zkmigrate.simulate.look import WorldLook
 
 
 def test_what_the_rehearsal_took_is_told_once_it_is_walked_back(tmp_path: Path) -> None:
@@ -22,3 +24,23 @@ def test_what_the_rehearsal_took_is_told_once_it_is_walked_back(tmp_path: Path) 
     assert "  done  preflight.preflight (3.00 s)" in lines
     assert "  took  rehearse.fence (1.25 s, back 0.50 s)" in lines
     assert not [line for line in lines if line.startswith("  done  rehearse")]
+
+
+def test_a_dest_that_runs_is_told_to_run_though_nothing_is_armed() -> None:
+    world = quiet_world()
+    for host in world.inventory.dest_names:
+        world.hosts[host].running = True
+    said = standing.of_hosts(WorldLook(world, set()), world.inventory)
+    assert {body["unit"] for body in said.values()} == {"active"}
+    assert {body["lapsed"] for body in said.values()} == {False}
+
+
+def test_status_has_words_and_no_values_of_the_language() -> None:
+    host = {"phase": "idle", "unit": "active", "lapsed": False}
+    body = {"run": "r", "playbook": "p", "state": "open", "where": "here", "process": None, "ended": None,
+            "hold": None, "held": None, "done": [], "seconds": {}, "skipped": [], "begun": [],
+            "not_confirmed": [], "hosts": {"dest1": host, "dest2": {**host, "lapsed": True}}}  # fmt: skip
+    assert standing.lines(body)[-2:] == [
+        "  dest1: phase idle, unit active, lapsed no",
+        "  dest2: phase idle, unit active, lapsed yes",
+    ]
