@@ -16,6 +16,7 @@ from zkmigrate.engine import asked, events, evidence
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.confirm import WHILE_IT_WAITS, LookUp, Terminal, Unattended
 from zkmigrate.engine.history import Next
+from zkmigrate.engine.hold import HoldPort, NoHolds
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.ports import Confirm
 from zkmigrate.errors import JournalError, UsageError
@@ -24,7 +25,7 @@ from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Context
 from zkmigrate.rules import expected
-from zkmigrate.ui import found
+from zkmigrate.ui import found, words
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.jsonl import JsonLines
 from zkmigrate.ui.plain import Plain
@@ -64,8 +65,15 @@ class Face:
     sample: Show = _unseen
 
 
-def face_of(called: Called, yes: bool, stack: contextlib.ExitStack, look_up: LookUp) -> Face:
-    """The face for a call. yes: nobody is asked. stack: closes the live view."""
+def face_of(
+    called: Called,
+    yes: bool,
+    stack: contextlib.ExitStack,
+    look_up: LookUp,
+    news: Callable[[], Sequence[str]] = tuple,
+) -> Face:
+    """The face for a call. yes: nobody is asked. stack: closes the live view. news: what is to be said while
+    a question is open."""
     if called.as_json:
         console = StdConsole(called.stdin, sys.stderr)
         return Face(JsonLines(called.out, time.time), Unattended(console, look_up), console)
@@ -77,7 +85,7 @@ def face_of(called: Called, yes: bool, stack: contextlib.ExitStack, look_up: Loo
 
         live = stack.enter_context(LiveView(called.out, keys="" if yes else WHILE_IT_WAITS))
         view, quiet, sample = live, live.quiet, live.sample
-    console = StdConsole(called.stdin, called.out, quiet, lambda: called.interrupt.wanted)
+    console = StdConsole(called.stdin, called.out, quiet, lambda: called.interrupt.wanted, news)
     if yes or not called.interactive:
         return Face(view, Unattended(console, look_up), console, sample)
     return Face(view, Terminal(console, getpass.getuser(), time.monotonic, look_up), console, sample)
@@ -85,12 +93,15 @@ def face_of(called: Called, yes: bool, stack: contextlib.ExitStack, look_up: Loo
 
 @dataclass
 class RunLookUp:
-    """What a dialogue can look up about a run. tell: where to say that a question is open."""
+    """What a dialogue can look up about a run. tell: where to say that a question is open. holds: what
+    somebody at another terminal wants."""
 
     inventory: Inventory
     playbook: Playbook
     journal: Journal
     tell: events.Emit = field(default=lambda _event: None)
+    holds: HoldPort = field(default_factory=NoHolds)
+    _held: str = ""
 
     def remarks(self, stage: Stage) -> Sequence[str]:
         """What a rehearsal of this run says about a window that is about to open."""
@@ -119,6 +130,18 @@ class RunLookUp:
 
     def whole(self, told: Sequence[Finding]) -> Sequence[str]:
         return found.whole(told)
+
+    def news(self) -> Sequence[str]:
+        """A hold that was asked for since this was last called."""
+        hold = self.holds.wanted()
+        before, self._held = self._held, "" if hold is None else hold.mark
+        if hold is None or hold.mark == before:
+            return ()
+        try:
+            at = asked.place(self.playbook, hold.at)
+        except UsageError:
+            at = ""
+        return (words.sentence(events.HoldAsked(asked.holds(self.playbook, at), hold.words())),)
 
     def asking(self, where: str) -> None:
         self.tell(events.Asking(where))

@@ -271,3 +271,30 @@ def test_every_shipped_step_says_all_five() -> None:
     for stage in PLAYBOOK.stages:
         for step in stage.steps:
             assert len(brief.of(step).lines()) == 5, f"{stage.id}.{step.id}"
+
+
+def test_a_rehearsal_says_that_no_client_notices() -> None:
+    fence = WriteStep("fence", Hosts(), Hazard.WINDOW)
+    for rehearsal, told in ((True, ["nothing, no broker uses dest yet"]), (False, [])):
+        someone, script = terminal("g")
+        stage = Stage("try", "Try", (cast(AnyStep, fence),), consent="Now?", rehearsal=rehearsal, window=True)
+        someone.consent(stage)
+        notice = [line.partition("notice: ")[2] for line in script.shown if "Clients may notice" in line]
+        assert (notice == told) is rehearsal
+
+
+def test_what_happens_while_a_question_is_open_is_said_and_the_question_repeated() -> None:
+    reader, writer = os.pipe()
+    said = iter([["a hold is asked for, at the next place (anna)"], []])
+
+    def news() -> Sequence[str]:
+        lines = next(said)
+        if not lines:
+            os.write(writer, b"g\n")
+        return lines
+
+    out = StringIO()
+    assert StdConsole(reader, out, news=news).ask("roll: go? ") == "g"
+    assert out.getvalue() == "roll: go? \na hold is asked for, at the next place (anna)\nroll: go? "
+    os.close(reader)
+    os.close(writer)

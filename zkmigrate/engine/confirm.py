@@ -23,6 +23,7 @@ _WORDS: dict[str, Word] = {
 }  # fmt: skip
 _FINDINGS = ("f", "findings")
 _UNATTENDED = "--yes"
+_REHEARSED = "nothing, no broker uses dest yet"
 _NOBODY = "nobody: the input ended"
 WHILE_IT_WAITS = "findings [STEP] (f), stop (s); zkmigrate status, hold from elsewhere"
 
@@ -106,7 +107,8 @@ class Terminal:
         if stage.window:
             lines.append(f"  Phases: {', '.join(step.id for step in stage.steps)}; no question between them")
             waves = [step for step in stage.steps if step.hazard is Hazard.WINDOW][:1]
-            lines += [f"  Clients may notice: {brief.of(step).clients_may_notice}" for step in waves]
+            notice = [_REHEARSED] if stage.rehearsal else [brief.of(s).clients_may_notice for s in waves]
+            lines += [f"  Clients may notice: {text}" for text in notice]
         else:
             for step in _changing(stage):
                 lines += [f"  {line}" for line in brief.of(step).lines()]

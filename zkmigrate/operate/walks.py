@@ -169,8 +169,8 @@ def _walk(
         stack.callback(lock.close)
         faces = contextlib.ExitStack()
         stack.callback(faces.close)
-        look_up = RunLookUp(inventory, playbook, journal)
-        face = face_of(setting, wishes.yes, faces, look_up)
+        look_up = RunLookUp(inventory, playbook, journal, holds=HoldFile(run_dir))
+        face = face_of(setting, wishes.yes, faces, look_up, look_up.news)
         emit = look_up.tell = stack.enter_context(recorded(run_dir, face.emit))
         stack.callback(say_interrupted(setting.interrupt, emit).set)
         for text in (*start.said, *hooks.missing(inventory.hooks)):

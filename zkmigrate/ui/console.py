@@ -19,7 +19,8 @@ class StdConsole:
     """Reads whole lines from a file descriptor, so that waiting for one can be bounded.
 
     quiet: what to hold still while a question is open (the live view). interrupted: whether somebody wants to
-    stop; a question is then left without an answer.
+    stop; a question is then left without an answer. news: what else is to be said while one is open, as
+    lines.
     """
 
     def __init__(
@@ -28,11 +29,13 @@ class StdConsole:
         out: TextIO,
         quiet: Callable[[], AbstractContextManager[object]] = nullcontext,
         interrupted: Callable[[], bool] = lambda: False,
+        news: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._fd = fd
         self._out = out
         self._quiet = quiet
         self._interrupted = interrupted
+        self._news = news
         self._buffer = b""
         self._ended = False
 
@@ -59,6 +62,9 @@ class StdConsole:
                 if self._interrupted():
                     self._out.write("\n")
                     return None
+                if news := self._news():
+                    self._out.write("".join(f"\n{self._wrapped(text)}" for text in news) + f"\n{question}")
+                    self._out.flush()
         return line
 
     def forget(self) -> None:
