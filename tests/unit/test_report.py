@@ -30,7 +30,7 @@ from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown, plain
 from zkmigrate.report.page import page
 from zkmigrate.report.sources import read
-from zkmigrate.report.tables import tables
+from zkmigrate.report.tables import figures, tables
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.report.value import Beat, Report, Window
 
@@ -495,6 +495,48 @@ def test_every_question_is_told_with_who_answered_and_what_was_in_doubt(run: Run
     assert words in page(report)
     assert re.sub(r"\\|\s+", " ", words.replace("|", "")) in re.sub(r"\\|\s+", " ", markdown(report))
     assert [f["id"] for d in data(report)["decisions"] for f in d["findings"]] == ["kafka.quiet"]
+
+
+def held_window(tmp_path: Path) -> Report:
+    """A roll that was walked back once, then a window that was held for 20 s between FENCE and OPEN."""
+    run = Run(tmp_path)
+    turn = {
+        "way": "back",
+        "to": "roll",
+        "then": "end",
+        "why": "asked by the operator",
+        "code": 0,
+        "reset": [],
+    }
+    run.journal.append("turn", turn)
+    run.journal.append("turn", {"way": "forward", "why": "asked by the operator", "kept": []})
+    run.step("cutover.fence", "begin")
+    run.change("cutover.fence", "d1", Fence("d1", 5000), 1)
+    run.step("cutover.fence", "done", seconds=1.0)
+    where = {"stage": "cutover", "step": "fence", "way": "forward"}
+    hold = {"at": "", "why": "look", "by": "ann", "place": "", "since": 1.0}
+    run.journal.append("hold", {**where, "event": "begin", "hold": hold})
+    run.clock.pass_(20.0)
+    run.journal.append("hold", {**where, "event": "end", "hold": hold, "how": "go", "by": "ann"})
+    run.step("cutover.open", "begin")
+    run.clock.pass_(2.0)
+    run.step("cutover.open", "done", seconds=2.0)
+    return run.report()
+
+
+def test_a_hold_is_told_apart_from_what_lies_between_the_steps(tmp_path: Path) -> None:
+    report = held_window(tmp_path)
+    assert [w.held_s for w in report.windows] == [pytest.approx(20.0)]
+    rows = {row[0]: row[1] for table in tables(report) if table.id == "windows" for row in table.rows}
+    assert rows["held, as somebody wanted"] == svg.length(20.0)
+    assert rows["between the steps"] == svg.length(0.0)
+
+
+def test_the_way_back_of_the_roll_is_not_told_as_that_of_the_move(tmp_path: Path) -> None:
+    report = held_window(tmp_path)
+    assert report.way_back.startswith("not taken in the cut-over; besides it: back to the start of roll")
+    told = {what: much for what, much, _ in figures(report)}
+    assert told["way back"] == "not taken in the cut-over"
 
 
 def test_hooks_that_decided_or_failed_are_told(run: Run) -> None:

@@ -173,6 +173,9 @@ def _way_back(found: Sequence[Window], history: History, story: Story, damaged: 
         opened = any(w.outcome == "opened" for w in found)
         return "not taken" + ("; there is none any more since OPEN" if opened else "; it is open")
     taken = "; ".join(f"{d.answer}, because: {d.what}" for d in back)
+    moved = next((w for w in reversed(found) if not w.rehearsal), None)
+    if moved is not None and moved.outcome == "opened":
+        return f"not taken in the cut-over; besides it: {taken}" + (f". {'; '.join(said)}" if said else "")
     still = " (under way)" if history.way is Way.BACK and history.ended is None else ""
     return f"taken{still}: {taken}" + (f". {'; '.join(said)}" if said else "")
 

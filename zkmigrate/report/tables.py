@@ -135,6 +135,8 @@ def windows(report: Report) -> Table:
         rows.append((name, *("" if back else cell(w) for w, back in columns)))
 
     whole("between the steps", lambda w: "-" if (b := _between(w)) is None else length(b))
+    if any(w.held_s for w in report.windows):
+        whole("held, as somebody wanted", lambda w: length(w.held_s) if w.held_s else "-")
     whole("whole", lambda w: "not over" if w.seconds is None else length(w.seconds))
     if any(w.gone_s for w in report.windows):
         whole("of it without the tool", lambda w: length(w.gone_s) if w.gone_s else "-")
@@ -173,7 +175,7 @@ def _share(window: Window, step: str, back: bool) -> str:
 
 def _between(window: Window) -> float | None:
     parts = [p.seconds for p in window.parts if p.seconds is not None]
-    return None if window.seconds is None else max(0.0, window.seconds - sum(parts))
+    return None if window.seconds is None else max(0.0, window.seconds - sum(parts) - window.held_s)
 
 
 def _latencies(report: Report) -> Table:

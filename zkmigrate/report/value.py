@@ -103,7 +103,7 @@ class Part:
 class Window:
     """From the first FENCE sent to the open door. outcome: ``opened``, ``turned back``, ``rehearsed``,
     ``not over``. deadline: when the way back had to start at the latest, as the run counted it. gone_s: how
-    long no process of the tool was at work in it."""
+    long no process of the tool was at work in it. held_s: how long somebody held it."""
 
     stage: str
     rehearsal: bool
@@ -114,6 +114,7 @@ class Window:
     deadline: float | None
     opened_by: Mapping[str, str]
     gone_s: float = 0.0
+    held_s: float = 0.0
 
     @property
     def seconds(self) -> float | None:

@@ -24,6 +24,7 @@ def windows(
 ) -> tuple[Window, ...]:
     """Every window that was begun, in order. rehearsals: ids of stages that are walked back when done."""
     begun = _begun(story)
+    holds = _holds(story)
     out = []
     for number_, (stage, start) in enumerate(begun):
         until = begun[number_ + 1][1] if number_ + 1 < len(begun) else story.last + 1
@@ -41,10 +42,27 @@ def windows(
                 parts=_parts(visits, start, end),
                 deadline=_deadline(times, events, start, end or until),
                 opened_by=_opened_by(stage, story, lanes, until) if outcome == "opened" else {},
-                gone_s=sum(max(0.0, min(b, end or until) - max(a, start)) for a, b in gone),
+                gone_s=_inside(gone, start, end or until),
+                held_s=_inside(holds, start, end or until),
             )
         )
     return tuple(out)
+
+
+def _inside(spans: Sequence[tuple[float, float]], start: float, end: float) -> float:
+    """Seconds of these spans between two moments."""
+    return sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans)
+
+
+def _holds(story: Story) -> list[tuple[float, float]]:
+    """When somebody made the run wait, from and until; one that no line ends lasts to the last line."""
+    out: list[tuple[float, float]] = []
+    since: float | None = None
+    for at, begins in [(d.at, not d.answer) for d in story.decisions if d.kind == "hold"]:
+        if since is not None:
+            out.append((since, at))
+        since = at if begins else None
+    return out if since is None else [*out, (since, story.last)]
 
 
 def _begun(story: Story) -> list[tuple[str, float]]:
