@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.unit.test_report import Run
 from tests.world.operator import quiet_world
@@ -30,14 +31,14 @@ def test_a_dest_that_runs_is_told_to_run_though_nothing_is_armed() -> None:
     world = quiet_world()
     for host in world.inventory.dest_names:
         world.hosts[host].running = True
-    said = standing.of_hosts(WorldLook(world, set()), world.inventory)
+    said = standing.of_hosts(WorldLook(world, frozenset()), world.inventory)
     assert {body["unit"] for body in said.values()} == {"active"}
     assert {body["lapsed"] for body in said.values()} == {False}
 
 
 def test_status_has_words_and_no_values_of_the_language() -> None:
     host = {"phase": "idle", "unit": "active", "lapsed": False}
-    body = {"run": "r", "playbook": "p", "state": "open", "where": "here", "process": None, "ended": None,
+    body: dict[str, Any] = {"run": "r", "playbook": "p", "state": "open", "where": "here", "process": None, "ended": None,
             "hold": None, "held": None, "done": [], "seconds": {}, "skipped": [], "begun": [],
             "not_confirmed": [], "hosts": {"dest1": host, "dest2": {**host, "lapsed": True}}}  # fmt: skip
     assert standing.lines(body)[-2:] == [

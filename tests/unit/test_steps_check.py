@@ -61,3 +61,11 @@ def test_a_wrong_epoch_is_seen(leader: int, follower: int) -> None:
 def test_one_leads_and_all_others_follow(odd_one: str) -> None:
     view = seen(dest1=("follower", 2 << 32), dest2=("leader", 2 << 32), dest3=(odd_one, 2 << 32))
     assert held(view)["check.quorum"] == "no"
+
+
+def test_what_was_seen_of_several_hosts_is_told_in_words() -> None:
+    view = seen(dest1=("follower", 2 << 32), dest2=("leader", 2 << 32))
+    assert [f.seen for f in quorum(context(), view)] == [
+        "dest1: follower; dest2: leader",
+        "epochs dest1: 2; dest2: 2; leader dest2",
+    ]

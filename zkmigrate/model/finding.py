@@ -5,7 +5,7 @@ A preflight result, a refusal, evidence and a proof are all findings (design §4
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -79,6 +79,11 @@ def claim(
     """Build a finding from a three-valued truth: ``None`` is unknown."""
     state = Held.UNKNOWN if held is None else Held.YES if held else Held.NO
     return Finding(id, sentence, state, severity, seen, needed, tuple(moves), target, cause)
+
+
+def each(told: Mapping[str, object]) -> str:
+    """What was seen of several hosts as words, host by host; ``none`` of no host."""
+    return "; ".join(f"{host}: {seen}" for host, seen in told.items()) or "none"
 
 
 def doubts(findings: Iterable[Finding]) -> tuple[Finding, ...]:

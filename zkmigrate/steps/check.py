@@ -23,7 +23,7 @@ from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.window import Statuses, phases
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.zkdata.zxid import epoch, format_zxid
@@ -140,7 +140,7 @@ def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
             "check.quorum",
             "dest has one leader and all others follow",
             sorted(modes.values()) == sorted(["leader", *["follower"] * (len(modes) - 1)]),
-            seen=str(modes),
+            seen=each(modes),
             moves=MOVES,
         ),
         claim(
@@ -148,7 +148,7 @@ def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
             "dest's leader serves in a new epoch and nobody in a later one",
             # A follower shows the old epoch until the first transaction of the new one.
             led > old and max(epochs.values()) == led,
-            seen=f"{epochs}, leader {servers.leader}",
+            seen=f"epochs {each(epochs)}; leader {servers.leader or 'none'}",
             needed=f"the leader's above {old}",
             moves=MOVES,
         ),

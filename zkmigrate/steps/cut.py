@@ -22,7 +22,7 @@ from zkmigrate.facts.host import Drain, HostStatus, drain, probe
 from zkmigrate.facts.window import NOWHERE, Standing, standing, unknown
 from zkmigrate.model.change import Applied, Changes, Cut, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
@@ -82,7 +82,7 @@ class CutStep:
         if f.learners is None or f.learners > left:
             return Waiting(
                 "source's leader has dropped the dest learners",
-                f"learners {f.learners}, wanted at most {left}",
+                f"learners {'not told' if f.learners is None else f.learners}, wanted at most {left}",
                 LEARNERS_DEADLINE_S,
                 0.02,
             )
@@ -102,9 +102,7 @@ class CutStep:
         following = {h: r for h, r in f.following.items() if h in ours}
         modes = {h: r.value.mode if isinstance(r, Seen) else "unknown" for h, r in following.items()}
         if any(mode != "observer" for mode in modes.values()):
-            return Waiting(
-                "every dest host observes source again", f"modes: {modes}", OBSERVING_DEADLINE_S, 0.1
-            )
+            return Waiting("every dest host observes source again", each(modes), OBSERVING_DEADLINE_S, 0.1)
         if hosts.unknown:
             return Blocked(hosts.unknown, others_back=True)
         return Done(

@@ -21,7 +21,7 @@ from zkmigrate.facts.host import Drain, drain
 from zkmigrate.facts.window import unknown
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import claim
+from zkmigrate.model.finding import claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
 from zkmigrate.zkdata.zxid import format_zxid
@@ -72,7 +72,7 @@ class DrainStep:
         }
         if busy:
             return Waiting(
-                "nothing outstanding on any dest host", f"outstanding: {busy}", DRAIN_DEADLINE_S, 0.02
+                "nothing outstanding on any dest host", f"outstanding at {each(busy)}", DRAIN_DEADLINE_S, 0.02
             )
         if f.z is None:
             return Waiting("source's leader answers", f"leader: {f.leader or 'none'}", DRAIN_DEADLINE_S, 0.05)
@@ -81,7 +81,7 @@ class DrainStep:
         if behind:
             return Waiting(
                 "every dest host has source's zxid",
-                f"Z {format_zxid(f.z)}, behind: {behind}",
+                f"Z {format_zxid(f.z)}, behind: {each(behind)}",
                 DRAIN_DEADLINE_S,
                 0.02,
                 keep={"z": f.z, "leader": f.leader},

@@ -14,7 +14,7 @@ from __future__ import annotations
 from zkmigrate.facts.host import HostPhase
 from zkmigrate.facts.window import Statuses, phases
 from zkmigrate.model.change import Applied, Changes
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
 
@@ -60,7 +60,7 @@ class ServeStep:
         waiting = f.in_phase("go")
         if waiting:
             notes = {h: f.at[h].finisher_note or f.at[h].finisher for h in waiting}
-            return Waiting("every dest host serves as participant", f"{notes}", SERVING_DEADLINE_S, 0.05)
+            return Waiting("every dest host serves as participant", each(notes), SERVING_DEADLINE_S, 0.05)
         return Done(
             f.every(
                 "serve.serving",

@@ -147,7 +147,7 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
             "survey.learners",
             "source's leader counts its learners",
             f.learners is not None and f.learners >= len(c.inventory.dest.hosts),
-            seen=str(f.learners),
+            seen="not told" if f.learners is None else str(f.learners),
             needed=f"at least {len(c.inventory.dest.hosts)}",
             moves=LOOK_MOVES,
         )
