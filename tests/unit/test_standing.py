@@ -38,9 +38,11 @@ def test_a_dest_that_runs_is_told_to_run_though_nothing_is_armed() -> None:
 
 def test_status_has_words_and_no_values_of_the_language() -> None:
     host = {"phase": "idle", "unit": "active", "lapsed": False}
-    body: dict[str, Any] = {"run": "r", "playbook": "p", "state": "open", "where": "here", "process": None, "ended": None,
-            "hold": None, "held": None, "done": [], "seconds": {}, "skipped": [], "begun": [],
-            "not_confirmed": [], "hosts": {"dest1": host, "dest2": {**host, "lapsed": True}}}  # fmt: skip
+    none = dict.fromkeys(("done", "skipped", "begun", "not_confirmed"), ())
+    run = {"run": "r", "playbook": "p", "state": "open", "where": "here", "seconds": {}}
+    nobody = dict.fromkeys(("process", "ended", "hold", "held"))
+    body: dict[str, Any] = {**run, **none, **nobody}
+    body["hosts"] = {"dest1": host, "dest2": {**host, "lapsed": True}}
     assert standing.lines(body)[-2:] == [
         "  dest1: phase idle, unit active, lapsed no",
         "  dest2: phase idle, unit active, lapsed yes",
