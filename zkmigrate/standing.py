@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from zkmigrate.engine import asked, events, evidence, hold, journal, process, runs
 from zkmigrate.engine.codec import decode_finding, encode_finding
@@ -15,7 +15,7 @@ from zkmigrate.errors import UsageError
 from zkmigrate.facts.host import HostStatus, unit_status
 from zkmigrate.facts.host_lock import Held, host_lock
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
@@ -87,6 +87,19 @@ def of_hosts(look: Look, inventory: Inventory) -> dict[str, Any]:
     return {host: _host(*readings) for host, readings in asked.items()}
 
 
+def elsewhere(look: Look, inventory: Inventory, hosts: Mapping[str, Any]) -> str:
+    """Where no dest host answers a machine that has none of operator's addresses: that it is perhaps the
+    wrong one; else empty. hosts: as :func:`of_hosts` gave them."""
+    unheard = tuple(f"unknown ({cause})" for cause in get_args(NotHeard))
+    silent = hosts and all(said.get("unknown", "").startswith(unheard) for said in hosts.values())
+    here = look.here() if silent else None
+    if not isinstance(here, Seen) or set(here.value) & set(inventory.operator):
+        return ""
+    given = " or ".join(inventory.operator)
+    towards = ", ".join(here.value) or "no address at all"
+    return f"no dest host answers, and this machine sends from {towards}: is it the one that has {given}?"
+
+
 def findings(run_dir: Path, name: str) -> dict[str, list[dict[str, Any]]]:
     """The findings that the steps of a stage, a step, or ``all`` ended with last."""
     behind = evidence.chosen(evidence.of(journal.kept_lines(run_dir)), name)
@@ -114,6 +127,8 @@ def lines(body: Mapping[str, Any]) -> list[str]:
     for step, told in body.get("findings", {}).items():
         out.append(f"  found by {step}:")
         out += [f"    {line}" for line in found.whole([decode_finding(f) for f in told])]
+    if doubt := body.get("operator"):
+        out.append(f"  {doubt}")
     for host, said in body.get("hosts", {}).items():
         words = {**said, "lapsed": {True: "yes", False: "no"}.get(said.get("lapsed"), "not known")}
         text = said.get("unknown") or ", ".join(f"{key} {value}" for key, value in words.items())

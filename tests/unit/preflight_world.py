@@ -241,6 +241,7 @@ class PreflightWorld:
     znodes: dict[tuple[str, str], Reading[Znode]] = field(default_factory=dict)
     view: Reading[KafkaView] = field(default_factory=lambda: Seen(view()))
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    own_addresses: Reading[tuple[str, ...]] = field(default_factory=lambda: Seen(("10.71.0.2",)))
     silent: bool = False
 
     def now(self) -> float:
@@ -291,6 +292,9 @@ class PreflightWorld:
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
         self._told("addresses", host, name)
         return self.resolved.get((host, name), Absent(name))
+
+    def here(self) -> Reading[tuple[str, ...]]:
+        return self.own_addresses
 
     def znode(self, host: str, path: str) -> Reading[Znode]:
         self._told("znode", host, path)

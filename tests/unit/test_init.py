@@ -156,6 +156,34 @@ def test_a_host_that_is_not_let_in_is_said_beside_it(site: Site, tmp_path: Path)
     assert "host key changed" in line
 
 
+def test_where_no_source_host_answers_nothing_is_written(site: Site) -> None:
+    """As on a machine that does not reach the hosts: nobody has that address here."""
+    ssh = replace(site.wanted().ssh, port=daemon.free_port())
+    with pytest.raises(UsageError) as caught:
+        made(site, source=SOURCE[:2], ssh=ssh)
+    told = str(caught.value)
+    assert f"none of source's hosts lets this machine look: {SOURCE[0]}: unknown (refused): " in told
+    assert f"; {SOURCE[1]}: unknown (refused): " in told
+    assert "Nothing was written." in told
+    assert "this one sends from " in told
+    assert not (site.folder / "migration.yml").exists()
+
+
+def test_myids_beside_a_source_that_tells_none_are_called_a_guess(site: Site) -> None:
+    zoo_cfg = site.folder / "files" / "zoo.cfg"
+    before = zoo_cfg.read_text()
+    lines = [line for line in before.splitlines() if not line.startswith("server.")]
+    zoo_cfg.write_text("\n".join(lines) + "\n")
+    try:
+        code, _ = made(site)
+    finally:
+        zoo_cfg.write_text(before)
+    text = (site.folder / "migration.yml").read_text()
+    assert code == 3
+    assert "above source's 0" not in text
+    assert text.count("myid: a guess, for source's are not known: it has to be above all of them") == 3
+
+
 def test_an_unpinned_host_key_is_shown_and_pinned_only_when_somebody_says_yes(site: Site) -> None:
     pins = site.folder / "pins"
     wanted = site.wanted()

@@ -26,7 +26,7 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import InstallProgram, PutFile, Restore, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look, Znode
-from zkmigrate.transport import Channels, Program, ProgramPaths, Transport
+from zkmigrate.transport import Channels, Program, ProgramPaths, Transport, here
 
 
 @pytest.fixture(scope="module")
@@ -350,3 +350,11 @@ def test_a_listing_keeps_names_with_spaces() -> None:
     assert parse_listing("/x", "f 1 2 644 a b two words\nl 0 3 777 a b link") == Seen(
         (DirEntry("link", "o", 0, 3, "0777", "a", "b"), DirEntry("two words", "f", 1, 2, "0644", "a", "b"))
     )
+
+
+def test_this_machine_knows_which_of_operators_addresses_it_has(parts: Parts) -> None:
+    assert here.owned(("127.0.0.1", "203.0.113.7", "no-such-name.invalid")) == ("127.0.0.1",)
+    assert here.sent_from(("127.0.0.9", "no-such-name.invalid")) == ("127.0.0.1",)
+    told = parts.look.here()
+    assert isinstance(told, Seen)
+    assert "127.0.0.1" in told.value

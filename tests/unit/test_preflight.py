@@ -32,9 +32,10 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import DirEntry, Znode
 from zkmigrate.model.step import Context
+from zkmigrate.places import Places
 from zkmigrate.preflight import CHECKS, Gate, run_preflight
 from zkmigrate.preflight.drilled import DRILLED, Drill
-from zkmigrate.ui import found
+from zkmigrate.ui import found, survey
 
 T = TypeVar("T")
 Break = Callable[[PreflightWorld], None]
@@ -644,7 +645,7 @@ def test_nothing_answers() -> None:
     for gate in Gate:
         findings = run_preflight(context(), world, gate)
         # these rest on the inventory alone, and on the refusals that answer the operator here
-        known = {"dest.words", "host.names", "dest.from-operator", "run.hour"}
+        known = {"operator.address", "dest.words", "host.names", "dest.from-operator", "run.hour"}
         assert [f for f in findings if f.held is not Held.UNKNOWN and f.id not in known] == []
         assert len({f.id for f in findings if f.blocks}) > 5
 
@@ -655,14 +656,17 @@ NO_ROUTE = "cannot connect to it: No route to host"
 class Unreached(PreflightWorld):
     """Every look at these hosts, or at all, ends without an answer."""
 
-    def __init__(self, *hosts: str) -> None:
+    def __init__(self, *hosts: str, by_ssh: Unknown | None = None) -> None:
         super().__init__(**vars(healthy()))
         self.hosts = hosts
+        self.by_ssh = by_ssh or Unknown("unreachable", NO_ROUTE)
         if not hosts:
             self.view = Unknown("timeout", "no broker answered")
 
     def word(self, host: str, word: str) -> Reading[str]:
-        return self._or_none(host, super().word(host, word))
+        if not self.hosts or host in self.hosts:
+            return Unknown("timeout", f"{word} to {host}: timed out")
+        return super().word(host, word)
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         return self._or_none(host, super().zkm(host, *words))
@@ -681,7 +685,7 @@ class Unreached(PreflightWorld):
 
     def _or_none(self, host: str, reading: Reading[T]) -> Reading[T]:
         silent = not self.hosts or host in self.hosts
-        return Unknown("unreachable", f"{host}: {NO_ROUTE}") if silent else reading
+        return Unknown(self.by_ssh.cause, f"{host}: {self.by_ssh.why}") if silent else reading
 
 
 def test_a_host_that_is_not_reached_is_one_line_and_the_first() -> None:
@@ -704,6 +708,131 @@ def test_with_no_host_reached_every_host_is_one_line() -> None:
     assert len(lines) < 25 < 150 < len(findings)
     assert "(denied)" not in "".join(lines), "nobody denied anything"
     assert not [line for line in lines if "unreachable bytes" in line or NO_ROUTE + " bytes" in line]
+
+
+# What ssh says on the wrong machine: no way there; something in between accepts; others have these addresses.
+ELSEWHERE = {
+    "no-route": Unknown("unreachable", NO_ROUTE),
+    "no-sshd": Unknown("refused", "the connection was dropped 4 times before login"),
+    "other-machines": Unknown("denied", "host key changed: another machine may answer"),
+}
+
+
+def of_the_screen(findings: tuple[Finding, ...]) -> list[str]:
+    return [line for line, _ in survey.lines(findings, Places("migration.yml"), None)]
+
+
+@pytest.mark.parametrize("by_ssh", ELSEWHERE.values(), ids=ELSEWHERE)
+@pytest.mark.parametrize("gate", list(Gate))
+def test_on_the_wrong_machine_that_is_said_first_and_the_rest_follows(by_ssh: Unknown, gate: Gate) -> None:
+    world = Unreached(by_ssh=by_ssh)
+    world.own_addresses = Seen(("172.17.0.2",))
+    findings = run_preflight(context(), world, gate)
+    screen = of_the_screen(findings)
+    assert screen[1].split(":")[0].strip() == "operator.address"
+    assert "none of them; towards the hosts it sends from 172.17.0.2; and no host lets it in" in screen[2]
+    done = [line for line in screen if line.split() and line.split()[0] == "do"]
+    assert "run zkmigrate on the machine that has 10.71.0.2; is this the right one?" in done[0]
+    assert len(done) == 2, "one remedy for the machine, one for the hosts"
+    assert len(screen) < 40
+    assert not [line for line in screen if "let the ssh account read it" in line]
+    assert found.findings(findings)[0].startswith("[NO] operator.address: ")
+    assert found.moves(findings)[0].startswith("run zkmigrate on the machine that has 10.71.0.2")
+    assert len(found.findings(findings)) < 25
+
+
+@pytest.mark.parametrize("by_ssh", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_on_the_right_machine_the_hosts_come_first_with_one_remedy(by_ssh: Unknown) -> None:
+    screen = of_the_screen(run_preflight(context(), Unreached(by_ssh=by_ssh), "preflight"))
+    assert screen[1].strip() == "no host lets this machine in"
+    assert [line.split()[0] for line in screen[2:11]] == [
+        *inventory().source_names, *inventory().dest_names, *inventory().broker_names
+    ]  # fmt: skip
+    assert len([line for line in screen if line.split() and line.split()[0] == "do"]) == 1
+
+
+def test_another_address_only_warns_where_hosts_answer() -> None:
+    """Behind NAT the hosts see another address than this machine has."""
+    world = healthy()
+    world.own_addresses = Seen(("172.17.0.2",))
+    found_ = run_preflight(context(), world, "preflight")
+    assert blocking(found_) == ()
+    [told] = [f for f in found_ if f.id == "operator.address"]
+    assert (told.held, told.severity) == (Held.NO, Severity.WARN)
+    assert told.seen == "none of them; towards the hosts it sends from 172.17.0.2"
+
+
+def test_one_of_several_addresses_is_enough() -> None:
+    world = healthy()
+    c = context()
+    c = replace(c, inventory=c.inventory.model_copy(update={"operator": ("10.71.0.2", "10.71.0.3")}))
+    world.own_addresses = Seen(("10.71.0.3",))
+    [told] = [f for f in run_preflight(c, world, "preflight") if f.id == "operator.address"]
+    assert (told.held, told.seen) == (Held.YES, "it has 10.71.0.3")
+
+
+def test_what_follows_from_a_silent_dest_host_is_not_above_it_and_has_no_remedy() -> None:
+    world = Unreached("dest3")
+    for asker, ports in (("dest1", (2888, 3888)), ("dest2", (2888, 3888)), ("broker1", (2181,))):
+        world.reached[asker] |= {f"10.71.0.23:{port}": "timeout" for port in ports}
+    findings = run_preflight(context(), world, "preflight")
+    told = {(f.id, f.target): f for f in findings}
+    for asker, id in (("dest1", "dest.ports"), ("dest2", "dest.ports"), ("broker1", "dest.client-port")):
+        assert told[id, asker].held is Held.UNKNOWN
+        assert "dest3 does not answer" in told[id, asker].seen
+    screen = of_the_screen(findings)
+    assert screen[1].strip() == "dest3: no answer (unreachable)"
+    assert not [line for line in screen if "open the quorum" in line or "open dest's client port" in line]
+    assert len(blocking(findings)) > 10, "unknown never passes"
+
+
+def test_a_port_of_a_host_that_answers_is_a_firewalls_all_the_same() -> None:
+    world = Unreached("dest3")
+    world.reached["dest1"] |= {"10.71.0.23:2888": "timeout", "10.71.0.22:2888": "timeout"}
+    [told] = [
+        f for f in run_preflight(context(), world, "preflight") if (f.id, f.target) == ("dest.ports", "dest1")
+    ]
+    assert (told.held, told.seen) == (Held.NO, "dest2's quorum port 2888 timeout")
+    assert told.moves[0] == "open the quorum and election ports between the dest hosts, both ways"
+
+
+def bare(world: PreflightWorld, host: str) -> None:
+    """A host that nobody has made for dest."""
+    facts = FACTS.replace("disk_free_kib=1048576 /var/lib/zookeeper\n", "")
+    world.programs[host, "facts"] = Seen(facts.replace("unit.LoadState=loaded", "unit.LoadState=not-found"))
+    for path in (ZOO_CFG, "/opt/zookeeper/service"):
+        world.files.pop((host, path), None)
+
+
+@pytest.mark.parametrize("by_unit", [True, False], ids=["unit", "commands"])
+@pytest.mark.parametrize("client", [True, False], ids=["client", "stranger"])
+def test_a_dest_host_with_nothing_of_zookeeper_may_be_the_wrong_one(by_unit: bool, client: bool) -> None:
+    world, c = healthy(), context()
+    bare(world, "dest3")
+    if by_unit:
+        dest = c.inventory.dest.model_copy(update={"service": Service(unit="zookeeper.service")})
+        c = replace(c, inventory=c.inventory.model_copy(update={"dest": dest}))
+    if client:
+        world.words["source1", "cons"] = Seen(cons("10.71.0.23"))
+    [first, *_] = blocking(run_preflight(c, world, "preflight"))
+    assert (first.id, first.target) == ("dest.disk", "dest3")
+    assert "is it the right host?" in first.seen
+    assert ("10.71.0.23 is a client of source" in first.seen) is client
+    assert first.moves[0] == "see whether this is the right host; if not, correct dest.hosts in migration.yml"
+
+
+@pytest.mark.parametrize("there", ["config", "service"])
+def test_a_dest_host_that_was_begun_only_lacks_its_directory(there: str) -> None:
+    world = healthy()
+    script = world.files["dest3", "/opt/zookeeper/service"]
+    bare(world, "dest3")
+    if there == "config":
+        world.files["dest3", ZOO_CFG] = Seen(b"clientPort=2181\n")
+    else:
+        world.files["dest3", "/opt/zookeeper/service"] = script
+    [told] = [f for f in blocking(run_preflight(context(), world, "preflight")) if f.id == "dest.disk"]
+    assert "right host" not in told.seen
+    assert told.moves[0] == "make the directory, owned by dest.user"
 
 
 def test_moves_name_what_they_belong_to() -> None:

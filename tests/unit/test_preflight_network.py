@@ -328,8 +328,11 @@ def test_surroundings_that_are_none_are_refused(text: str) -> None:
         parse_surroundings(text)
 
 
-ELSEWHERE = {"host.login", "host.unit", "host.names", "run.hour", "run.forward", "kafka.canary-topic"}
-"""Checks whose cases are tests of their own, above, in test_preflight_run and in test_preflight_canary."""
+ELSEWHERE = {
+    "operator.address", "host.login", "host.unit", "host.names", "run.hour", "run.forward",
+    "kafka.canary-topic",
+}  # fmt: skip
+"""Checks whose cases are tests of their own: above, and in test_preflight, its _run and its _canary."""
 
 
 def test_every_check_has_its_cases() -> None:

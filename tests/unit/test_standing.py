@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.unit.preflight_world import TIMEOUT, PreflightWorld, inventory
 from tests.unit.test_report import Run
 from tests.world.operator import quiet_world
 from zkmigrate import books, standing
+from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.simulate.look import WorldLook
 
 
@@ -47,3 +51,23 @@ def test_status_has_words_and_no_values_of_the_language() -> None:
         "  dest1: phase idle, unit active, lapsed no",
         "  dest2: phase idle, unit active, lapsed yes",
     ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "own", "told"),
+    [
+        (TIMEOUT, "172.17.0.2", True),
+        (TIMEOUT, "10.71.0.2", False),
+        (Unknown("missing-tool", "no zkm-host yet"), "172.17.0.2", False),
+    ],
+    ids=["elsewhere", "on-the-operator", "they-answer"],
+)
+def test_where_no_dest_host_answers_another_machine_asks_whether_it_is_the_one(
+    answer: Reading[str], own: str, told: bool
+) -> None:
+    world = PreflightWorld(own_addresses=Seen((own,)))
+    for host in inventory().dest_names:
+        world.programs[host, "status"] = answer
+    said = standing.elsewhere(world, inventory(), standing.of_hosts(world, inventory()))
+    question = f"no dest host answers, and this machine sends from {own}: is it the one that has 10.71.0.2?"
+    assert said == (question if told else "")

@@ -209,10 +209,11 @@ def test_a_dropped_login_is_retried_and_then_named(sshd: Sshd) -> None:
         limits = Limits(connect_s=2, attempts=3)
         with (
             Transport(moved(daemon.inventory(sshd), port), limits) as transport,
-            pytest.raises(TransportError, match="MaxStartups"),
+            pytest.raises(TransportError, match="MaxStartups") as caught,
         ):
             transport.exec("s1", ["true"])
     assert len(seen) == 3
+    assert caught.value.cause == "refused", "nobody answered, as where nobody listens"
 
 
 def test_a_refused_connect_is_not_retried(sshd: Sshd) -> None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from zkmigrate.discovery.clusters import Registered
 from zkmigrate.discovery.draft import HostLine, KafkaDraft, Told, agreed
-from zkmigrate.discovery.ensembles import Names, resolved
+from zkmigrate.discovery.ensembles import Names
 from zkmigrate.discovery.hosts import Asker
 from zkmigrate.discovery.survey import KAFKA, HostSurvey
 from zkmigrate.facts.properties import parse_properties
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView
+from zkmigrate.transport.here import resolved
 
 CONFIG = "/etc/kafka/server.properties"
 PORT = 9092

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -15,6 +14,7 @@ from zkmigrate.discovery.survey import ZOOKEEPER, HostSurvey
 from zkmigrate.facts.config import ZooConfig, parse
 from zkmigrate.inventory_checks import OWN_SETTINGS
 from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.transport.here import resolved
 from zkmigrate.zkdata.zoocfg import ServerLine, ZooCfgError
 
 T = TypeVar("T")
@@ -149,6 +149,8 @@ def dest_side(
         myid, told = start + number, f"free, above source's {above}"
         if server.myid.isdecimal() and above < int(server.myid) < 255:
             myid, told = int(server.myid), "its myid file"
+        if not above:
+            told = "a guess, for source's are not known: it has to be above all of them"
         where = "; ".join(filter(None, (where, f"myid: {told}")))
         hosts.append(HostLine(name, server.address, myid, _also(server.address), None, where))
     client, quorum, election = _ports(servers)
@@ -186,14 +188,6 @@ def asked_as(servers: Mapping[str, Server], host: str) -> Server | None:
         return servers[host]
     wanted = set(resolved(host))
     return next((s for a, s in servers.items() if wanted & set(resolved(a))), None)
-
-
-def resolved(host: str) -> tuple[str, ...]:
-    """The addresses behind a name, as this machine resolves it; none where it does not."""
-    try:
-        return tuple(dict.fromkeys(str(info[4][0]) for info in socket.getaddrinfo(host, None)))
-    except (OSError, UnicodeError):
-        return ()
 
 
 def _also(host: str) -> tuple[str, ...]:

@@ -8,10 +8,8 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -32,7 +30,7 @@ from zkmigrate.hop import Hop
 from zkmigrate.inventory import Ssh
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView
-from zkmigrate.transport import Transport
+from zkmigrate.transport import Transport, here
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.words import Connection, Dump, parse_cons, parse_dump
 
@@ -115,6 +113,7 @@ def _look(
     asked_at = [host.address for host in named["source"]]
     say(f"asking {', '.join(asked_at)} for source's servers")
     servers = _source(ssh, asked_at, approve)
+    _refuse_silence(servers)
     ports = {host.address: host.port for host in named["source"] if host.port}
     client = next((_port(server) for server in servers.values() if _port(server)), None) or CLIENT_PORT
     say("asking source's four-letter words for brokers: no session, nothing is written there")
@@ -144,7 +143,7 @@ def _look(
     ]
     return Draft(
         wanted.name or _name_of(chroot),
-        wanted.operator or _operator(every),
+        wanted.operator or here.sent_from(every),
         _as_written(ssh, wanted.out),
         source_part,
         dest_part,
@@ -166,6 +165,21 @@ def _source(ssh: Ssh, addresses: list[str], approve: Callable[[Iterable[str]], N
             break
         approve(addresses)
     return servers
+
+
+def _refuse_silence(servers: Mapping[str, Server]) -> None:
+    """UsageError where none of source's hosts lets anybody look: all else is found by what they tell."""
+    silent = {address: server.survey for address, server in servers.items()}
+    if not silent or not all(isinstance(survey, Unknown) for survey in silent.values()):
+        return
+    why = "; ".join(
+        f"{address}: {str(survey).replace(f'{address}: ', '')}" for address, survey in silent.items()
+    )
+    own = ", ".join(here.sent_from(silent)) or "no address at all"
+    raise UsageError(
+        f"none of source's hosts lets this machine look: {why}. Nothing was written. Possible now: the same "
+        f"on the machine that reaches them (this one sends from {own}); another --source; --ssh-user, --ssh-key"
+    )
 
 
 def _port(server: Server) -> int | None:
@@ -245,21 +259,6 @@ def _as_written(ssh: Ssh, out: Path) -> SshDraft:
 
 def _at(host: str, port: int) -> str:
     return str(Hop(host, port=port))
-
-
-def _operator(hosts: Iterable[str]) -> tuple[str, ...]:
-    """This machine's addresses towards these hosts: what the kernel would send from; no packet leaves."""
-    found: dict[str, None] = {}
-    for host in hosts:
-        for address in ensembles.resolved(host)[:1]:
-            family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            with socket.socket(family, socket.SOCK_DGRAM) as sock:
-                try:
-                    sock.connect((address, CLIENT_PORT))
-                    found[str(ipaddress.ip_address(sock.getsockname()[0]))] = None
-                except (OSError, ValueError):
-                    continue
-    return tuple(found)
 
 
 def _name_of(chroot: Told[str]) -> str:

@@ -22,6 +22,7 @@ from zkmigrate.errors import UsageError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Absent, Cause, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, KafkaView, RandomReader, Znode
+from zkmigrate.transport import here
 from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.failure import TransportError
 from zkmigrate.transport.program import Program, refusal
@@ -148,6 +149,13 @@ class Observe:
         if done.rc:
             return Unknown("missing-tool" if done.rc == 127 else "failed", f"{host}: getent: {done.said}")
         return Seen(tuple(dict.fromkeys(line.split()[0] for line in done.text.splitlines() if line.strip())))
+
+    def here(self) -> Reading[tuple[str, ...]]:
+        inventory = self._inventory
+        hosts = (*inventory.source_names, *inventory.dest_names, *inventory.broker_names)
+        towards = here.sent_from(inventory.address(host) for host in hosts)
+        own = (*here.owned(inventory.operator), *towards)
+        return Seen(tuple(dict.fromkeys(own)))
 
     def znode(self, host: str, path: str) -> Reading[Znode]:
         if host not in self._clients:

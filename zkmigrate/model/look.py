@@ -137,6 +137,11 @@ class Look(Protocol):
         """What a name resolves to on a host, or for ``""`` on the operator's machine; Absent: to nothing."""
         ...
 
+    def here(self) -> Reading[tuple[str, ...]]:
+        """The operator's machine: those of the inventory's ``operator`` that it has, then the addresses that
+        it sends from towards the hosts."""
+        ...
+
     def znode(self, host: str, path: str) -> Reading[Znode]:
         """One znode with its children, through one ZooKeeper host (a client session of the operator)."""
         ...

@@ -43,6 +43,7 @@ def status(
     if not offline:
         with reached(setting, inventory, run_dir.name) as site:
             body["hosts"] = standing.of_hosts(site.look, inventory)
+            body["operator"] = standing.elsewhere(site.look, inventory, body["hosts"])
     if setting.as_json:
         print_json(setting, body)
     else:

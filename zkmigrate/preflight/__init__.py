@@ -16,6 +16,7 @@ from zkmigrate.preflight import (
     host,
     kafka,
     network,
+    operator,
     releases,
     run,
     settings,
@@ -27,6 +28,7 @@ from zkmigrate.preflight.evidence import Evidence, gather
 __all__ = ["CHECKS", "Check", "Evidence", "Gate", "Scope", "judge", "run_preflight"]
 
 CHECKS: tuple[Check, ...] = (
+    *operator.CHECKS,
     *source.CHECKS,
     *dest.CHECKS,
     *settings.CHECKS,

@@ -37,6 +37,7 @@ class Judged:
     """Whether the claim held for one target; None is unknown. The rest as in a Finding.
 
     later: it cannot be seen yet and has no weight at this gate; one of the later gates shows it.
+    blocks: it stands in the way here, although its check warns.
     """
 
     held: bool | None
@@ -46,6 +47,7 @@ class Judged:
     moves: tuple[str, ...] = ()
     cause: str = ""
     later: bool = False
+    blocks: bool = False
 
 
 Decide: TypeAlias = Callable[[Context, Evidence], Iterable[Judged]]
@@ -95,7 +97,7 @@ class Check:
                 needed=j.needed,
                 moves=() if j.held or j.later else (*j.moves, AGAIN),
                 target=j.target,
-                severity=Severity.INFO if j.later else severity,
+                severity=Severity.INFO if j.later else Severity.BLOCK if j.blocks else severity,
                 cause=j.cause,
             )
             for j in self.decide(c, e)

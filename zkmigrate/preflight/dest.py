@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from zkmigrate.facts.clients import addresses
 from zkmigrate.facts.config import ZooConfig
+from zkmigrate.facts.host import HostFacts
 from zkmigrate.facts.members import REJOIN
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity
@@ -20,6 +22,8 @@ ROOM_FACTOR = 3
 """Room asked for, in multiples of source's snapshot and logs: data, image, and what is written meanwhile."""
 
 LISTED = 5
+
+RIGHT_HOST = "see whether this is the right host; if not, correct dest.hosts in migration.yml"
 
 
 @check("dest.empty", "the dest host's data directories are empty", Scope.DEST)
@@ -190,8 +194,23 @@ def disk(c: Context, e: Evidence) -> Iterator[Judged]:
             f"{path} {'absent' if n is None else f'{n >> 20} MiB free'}" for path, n in free.items()
         )
         enough = all(amount is not None and amount >= needed for amount in free.values())
-        moves = ("make the directory, owned by dest.user",) if missing else ("make room",)
+        moves: tuple[str, ...] = ("make the directory, owned by dest.user",) if missing else ("make room",)
+        if len(missing) == len(free) and (bare := _never_made(c, e, host, facts.value)):
+            seen, moves = f"{seen}; {bare}", (RIGHT_HOST, *moves)
         yield Judged(enough, seen, f"{needed >> 20} MiB free ({factor} × source's data)", host, moves)
+
+
+def _never_made(c: Context, e: Evidence, host: str, facts: HostFacts) -> str:
+    """What says that nobody has made this host for dest, beside its directories; empty where something of
+    ZooKeeper is there."""
+    script = e.own.start_scripts.get(host)
+    started = facts.unit.get("LoadState") != "not-found" if script is None else not isinstance(script, Absent)
+    if started or not isinstance(e.dest_config[host], Absent):
+        return ""
+    clients = {tenant.address for tenant in e.tenants.found}
+    known = " ".join(sorted(addresses(c.inventory.dest_host(host)) & clients))
+    client = f"; {known} is a client of source" if known else ""
+    return f"nor has it zoo.cfg or the service: is it the right host?{client}"
 
 
 @check("dest.observing", "the dest host observes source and serves", Scope.DEST, JOINED)

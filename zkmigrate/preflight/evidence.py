@@ -56,7 +56,8 @@ class Dated:
 class Evidence:
     """One look at the world for one gate; what the gate does not need stays empty or unknown.
 
-    at: when, by the operator's clock, seconds since the epoch. The rest keyed by host name. leader: ``mntr``
+    at: when, by the operator's clock, seconds since the epoch. here: addresses of the operator's machine, as
+    :meth:`zkmigrate.model.look.Look.here` tells them. The rest keyed by host name. leader: ``mntr``
     of source's leader. mntrs, cons, dumps: what each source host and, once joined, each dest host answered.
     confs: ``conf`` of source. reach: host → what its connects to doors of others got (:func:`door`). knocks:
     ``srvr`` of dest, before anything runs there. resolved: (host or ``""`` for the operator, name) →
@@ -80,6 +81,7 @@ class Evidence:
     kafka: Reading[KafkaView]
     broker_files: Mapping[str, Reading[bytes]]
     sessions: Reading[Sessions]
+    here: Reading[tuple[str, ...]] = NOT_ASKED
     source_config: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
     source_myid: Mapping[str, Reading[str]] = field(default_factory=dict)
     source_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
@@ -136,6 +138,7 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
         dumps=dumps,
         statuses=look.each((*inventory.dest_names, *inventory.broker_names), lambda h: host_status(look, h)),
         kafka=look.kafka(),
+        here=look.here(),
         broker_files=look.each(inventory.broker_names, lambda host: look.file(host, inventory.kafka.config)),
         sessions=sessions_of(dumps, cons, inventory.kafka.chroot),
         tenants=tenants(inventory, look, cons, dumps) if gate != "cutover" else UNASKED,

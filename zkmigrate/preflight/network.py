@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import get_args
 
 from zkmigrate.facts.clients import addresses, numeric
 from zkmigrate.facts.host import HostFacts
 from zkmigrate.facts.surroundings import Surroundings
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen, why
@@ -17,8 +18,8 @@ from zkmigrate.preflight.evidence import Dated, Evidence, door, first_address, n
 
 CLOCK_LIMIT_S = 1.0
 SHELL_LIMIT_S = 2.0
-OPERATOR = ""
-"""The operator's machine among those that were asked for a name."""
+LET_IN = ("check ssh.user, ssh.key and the host's key in ssh.known_hosts",)
+"""What there is to do about a host that answers and does not let the account in."""
 
 _CONTAINER = re.compile(
     r"\b(docker|podman|nerdctl|containerd|lxc-start|machinectl|systemd-nspawn|nsenter|unshare)\b"
@@ -30,14 +31,29 @@ PROXIES = ("docker-proxy", "rootlessport", "slirp4netns", "pasta", "conmon", "sy
 
 
 def _unreached(
-    reading: Reading[Mapping[str, str]], wanted: Mapping[str, tuple[str, int]], fine: tuple[str, ...]
+    reading: Reading[Mapping[str, str]],
+    wanted: Mapping[tuple[str, str], tuple[str, int]],
+    fine: tuple[str, ...],
+    e: Evidence,
 ) -> tuple[list[str], list[str]]:
-    """What was reached and should not be as it is, and what is not known; wanted: in words → where."""
+    """What was reached and should not be as it is, and what is not known; wanted: host and door in words →
+    where. A door of a host that does not answer the operator either tells nothing of a firewall between."""
     if not isinstance(reading, Seen):
         return [], [why(reading)]
-    found = {words: reading.value.get(door(*where)) for words, where in wanted.items()}
-    wrong = [f"{words} {how}" for words, how in found.items() if how is not None and how not in fine]
-    return wrong, [f"{words} not told" for words, how in found.items() if how is None]
+    wrong: list[str] = []
+    unknown: list[str] = []
+    for (host, words), where in wanted.items():
+        how = reading.value.get(door(*where))
+        status = e.statuses[host]
+        if how is None:
+            unknown.append(f"{host}{words} not told")
+        elif how in fine:
+            continue
+        elif isinstance(status, Unknown) and status.cause in get_args(NotHeard):
+            unknown.append(f"{host}{words} {how}, and {host} does not answer")
+        else:
+            wrong.append(f"{host}{words} {how}")
+    return wrong, unknown
 
 
 @check("dest.ports", "the dest host reaches the other dest hosts' quorum and election ports", Scope.DEST)
@@ -48,13 +64,13 @@ def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
     moves = ("open the quorum and election ports between the dest hosts, both ways",)
     for own in c.inventory.dest.hosts:
         others = {
-            f"{other.name}'s {name} port {port}": (first_address(other), port)
+            (other.name, f"'s {name} port {port}"): (first_address(other), port)
             for other in c.inventory.dest.hosts
             for name, port in ports.items()
             if other != own
         }
         reading = e.reach[own.name]
-        wrong, unknown = _unreached(reading, others, ("open", "refused"))
+        wrong, unknown = _unreached(reading, others, ("open", "refused"), e)
         needed = "open, or refused as long as nobody listens"
         if unknown and not wrong:
             yield (
@@ -72,12 +88,12 @@ def client_port(c: Context, e: Evidence) -> Iterator[Judged]:
     """P02. The roll sends the broker there. Before the join a refusal is as it should be, a timeout is not;
     before the roll the port has to be open."""
     port = c.inventory.dest.ports.client
-    doors = {f"{host.name} {port}": (first_address(host), port) for host in c.inventory.dest.hosts}
+    doors = {(host.name, f" {port}"): (first_address(host), port) for host in c.inventory.dest.hosts}
     fine = ("open",) if e.joined else ("open", "refused")
     needed = "open" if e.joined else "open, or refused as long as nobody listens"
     for broker in c.inventory.broker_names:
         reading = e.reach[broker]
-        wrong, unknown = _unreached(reading, doors, fine)
+        wrong, unknown = _unreached(reading, doors, fine, e)
         if unknown and not wrong:
             yield (
                 unseen(reading, needed, broker)
@@ -197,7 +213,7 @@ def login(_c: Context, e: Evidence) -> Iterator[Judged]:
         if isinstance(dated.clock, Seen):
             yield Judged(dated.took_s <= SHELL_LIMIT_S, f"{dated.took_s:.1f} s", needed, host, moves)
         else:
-            yield unseen(dated.clock, needed, host)
+            yield unseen(dated.clock, needed, host, LET_IN)
 
 
 @check("run.clocks", "the clocks of the hosts that tell theirs agree", Scope.CLUSTER, ALWAYS, Severity.WARN)

@@ -238,6 +238,9 @@ class WorldLook:
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
         return Absent(name)
 
+    def here(self) -> Reading[tuple[str, ...]]:
+        return Seen(self.world.inventory.operator)
+
     # --- clients ------------------------------------------------------------------------------------
 
     def znode(self, host: str, path: str) -> Reading[Znode]:

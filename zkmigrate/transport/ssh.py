@@ -174,9 +174,9 @@ class Transport:
         except _Dropped as error:
             raise TransportError(
                 place.name,
-                "failed",
-                f"sshd dropped the connection {self._limits.attempts} times before login ({error}); "
-                "it may refuse bursts (MaxStartups) or this address",
+                "refused",
+                f"the connection was dropped {self._limits.attempts} times before login ({error}); sshd may "
+                "refuse bursts (MaxStartups) or this address, or what answers there is no sshd",
             ) from error
 
     def _connect_once(self, place: Place, lane: Lane) -> Connection:

@@ -12,6 +12,8 @@ from zkmigrate.engine.evidence import Evidence, chosen
 from zkmigrate.model.fact import NotHeard
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.preflight.host import access
+from zkmigrate.preflight.network import login
+from zkmigrate.preflight.operator import address
 
 _HELD = {Held.YES: "ok", Held.NO: "NO", Held.UNKNOWN: "??"}
 _FOLDED_FROM = 4
@@ -19,6 +21,15 @@ _FOLDED_FROM = 4
 
 ACCESS = access.id
 """The check whose finding tells best why a host does not answer."""
+
+LOGIN = login.id
+"""The same of every host, source's too."""
+
+OPERATOR = address.id
+"""What is said first where it blocks: this may be the wrong machine."""
+
+_SHUT_OUT = (*get_args(NotHeard), "denied")
+"""The causes for which no look by ssh gets through to a host."""
 
 _NAMED = 3
 """So many ids are named beside a move; more are counted."""
@@ -30,16 +41,21 @@ def finding(found: Finding) -> str:
 
 
 def findings(found: Sequence[Finding]) -> list[str]:
-    """Findings for the screen, in this order: hosts that do not answer, one line each; what blocks; what
-    warns; what holds, in short.
+    """Findings for the screen, in this order: whether this is the right machine, where no host lets it in;
+    hosts that do not answer, one line each; what blocks; what warns; what holds, in short.
 
-    The same claim about several targets, and claims that are unknown for the same reason, are one line.
+    The same claim about several targets, and claims that are unknown for the same reason, are one line; so
+    is all that is unknown because no host lets this machine in.
     """
     rest = [f for f in found if f.held is not Held.YES and not _later(f)]
-    out: list[str] = []
+    out = [finding(f) for f in rest if f.id == OPERATOR and f.blocks]
+    rest = [f for f in rest if not (f.id == OPERATOR and f.blocks)]
     for of_host in silent(rest):
         out.append(_host(of_host))
         rest = [f for f in rest if f not in of_host]
+    if nobody(found) and (following := [f for f in rest if f.held is Held.UNKNOWN]):
+        out.append(f"[{_HELD[Held.UNKNOWN]}] {follows(following)}")
+        rest = [f for f in rest if f not in following]
     out += [_together(same) for same in _alike(sorted(rest, key=_weight))]
     held: dict[str, list[Finding]] = {}
     for f in found:
@@ -122,7 +138,8 @@ def moves(found: Iterable[Finding]) -> list[str]:
 
 def silent(found: Sequence[Finding]) -> list[list[Finding]]:
     """Findings that are unknown because one host does not answer, host by host."""
-    causes = {f.target: f.cause for f in found if f.id == ACCESS and f.cause}
+    causes = {f.target: f.cause for f in found if f.id == LOGIN and f.cause in _SHUT_OUT}
+    causes |= {f.target: f.cause for f in found if f.id == ACCESS and f.cause}
     hosts: dict[str, list[Finding]] = {}
     for f in found:
         if f.target and f.cause and f.cause in (causes.get(f.target), *get_args(NotHeard)):
@@ -130,9 +147,26 @@ def silent(found: Sequence[Finding]) -> list[list[Finding]]:
     return [unknown for unknown in hosts.values() if len(unknown) > 1]
 
 
+def nobody(found: Iterable[Finding]) -> bool:
+    """Whether no host at all lets this machine in: whatever else is unknown follows from that."""
+    logins = [f for f in found if f.id == LOGIN]
+    return bool(logins) and all(f.cause in _SHUT_OUT for f in logins)
+
+
+def follows(unknown: Iterable[Finding]) -> str:
+    """Claims that are unknown because no host lets this machine in, counted and named."""
+    ids = dict.fromkeys(f.id for f in unknown)
+    return f"{len(ids)} more checks are unknown, for no host lets this machine in: {', '.join(ids)}"
+
+
+def telling(of_host: Sequence[Finding]) -> Finding:
+    """The finding that tells best why a host does not answer, of its findings."""
+    return next((f for id in (ACCESS, LOGIN) for f in of_host if f.id == id), of_host[0])
+
+
 def why_silent(of_host: Sequence[Finding]) -> tuple[str, str]:
     """Cause and words of the silence of one host, from its findings."""
-    told = next((f for f in of_host if f.id == ACCESS), of_host[0])
+    told = telling(of_host)
     return told.cause, told.seen.removeprefix(f"unknown ({told.cause}): ").removeprefix(f"{told.target}: ")
 
 

@@ -73,7 +73,8 @@ def sections(findings: Sequence[Finding], places: Places) -> tuple[Section, ...]
     made = (
         Section("blocks", "bold red", "put these right before anything is begun", len(of["blocks"]),
                 _items(of["blocks"], places)),
-        Section("unknown", "bold magenta", unknown, len(of["unknown"]), _unknown(of["unknown"], places)),
+        Section("unknown", "bold magenta", unknown, len(of["unknown"]),
+                _unknown(of["unknown"], places, alone=found.nobody(findings))),
         Section("warns", "bold yellow", "a run goes on over these: decide whether you want that",
                 len(of["warns"]), _items(of["warns"], places)),
         Section("later", "bold", "not to be seen yet; looked at when it can be", len(of["later"]),
@@ -121,11 +122,14 @@ def _moves(findings: Sequence[Finding], places: Places) -> list[tuple[str, str]]
     return [("do" if at == 0 else "or", places.located(move)) for at, move in enumerate(moves)]
 
 
-def _unknown(findings: Sequence[Finding], places: Places) -> tuple[Item, ...]:
+def _unknown(findings: Sequence[Finding], places: Places, *, alone: bool) -> tuple[Item, ...]:
     """Hosts that do not answer first, those with the same reason together; then checks that one look that
-    failed leaves unknown, together; then what could not be seen for a reason of its own."""
+    failed leaves unknown, together; then what could not be seen for a reason of its own. alone: no host
+    lets this machine in."""
     reasons: dict[tuple[str, str], list[list[Finding]]] = {}
     silent = found.silent(findings)
+    if alone:
+        return _nobody(findings, silent, places)
     for of_host in silent:
         reasons.setdefault(found.why_silent(of_host), []).append(of_host)
     items = [_silent(cause, why, hosts, places) for (cause, why), hosts in reasons.items()]
@@ -153,8 +157,22 @@ def _silent(cause: str, why: str, hosts: Sequence[Sequence[Finding]], places: Pl
     item = Item(f"{', '.join(names)}: no answer ({cause})")
     item.told.append(("seen", why + where))
     item.told.append(("so", f"{sum(map(len, hosts))} checks are unknown"))
-    told = [f for of_host in hosts for f in of_host if f.id == found.ACCESS]
-    return Item(item.title, item.told + _moves(told or hosts[0][:1], places))
+    return Item(item.title, item.told + _moves([found.telling(of_host) for of_host in hosts], places))
+
+
+def _nobody(
+    findings: Sequence[Finding], silent: Sequence[Sequence[Finding]], places: Places
+) -> tuple[Item, ...]:
+    """No host lets this machine in: why not, host by host, with one remedy; the rest follows from it."""
+    item = Item("no host lets this machine in")
+    for of_host in silent:
+        (cause, why), name = found.why_silent(of_host), of_host[0].target
+        at = places.host(name)
+        item.told.append((name, f"{cause}: {why}" + (f" ({at})" if at else "")))
+    item.told.append(("so", f"{sum(map(len, silent))} checks are unknown"))
+    item.told += _moves([found.telling(of_host) for of_host in silent], places)
+    rest = [f for f in findings if all(f not in of_host for of_host in silent)]
+    return (item, Item(found.follows(rest))) if rest else (item,)
 
 
 def _later(findings: Sequence[Finding]) -> tuple[Item, ...]:
