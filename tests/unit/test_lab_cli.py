@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from zkmigrate.lab.cli import lab
+from zkmigrate.lab.cli import lab, shell_prompt
 from zkmigrate.lab.fault_cli import fault
 
 ARGUMENTS = {
@@ -71,3 +71,12 @@ def test_up_refuses_bad_options_before_anything_is_built(
     assert done.exit_code != 0
     assert said in done.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interactive_shell_says_where_it_is_and_nothing_else_is_touched() -> None:
+    """Bash reads its own files first, which set PS1: what it runs before its prompt has the last word."""
+    assert shell_prompt("3209b4", "operator", ["/bin/sh"]) == ("env", "PS1=(lab 3209b4 operator) # ")
+    said = shell_prompt("3209b4", "dest1", ["bash", "-l"])
+    assert said == ("env", "PROMPT_COMMAND=PS1='(lab 3209b4 dest1) \\w\\$ '; unset PROMPT_COMMAND")
+    for command in (["bash", "-c", "true"], ["zkmigrate", "status"], ["bash", "script.sh"]):
+        assert shell_prompt("3209b4", "operator", command) == ()

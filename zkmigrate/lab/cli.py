@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 import click
@@ -31,6 +32,8 @@ class LabGroup(click.Group):
         except (LabError, ProvisionError) as error:
             raise click.ClickException(str(error)) from error
 
+
+_SHELLS = ("bash", "sh", "dash")
 
 lab_option = click.option("--lab", "named", metavar="ID", help="Which lab; the only one when left out.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -174,7 +177,21 @@ def ssh(named: str | None, host: str, command: tuple[str, ...]) -> None:
 def exec_(named: str | None, host: str | None, command: tuple[str, ...]) -> None:
     """Run COMMAND in the operator's network namespace, with this machine's files."""
     found = labs.find(named)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        command = (*shell_prompt(found.id, host or "operator", command), *command)
     _become(found.exec_command(host, command) if host else found.operator_command(command))
+
+
+def shell_prompt(lab_id: str, where: str, command: Sequence[str]) -> tuple[str, ...]:
+    """What goes before an interactive shell so that its prompt says where it is; nothing before any other
+    command. Bash's own files set PS1 anew, so that it is set once more when they have been read."""
+    shell, options = PurePosixPath(command[0]).name, command[1:]
+    if shell not in _SHELLS or not set(options) <= {"-i", "-l"}:
+        return ()
+    prompt = f"(lab {lab_id} {where}) "
+    if shell != "bash":
+        return ("env", f"PS1={prompt}# ")
+    return ("env", f"PROMPT_COMMAND=PS1='{prompt}\\w\\$ '; unset PROMPT_COMMAND")
 
 
 @lab.command()
