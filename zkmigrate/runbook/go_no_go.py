@@ -19,7 +19,11 @@ MUST = (
     ("preflight blocks nothing, the gate `cutover` included", "operator"),
     ("rehearsed on these very hosts with this inventory; figures below", "operator"),
     ("every broker lives on dest, source's client lists name none of them", "operator"),
-    ("no partition is under-replicated, no reassignment runs, ISRs were quiet for 10 minutes", "Kafka owner"),
+    ("no partition is under-replicated, no reassignment runs", "Kafka owner"),
+    (
+        "ISRs were quiet for 10 minutes, on Kafka's graphs: after the roll no check looks",
+        "Kafka owner",
+    ),
     ("topics, partitions, ACLs and brokers are not changed tonight", "Kafka owner"),
     ("nobody else works on ZooKeeper, no purge of its logs, no deploy on these hosts", "source owner"),
     ("producers and consumers are watched, from before FENCE to after VERIFY", "Kafka owner"),
@@ -37,7 +41,7 @@ def page(
     """The sheet as Markdown. run: the one that was rehearsed, empty if none. sessions: those that own parts
     of the chroot now, with their timeouts."""
     brokers, limit = len(inventory.kafka.brokers), inventory.policy.open_limit_s
-    plan = f"Plan `{plan_digest[:16]}`, run `{run or 'none yet'}`."
+    plan = f"Plan of what is left now `{plan_digest[:16]}`, run `{run or 'none yet'}`."
     lines = [
         f"# Go / no-go: {inventory.name}, {brokers} brokers to {', '.join(inventory.dest_names)}",
         "",
