@@ -111,9 +111,12 @@ class RunLookUp:
         return expected.before_the_cut(Context(history.run, self.inventory, records=history.records()))
 
     def cannot_go_back(self, to: str) -> str:
-        at = self.journal.history.next(self.playbook)
+        history = self.journal.history
+        if final := history.no_way_back(self.playbook):
+            return f"there is no way back after {final}"
+        at = history.next(self.playbook)
         try:
-            asked.behind(self.playbook, at.stage.id if isinstance(at, Next) else "", to)
+            asked.behind(self.playbook, at.id if isinstance(at, Next) else "", to)
         except UsageError as error:
             return str(error)
         return ""

@@ -51,13 +51,14 @@ class Papers:
     """What can be looked up: some findings, and places of which only ``far`` is out of reach."""
 
     remark: str = ""
+    past: str = ""
     asked: list[str] = field(default_factory=list)
 
     def remarks(self, stage: Stage) -> Sequence[str]:
         return [self.remark] if self.remark else []
 
     def cannot_go_back(self, to: str) -> str:
-        return "far is ahead" if to == "far" else ""
+        return self.past or ("far is ahead" if to == "far" else "")
 
     def findings(self, name: str) -> Sequence[str]:
         return [f"behind {name or 'the newest'}"]
@@ -121,6 +122,14 @@ def test_what_cannot_be_meant_is_said_and_asked_again() -> None:
         "  not understood: 'maybe'. g goes on; s stops here, resumable;",
     ]
     assert papers.asked == ["roll.one"]
+
+
+def test_a_way_back_that_there_is_not_is_not_offered() -> None:
+    someone, script = terminal("b", "b near", "what", "g", papers=Papers(past="there is none after open"))
+    assert someone.step(STAGE, cast(AnyStep, WriteStep("one", Hosts())), ()) == Answer("go")
+    assert script.shown.count("roll.one: go (g), stop (s), findings [STEP] (f)? ") == 4
+    assert script.shown.count("  there is none after open") == 2
+    assert not [line for line in script.shown if "walks back" in line]
 
 
 def test_a_stage_that_may_be_skipped_says_what_is_missing_then_and_takes_skip() -> None:

@@ -11,7 +11,14 @@ from tests.unit.preflight_world import TIMEOUT, PreflightWorld, inventory
 from tests.unit.test_report import Run
 from tests.world.operator import quiet_world
 from zkmigrate import books, standing
+from zkmigrate.engine import asked
+from zkmigrate.engine.codec import encode_finding
+from zkmigrate.engine.history import History
+from zkmigrate.engine.patience import Patience
+from zkmigrate.errors import UsageError
 from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import claim
+from zkmigrate.model.step import Waiting
 from zkmigrate.simulate.look import WorldLook
 
 
@@ -71,3 +78,50 @@ def test_where_no_dest_host_answers_another_machine_asks_whether_it_is_the_one(
     said = standing.elsewhere(world, inventory(), standing.of_hosts(world, inventory()))
     question = f"no dest host answers, and this machine sends from {own}: is it the one that has 10.71.0.2?"
     assert said == (question if told else "")
+
+
+def test_findings_of_a_step_are_kept_of_both_its_ways(tmp_path: Path) -> None:
+    """The rehearsal walks back: what it found on the way there is what it was done for."""
+    run = Run(tmp_path)
+    for way, id in (("forward", "fence.closed"), ("back", "fence.reopened")):
+        run.step("rehearse.fence", "begin", way)
+        run.step(
+            "rehearse.fence", "done", way, seconds=1.0, findings=[encode_finding(claim(id, "it is", True))]
+        )
+    run.journal.close()
+    kept = standing.findings(run.dir, "rehearse")
+    assert {step: [f["id"] for f in found] for step, found in kept.items()} == {
+        "rehearse.fence": ["fence.closed"],
+        "rehearse.fence (back)": ["fence.reopened"],
+    }
+    assert standing.findings(run.dir, "rehearse.fence") == kept
+
+
+def test_a_door_that_was_opened_leaves_no_way_back() -> None:
+    playbook = books.load(books.DEFAULT)
+    history = History()
+    history.done |= {"cutover.serve", "cutover.check", "finalize.preflight"}
+    assert history.no_way_back(playbook) == ""
+    history.done.add("cutover.open")
+    assert history.no_way_back(playbook) == "cutover.open"
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_wait_that_is_over_names_the_way_back_only_where_there_is_one(back: bool) -> None:
+    patience = Patience(lambda: 0.0)
+    [overdue] = patience.overdue(Waiting("it", "not yet", 1.0), back=back).findings
+    assert ("rollback" in overdue.moves) is back
+
+
+def test_what_can_be_walked_back_to_is_listed_and_no_more() -> None:
+    playbook = books.load(books.DEFAULT)
+    asked.behind(playbook, "join.join", "install")
+    asked.behind(playbook, "join.join", "")
+    asked.behind(playbook, "", "finalize")
+    for to, why in (("nowhere", "no stage or step 'nowhere' in"), ("cutover", "cutover is ahead; ")):
+        with pytest.raises(UsageError) as caught:
+            asked.behind(playbook, "join.join", to)
+        assert why in str(caught.value)
+        possible = str(caught.value).partition("possible: ")[2].split(", ")
+        assert possible[:3] == ["preflight", "install", "join"]
+        assert not [name for name in possible if name.startswith(("cutover", "rehearse", "finalize"))]

@@ -17,9 +17,7 @@ from tests.world.site import INVENTORY
 
 # Long leases: the test is about the screen, and must not fail because a loaded machine renews late.
 PATIENT = "policy: {lease: {fence_ttl_ms: 60000, cut_ttl_ms: 30000}}\n"
-QUESTION = re.compile(
-    r"^(\S+): go \(g\), stop \(s\), back \[TO\] \(b\), .*findings \[STEP\] \(f\)\? ?", re.MULTILINE
-)
+QUESTION = re.compile(r"^(\S+): go \(g\), stop \(s\), .*findings \[STEP\] \(f\)\? ?", re.MULTILINE)
 
 
 class Screen:
@@ -76,9 +74,13 @@ class Screen:
 
 def test_a_whole_run_asks_before_what_changes_and_never_inside_the_window(tmp_path: Path) -> None:
     screen = Screen(tmp_path, "run")
-    for name in ("install.install", "join.join", "rehearse", "roll", "cutover", "finalize"):
+    for name in ("install.install", "join.join", "rehearse", "roll", "cutover"):
         screen.until(f"{name}: go (g), stop (s), back [TO] (b), ")
         screen.type("g")
+    screen.until("finalize: go (g), stop (s), findings [STEP] (f)? ")
+    screen.type("b")
+    screen.until("there is no way back after cutover.open")
+    screen.type("g")
     screen.until("(exit code ")
     assert screen.close() == 0, screen.text[-3000:]
     assert QUESTION.findall(screen.text) == [
@@ -87,6 +89,7 @@ def test_a_whole_run_asks_before_what_changes_and_never_inside_the_window(tmp_pa
         "rehearse",
         "roll",
         "cutover",
+        "finalize",
         "finalize",
     ]
     before_cut = screen.text[: screen.text.index("Cut over now?")]
@@ -118,7 +121,7 @@ def test_a_slip_of_the_finger_at_a_question_is_asked_about_again(tmp_path: Path)
     screen.until("no stage or step 'instal' in kafka_zookeeper_move; possible: ")
     screen.until("install.install: go (g), ")
     screen.type("b roll")
-    screen.until("roll is ahead; possible: install, or what comes before it")
+    screen.until("roll is ahead; possible: preflight, install, preflight.preflight, install.install")
     screen.until("install.install: go (g), ")
     screen.type("f")
     screen.until("preflight.preflight:")
@@ -149,16 +152,16 @@ def test_a_hold_counts_down_and_obeys_back(tmp_path: Path) -> None:
     assert "go on: zkmigrate run -i" in screen.text
 
 
-@pytest.mark.parametrize(("answer", "code"), [("yes", 0), ("no", 130)])
+@pytest.mark.parametrize(("answer", "code"), [("g", 0), ("yes", 0), ("s", 130)])
 def test_the_question_of_a_rollback_stays_on_the_screen(tmp_path: Path, answer: str, code: int) -> None:
     begun = Screen(tmp_path, "run", "--yes", "--until", "install")
     begun.until("zkmigrate status")
     assert begun.close() == 0, begun.text[-3000:]
     screen = Screen(tmp_path, "rollback")
-    screen.until("roll back? (yes) ")
+    screen.until("walk these steps back: go (g), stop (s)? ")
     assert "  install.install\n" in screen.text
     # A live view hides the cursor while it is drawn, over whatever was written below it since.
-    asked = screen.raw[: screen.raw.index("roll back? (yes) ")]
+    asked = screen.raw[: screen.raw.index("walk these steps back: go (g), stop (s)? ")]
     assert asked.count("\x1b[?25l") == asked.count("\x1b[?25h") > 0, "no live view while the question is open"
     screen.type(answer)
     screen.until("zkmigrate status" if code else "(exit code 0)")
@@ -169,3 +172,17 @@ def test_the_question_of_a_rollback_stays_on_the_screen(tmp_path: Path, answer: 
         assert "back at the beginning: asked by the operator" in screen.text
         assert "run world-1 of kafka_zookeeper_move resumed, walking back" in screen.text
         assert "resumed, forward" not in screen.text
+
+
+def test_a_word_that_is_no_answer_to_a_rollback_asks_again(tmp_path: Path) -> None:
+    begun = Screen(tmp_path, "run", "--yes", "--until", "install")
+    begun.until("zkmigrate status")
+    assert begun.close() == 0, begun.text[-3000:]
+    screen = Screen(tmp_path, "rollback")
+    screen.until("walk these steps back: go (g), stop (s)? ")
+    screen.type("")
+    screen.until("not understood: ''. g walks them back")
+    screen.type("s")
+    screen.until("not rolled back: nothing was changed")
+    screen.until("zkmigrate status")
+    assert screen.close() == 130

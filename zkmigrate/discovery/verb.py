@@ -178,7 +178,8 @@ def _refuse_silence(servers: Mapping[str, Server]) -> None:
     own = ", ".join(here.sent_from(silent)) or "no address at all"
     raise UsageError(
         f"none of source's hosts lets this machine look: {why}. Nothing was written. Possible now: the same "
-        f"on the machine that reaches them (this one sends from {own}); another --source; --ssh-user, --ssh-key"
+        f"on the machine that reaches them (this one sends from {own}); another --source, --ssh-user or "
+        "--ssh-key"
     )
 
 

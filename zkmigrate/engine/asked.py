@@ -86,9 +86,12 @@ def skippable(playbook: Playbook, names: tuple[str, ...]) -> frozenset[str]:
 
 
 def behind(playbook: Playbook, here: str, to: str) -> None:
-    """UsageError for a place to walk back to that there is not, or that is ahead of the stage ``here``, where
+    """UsageError for a place to walk back to that there is not, or that is ahead of the step ``here``, where
     the run is at one."""
-    known(playbook, to)
-    ids = [stage.id for stage in playbook.stages]
-    if to and here and ids.index(to.partition(".")[0]) > ids.index(here):
-        raise UsageError(f"{to} is ahead; possible: {here}, or what comes before it")
+    steps = playbook.step_ids()
+    reached = steps[: steps.index(here) + 1] if here else steps
+    stages = dict.fromkeys(step.partition(".")[0] for step in reached)
+    if to and to not in (*stages, *reached):
+        every = (*(stage.id for stage in playbook.stages), *steps)
+        what = f"{to} is ahead" if to in every else f"no stage or step {to!r} in {playbook.id}"
+        raise UsageError(f"{what}; possible: {', '.join((*stages, *reached))}")

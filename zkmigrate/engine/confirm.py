@@ -25,6 +25,7 @@ _FINDINGS = ("f", "findings")
 _UNATTENDED = "--yes"
 _REHEARSED = "nothing, no broker uses dest yet"
 _NOBODY = "nobody: the input ended"
+_BACK_KEYS = "  b walks this stage back; b TO walks back to the start of TO, a stage or stage.step;"
 WHILE_IT_WAITS = "findings [STEP] (f), stop (s); zkmigrate status, hold from elsewhere"
 
 
@@ -54,7 +55,8 @@ class LookUp(Protocol):
         ...
 
     def cannot_go_back(self, to: str) -> str:
-        """Why the run cannot walk back to the start of ``to``, empty where it can."""
+        """Why the run cannot walk back to the start of ``to``, of the present stage where that is empty;
+        empty where it can."""
         ...
 
     def findings(self, name: str) -> Sequence[str]:
@@ -160,10 +162,9 @@ class Terminal:
         self._look_up.asking(where)
         self._console.forget()
         skipping = "skip (k), " if skip else ""
+        backing = "" if self._look_up.cannot_go_back("") else "back [TO] (b), "
         while True:
-            line = self._console.ask(
-                f"{where}: go (g), stop (s), back [TO] (b), {skipping}findings [STEP] (f)? "
-            )
+            line = self._console.ask(f"{where}: go (g), stop (s), {backing}{skipping}findings [STEP] (f)? ")
             if line is None:
                 return Answer("stop", by=_NOBODY)
             answer, said = _understood(line, self._look_up)
@@ -173,7 +174,7 @@ class Terminal:
                 said
                 or [
                     f"  not understood: {line.strip()!r}. g goes on; s stops here, resumable;",
-                    "  b walks this stage back; b TO walks back to the start of TO, a stage or stage.step;",
+                    *([_BACK_KEYS] if backing else []),
                     *(["  k skips it"] if skip else []),
                     "  f shows in short what the newest step found; f STEP, or f all, tells it whole",
                 ]
@@ -244,6 +245,6 @@ def _understood(line: str, look_up: LookUp) -> tuple[Answer | None, Sequence[str
     if word is None or len(rest) > (word == "back"):
         return None, ()
     to = rest[0] if rest else ""
-    if to and (why := look_up.cannot_go_back(to)):
+    if word == "back" and (why := look_up.cannot_go_back(to)):
         return None, [f"  {why}"]
     return Answer(word, to), ()

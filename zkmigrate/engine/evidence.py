@@ -7,9 +7,13 @@ from collections.abc import Iterable
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Finding
+from zkmigrate.model.step import Way
 
 Evidence = dict[str, tuple[Finding, ...]]
-"""``stage.step`` → the findings of its last verdict that had any, the newest step last."""
+"""``stage.step``, of a way back ``stage.step (back)`` → the findings of the last verdict there that had any,
+the newest last."""
+
+_BACK = " (back)"
 
 
 def of(entries: Iterable[Entry]) -> Evidence:
@@ -17,14 +21,15 @@ def of(entries: Iterable[Entry]) -> Evidence:
     found: Evidence = {}
     for entry in entries:
         if entry.kind == "step" and entry.body.get("findings"):
-            step = f"{entry.body['stage']}.{entry.body['step']}"
+            back = _BACK if entry.body["way"] == Way.BACK.value else ""
+            step = f"{entry.body['stage']}.{entry.body['step']}{back}"
             found.pop(step, None)
             found[step] = tuple(decode_finding(f) for f in entry.body["findings"])
     return found
 
 
 def chosen(evidence: Evidence, name: str) -> Evidence:
-    """Those of a stage or step; of the newest step where ``name`` is empty, of all for ``all``."""
+    """Those of a stage or step, both ways; of the newest step where ``name`` is empty, of all for ``all``."""
     if not name:
         return dict(list(evidence.items())[-1:])
-    return {s: f for s, f in evidence.items() if name in ("all", s, s.partition(".")[0])}
+    return {s: f for s, f in evidence.items() if name in ("all", s.removesuffix(_BACK), s.partition(".")[0])}

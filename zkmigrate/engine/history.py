@@ -38,7 +38,7 @@ from zkmigrate.engine.codec import decode_change
 from zkmigrate.model.change import Applied, Recorded, Restore
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import AnyStep, Way
+from zkmigrate.model.step import AnyStep, Hazard, Way
 
 Then: TypeAlias = Literal["next", "again", "end"]
 
@@ -220,6 +220,17 @@ class History:
         return tuple(
             s for s in reversed(steps) if s.id in self.begun or (self.lost and s.id not in self.undone)
         )
+
+    def no_way_back(self, playbook: Playbook) -> str:
+        """The first step without a way back that a host has done, by what the journal knows; else empty."""
+        sent = {step for step, _, applied in self._applied.values() if applied.confirmed}
+        final = [
+            f"{stage.id}.{step.id}"
+            for stage in playbook.stages
+            for step in stage.steps
+            if step.hazard is Hazard.FINAL
+        ]
+        return next((id for id in final if id in self.done or id in sent), "")
 
     def _next_back(self, playbook: Playbook) -> Position:
         turn = self.turn or Turn("", "end", "", 0)

@@ -27,8 +27,8 @@ class Patience:
             self._what, self._since = waiting.what, self._now()
         return waiting.deadline_s - (self._now() - self._since)
 
-    def overdue(self, waiting: Waiting) -> Blocked:
-        """The refusal that a wait past its deadline becomes."""
+    def overdue(self, waiting: Waiting, *, back: bool) -> Blocked:
+        """The refusal that a wait past its deadline becomes. back: there is a way back."""
         return Blocked(
             (
                 Finding(
@@ -37,7 +37,7 @@ class Patience:
                     held=Held.NO,
                     seen=waiting.progress,
                     needed=waiting.what,
-                    moves=("find out why it takes so long, then resume", "rollback"),
+                    moves=("find out why it takes so long, then resume", *(("rollback",) if back else ())),
                 ),
             )
         )
@@ -53,8 +53,9 @@ class Patience:
         """Remember what the targets of the last wave said."""
         self._said = dict(failures)
 
-    def exhausted(self, plans: Mapping[str, Changes]) -> Blocked:
-        """The refusal after the same changes were sent ``TRIES`` times in a row without getting anywhere."""
+    def exhausted(self, plans: Mapping[str, Changes], *, back: bool) -> Blocked:
+        """The refusal after the same changes were sent ``TRIES`` times in a row without getting anywhere.
+        back: there is a way back."""
         stuck = [t for t, (changes, n) in self._tries.items() if n > TRIES and plans.get(t) == changes]
         return Blocked(
             tuple(
@@ -65,7 +66,7 @@ class Patience:
                     seen=f"the same change {TRIES} times in a row; the last time: "
                     + (self._said.get(target) or "confirmed, yet the step still wants it"),
                     needed="; ".join(change.describe() for change in plans[target]) or "a change to send",
-                    moves=("mend the host, then resume", "rollback"),
+                    moves=("mend the host, then resume", *(("rollback",) if back else ())),
                     target=target,
                 )
                 for target in stuck

@@ -184,7 +184,7 @@ class Walk:
                     return verdict
                 case Waiting():
                     if (left := patience.left(verdict)) <= 0:
-                        return patience.overdue(verdict)
+                        return patience.overdue(verdict, back=self._way_back())
                     kept = verdict.keep or kept
                     self._wait(at, verdict, left)
                 case Ready(targets):
@@ -195,7 +195,7 @@ class Walk:
                         continue
                     plans = {t: self._changes(at, context, facts, t) for t in targets}
                     if (again := patience.count(plans)) >= TRIES:
-                        return patience.exhausted(plans)
+                        return patience.exhausted(plans, back=self._way_back())
                     self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets))
                     failures = self._wave.run(at, plans, context.fencing)
                     patience.note(failures)
@@ -419,6 +419,9 @@ class Walk:
         self._log.closed(ended, journal=journal)
 
     # --- small things ----------------------------------------------------------------------------------
+
+    def _way_back(self) -> bool:
+        return not self.history.no_way_back(self.playbook)
 
     def state(self) -> str:
         """Where the run stands, in one clause, for messages."""

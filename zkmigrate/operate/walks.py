@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import UsageError
 from zkmigrate.face import RunLookUp, face_of, say_interrupted
 from zkmigrate.inventory import Inventory
+from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 from zkmigrate.opening import Opened, Opening, refuse_stale
@@ -34,6 +35,7 @@ from zkmigrate.operate.setting import (
     read,
     words_on,
 )
+from zkmigrate.steps.go import NO_WAY_BACK
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.record import recorded
 
@@ -104,18 +106,28 @@ def rollback(setting: Setting, wishes: Wishes) -> int:
     run_dir = _run_dir(setting, wishes, inventory, playbook)
 
     def act(begun: Begun) -> Ended:
-        if setting.interactive and not wishes.yes:
-            steps = [at.id for at in begun.walk.history.to_undo(playbook, wishes.to)]
-            begun.console.show(
-                ["these steps are walked back, in this order:", *(f"  {step}" for step in steps)]
-            )
-            begun.console.forget()
-            if (begun.console.ask("roll back? (yes) ") or "").lower() not in ("y", "yes", "go", "g"):
-                begun.console.show(["not rolled back: nothing was changed"])
-                return Ended(130, "nothing was changed")
+        steps = [at.id for at in begun.walk.history.to_undo(playbook, wishes.to)]
+        refused = begun.walk.history.no_way_back(playbook) in steps
+        if setting.interactive and not wishes.yes and not refused and not _agreed(begun.console, steps):
+            begun.console.show(["not rolled back: nothing was changed"])
+            return Ended(130, "nothing was changed")
         return begun.walk.back(wishes.to, getpass.getuser())
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act)
+
+
+def _agreed(console: StdConsole, steps: Sequence[str]) -> bool:
+    """Show which steps a way back walks, and ask whether it may; the end of input is a no."""
+    console.show(["these steps are walked back, in this order:", *(f"  {step}" for step in steps)])
+    console.forget()
+    while (line := console.ask("walk these steps back: go (g), stop (s)? ")) is not None:
+        word = line.strip().lower()
+        if word in ("g", "go", "y", "yes"):
+            return True
+        if word in ("s", "stop", "n", "no"):
+            return False
+        console.show([f"  not understood: {line.strip()!r}. g walks them back; s changes nothing"])
+    return False
 
 
 def _asked(setting: Setting, wishes: Wishes) -> tuple[Inventory, Playbook]:
@@ -196,17 +208,17 @@ def _walk(
         )
         walk = Walk(playbook, inventory, journal, world)
         try:
-            code = act(Begun(walk, face.console, start.back_to)).code
+            ended = act(Begun(walk, face.console, start.back_to))
         except KeyboardInterrupt:
             programs.kill()
             emit(events.RunEnded(130, f"stopped at once; {walk.state()}; resume goes on", ()))
             faces.close()
-            _say_ways_on(setting, journal, playbook)
+            _say_ways_on(setting, journal, playbook, ())
             stack.pop_all()  # nothing here may wait for a host now; the process ends
             raise
         faces.close()
-        _say_ways_on(setting, journal, playbook)
-        return code
+        _say_ways_on(setting, journal, playbook, ended.findings)
+        return ended.code
 
 
 def _opened(wishes: Wishes, opening: Opening, site: Site, wanted: PlanFile | None) -> Opened:
@@ -218,13 +230,18 @@ def _opened(wishes: Wishes, opening: Opening, site: Site, wanted: PlanFile | Non
     return opening.begun(site.window_lines({}), wanted)
 
 
-def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook) -> None:
-    """The commands that go on from here, ready to be typed, while the run is open."""
+def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook, findings: Sequence[Finding]) -> None:
+    """The commands that go on from here, ready to be typed, while the run is open. findings: what it ended
+    with; hosts that opened by themselves say there what the journal does not know."""
     if setting.as_json or runs.stand(journal.history, playbook).state != "open":
         return
     same = f"{words_on(setting)} --run-id {journal.history.run}"
     onward = onward_command(setting, journal.history, playbook)
     back, look = f"zkmigrate rollback {same}", f"zkmigrate status {same}"
+    if final := journal.history.no_way_back(playbook):
+        back = f"none after {final}"
+    elif any(f.id == NO_WAY_BACK for f in findings):
+        back = "none, the door is open"
     for what, command in (("go on", onward), ("go back", back), ("look", look)):
         setting.out.write(f"   {what}: {command}\n")
     setting.out.flush()

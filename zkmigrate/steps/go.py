@@ -25,6 +25,7 @@ from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict,
 from zkmigrate.rules.start_order import places
 from zkmigrate.steps.arm import endpoint
 
+NO_WAY_BACK = "open.no-way-back"
 GONE = ("go", "started", "checked")
 # So long a stop of all hosts may take.
 TOO_LATE_S = 4.0
@@ -113,7 +114,7 @@ def _opens_in(c: Context, status: HostPhase) -> float:
 def past_the_door(hosts: tuple[str, ...]) -> Finding:
     """The refusal to walk back past OPEN, with its cost."""
     return claim(
-        "open.no-way-back",
+        NO_WAY_BACK,
         "the client door has not been opened",
         False,
         seen=f"open on {', '.join(hosts)}: brokers have seen dest's transactions",

@@ -27,7 +27,10 @@ def lines(plan: PlanFile) -> list[str]:
         out.append("")
     changing = [s for stage in plan.stages for s in stage.steps if s.targets]
     count = sum(len(changes) for step in changing for changes in step.targets.values())
-    out.append(f"{len(changing)} steps with {count} changes; nothing has been changed by printing them")
+    every = sum(len(stage.steps) for stage in plan.stages)
+    out.append(
+        f"{len(changing)} of {every} steps change something, {count} changes; printing them changed nothing"
+    )
     if unknown := plan.unknown:
         steps = sum(bool(s.unknown) for stage in plan.stages for s in stage.steps)
         parts = [f"the changes of {steps} of {len(changing) + steps} steps"] * bool(steps)
