@@ -32,6 +32,9 @@ def test_plan_out_writes_what_json_prints_and_says_how_to_apply_it(place: Place)
     assert file.stat().st_mode & 0o777 == 0o600
     assert done.stdout.splitlines()[0].endswith(f"digest {said['digest']}")
     assert f"written to {file}: plan {said['digest']}" in done.stdout
+    steps = [step for stage in said["stages"] for step in stage["steps"]]
+    changing = [step for step in steps if step["targets"]]
+    assert f"{len(changing)} of {len(steps)} steps change something, " in done.stdout
     assert f"--plan '{file}'" in done.stdout
     assert not place.runs.exists()
     assert [p.name for p in place.root.iterdir() if "plan" in p.name] == ["my plan"], "no half file is left"
