@@ -126,7 +126,7 @@ def only_typed_errors() -> Iterator[None]:
 def pack(data: bytes, ending: str) -> bytes:
     """As a server with that `snapshot.compression.method` would write it."""
     if ending == ".gz":
-        return gzip.compress(data, 1)
+        return gzip.compress(data, 1, mtime=0)
     return pack_snappy(data) if ending == ".snappy" else data
 
 

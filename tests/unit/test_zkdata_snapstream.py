@@ -25,6 +25,11 @@ COMPRESSED = tuple(sorted(path.parent.name for path in RECORDED.glob("*/compress
 NAME = "snapshot.e"
 
 
+def gz(data: bytes) -> bytes:
+    """Compressed, and the same bytes at any time: a test is named after them."""
+    return gzip.compress(data, mtime=0)
+
+
 def nodes_of(files: dict[str, bytes], name: str) -> list[SnapshotNode]:
     return list(read_snapshot(BytesReader(files[name]), name))
 
@@ -161,12 +166,12 @@ def test_what_is_wrong_with_a_snappy_stream_is_named(
     ("data", "error", "offset", "reason"),
     [
         (b"", TruncatedHeaderError, 0, "0 bytes, a gzip stream starts with 10"),
-        (gzip.compress(b"x")[:9], TruncatedHeaderError, 0, "9 bytes"),
+        (gz(b"x")[:9], TruncatedHeaderError, 0, "9 bytes"),
         (b"ZKSN" + bytes(40), ForeignFileError, 0, "a gzip stream starts with"),
-        (gzip.compress(b"x" * 999)[:-1], CorruptError, 28, "cut"),
-        (gzip.compress(b"x" * 999) + b"\0", CorruptError, 29, "data behind the end"),
-        (gzip.compress(b"x") + gzip.compress(b"y"), CorruptError, 21, "data behind the end"),
-        (gzip.compress(b"x" * 999)[:-8] + bytes(8), CorruptError, 0, "gzip: "),
+        (gz(b"x" * 999)[:-1], CorruptError, 28, "cut"),
+        (gz(b"x" * 999) + b"\0", CorruptError, 29, "data behind the end"),
+        (gz(b"x") + gz(b"y"), CorruptError, 21, "data behind the end"),
+        (gz(b"x" * 999)[:-8] + bytes(8), CorruptError, 0, "gzip: "),
     ],
 )
 def test_what_is_wrong_with_a_gzip_stream_is_named(
@@ -180,7 +185,7 @@ def test_what_is_wrong_with_a_gzip_stream_is_named(
 def test_blocks_stay_small_and_a_file_is_read_once(name: str) -> None:
     """Four million equal bytes become a few thousand: what is held at a time must not grow with them."""
     whole = bytes(4 << 20)
-    packed = {"gz": gzip.compress, "snappy": lambda data: pack_snappy(data, MAX_SNAPPY_BLOCK)}
+    packed = {"gz": gz, "snappy": lambda data: pack_snappy(data, MAX_SNAPPY_BLOCK)}
     data = packed.get(name.rpartition(".")[2], bytes)(whole)
     reader = CountingReader(BytesReader(data))
     sizes = [len(part) for part in raw_blocks(reader, name)]
@@ -195,7 +200,7 @@ def test_blocks_larger_than_what_is_read_at_once_join(monkeypatch: pytest.Monkey
     monkeypatch.setattr(snapstream, "_MAX_PACKED", 296)
     plain = snapshot_of({f"/n{n:03}": bytes([n]) * n for n in range(200)})
     assert content(pack_snappy(plain, 200), "snapshot.5.snappy") == plain
-    assert content(gzip.compress(plain), "snapshot.5.gz") == plain
+    assert content(gz(plain), "snapshot.5.gz") == plain
     assert content(plain, "snapshot.5") == plain
 
 
@@ -204,7 +209,7 @@ def test_an_offset_in_uncompressed_bytes_is_said_to_be_one() -> None:
     plain[-20] ^= 1
     at = len(plain) - 13
     for name, data in (
-        ("snapshot.5.gz", gzip.compress(bytes(plain))),
+        ("snapshot.5.gz", gz(bytes(plain))),
         ("snapshot.5.snappy", pack_snappy(bytes(plain))),
     ):
         with pytest.raises(CorruptError, match=r"counts uncompressed bytes") as caught:
