@@ -6,6 +6,7 @@ import gzip
 import json
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import cramjam
@@ -185,7 +186,9 @@ def test_what_is_wrong_with_a_gzip_stream_is_named(
 def test_blocks_stay_small_and_a_file_is_read_once(name: str) -> None:
     """Four million equal bytes become a few thousand: what is held at a time must not grow with them."""
     whole = bytes(4 << 20)
-    packed = {"gz": gz, "snappy": lambda data: pack_snappy(data, MAX_SNAPPY_BLOCK)}
+    packed: dict[str, Callable[[bytes], bytes]] = {
+        "gz": gz, "snappy": lambda data: pack_snappy(data, MAX_SNAPPY_BLOCK)
+    }  # fmt: skip
     data = packed.get(name.rpartition(".")[2], bytes)(whole)
     reader = CountingReader(BytesReader(data))
     sizes = [len(part) for part in raw_blocks(reader, name)]
