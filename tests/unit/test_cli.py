@@ -178,7 +178,7 @@ def test_preflight_prints_findings_and_exits_3_when_one_blocks(place: Place) -> 
     done = place.call("preflight")
     assert done.exit_code == 3
     assert (
-        "BLOCKS (1): put these right before anything is begun\n  disk.well: the world is well\n"
+        "BLOCKS (1): put these right before anything is begun\n  disk.well: not so: the world is well\n"
         in done.output
     )
     assert "    do    heal it\n" in done.output
