@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from zkmigrate.lab.drills.acknowledged import Missing, Owner, Promised, missing_in, promised
-from zkmigrate.lab.drills.cut_figures import CutOver, figures_of, longest_gap_s, summary
+from zkmigrate.lab.drills.cut_figures import CutOver, cases_of, figures_of, longest_gap_s, summary
 from zkmigrate.lab.load.record import Event, Recording
 from zkmigrate.zkdata.tree import Tree, Znode
 
@@ -88,6 +88,22 @@ def figures(
     end = {"claims": {"lost": (0, "yes")}, "details": {}, "sessions_lost": []}
     judged = {1: (promise(), dict.fromkeys(moments, missing))}
     return figures_of([cut(1, 10, **more)], judged, recorded([9, 15]), end, {})
+
+
+def test_disks_copied_behind_a_door_that_opened_by_itself_are_not_judged() -> None:
+    alone = replace(cut(1, 10), code=6)
+    lost = Missing(("/kafka/a",), (), ())
+    judged = {1: (promise(), {"check/dest1": lost, "back/source1": lost})}
+    end = {"claims": {"lost": (0, "yes")}, "details": {}, "sessions_lost": [], "seconds": 1.0}
+    found = figures_of([alone], judged, recorded([9, 15]), end, {})
+    assert (found["held"], found["missing"], found["runs"][0]["opened_alone"]) == (True, 0, True)
+    case = cases_of(found)[0]
+    assert (case.held, case.outcome) == (
+        True,
+        "the hosts had opened by themselves: back was refused; 0 sessions lost",
+    )
+    told = figures_of([replace(alone, sessions_lost=("one",))], judged, recorded([9, 15]), end, {})
+    assert (told["held"], cases_of(told)[0].held) == (False, False)
 
 
 def recorded(seconds: list[int]) -> dict[str, Recording]:

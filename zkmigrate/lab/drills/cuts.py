@@ -265,6 +265,8 @@ def drill(options: Options, directory: Path, say: Progress) -> None:
                     cut = cuts.cut_over(len(cuts.done) + 1)
                     cuts.done.append(cut)
                     say(cut.line())
+                    if cut.opened_alone:
+                        break
                 (directory / "end.json").write_text(json.dumps(cuts.open()) + "\n")
             finally:
                 cuts.load.kill()
