@@ -29,6 +29,7 @@ _TELL_EVENTS = ("run", "resume", "rollback")
 _ELSEWHERE = {
     "init": "zkmigrate.discovery.command",
     "prove": "zkmigrate.disks.prove_command",
+    "writers": "zkmigrate.disks.writers_command",
     "zxid": "zkmigrate.disks.command",
 }
 """Verbs, and groups of verbs, whose options are in a module of their own: its ``command`` makes them."""

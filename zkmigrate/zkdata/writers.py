@@ -1,0 +1,163 @@
+"""Who wrote under a chroot: the sessions in ZooKeeper's own log, what each changed, how often and until when.
+
+A session says nothing of its client's name or address; it is a broker's where it made `brokers/ids/N` below
+the chroot. What it is otherwise, an admin tool or an old consumer, shows in the paths that it wrote to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from zkmigrate.zkdata.logdir import LogFile, log_files, walk
+from zkmigrate.zkdata.reader import Directory
+from zkmigrate.zkdata.txn import (
+    CloseSessionTxn,
+    CreateSessionTxn,
+    PathChange,
+    Txn,
+    is_under,
+    path_changes,
+    touches,
+)
+from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, MAX_RECORD, Gap, scan
+
+_DEPTH = 2
+_TOLD_EVERY = 20_000
+
+
+@dataclass(slots=True)
+class Writer:
+    """One session that changed something at or under the chroot. changes: transactions; first_ms, last_ms: of
+    those, by the leader's clock; types: by kind of operation; places: by the first two elements below the
+    chroot. timeout_ms: None where the log does not hold its opening; ended_ms: None while it is open."""
+
+    session: int
+    changes: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+    last_path: str = ""
+    types: Counter[str] = field(default_factory=Counter)
+    places: Counter[str] = field(default_factory=Counter)
+    broker: int | None = None
+    timeout_ms: int | None = None
+    ended_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What the log tells. since_ms, until_ms: the time of the first transaction that was taken and of the
+    last; 0 where there is none. records: how many of all tenants were read in it; under: those that changed
+    the chroot. gaps: holes in the zxids, over which writers may be missing."""
+
+    chroot: str
+    since_ms: int
+    until_ms: int
+    records: int
+    under: int
+    writers: tuple[Writer, ...]
+    gaps: tuple[Gap, ...]
+
+
+def writers(
+    logs: Directory,
+    *,
+    chroot: str,
+    span_ms: int | None = None,
+    owners: Mapping[int, tuple[str, ...]] | None = None,
+    max_record: int = MAX_RECORD,
+    tell: Callable[[int], None] = lambda _done: None,
+) -> Writing:
+    """Read a log (`version-2` of a dataLogDir), or the last `span_ms` of it.
+
+    The time counts back from the newest transaction. owners: session → its ephemerals now, for brokers that
+    registered before the part that is read. tell: told now and then how many records were read. Writers come
+    with most changes first. Raises what `logdir.walk` raises.
+    """
+    files = [file for file in log_files(logs) if file.size > FILE_HEADER_SIZE]
+    start = None
+    since = 0
+    if span_ms is not None and files:
+        since = _newest_ms(logs, files, max_record) - span_ms
+        start = _first_file(logs, files, since, max_record)
+    found: dict[int, Writer] = {}
+    timeouts: dict[int, int] = {}
+    records = under = first = last = 0
+    steps = walk(logs, after=None if start is None else start.zxid - 1, max_record=max_record)
+    for record in steps:
+        if record.time_ms < since:
+            if isinstance(body := record.txn().body, CreateSessionTxn):
+                timeouts[record.session] = body.timeout_ms
+            continue
+        records += 1
+        if records % _TOLD_EVERY == 0:
+            tell(records)
+        first, last = first or record.time_ms, record.time_ms
+        txn = record.txn()
+        if isinstance(txn.body, CreateSessionTxn):
+            timeouts[record.session] = txn.body.timeout_ms
+        changes = [change for change in path_changes(txn) if touches(change, chroot)]
+        if changes and not isinstance(txn.body, CloseSessionTxn):
+            under += 1
+            _took(found.setdefault(record.session, Writer(record.session)), txn, changes, chroot)
+        if isinstance(txn.body, CloseSessionTxn) and record.session in found:
+            found[record.session].ended_ms = record.time_ms
+    for session, writer in found.items():
+        writer.timeout_ms = timeouts.get(session)
+        for path in (owners or {}).get(session, ()):
+            writer.broker = broker_of(path, chroot) if writer.broker is None else writer.broker
+    ordered = sorted(found.values(), key=lambda writer: (-writer.changes, writer.session))
+    return Writing(chroot, first, last, records, under, tuple(ordered), tuple(steps.gaps))
+
+
+def _took(writer: Writer, txn: Txn, changes: list[PathChange], chroot: str) -> None:
+    writer.changes += 1
+    writer.first_ms = writer.first_ms or txn.header.time_ms
+    writer.last_ms = txn.header.time_ms
+    for change in changes:
+        writer.types[change.type.name] += 1
+        writer.places[_place(change.path, chroot)] += 1
+        writer.last_path = change.path
+        if not change.deletes and (broker := broker_of(change.path, chroot)) is not None:
+            writer.broker = broker
+
+
+def broker_of(path: str, chroot: str) -> int | None:
+    """The broker whose registration this znode is."""
+    root = "" if chroot == "/" else chroot
+    match = re.fullmatch(rf"{re.escape(root)}/brokers/ids/(\d+)", path)
+    return int(match[1]) if match else None
+
+
+def _place(path: str, chroot: str) -> str:
+    """A path cut to its first elements below the chroot."""
+    if not is_under(path, chroot):
+        return path
+    root = "" if chroot == "/" else chroot
+    below = [part for part in path[len(root) :].split("/") if part][:_DEPTH]
+    return "/".join([root, *below]) or "/"
+
+
+def _first_ms(logs: Directory, file: LogFile, max_record: int) -> int | None:
+    """The time of a log's first record; None where it holds none."""
+    record = next(scan(logs.open(file.name), file.name, max_record=max_record), None)
+    return None if record is None else record.time_ms
+
+
+def _newest_ms(logs: Directory, files: list[LogFile], max_record: int) -> int:
+    for file in reversed(files):
+        times = [record.time_ms for record in scan(logs.open(file.name), file.name, max_record=max_record)]
+        if times:
+            return times[-1]
+    return 0
+
+
+def _first_file(logs: Directory, files: list[LogFile], since: int, max_record: int) -> LogFile | None:
+    """The newest file that begins no later than `since`; None: the oldest there is."""
+    for file in reversed(files):
+        began = _first_ms(logs, file, max_record)
+        if began is not None and began <= since:
+            return file
+    return None
