@@ -178,6 +178,18 @@ def test_source_serves_throughout_and_no_dest_host_was_behind_at_the_proof(
     assert max(lag.at for lag in report.lags) <= (report.proof.at or 0.0)
 
 
+def test_each_proof_is_told_with_its_host_and_its_figures(whole: tuple[ToldOperator, Report]) -> None:
+    _, report = whole
+    (table,) = [table for table in tables(report) if table.id == "proof"]
+    rows = dict(table.rows)
+    for host in DEST:
+        assert rows[f"tail: {host}"].startswith("held: 0x")
+        for name in ("digest, before the window", "digest, as of the cut, behind the open door"):
+            assert rows[f"{name}: {host}"].startswith("held: ")
+            assert " znodes at 0x" in rows[f"{name}: {host}"]
+    assert rows["delta"].startswith("held: ")
+
+
 def test_consents_calls_digests_and_what_is_left(whole: tuple[ToldOperator, Report]) -> None:
     operator, report = whole
     consents = [(d.where, d.answer, d.by) for d in report.decisions if d.kind == "consent"]

@@ -14,6 +14,7 @@ from zkmigrate.report.svg import clock, length
 from zkmigrate.report.value import Acks, Decision, Gap, Report, Visit, Window
 from zkmigrate.zkdata.zxid import format_zxid
 
+_HELD = {Held.YES: "held", Held.NO: "NOT HELD", Held.UNKNOWN: "not known"}
 _FOLDED_FROM = 12
 """So many different claims of one step that hold are named by their ids only."""
 
@@ -287,10 +288,27 @@ def _proof(report: Report) -> Table:
     if p.delta_records is not None:
         between = f"{_zxid(p.delta_after)} to {_zxid(p.delta_last)}"
         rows.append(("source's log read after dest's", f"{p.delta_records} transactions, {between}"))
+    rows += _proven(report, p.stage)
     when = f" at {clock(p.at, 0.1)}" if p.at is not None else ": not reached"
     lag = [x.behind for x in report.lags if x.behind is not None]
     seen = f" Sampled before it: at most {max(lag)} transactions behind." if lag else ""
     return Table("proof", f"The proof ({p.stage}){when}", ("what", "seen"), tuple(rows), seen.strip(), (1,))
+
+
+def _proven(report: Report, stage: str) -> list[tuple[str, str]]:
+    """Which proof held, on which host, with its figures; of each step its last visit on the way forward."""
+    last = {v.step: v for v in report.visits if not v.back}
+    rows = []
+    for step, id, name in (
+        (f"{stage}.prove", "prove.tail", "tail"),
+        (f"{stage}.prove", "prove.delta", "delta"),
+        (f"{stage}.survey", "survey.same-tree", "digest, before the window"),
+        ("verify.verify", "verify.same-tree", "digest, as of the cut, behind the open door"),
+    ):
+        found = [f for f in last[step].findings if f.id == id] if step in last else []
+        for f in found:
+            rows.append((f"{name}{f': {f.target}' if f.target else ''}", f"{_HELD[f.held]}: {f.seen}"))
+    return rows
 
 
 def _zxid(value: int | None) -> str:
