@@ -54,7 +54,7 @@ VERBS = [name for name in cli.list_commands(click.Context(cli)) if name != "lab"
 PROGRAMS = (
     "zkmigrate.lab.demo", "zkmigrate.lab.drills.__main__", "zkmigrate.lab.drills.cuts",
     "zkmigrate.lab.drills.roll_faults", "zkmigrate.lab.drills.window_faults", "bench.window",
-    "bench.roll", "bench.subtree", "bench.zxid_tail",
+    "bench.roll", "bench.subtree", "bench.prove", "bench.zxid_tail",
 )  # fmt: skip
 """Programs with options of their own that the pages name."""
 PLACES = {s.id for s in PLAYBOOK.stages} | {f"{s.id}.{t.id}" for s in PLAYBOOK.stages for t in s.steps}

@@ -181,7 +181,7 @@ def test_source_serves_throughout_and_no_dest_host_was_behind_at_the_proof(
 def test_each_proof_is_told_with_its_host_and_its_figures(whole: tuple[ToldOperator, Report]) -> None:
     _, report = whole
     (table,) = [table for table in tables(report) if table.id == "proof"]
-    rows = dict(table.rows)
+    rows = {row[0]: row[1] for row in table.rows}
     for host in DEST:
         assert rows[f"tail: {host}"].startswith("held: 0x")
         for name in ("digest, before the window", "digest, as of the cut, behind the open door"):
