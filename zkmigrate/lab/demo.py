@@ -227,6 +227,9 @@ def summary(result: dict[str, Any]) -> str:
 @click.option("--kafka-version", default=LabSpec.kafka_version, help="Kafka.")
 @click.option("--dest-count", type=int, default=LabSpec.dest_count, help="Dest hosts: 3 or 5.")
 @click.option(
+    "--session-timeout-ms", type=int, default=LabSpec.session_timeout_ms, help="Of brokers and raw clients."
+)
+@click.option(
     "--service",
     type=click.Choice(["systemd", "commands"]),
     default="systemd",
