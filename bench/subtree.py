@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +20,11 @@ import click
 from kazoo.client import KazooClient
 
 from bench.spread import shown, spread
-from tests.unit import sshd
+from bench.zookeeper import server
 from zkmigrate.clients.session import Limits
 from zkmigrate.clients.subtree import Server
 from zkmigrate.disks.place import Disks, Place
 from zkmigrate.disks.subtree import Answer, from_disk, from_server
-from zkmigrate.lab import provision
 from zkmigrate.lab.load import zkmessages as messages
 from zkmigrate.lab.load.zkclient import Client
 from zkmigrate.lab.load.zkloop import settle, turn
@@ -36,7 +32,6 @@ from zkmigrate.zkdata.reader import FileDirectory
 from zkmigrate.zkdata.snapname import snapshot_files
 from zkmigrate.zkdata.subtree import Extent
 
-VERSION = "3.5.8"
 ROOT = "/kafka"
 SIZES = (1_000, 50_000, 500_000)
 WINDOWS = (1, 10, 100, 500)
@@ -53,28 +48,6 @@ _RECORD = 2 << 20
 
 Found = tuple[int, tuple[int, str], tuple[int, str], tuple[int, str]]
 """How many znodes, and of each zxid the largest with its path."""
-
-
-@contextmanager
-def server(folder: Path, heap: str, snap_count: int) -> Iterator[int]:
-    """A standalone ZooKeeper on loopback; its port. heap: as java takes it. snap_count: transactions between
-    two snapshots, so that there is one with a log behind it."""
-    port = sshd.free_port()
-    config = folder / "zoo.cfg"
-    config.write_text(
-        f"tickTime=2000\ndataDir={folder}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
-        "admin.enableServer=false\n"
-    )
-    jars = ":".join(map(str, provision.zookeeper_classpath(VERSION)))
-    argv = ["java", f"-Xmx{heap}", f"-Dzookeeper.snapCount={snap_count}", "-cp", f"{folder}:{jars}"]
-    argv += ["org.apache.zookeeper.server.ZooKeeperServerMain", str(config)]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            yield port
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
 
 
 def paths(znodes: int) -> Iterator[str]:

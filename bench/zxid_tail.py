@@ -12,13 +12,11 @@ import json
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from typing import Any
 import click
 
 from bench.spread import shown, spread
+from bench.zookeeper import VERSION, server
 from tests.unit import sshd
 from zkmigrate.disks.place import Place, reached
 from zkmigrate.lab import provision
@@ -36,8 +35,10 @@ from zkmigrate.zkdata.logdir import log_files, walk
 from zkmigrate.zkdata.reader import FileDirectory
 from zkmigrate.zkdata.tail import newest
 
-VERSION = "3.5.8"
 IN_FLIGHT = 200
+NO_SNAPSHOT = 1_000_000_000
+"""Transactions between two snapshots: the server takes none, so that it writes one log."""
+
 CREATE, SET = 1, 5
 _START_S, _WRITE_S, _STOCK_S = 60.0, 1800.0, 1800.0
 _ZXID = re.compile(rb"zxid (0x[0-9a-f]+)")
@@ -57,33 +58,13 @@ class Writes:
 WRITES = (Writes("large", 500, 1_000, 100_000), Writes("small", 150, 60, 250))
 
 
-@contextmanager
-def server(folder: Path) -> Iterator[int]:
-    """A standalone ZooKeeper on loopback that takes no snapshot, so that it writes one log; its port."""
-    port = sshd.free_port()
-    config = folder / "zoo.cfg"
-    config.write_text(
-        f"tickTime=2000\ndataDir={folder}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
-    )
-    jars = ":".join(map(str, provision.zookeeper_classpath(VERSION)))
-    argv = ["java", "-Xmx512m", "-Dzookeeper.snapCount=1000000000", "-cp", f"{folder}:{jars}"]
-    argv += ["org.apache.zookeeper.server.ZooKeeperServerMain", str(config)]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            yield port
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
-
-
 def written(writes: Writes, folder: Path, scale: float) -> Path:
     """Let a server log the writes; its ``version-2``. scale: of the megabytes."""
     folder.mkdir()
     chance = random.Random(1)
     bodies = [chance.randbytes(chance.randint(writes.least, writes.most)) for _ in range(200)]
     left = int(writes.megabytes * 1e6 * scale)
-    with server(folder) as port:
+    with server(folder, "512m", NO_SNAPSHOT) as port:
         client = Client([("127.0.0.1", port)], 40_000, lambda _event, _fields: None)
         if not settle([client], lambda: client.connected, _START_S):
             raise click.ClickException(f"the server did not answer, see {folder / 'server.log'}")

@@ -15,6 +15,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
 
+JUTE_MAXBUFFER = 0xFFFFF
+"""ZooKeeper's own value of jute.maxbuffer, bytes."""
+
 
 def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
     """Completes an option's value, as ``zkmigrate.completion`` knows it."""
@@ -86,6 +89,15 @@ skip = click.option(
     "not known.",
 )
 steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
+
+jute_maxbuffer = click.option(
+    "--jute-maxbuffer",
+    type=click.IntRange(1, 1 << 30),
+    default=JUTE_MAXBUFFER,
+    show_default=True,
+    metavar="BYTES",
+    help="As the servers have it: a record can be twice as large.",
+)
 
 
 def ssh(account: str, pins: str) -> Callable[[F], F]:

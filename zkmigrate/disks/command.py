@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from zkmigrate.disks.place import Place
     from zkmigrate.inventory import Ssh
 
-JUTE_MAXBUFFER = 0xFFFFF
-"""ZooKeeper's own value of jute.maxbuffer, bytes."""
-
 WINDOW = 100
 LARGEST_WINDOW = 500
 """Half of what a server takes from all clients together (globalOutstandingLimit) before it makes them
@@ -40,14 +37,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @zxid.command("tail")
     @click.argument("place", metavar="DIR|HOST:DIR")
     @click.option("--log-dir", metavar="DIR|HOST:DIR", help="The dataLogDir, where it is another directory.")
-    @click.option(
-        "--jute-maxbuffer",
-        type=click.IntRange(1, 1 << 30),
-        default=JUTE_MAXBUFFER,
-        show_default=True,
-        metavar="BYTES",
-        help="As the servers have it: a record can be twice as large.",
-    )
+    @flags.jute_maxbuffer
     @click.option("--quick", is_flag=True, help="Where a snapshot decides, do not read all of it.")
     @flags.ssh("else your own", "else ~/.ssh/known_hosts")
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -83,7 +73,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--jute-maxbuffer",
         type=click.IntRange(1, 1 << 30),
         metavar="BYTES",
-        help=f"With --dir: as the servers have it (default: {JUTE_MAXBUFFER}).",
+        help=f"With --dir: as the servers have it (default: {flags.JUTE_MAXBUFFER}).",
     )
     @flags.ssh("else your own", "else ~/.ssh/known_hosts")
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -141,7 +131,7 @@ def _subtree(options: dict[str, Any]) -> int:
     else:
         data, log, ssh = _places(options)
         chroot = parse_chroot(options["chroot"] or "/")
-        largest = 2 * ((options["jute_maxbuffer"] or JUTE_MAXBUFFER) + 1)
+        largest = 2 * ((options["jute_maxbuffer"] or flags.JUTE_MAXBUFFER) + 1)
         with reached(ssh) as disks:
             answer = verb.from_disk(disks, data, log, chroot, largest, _hint)
     return verb.told(answer, click.echo, _hint, as_json=options["as_json"])

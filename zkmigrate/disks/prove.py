@@ -15,7 +15,6 @@ from zkmigrate.disks.spilled import differing
 from zkmigrate.errors import UsageError
 from zkmigrate.zkdata.delta import DeltaFinding, DeltaResult
 from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.histories import Histories
 from zkmigrate.zkdata.proofs import (
     DigestProof,
     Reach,
@@ -25,6 +24,7 @@ from zkmigrate.zkdata.proofs import (
     digest_proof,
     reach_of,
     tail_proof,
+    unread,
 )
 from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.sums import BUCKETS, Sums, read_sums, znodes
@@ -200,13 +200,12 @@ def _reach(source: Side, upto: int, dest: Side, asked: Asked) -> Reach:
     try:
         return reach_of(source, upto, dest, after_cut=asked.after_cut, max_record=asked.max_record)
     except ZkDataError as error:
-        return Reach(0, 0, Histories(None, 0, None, False, None), str(error))
+        return unread(str(error))
 
 
 def _unread(found: Proven, dests: Sequence[Side], why: str) -> None:
     """Source cannot be read: nothing is proved."""
-    nothing = Reach(0, 0, Histories(None, 0, None, False, None), why)
-    found.tail = TailProof(None, 0, "", {dest.name: nothing for dest in dests})
+    found.tail = TailProof(None, 0, "", {dest.name: unread(why) for dest in dests})
     found.delta = DeltaResult(0, None, 0, 0, (), (), why, None)
     found.digests = {dest.name: DigestProof(None, 0, None, None, unproved=why) for dest in dests}
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from zkmigrate import flags
-from zkmigrate.disks.command import JUTE_MAXBUFFER, ssh_of
+from zkmigrate.disks.command import ssh_of
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
@@ -47,14 +47,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--lines", type=click.IntRange(0), default=20, show_default=True, help="Differences shown of each."
     )
     @click.option("--out", type=flags.FILE, help="A new file that takes all differences, as JSON lines.")
-    @click.option(
-        "--jute-maxbuffer",
-        type=click.IntRange(1, 1 << 30),
-        default=JUTE_MAXBUFFER,
-        show_default=True,
-        metavar="BYTES",
-        help="As the servers have it: a record can be twice as large.",
-    )
+    @flags.jute_maxbuffer
     @flags.ssh("else your own", "else ~/.ssh/known_hosts")
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
     def prove(**options: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from zkmigrate import flags
-from zkmigrate.disks.command import JUTE_MAXBUFFER, ssh_of
+from zkmigrate.disks.command import ssh_of
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
@@ -29,14 +29,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="HOST[:PORT][,HOST...]",
         help="Ask these with cons for the addresses of sessions that are connected now.",
     )
-    @click.option(
-        "--jute-maxbuffer",
-        type=click.IntRange(1, 1 << 30),
-        default=JUTE_MAXBUFFER,
-        show_default=True,
-        metavar="BYTES",
-        help="As the servers have it: a record can be twice as large.",
-    )
+    @flags.jute_maxbuffer
     @flags.ssh("else your own", "else ~/.ssh/known_hosts")
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
     def writers(**options: Any) -> None:

@@ -49,6 +49,11 @@ class Reach:
     unproved: str
 
 
+def unread(why: str) -> Reach:
+    """A disk of which nothing is known."""
+    return Reach(0, 0, Histories(None, 0, None, False, None), why)
+
+
 @dataclass(frozen=True, slots=True)
 class TailProof:
     """needed: the largest zxid in source's subtree and path, the znode that has it; reach: by dest's name."""
@@ -134,6 +139,9 @@ def delta_proof(
     """Source's log behind the least that a dest disk holds with it. at: source's subtree there. on_dest:
     sessions known to be clients of dest; after a cut-over also those that dest itself has not closed."""
     lowest = min(where.zxid for where in reach.values())
+    unproved = "; ".join(f"{name}: {where.unproved}" for name, where in reach.items() if where.unproved)
+    if unproved:
+        return DeltaResult(lowest, upto, lowest, 0, (), (), unproved, None)
     living = set(on_dest)
     separate = {d.name: d for d in dests if reach[d.name].histories.own is not None}
     if separate and len(separate) == len(dests):
@@ -141,7 +149,7 @@ def delta_proof(
             session for d in separate.values() for session in _closed(d, reach[d.name].zxid, max_record)
         }
         living |= at.owners.keys() - closed
-    result = delta(
+    return delta(
         source.logs,
         chroot=at.chroot,
         after=lowest,
@@ -151,10 +159,6 @@ def delta_proof(
         highest=max(where.zxid for where in reach.values()),
         max_record=max_record,
     )
-    unproved = "; ".join(f"{name}: {where.unproved}" for name, where in reach.items() if where.unproved)
-    if not unproved:
-        return result
-    return DeltaResult(lowest, upto, lowest, 0, (), (), unproved, None)
 
 
 def _closed(dest: Side, after: int, max_record: int) -> set[int]:

@@ -87,17 +87,15 @@ def writers(
     records = under = first = last = 0
     steps = walk(logs, after=None if start is None else start.zxid - 1, max_record=max_record)
     for record in steps:
+        txn = record.txn()
+        if isinstance(txn.body, CreateSessionTxn):
+            timeouts[record.session] = txn.body.timeout_ms
         if record.time_ms < since:
-            if isinstance(body := record.txn().body, CreateSessionTxn):
-                timeouts[record.session] = body.timeout_ms
             continue
         records += 1
         if records % _TOLD_EVERY == 0:
             tell(records)
         first, last = first or record.time_ms, record.time_ms
-        txn = record.txn()
-        if isinstance(txn.body, CreateSessionTxn):
-            timeouts[record.session] = txn.body.timeout_ms
         changes = [change for change in path_changes(txn) if touches(change, chroot)]
         if changes and not isinstance(txn.body, CloseSessionTxn):
             under += 1
@@ -147,11 +145,13 @@ def _first_ms(logs: Directory, file: LogFile, max_record: int) -> int | None:
 
 
 def _newest_ms(logs: Directory, files: list[LogFile], max_record: int) -> int:
+    newest = 0
     for file in reversed(files):
-        times = [record.time_ms for record in scan(logs.open(file.name), file.name, max_record=max_record)]
-        if times:
-            return times[-1]
-    return 0
+        for record in scan(logs.open(file.name), file.name, max_record=max_record):
+            newest = record.time_ms
+        if newest:
+            break
+    return newest
 
 
 def _first_file(logs: Directory, files: list[LogFile], since: int, max_record: int) -> LogFile | None:

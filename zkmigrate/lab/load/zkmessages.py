@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from zkmigrate.zkdata.messages import Stat as Stat  # answers of exists and get
+
 CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_CHILDREN, SYNC, PING = 1, 2, 3, 4, 5, 8, 9, 11
 CLOSE_SESSION = -11
 PERSISTENT, EPHEMERAL, SEQUENTIAL = 0, 1, 2
@@ -19,22 +21,6 @@ ERROR_NAMES = {
     -111: "NotEmpty", -112: "SessionExpired", -118: "SessionMoved", -119: "NotReadOnly",
 }  # fmt: skip
 _STAT = struct.Struct(">qqqqiiiqiiq")
-
-
-class Stat(NamedTuple):
-    """A znode's Stat, fields in wire order."""
-
-    czxid: int
-    mzxid: int
-    ctime: int
-    mtime: int
-    version: int
-    cversion: int
-    aversion: int
-    ephemeral_owner: int
-    data_length: int
-    num_children: int
-    pzxid: int
 
 
 class Reply(NamedTuple):
