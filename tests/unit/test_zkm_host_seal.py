@@ -159,6 +159,23 @@ def test_the_image_puts_back_every_byte_mode_and_owner(dest: Dest) -> None:
     assert dest.tree() == before
 
 
+def test_what_the_participant_did_not_touch_is_not_copied_back(dest: Dest) -> None:
+    """Copying years of logs would hold the door shut for as long as they are large."""
+    logs = dest.log / "version-2"
+    older, newest = logs / "log.100000001", logs / "log.100000006"
+    older.write_bytes(b"of long ago")
+    dest.stopped()
+    before, inodes = dest.tree(), (older.stat().st_ino, newest.stat().st_ino)
+    dest.seal()
+    dest.go()
+    eventually("the participant serves", lambda: dest.phase() == "started")
+    dest.do("halt")
+    dest.do("image", "restore")
+    assert dest.tree() == before
+    assert older.stat().st_ino == inodes[0]
+    assert newest.stat().st_ino != inodes[1], "the participant edited it in place"
+
+
 def test_a_second_attempt_after_a_way_back_images_the_new_state(dest: Dest) -> None:
     dest.started()
     for verb in (("halt",), ("image", "restore"), ("unseal", "60000", "60000"), ("started-observer",)):
