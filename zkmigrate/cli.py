@@ -29,6 +29,7 @@ _TELL_EVENTS = ("run", "resume", "rollback")
 _ELSEWHERE = {
     "init": "zkmigrate.discovery.command",
     "prove": "zkmigrate.disks.prove_command",
+    "replay": "zkmigrate.disks.replay_command",
     "writers": "zkmigrate.disks.writers_command",
     "zxid": "zkmigrate.disks.command",
 }
@@ -65,7 +66,7 @@ def cli() -> None:
 
     Exit codes: 0 done, 2 usage or inventory, 3 preflight failed, 4 plan stale or applied, 5 locked, 6 a gate
     is closed, 7 turned back by itself, 8 an operator is needed, 9 the lease ended, 10 or 11 what watch saw or
-    prove found, 130 interrupted.
+    prove or replay found, 130 interrupted.
     """
 
 

@@ -66,20 +66,16 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _prove(options: dict[str, Any]) -> int:
     """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.disks import prove as verb
-    from zkmigrate.disks.place import parse_place, reached
+    from zkmigrate.disks.place import reached
     from zkmigrate.disks.servers import parse_chroot
+    from zkmigrate.disks.sides import distant, opened, paired
     from zkmigrate.errors import UsageError
     from zkmigrate.zkdata.errors import MalformedError
-    from zkmigrate.zkdata.proofs import Side
     from zkmigrate.zkdata.session import parse_session
     from zkmigrate.zkdata.txnlog import MAX_RECORD
     from zkmigrate.zkdata.zxid import parse_zxid
 
-    dests, logs = options["dest_dirs"], options["dest_log_dirs"]
-    if logs and len(logs) != len(dests):
-        raise UsageError(
-            f"{len(dests)} --dest-dir and {len(logs)} --dest-log-dir. Needed: one for each, in the same order"
-        )
+    pairs = paired(options)
     chroot = parse_chroot(options["chroot"])
     try:
         zxid = parse_zxid(options["zxid"]) if options["zxid"] else None
@@ -96,19 +92,8 @@ def _prove(options: dict[str, Any]) -> int:
         options["out"],
         max(2 * (options["jute_maxbuffer"] + 1), MAX_RECORD),
     )
-    pairs = [
-        (parse_place(data), parse_place(log) if log else None)
-        for data, log in [
-            (options["source_dir"], options["source_log_dir"]),
-            *zip(dests, logs or [None] * len(dests), strict=True),
-        ]
-    ]
-    places = [place for pair in pairs for place in pair if place is not None]
-    with reached(ssh_of(options) if any(place.host for place in places) else None) as disks:
-        sides = []
-        for data, log in pairs:
-            snapshots = disks.directory(data)
-            sides.append(Side(str(data), snapshots, disks.directory(log) if log else snapshots))
+    with reached(ssh_of(options) if distant(pairs) else None) as disks:
+        sides = [opened(disks, *pair) for pair in pairs]
         found = verb.prove(sides[0], sides[1:], asked, lambda line: click.echo(line, err=True))
     click.echo(json.dumps(verb.body(found)) if options["as_json"] else verb.text(found))
     return found.code

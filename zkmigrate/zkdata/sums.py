@@ -49,14 +49,23 @@ _STAT = struct.Struct(">32sqqqqqqiiiq")
 Teller = Callable[[str, int, int | None], None]
 """``tell(what, done, total)``: "znodes" or "transactions"; total None where it is not known."""
 
+View = Callable[[str, Znode], Znode | None]
+"""What of a znode is compared; None: nothing of it."""
+
+
+def whole(_path: str, node: Znode) -> Znode:
+    """All of every znode."""
+    return node
+
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What stands at and under `chroot` at `zxid`.
+    """What stands at and under `chroot` at `zxid`, by what a view shows of it.
 
-    znodes: how many; largest: the largest czxid, mzxid or pzxid of them, 0 for none, and the path that has
-    it. sums: BUCKETS integers below 2^256. owners: session → its ephemerals, sorted; sessions: id → timeout
-    in ms, of all that are open. snapshot and skipped as of `tree.Tree`. held: how many znodes had to be kept.
+    znodes: how many are shown; largest: the largest czxid, mzxid or pzxid of all, 0 for none, and the path
+    that has it. sums: BUCKETS integers below 2^256. owners: session → its ephemerals, sorted; sessions: id →
+    timeout in ms, of all that are open. snapshot and skipped as of `tree.Tree`. held: how many znodes had to
+    be kept.
     """
 
     chroot: str
@@ -112,6 +121,7 @@ def hash_of(path: str, node: Znode) -> int:
 class _Gathered:
     """What is summed up as znodes come by."""
 
+    view: View = whole
     sums: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     znodes: int = 0
     largest: int = 0
@@ -119,9 +129,11 @@ class _Gathered:
     owners: dict[int, list[str]] = field(default_factory=dict)
 
     def take(self, path: str, node: Znode) -> None:
-        at = bucket_of(path)
-        self.sums[at] = (self.sums[at] + hash_of(path, node)) & _MASK
-        self.znodes += 1
+        seen = self.view(path, node)
+        if seen is not None:
+            at = bucket_of(path)
+            self.sums[at] = (self.sums[at] + hash_of(path, seen)) & _MASK
+            self.znodes += 1
         newest = max(node.czxid, node.mzxid, node.pzxid)
         if newest > self.largest:
             self.largest, self.largest_path = newest, path
@@ -217,6 +229,7 @@ def read_sums(
     *,
     chroot: str = "/",
     upto: int | None = None,
+    view: View = whole,
     max_record: int = MAX_RECORD,
     tell: Teller = _untold,
 ) -> Sums:
@@ -228,7 +241,7 @@ def read_sums(
     logs = log or data
 
     def attempt(file: SnapshotFile) -> tuple[tuple[Tree, _Gathered], bool]:
-        tree, gathered = Tree(chroot, snapshot=file.name), _Gathered()
+        tree, gathered = Tree(chroot, snapshot=file.name), _Gathered(view)
         nodes = _Pass(data, logs, file, tree, upto, max_record, tell)
         for path, node in nodes:
             gathered.take(path, node)
@@ -237,7 +250,7 @@ def read_sums(
     found, skipped = begun(data, upto, attempt)
     if found is not None:
         return _sums(*found, skipped)
-    tree, gathered = from_log(logs, Tree(chroot), upto, skipped, max_record), _Gathered()
+    tree, gathered = from_log(logs, Tree(chroot), upto, skipped, max_record), _Gathered(view)
     for path, node in tree.nodes.items():
         gathered.take(path, node)
     return _sums(tree, gathered, skipped)
@@ -267,7 +280,7 @@ def znodes(
     max_record: int = MAX_RECORD,
     tell: Teller = _untold,
 ) -> Iterator[tuple[str, Znode]]:
-    """The znodes that `found` was summed from, read once more, in no order. Raises as `read_sums`,
+    """The znodes that `found` was summed from, whole, read once more, in no order. Raises as `read_sums`,
     NoDataError where the snapshot is gone since."""
     logs = log or data
     if not found.snapshot:

@@ -1,0 +1,158 @@
+"""`zkmigrate replay list`: what a way back would lose, from directories that servers would have left."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.unit.test_prove import BROKER, NEW, OLD, OTHER, STRAY, close_payload, disk, history
+from tests.unit.zkdata_fixtures import OPEN_ACL, create_payload, payload, set_payload, snapshot_of, text
+from zkmigrate.cli import cli
+from zkmigrate.zkdata.zxid import format_zxid
+
+CUT = OLD + 10
+EXPIRED = close_payload(OLD + 11, BROKER, ["/kafka/ids/1"])
+"""On source the broker's session ends, since its client is with dest."""
+
+OWN = (
+    create_payload(NEW + 1, "/kafka/new", session=STRAY),
+    set_payload(NEW + 2, "/kafka/n3", b"changed", version=1),
+    close_payload(NEW + 3, BROKER, ["/kafka/ids/1"]),
+    create_payload(NEW + 4, "/other/b", session=OTHER),
+)
+
+
+def run(verb: str, source: Path | str, *dests: Path | str, more: Sequence[str] = ()) -> Result:
+    words = ["replay", verb, "--source-dir", str(source), "--chroot", "/kafka"]
+    for dest in dests:
+        words += ["--dest-dir", str(dest)]
+    return CliRunner().invoke(cli, [*words, *more])
+
+
+def listed(source: Path, *dests: Path, more: Sequence[str] = ()) -> tuple[int, dict[str, Any]]:
+    result = run("list", source, *dests, more=(*more, "--json"))
+    found: dict[str, Any] = json.loads(result.stdout)
+    return result.exit_code, found
+
+
+def failing(found: dict[str, Any]) -> list[str]:
+    return [c["id"] for c in found["conditions"] if c["held"] is not True]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return disk(tmp_path / "source", [*history(), EXPIRED])
+
+
+def test_what_dest_did_is_listed_and_what_leaves_nothing_is_counted(source: Path, tmp_path: Path) -> None:
+    dests = [disk(tmp_path / f"dest{n}", [*history(), *OWN]) for n in (1, 2)]
+    code, found = listed(source, *dests)
+    assert (code, found["possible"], failing(found)) == (0, True, [])
+    assert (found["cut"], found["upto"]) == (format_zxid(CUT), format_zxid(NEW + 4))
+    assert (found["under"], found["passed"]) == (3, 1)
+    assert found["replay"] == {
+        "transactions": 2, "znodes": 2, "create": 1, "setData": 1, "delete": 0, "setACL": 0, "count": 0
+    }  # fmt: skip
+    assert [(t["zxid"], t["requests"][0]["path"]) for t in found["transactions"]] == [
+        (format_zxid(NEW + 1), "/kafka/new"),
+        (format_zxid(NEW + 2), "/kafka/n3"),
+    ]
+    said = run("list", source, *dests).stdout
+    assert "to replay: 2 of them, on 2 znodes: 1 create, 1 setData" in said
+    assert f"{format_zxid(NEW + 1)} by {STRAY:#x} Create /kafka/new" in said
+    assert said.endswith("It may be replayed: 2 transactions. Nothing was written.\n")
+
+
+def test_more_transactions_than_lines_are_counted(source: Path, tmp_path: Path) -> None:
+    dest = disk(tmp_path / "dest", [*history(), *OWN])
+    said = run("list", source, dest, more=("--lines", "1")).stdout
+    assert "/kafka/new" in said
+    assert "and 1 transactions more" in said
+
+
+@pytest.mark.parametrize(
+    ("since", "own", "ids"),
+    [
+        ([create_payload(OLD + 12, "/kafka/stray", session=STRAY)], [], ["source.untouched"]),
+        ([payload(OLD + 12, 7, text("/kafka") + OPEN_ACL + struct.pack(">i", 1))], [], ["source.untouched"]),
+        (None, [], ["source.at-rest"]),
+        ([], [create_payload(NEW + 5, "/kafka/e", ephemeral=True, session=STRAY)], ["dest.at-rest"]),
+        ([], [set_payload(NEW + 5, "/kafka/n4", b"", version=4)], ["replay.possible"]),
+    ],
+    ids=["stray", "acl", "alive", "brokers-up", "does-not-fit"],
+)
+def test_what_stands_against_it_is_named(
+    since: list[bytes] | None, own: list[bytes], ids: list[str], tmp_path: Path
+) -> None:
+    source = disk(tmp_path / "source", history() if since is None else [*history(), EXPIRED, *since])
+    code, found = listed(source, disk(tmp_path / "dest", [*history(), *OWN, *own]))
+    assert (code, found["possible"], failing(found)) == (10, False, ids)
+    said = run("list", source, tmp_path / "dest").stdout
+    assert "It may not be replayed as it is: nothing was written." in said
+    assert f"{ids[0]:18} DOES NOT HOLD" in said
+
+
+def test_a_subtree_that_was_not_the_same_at_the_cut_is_named(tmp_path: Path) -> None:
+    unlike = snapshot_of({"/kafka": b"other data", "/other": b""})
+    source = disk(tmp_path / "source", [*history(), EXPIRED], snapshot=unlike)
+    code, found = listed(source, disk(tmp_path / "dest", [*history(), *OWN]))
+    assert (code, failing(found)) == (10, ["cut.same"])
+
+
+def test_disks_of_dest_that_parted_are_named_and_the_newest_is_read(source: Path, tmp_path: Path) -> None:
+    newest = disk(tmp_path / "dest1", [*history(), *OWN])
+    other = disk(tmp_path / "dest2", [*history(), create_payload(NEW + 1, "/kafka/unlike")])
+    code, found = listed(source, other, newest)
+    assert (code, found["dest"], failing(found)) == (10, str(newest), ["dest.one-history"])
+
+
+def test_a_hole_in_sources_log_is_named(tmp_path: Path) -> None:
+    holed = [*history(), EXPIRED, create_payload(OLD + 14, "/other/c")]
+    result = run("list", disk(tmp_path / "source", holed), disk(tmp_path / "dest", [*history(), *OWN]))
+    assert result.exit_code == 8
+    assert f"{format_zxid(OLD + 14)} follows {format_zxid(OLD + 11)}" in result.output
+
+
+def test_a_dest_that_was_not_cut_over_is_refused(source: Path, tmp_path: Path) -> None:
+    result = run("list", source, disk(tmp_path / "dest", history()))
+    assert result.exit_code == 2
+    assert "Needed: disks of a dest that was cut over" in result.output
+
+
+def test_a_chroot_that_is_not_there_is_refused(source: Path, tmp_path: Path) -> None:
+    dest = disk(tmp_path / "dest", [*history(), *OWN])
+    words = ["replay", "list", "--source-dir", str(source), "--dest-dir", str(dest), "--chroot", "/kafak"]
+    result = CliRunner().invoke(cli, words)
+    assert (result.exit_code, "holds no znode /kafak" in result.output) == (2, True)
+
+
+def test_a_directory_that_is_named_twice_is_refused(source: Path, tmp_path: Path) -> None:
+    dest = disk(tmp_path / "dest", [*history(), *OWN])
+    result = run("list", source, dest, dest)
+    assert (result.exit_code, "given twice" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (("--source", "127.0.0.1:1", "--consent", " "), "--consent names nobody"),
+        (("--source", "127.0.0.1:1/kafka", "--consent", "Ada"), "Needed: HOST[:PORT],... alone"),
+    ],
+    ids=["consent", "chroot"],
+)
+def test_apply_needs_servers_and_a_name(more: Sequence[str], why: str, source: Path, tmp_path: Path) -> None:
+    result = run("apply", source, disk(tmp_path / "dest", [*history(), *OWN]), more=more)
+    assert (result.exit_code, why in result.output) == (2, True)
+
+
+def test_apply_says_when_source_does_not_answer(source: Path, tmp_path: Path) -> None:
+    dest = disk(tmp_path / "dest", [*history(), *OWN])
+    result = run("apply", source, dest, more=("--source", "127.0.0.1:1", "--consent", "Ada", "--yes"))
+    assert result.exit_code == 8
+    assert "127.0.0.1:1" in result.output

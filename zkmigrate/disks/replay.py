@@ -1,0 +1,281 @@
+"""``replay``: what dest did to a subtree since the cut, read from the disks of both, and whether it may be
+done again on source. Nothing is written here; `replaying` does it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from threading import Event
+
+from zkmigrate.clients.replay import marker_of
+from zkmigrate.disks.prove import NOT_HELD, UNPROVED, Held, Telling
+from zkmigrate.disks.spilled import differing
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.zkdata.delta import delta
+from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zkdata.histories import compare
+from zkmigrate.zkdata.proofs import Reach, Side, reach_of
+from zkmigrate.zkdata.replay import Again, Replay, Tally, needed
+from zkmigrate.zkdata.session import format_session
+from zkmigrate.zkdata.sums import BUCKETS, Sums, View, read_sums, unequal, whole, znodes
+from zkmigrate.zkdata.tail import newest
+from zkmigrate.zkdata.tree import Difference, Znode, is_session
+from zkmigrate.zkdata.txnlog import MAX_RECORD
+from zkmigrate.zkdata.zxid import epoch, format_zxid
+
+_REACHED_S = 60.0
+_POLL_S = 0.5
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One thing that has to be so before anything is replayed."""
+
+    id: str
+    claim: str
+    held: Held
+    seen: str
+
+
+@dataclass
+class Looked:
+    """What there is to replay. dest: the disk it is read from. cut: the newest zxid that both share; upto:
+    dest's newest; source_at: source's. under: transactions of dest that changed the subtree, passed: those of
+    them that leave nothing behind; first: some of the others. fingerprint: stands for all of them."""
+
+    chroot: str
+    dest: str
+    cut: int = 0
+    upto: int = 0
+    source_at: int = 0
+    under: int = 0
+    passed: int = 0
+    tally: Tally = field(default_factory=Tally)
+    fingerprint: str = ""
+    first: list[Again] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
+
+    @property
+    def code(self) -> int:
+        """0 where all conditions hold, NOT_HELD, or UNPROVED where one is not known and none fails."""
+        held = {condition.held for condition in self.conditions}
+        return NOT_HELD if False in held else UNPROVED if None in held else 0
+
+
+@dataclass
+class Looking:
+    """The two sides and how to read them. lines: how many transactions are shown."""
+
+    source: Side
+    dests: Sequence[Side]
+    chroot: str
+    lines: int = 20
+    max_record: int = MAX_RECORD
+    tell: Telling = field(default_factory=lambda: Telling(lambda _line: None))
+    _read: dict[tuple[str, int], Sums] = field(default_factory=dict)
+
+    def look(self, *, begun: bool = False) -> Looked:
+        """Read the disks. begun: a replay is under way, so that source has what it wrote.
+
+        Raises UsageError for disks that were not cut apart or are named twice, HostError and OSError where
+        one cannot be reached, ZkDataError for what is no ZooKeeper's.
+        """
+        if len({dest.name for dest in self.dests}) < len(self.dests):
+            raise UsageError("a directory of dest is given twice; each has to be given once")
+        source_at = newest(self.source.data, self.source.logs, max_record=self.max_record).zxid
+        ends = {d.name: newest(d.data, d.logs, max_record=self.max_record).zxid for d in self.dests}
+        dest = max(self.dests, key=lambda side: ends[side.name])
+        reach = reach_of(self.source, source_at, dest, after_cut=True, max_record=self.max_record)
+        found = Looked(self.chroot, dest.name, _cut(dest, reach), ends[dest.name], source_at)
+        at_cut = self._at(dest, found.cut)
+        if not at_cut.znodes:
+            raise UsageError(f"{dest.name} holds no znode {self.chroot} at {format_zxid(found.cut)}")
+        found.conditions += [self._one_history(dest, ends), self._same(found.cut, at_cut)]
+        if not begun:
+            found.conditions.append(self._untouched(found, at_cut))
+        found.conditions.append(_at_rest("source.at-rest", "source", self._at(self.source, source_at)))
+        found.conditions.append(_at_rest("dest.at-rest", "dest", self._at(dest, found.upto)))
+        found.conditions.append(self._readable(found))
+        return found
+
+    def transactions(self, found: Looked) -> Replay:
+        """Those of dest behind the cut, from the first on."""
+        dest = self._dest(found)
+        paths = needed(dest.logs, chroot=self.chroot, after=found.cut, max_record=self.max_record)
+        at_cut = self._at(dest, found.cut)
+        nodes = znodes(dest.data, dest.logs, at_cut, max_record=self.max_record, tell=self.tell.of(dest.name))
+        touched = {path: node for path, node in nodes if path in paths or is_session(node.ephemeral_owner)}
+        return Replay(
+            dest.logs,
+            chroot=self.chroot,
+            after=found.cut,
+            at_cut=touched,
+            owners=at_cut.owners,
+            max_record=self.max_record,
+        )
+
+    def compare(self, found: Looked, reached: int) -> tuple[Condition, list[Difference], int]:
+        """Whether what stays is the same on both: path, data, ACL, versions, once source's disk has come to
+        the zxid `reached`. The first differences, and how many. Raises as `look`."""
+        dest = self._dest(found)
+        self._wait_for_source(reached)
+        moved = newest(dest.data, dest.logs, max_record=self.max_record).zxid
+        views = (staying(self.chroot, marked=True), staying(self.chroot, marked=False))
+        left = self._sums(self.source, None, views[0])
+        right = self._sums(dest, found.upto, views[1])
+        buckets = unequal(left, right)
+        some: list[Difference] = []
+        count = 0
+        if buckets:
+            expected = (left.znodes + right.znodes) * len(buckets) // BUCKETS
+            every = differing(
+                self._viewed(self.source, left, views[0]),
+                self._viewed(dest, right, views[1]),
+                buckets,
+                expected,
+            )
+            some = list(islice(every, self.lines))
+            count = len(some) + sum(1 for _ in every)
+        went_on = f"; dest went on to {format_zxid(moved)}" if moved != found.upto else ""
+        seen = f"{count} of {right.znodes} znodes differ" if count else f"{right.znodes} znodes, the same"
+        same = Condition(
+            "replay.same", "source holds what dest held", not count and not went_on, seen + went_on
+        )
+        return same, some, count
+
+    def _at(self, side: Side, zxid: int) -> Sums:
+        """The whole subtree at a zxid, read once."""
+        if (side.name, zxid) not in self._read:
+            self._read[side.name, zxid] = self._sums(side, zxid, whole)
+        return self._read[side.name, zxid]
+
+    def _sums(self, side: Side, upto: int | None, view: View) -> Sums:
+        return read_sums(
+            side.data,
+            side.logs,
+            chroot=self.chroot,
+            upto=upto,
+            view=view,
+            max_record=self.max_record,
+            tell=self.tell.of(side.name),
+        )
+
+    def _viewed(self, side: Side, found: Sums, view: View) -> Iterator[tuple[str, Znode]]:
+        for path, node in znodes(side.data, side.logs, found, max_record=self.max_record):
+            seen = view(path, node)
+            if seen is not None:
+                yield path, seen
+
+    def _dest(self, found: Looked) -> Side:
+        return next(side for side in self.dests if side.name == found.dest)
+
+    def _one_history(self, dest: Side, ends: dict[str, int]) -> Condition:
+        claim = "the disks of dest hold one history, and the newest of them is read"
+        parted = []
+        for other in self.dests:
+            if other is not dest:
+                found = compare(dest.logs, other.logs, max_record=self.max_record)
+                if found.parting is not None:
+                    parted.append(f"{other.name}: {found.parting}".replace(" on source", f" on {dest.name}"))
+        seen = ", ".join(f"{name} {format_zxid(at)}" for name, at in ends.items())
+        return Condition("dest.one-history", claim, not parted, "; ".join(parted) or seen)
+
+    def _same(self, cut: int, at_cut: Sums) -> Condition:
+        theirs = self._at(self.source, cut)
+        buckets = unequal(theirs, at_cut)
+        seen = f"{at_cut.znodes} znodes at {format_zxid(cut)}, digest {at_cut.digest[:16]}"
+        if buckets:
+            counted = f"{theirs.znodes} znodes on source and {at_cut.znodes} on dest"
+            seen = f"{counted}, in {len(buckets)} parts unlike"
+        return Condition("cut.same", "the subtree was the same on both at the cut", not buckets, seen)
+
+    def _untouched(self, found: Looked, at_cut: Sums) -> Condition:
+        claim = "nothing but expiries changed the subtree on source since"
+        since = delta(
+            self.source.logs,
+            chroot=self.chroot,
+            after=found.cut,
+            upto=None,
+            owners=at_cut.owners,
+            living=at_cut.owners.keys(),
+            highest=found.cut,
+            max_record=self.max_record,
+        )
+        if since.missing:
+            one = since.missing[0]
+            seen = (
+                f"{len(since.missing)} changes, first {format_zxid(one.zxid)} {one.type} {one.path} "
+                f"by {format_session(one.session)}"
+            )
+        else:
+            seen = since.unproved or f"{since.records} transactions of all tenants since the cut"
+        return Condition("source.untouched", claim, since.held, seen)
+
+    def _readable(self, found: Looked) -> Condition:
+        """Goes through all of it once."""
+        claim = "each of dest's transactions can be done again on source"
+        steps = self.transactions(found)
+        try:
+            for again in steps:
+                found.tally.take(again)
+                if len(found.first) < self.lines:
+                    found.first.append(again)
+        except ZkDataError as error:
+            return Condition("replay.possible", claim, False, str(error))
+        finally:
+            found.under, found.passed = steps.under, steps.passed
+        found.fingerprint = steps.fingerprint
+        return Condition(
+            "replay.possible", claim, True, f"{found.tally.transactions} of {found.under} leave a trace"
+        )
+
+    def _wait_for_source(self, reached: int) -> None:
+        end = time.monotonic() + _REACHED_S
+        while (at := newest(self.source.data, self.source.logs, max_record=self.max_record).zxid) < reached:
+            if time.monotonic() >= end:
+                raise HostError(
+                    f"{self.source.name} is at {format_zxid(at)}, {format_zxid(reached)} was replayed. "
+                    "Needed: the disk of source's leader. Possible now: the same command with that one"
+                )
+            Event().wait(_POLL_S)
+
+
+def staying(chroot: str, *, marked: bool) -> View:
+    """What a replay has to bring over of a znode: path, data, ACL, the three versions; of ephemerals nothing.
+
+    marked: the tree has the marker in it, whose create the chroot has counted.
+    """
+    marker = marker_of(chroot)
+
+    def view(path: str, node: Znode) -> Znode | None:
+        if is_session(node.ephemeral_owner) or path == marker:
+            return None
+        cversion = node.cversion - (marked and path == chroot)
+        return replace(node, cversion=cversion, czxid=0, mzxid=0, pzxid=0, ctime=0, mtime=0)
+
+    return view
+
+
+def _at_rest(id: str, side: str, at_end: Sums) -> Condition:
+    """That nobody who owns part of the subtree is left: brokers are down, and their sessions have ended."""
+    owned = [f"{format_session(owner)} owns {paths[0]}" for owner, paths in at_end.owners.items()]
+    more = f" and {len(owned) - _SHOWN} more" if len(owned) > _SHOWN else ""
+    seen = "; ".join(owned[:_SHOWN]) + more or f"no ephemeral at {format_zxid(at_end.zxid)}"
+    return Condition(id, f"no session owns part of the subtree on {side} any more", not owned, seen)
+
+
+def _cut(dest: Side, reach: Reach) -> int:
+    """The newest zxid that dest has of source; what is behind it is its own. Raises UsageError."""
+    common, own = reach.histories.common, reach.histories.own
+    cut = reach.zxid if common is None else common
+    why = reach.unproved
+    if not why and own is None:
+        why = f"at {format_zxid(reach.newest)}, and nothing of its own is in its log"
+    elif not why and own is not None and epoch(own) <= epoch(cut):
+        why = f"its log goes on with {format_zxid(own)} in the epoch of {format_zxid(cut)}"
+    if why:
+        raise UsageError(f"{dest.name}: {why}. Needed: disks of a dest that was cut over")
+    return cut

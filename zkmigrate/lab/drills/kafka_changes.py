@@ -1,0 +1,84 @@
+"""Changes of Kafka's metadata by an administrator, and whether the brokers still know them.
+
+``python -m zkmigrate.lab.drills.kafka_changes make|seen BOOTSTRAP`` has to run where the brokers are reached.
+``make``: a topic, partitions added to it, a setting, and a topic that is deleted again. ``seen`` prints what
+the brokers know of it, as JSON; `EXPECTED` is what that has to be.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.spec import KAFKA_PORT, Role
+
+TOPIC, GONE = "after-open", "after-open-gone"
+PARTITIONS, SETTING, VALUE = 6, "retention.ms", "123456789"
+EXPECTED = {"partitions": PARTITIONS, "value": VALUE, "gone": True}
+_LIMIT_S = 30
+
+
+def asked(lab: Lab, what: str) -> dict[str, Any]:
+    """``make`` or ``seen`` from the operator's place. LabError when it fails."""
+    bootstrap = ",".join(f"{host.address}:{KAFKA_PORT}" for host in lab.role(Role.BROKER))
+    argv = [sys.executable, "-m", "zkmigrate.lab.drills.kafka_changes", what, bootstrap]
+    done = subprocess.run(
+        lab.operator_command(argv), capture_output=True, text=True, timeout=6 * _LIMIT_S, check=False
+    )
+    if done.returncode:
+        raise LabError(f"Kafka's metadata could not be asked to {what}: {done.stdout}{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def make(admin: Any) -> dict[str, Any]:
+    """Each change once the one before is acknowledged."""
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        NewPartitions,
+        NewTopic,
+        ResourceType,
+    )
+
+    limit = {"operation_timeout": _LIMIT_S, "request_timeout": _LIMIT_S}
+    new = [NewTopic(TOPIC, 2, 3), NewTopic(GONE, 1, 3)]
+    for answer in admin.create_topics(new, **limit).values():
+        answer.result()
+    admin.create_partitions([NewPartitions(TOPIC, PARTITIONS)], **limit)[TOPIC].result()
+    entry = ConfigEntry(SETTING, VALUE, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource], request_timeout=_LIMIT_S)[resource].result()
+    admin.delete_topics([GONE], **limit)[GONE].result()
+    return {}
+
+
+def seen(admin: Any) -> dict[str, Any]:
+    """What the brokers know now."""
+    from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+    topics = admin.list_topics(timeout=_LIMIT_S).topics
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC)
+    settings = admin.describe_configs([resource], request_timeout=_LIMIT_S)[resource].result()
+    return {
+        "partitions": len(topics[TOPIC].partitions) if TOPIC in topics else 0,
+        "value": settings[SETTING].value,
+        "gone": GONE not in topics,
+    }
+
+
+def main(what: str, bootstrap: str) -> None:
+    """Do it and print what came of it."""
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    print(json.dumps({"make": make, "seen": seen}[what](admin)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,297 @@
+"""What an ensemble did to a subtree by itself, as requests that do the same on the one it was cut from.
+
+Both trees were equal at one zxid. Behind it dest's log says what became of its own; each transaction becomes
+the requests that have the same effect on the znodes that stay: path, data, ACL, and the versions, each
+request bound to the version that it finds there. Zxids, times and sessions cannot be given back to another
+ensemble.
+
+Ephemerals belong to sessions of dest, which source does not have. Nothing of them stays, but for one thing: a
+create moves on the number from which their parent names sequential znodes (its cversion, which counts
+creates, see `tree`). So their create becomes a create that is deleted at once.
+
+TTL znodes and containers are refused: a server deletes those by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from zkmigrate.zkdata.errors import CorruptError, ZkDataError
+from zkmigrate.zkdata.logdir import hole, walk
+from zkmigrate.zkdata.reader import Directory
+from zkmigrate.zkdata.tree import SYSTEM_ROOT, Znode, is_session
+from zkmigrate.zkdata.txn import (
+    Acl,
+    CloseSessionTxn,
+    CreateContainerTxn,
+    CreateTTLTxn,
+    CreateTxn,
+    DeleteTxn,
+    MultiTxn,
+    SetACLTxn,
+    SetDataTxn,
+    Txn,
+    TxnBody,
+    is_under,
+    path_changes,
+    touches,
+)
+from zkmigrate.zkdata.txnlog import MAX_RECORD, Record
+from zkmigrate.zkdata.zxid import format_zxid
+
+
+class ReplayError(ZkDataError):
+    """A transaction that cannot be done again elsewhere, or does not fit the tree it is said to follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A znode that stays."""
+
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A create that is deleted at once: what an ephemeral leaves behind in its parent."""
+
+    path: str
+    acl: tuple[Acl, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """version: the znode's, as it is found."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """version: as it is found; one more afterwards."""
+
+    path: str
+    data: bytes | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetAcl:
+    """aversion: as it is found; one more afterwards."""
+
+    path: str
+    acl: tuple[Acl, ...]
+    aversion: int
+
+
+Request: TypeAlias = Create | Count | Delete | SetData | SetAcl
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """One transaction of dest: what is to be requested for it, in order; at least one. session: dest's."""
+
+    zxid: int
+    time_ms: int
+    session: int
+    requests: tuple[Request, ...]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one znode at this place of the log."""
+
+    version: int
+    aversion: int
+    ephemeral: bool
+    owner: int
+
+
+class Replay(Iterator[Again]):
+    """The transactions behind `after` that leave something in the subtree, in order, as requests.
+
+    logs: dest's `version-2`. at_cut: the znodes that `needed` names, as they were at `after`; those that are
+    not in it were not there. owners: session → its ephemerals then.
+
+    As it goes: `upto`: the newest zxid that was read; `under`: transactions that changed the subtree;
+    `passed`: those of them that leave nothing. At the end `fingerprint` stands for all that was yielded.
+    Raises ReplayError, CorruptError for a hole in the log behind `after`, and what `walk` raises.
+    """
+
+    def __init__(
+        self,
+        logs: Directory,
+        *,
+        chroot: str,
+        after: int,
+        at_cut: Mapping[str, Znode],
+        owners: Mapping[int, Collection[str]],
+        max_record: int = MAX_RECORD,
+    ) -> None:
+        self._chroot = chroot
+        self._after = after
+        self._records = walk(logs, after=after, max_record=max_record)
+        self._last: int | None = None
+        self._known = {path: _known(node) for path, node in at_cut.items()}
+        self._owned = {session: set(paths) for session, paths in owners.items()}
+        self._sum = hashlib.sha256(f"{chroot}\n{after:x}\n".encode("utf-8", "surrogatepass"))
+        self.upto = after
+        self.under = self.passed = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hex digits that differ where another request was yielded, or one more or less."""
+        return self._sum.hexdigest()[:32]
+
+    def __next__(self) -> Again:
+        for record in self._records:
+            if record.zxid > self._after:
+                self._in_sequence(record)
+                again = self._take(record)
+                if again is not None:
+                    self._sum.update(repr(again).encode("utf-8", "surrogatepass"))
+                    return again
+            self._last = record.zxid
+        raise StopIteration
+
+    def _in_sequence(self, record: Record) -> None:
+        missing = hole(self._last, self._after, record.zxid)
+        if missing:
+            raise CorruptError(missing, record.file, record.offset)
+        self._last = self.upto = record.zxid
+
+    def _take(self, record: Record) -> Again | None:
+        txn = record.txn()
+        head = txn.header
+        if isinstance(txn.body, CloseSessionTxn):
+            gone = self._owned.pop(head.session, set()) | set(txn.body.paths or ())
+            gone = {path for path in gone if is_under(path, self._chroot)}
+            for path in gone:
+                self._known.pop(path, None)
+            self.under += bool(gone)
+            self.passed += bool(gone)
+            return None
+        touched = [change for change in path_changes(txn) if touches(change, self._chroot)]
+        if not touched:
+            return None
+        self.under += 1
+        try:
+            requests = tuple(self._requests(txn))
+        except ReplayError as error:
+            raise ReplayError(
+                f"{format_zxid(head.zxid)}: {error.reason}", record.file, record.offset
+            ) from None
+        if not requests:
+            self.passed += 1
+            return None
+        return Again(head.zxid, head.time_ms, head.session, requests)
+
+    def _requests(self, txn: Txn) -> Iterator[Request]:
+        bodies = [sub.body for sub in txn.body.txns] if isinstance(txn.body, MultiTxn) else [txn.body]
+        for body in bodies:
+            yield from self._request(body, txn.header.session)
+
+    def _request(self, body: TxnBody, session: int) -> Iterator[Request]:
+        match body:
+            case DeleteTxn() if body.path != self._chroot and is_under(self._chroot, body.path):
+                raise ReplayError(f"{body.path}, which is above {self._chroot}, was deleted")
+            case CreateTxn() if self._ours(body.path):
+                yield self._create(body, session)
+            case CreateContainerTxn() | CreateTTLTxn() if self._ours(body.path):
+                kind = "container" if isinstance(body, CreateContainerTxn) else "TTL znode"
+                raise ReplayError(f"{body.path} was created as a {kind}, which is not done again")
+            case DeleteTxn() if self._ours(body.path):
+                was = self._there(body.path, "deleted")
+                del self._known[body.path]
+                if not was.ephemeral:
+                    yield Delete(body.path, was.version)
+                else:
+                    self._owned.get(was.owner, set()).discard(body.path)
+            case SetDataTxn() if self._ours(body.path):
+                was = self._there(body.path, "written to")
+                _one_more(body.path, "version", was.version, body.version)
+                was.version = body.version
+                if not was.ephemeral:
+                    yield SetData(body.path, body.data, body.version - 1)
+            case SetACLTxn() if self._ours(body.path):
+                was = self._there(body.path, "given an ACL")
+                _one_more(body.path, "aversion", was.aversion, body.version)
+                was.aversion = body.version
+                if not was.ephemeral:
+                    yield SetAcl(body.path, body.acl, body.version - 1)
+            case _:
+                return
+
+    def _create(self, body: CreateTxn, session: int) -> Request:
+        if body.path in self._known:
+            raise ReplayError(f"{body.path} was created, and was there")
+        self._known[body.path] = _Known(0, 0, body.ephemeral, session if body.ephemeral else 0)
+        if body.ephemeral:
+            self._owned.setdefault(session, set()).add(body.path)
+            return Count(body.path, body.acl)
+        return Create(body.path, body.data, body.acl)
+
+    def _there(self, path: str, what: str) -> _Known:
+        known = self._known.get(path)
+        if known is None:
+            raise ReplayError(f"{path} was {what}, and was not there")
+        return known
+
+    def _ours(self, path: str) -> bool:
+        system = is_under(path, SYSTEM_ROOT) and not is_under(self._chroot, SYSTEM_ROOT)
+        return is_under(path, self._chroot) and not system
+
+
+def _known(node: Znode) -> _Known:
+    owner = node.ephemeral_owner
+    return _Known(node.version, node.aversion, is_session(owner), owner)
+
+
+def _one_more(path: str, field_name: str, was: int, becomes: int) -> None:
+    if becomes != was + 1:
+        raise ReplayError(f"{path} got {field_name} {becomes} where {was + 1} follows")
+
+
+def needed(logs: Directory, *, chroot: str, after: int, max_record: int = MAX_RECORD) -> frozenset[str]:
+    """The paths of the subtree that the log behind `after` changes. Raises what `walk` raises."""
+    found: set[str] = set()
+    for record in walk(logs, after=after, max_record=max_record):
+        if record.zxid > after:
+            found.update(c.path for c in path_changes(record.txn()) if is_under(c.path, chroot))
+    return frozenset(found)
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many requests of each kind."""
+
+    creates: int = 0
+    counts: int = 0
+    deletes: int = 0
+    writes: int = 0
+    acls: int = 0
+    transactions: int = 0
+    paths: set[str] = field(default_factory=set)
+
+    def take(self, again: Again) -> None:
+        """Count one transaction."""
+        self.transactions += 1
+        for request in again.requests:
+            self.paths.add(request.path)
+            match request:
+                case Create():
+                    self.creates += 1
+                case Count():
+                    self.counts += 1
+                case Delete():
+                    self.deletes += 1
+                case SetData():
+                    self.writes += 1
+                case SetAcl():
+                    self.acls += 1
