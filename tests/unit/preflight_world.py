@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from tests.unit.zkdata_fixtures import create_payload, log_from
 from zkmigrate.errors import HostError
 from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -357,6 +358,13 @@ def broker_host(world: PreflightWorld, broker: str, id: int) -> None:
     world.files[broker, "/var/lib/kafka/meta.properties"] = Seen(meta.encode())
 
 
+def source_log(world: PreflightWorld, host: str, *more: bytes) -> None:
+    """What a broker wrote on source, and more."""
+    registered = create_payload((1 << 32) + 1, "/kafka/brokers/ids/1", ephemeral=True, session=OWNER)
+    log = log_from([registered, *more])
+    world.contents[host, "/var/lib/zookeeper/version-2/log.100000001"] = log.ljust(1 << 20, b"\0")
+
+
 def kafka_znodes(world: PreflightWorld, host: str) -> None:
     """What Kafka has under its chroot, and one tenant beside it; the partitions have been quiet for long."""
 
@@ -390,6 +398,7 @@ def healthy() -> PreflightWorld:
         world.listings[host, "/var/lib/zookeeper/version-2"] = Seen(
             (file_entry("snapshot.100000000", 1000), file_entry("log.100000001", 1 << 20))
         )
+        source_log(world, host)
     for n in (1, 2, 3):
         dest = f"dest{n}"
         world.programs[dest, "status"] = Seen(STATUS)

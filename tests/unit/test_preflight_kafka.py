@@ -21,6 +21,7 @@ from tests.unit.preflight_world import (
     inventory,
     recorded,
     server_properties,
+    source_log,
     view,
     words_of,
 )
@@ -35,6 +36,7 @@ from tests.unit.test_preflight import (
     no_program,
     word,
 )
+from tests.unit.zkdata_fixtures import create_payload
 from zkmigrate.inventory import Service
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
@@ -99,6 +101,12 @@ def tenant(*hosts: str) -> Break:
     """A client of these source hosts that is nobody's, and owns what the recorded dumps show."""
     text = cons("10.71.0.99").replace("sid=0x1000000000001,", "sid=0x1000021c3000000,")
     return both(*(word(host, "cons", text) for host in hosts))
+
+
+def written(session: int, path: str, gap: int = 0) -> Break:
+    """Somebody wrote to source; gap: so many transactions are missing before."""
+    stray = create_payload((1 << 32) + 2 + gap, path, session=session)
+    return lambda w: source_log(w, "source2", stray)
 
 
 def old_brokers(view: KafkaView) -> KafkaView:
@@ -207,6 +215,11 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         "1 session on source1, source2, owns /kafka/controller, /kafka/brokers/ids/1",
         word("source3", "cons", "cons" + WHITELIST),
     ),
+    ("kafka.writers", "cutover", "", written(0x99, "/kafka/config/topics/t"),
+     "1 change to /kafka/config/topics (1) in the last hour", written(0x99, "/other", 5)),
+    ("kafka.writers", "preflight", "", both(
+        written(0x1000000000001, "/kafka/a"), word("source1", "cons", cons("10.71.0.99"))),
+     "1 change from 10.71.0.99 to /kafka/a (1)", lambda w: w.contents.clear()),
 ]
 # fmt: on
 

@@ -98,6 +98,39 @@ def test_only_the_files_that_reach_into_the_time_are_read() -> None:
     assert {one.session: one.changes for one in late.writers} == {TOOL: 3, BROKER: 1, OLD: 1}
 
 
+def test_no_more_than_so_many_bytes_are_read_and_the_newest_file_in_any_case() -> None:
+    names = {"log.1": log_from(LOG[:4]), "log.5": log_from(LOG[4:7]), "log.8": log_from(LOG[7:])}
+    size = {name: len(content) for name, content in names.items()}
+
+    def changes(at_most: int, **more: Any) -> list[int]:
+        seen = writers(BytesDirectory(names), chroot="/kafka", at_most=at_most, **more)
+        return [one.changes for one in seen.writers]
+
+    assert changes(sum(size.values())) == [3, 2, 1]
+    assert changes(sum(size.values()) - 1) == changes(size["log.5"] + size["log.8"]) == [3, 1, 1]
+    assert changes(size["log.5"] + size["log.8"] - 1) == changes(1) == [1, 1]
+    assert changes(sum(size.values()), span_ms=1 * HOUR) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        ("/kafka/brokers/topics/t/partitions/0/state", True),
+        ("/kafka/controller_epoch", True),
+        ("/kafka/isr_change_notification/isr_change_0000000001", True),
+        ("/kafka/brokers/topics/t", False),
+        ("/kafka/config/changes/config_change_0000000001", False),
+        ("/kafka/controller_of_mine", False),
+    ],
+)
+def test_who_wrote_what_only_brokers_write_is_one_though_its_registration_is_not_there(
+    path: str, own: bool
+) -> None:
+    log = log_from([create(1, OTHER, HOUR, path)])
+    (seen,) = writers(BytesDirectory({"log.1": log}), chroot="/kafka").writers
+    assert (seen.broker, seen.is_broker) == (None, own)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("chroot", ["/", "/kafka"])
 def test_the_logs_of_real_servers_are_counted_as_they_stand(version: str, chroot: str) -> None:
@@ -185,8 +218,8 @@ def test_the_same_as_json(tmp_path: Path) -> None:
     assert (body["records"], body["under_chroot"], body["gaps"]) == (10, 1, [])
     assert body["writers"] == [
         {
-            "session": "0xffffffffffffffcd", "broker": None, "address": None, "changes": 1,
-            "first_ms": 2 * HOUR, "last_ms": 2 * HOUR, "ended_ms": None, "timeout_ms": None,
+            "session": "0xffffffffffffffcd", "broker": None, "is_broker": False, "address": None,
+            "changes": 1, "first_ms": 2 * HOUR, "last_ms": 2 * HOUR, "ended_ms": None, "timeout_ms": None,
             "types": {"create": 1}, "places": {"/other/a": 1}, "last_path": "/other/a",
         }
     ]  # fmt: skip

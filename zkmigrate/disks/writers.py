@@ -101,6 +101,7 @@ def _writer(one: Writer, at: Mapping[int, str]) -> dict[str, Any]:
     return {
         "session": format_session(one.session),
         "broker": one.broker,
+        "is_broker": one.is_broker,
         "address": at.get(one.session & _UNSIGNED),
         "changes": one.changes,
         "first_ms": one.first_ms,
@@ -115,15 +116,16 @@ def _writer(one: Writer, at: Mapping[int, str]) -> dict[str, Any]:
 
 def text(found: Writing, at: Mapping[int, str], *, asked: bool) -> str:
     """For a reader: a line for each writer, those that are no brokers first."""
-    others = [one for one in found.writers if one.broker is None]
-    brokers = [one for one in found.writers if one.broker is not None]
+    others = [one for one in found.writers if not one.is_broker]
+    brokers = [one for one in found.writers if one.is_broker]
     span = f"{_when(found.since_ms)} to {_when(found.until_ms)}" if found.records else "nothing"
     lines = [
         f"{found.under} of {found.records} transactions changed {found.chroot} ({span}): "
         f"{len(brokers)} {'session' if len(brokers) == 1 else 'sessions'} of brokers, {len(others)} of others"
     ]
     for one in (*others, *brokers):
-        who = f"broker {one.broker}" if one.broker is not None else "no broker"
+        known = f"broker {one.broker}" if one.broker is not None else "a broker, by what it wrote"
+        who = known if one.is_broker else "no broker"
         where = at.get(one.session & _UNSIGNED) or ("not connected to those asked" if asked else "")
         ended = f", ended {_when(one.ended_ms)}" if one.ended_ms else ""
         places = ", ".join(f"{place} ({count})" for place, count in one.places.most_common(_PLACES))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
-from zkmigrate.model.fact import Absent, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look, RandomReader
+from zkmigrate.zkdata.reader import Listed
 from zkmigrate.zkdata.tail import Tail, newest
 from zkmigrate.zkdata.txnlog import Cursor
 
@@ -39,6 +40,16 @@ def directories(look: Look, host: str, data_dir: str, txn_dir: str) -> tuple[Hos
     """The snapshot and the log directory (``version-2`` of each) of a host."""
     data = HostDirectory(look, host, f"{data_dir}/{VERSION_2}")
     return data, HostDirectory(look, host, f"{txn_dir}/{VERSION_2}")
+
+
+def listed(look: Look, host: str, data_dir: str, txn_dir: str) -> Reading[tuple[Listed, Listed]]:
+    """Both directories as they are listed now, each once."""
+    data, logs = directories(look, host, data_dir, txn_dir)
+    try:
+        snapshots = Listed(data)
+        return Seen((snapshots, snapshots if data == logs else Listed(logs)))
+    except HostError as error:
+        return Unknown("failed", str(error))
 
 
 def durable_tail(

@@ -104,6 +104,30 @@ def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(True, "none", needed)
 
 
+@check(
+    "kafka.writers", "nobody but brokers has written under the chroot lately", Scope.CLUSTER,
+    (Gate.PREFLIGHT, Gate.CUTOVER), Severity.WARN,
+)  # fmt: skip
+def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P35. By the log of source's leader, the last day of it or the last 64 MB: an admin tool that comes and
+    goes (kafka-topics --zookeeper in a cron job, an old consumer) is connected at no look, and would go on
+    writing to source after the cut-over, where what it writes is lost. A session is a broker's where it
+    registered one, or wrote what only brokers write. Where it came from is known while it is connected."""
+    needed = "none, or each of them given dest's addresses"
+    if not isinstance(e.written, Seen):
+        yield unseen(e.written, needed)
+        return
+    found = e.written.value
+    span = f"in the last {found.hours:.1f} hours" if found.hours >= 1 else "in the last hour"
+    moves = ("find out what it is, and give it dest's connect string before the cut-over, or stop it",)
+    for stranger in found.strangers:
+        yield Judged(False, f"{stranger.what} {span}", needed, stranger.session, moves)
+    if found.hole:
+        yield Judged(None, f"the log has a hole, writers may be missing: {found.hole}", needed)
+    elif not found.strangers:
+        yield Judged(True, f"{found.brokers} sessions of brokers {span}", needed)
+
+
 def _described(tenant: Tenant, inside: list[str]) -> str:
     count = tenant.sessions
     what = "connected" if count is None else "1 session" if count == 1 else f"{count} sessions"
@@ -120,4 +144,4 @@ def _few(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names[:LISTED]) + more
 
 
-CHECKS = (admin_work, quiet, tools, other_clients)
+CHECKS = (admin_work, quiet, tools, other_clients, writers)

@@ -10,13 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from zkmigrate.errors import HostError
 from zkmigrate.facts.broker import BrokerHost, broker_host
 from zkmigrate.facts.chroot import Chroot, chroot_seen
 from zkmigrate.facts.clients import SourceClients, connections, numeric, source_clients
 from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.dest import DataState, data_state
-from zkmigrate.facts.disk import directories
+from zkmigrate.facts.disk import listed
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, source_view
 from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status, reach, unit_status
 from zkmigrate.facts.kafka import cluster_id
@@ -29,10 +28,12 @@ from zkmigrate.facts.sessions import Homes, Sessions, dump, homes, sessions_of
 from zkmigrate.facts.surroundings import Surroundings, surroundings
 from zkmigrate.facts.tenants import UNASKED, Tenants, tenants
 from zkmigrate.facts.words import answer
+from zkmigrate.facts.writers import Written, lately_written
 from zkmigrate.inventory import Broker, Inventory, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
+from zkmigrate.zkdata.reader import Listed
 from zkmigrate.zkdata.words import Conf, Connection, Dump, Mntr, parse_conf, parse_mntr
 
 NOT_ASKED = Unknown("failed", "not looked at for this gate")
@@ -68,7 +69,7 @@ class Evidence:
     cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own commands.
     broker_files: server.properties as it is on each broker. brokers: what their hosts show, until they are
     rolled. tenants: who else is a client of source. chroot: what one dest host shows of it, None before the
-    join.
+    join. written: who wrote under it lately.
     """
 
     at: float
@@ -109,6 +110,7 @@ class Evidence:
     brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
     tenants: Tenants = UNASKED
     chroot: Chroot | None = None
+    written: Reading[Written] = NOT_ASKED
 
     def properties(self, broker: str, path: str) -> Reading[Mapping[str, str]]:
         """A broker's file, which stands at this path, as properties."""
@@ -181,11 +183,14 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
     serving = (*sources, *(dests if common.joined else ()))
     running = look.each(serving, lambda host: running_flags(look, host))
     offers = look.each((*dests, *c.inventory.broker_names), offer)
+    leader = _leader(c, common)
+    disk = listed(look, leader, source.data_dir, source.txn_dir)
     return replace(
         common,
         source_config=look.each(sources, lambda host: zoo_config(look, host, source.config)),
         source_flags={host: _true(file, running[host]) for host, file in source_flags.items()},
-        source_bytes=_newest_bytes(look, _leader(c, common), source.data_dir, source.txn_dir),
+        source_bytes=_newest_bytes(disk),
+        written=_written(c, common, leader, disk) if gate != "roll" else NOT_ASKED,
         dest_config=look.each(dests, lambda host: zoo_config(look, host, dest.config)),
         confs=look.each(sources, lambda host: answer(look, host, "conf", parse_conf)),
         dest_flags={host: _true(file, running.get(host)) for host, file in dest_flags.items()},
@@ -336,14 +341,20 @@ def _myid(look: Look, host: str, data_dir: str) -> Reading[str]:
     return Seen(reading.value.decode("ascii", "replace").strip()) if isinstance(reading, Seen) else reading
 
 
-def _newest_bytes(look: Look, host: str, data_dir: str, txn_dir: str) -> Reading[int]:
+def _newest_bytes(disk: Reading[tuple[Listed, Listed]]) -> Reading[int]:
     """Size of what a dest host will receive and write: the largest snapshot, and the logs beside it."""
-    try:
-        data, logs = directories(look, host, data_dir, txn_dir)
-        in_data = data.names_with_sizes()
-        in_logs = in_data if data == logs else logs.names_with_sizes()
-        snapshots = [size for name, size in in_data.items() if name.startswith("snapshot.")]
-        log_sizes = [size for name, size in in_logs.items() if name.startswith("log.")]
-    except HostError as error:
-        return Unknown("failed", str(error))
+    if not isinstance(disk, Seen):
+        return disk
+    data, logs = (directory.names_with_sizes() for directory in disk.value)
+    snapshots = [size for name, size in data.items() if name.startswith("snapshot.")]
+    log_sizes = [size for name, size in logs.items() if name.startswith("log.")]
     return Seen(max(snapshots, default=0) + max(log_sizes, default=0))
+
+
+def _written(
+    c: Context, common: Evidence, leader: str, disk: Reading[tuple[Listed, Listed]]
+) -> Reading[Written]:
+    if not isinstance(disk, Seen):
+        return disk
+    _, logs = disk.value
+    return lately_written(leader, logs, c.inventory.kafka.chroot, common.dumps, common.cons, c.tell)

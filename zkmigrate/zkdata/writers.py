@@ -1,7 +1,8 @@
 """Who wrote under a chroot: the sessions in ZooKeeper's own log, what each changed, how often and until when.
 
 A session says nothing of its client's name or address; it is a broker's where it made `brokers/ids/N` below
-the chroot. What it is otherwise, an admin tool or an old consumer, shows in the paths that it wrote to.
+the chroot, or wrote what only brokers write: leaders and ISRs, the controller, their notices to each other.
+What it is otherwise, an admin tool or an old consumer, shows in the paths that it wrote to.
 """
 
 from __future__ import annotations
@@ -26,13 +27,19 @@ from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, MAX_RECORD, Gap, scan
 
 _DEPTH = 2
 _TOLD_EVERY = 20_000
+_BROKERS_OWN = re.compile(
+    r"/(controller(_epoch)?|brokers/(ids|seqid|topics/[^/]+/partitions)|isr_change_notification"
+    r"|log_dir_event_notification|latest_producer_id_block)(/.*)?"
+)
+"""What Kafka's own tools do not write to (Kafka 2.3 to 3.9: kafka.zk.ZkData and its users)."""
 
 
 @dataclass(slots=True)
 class Writer:
     """One session that changed something at or under the chroot. changes: transactions; first_ms, last_ms: of
     those, by the leader's clock; types: by kind of operation; places: by the first two elements below the
-    chroot. timeout_ms: None where the log does not hold its opening; ended_ms: None while it is open."""
+    chroot. brokers_own: it wrote what only brokers write. timeout_ms: None where the log does not hold its
+    opening; ended_ms: None while it is open."""
 
     session: int
     changes: int = 0
@@ -42,8 +49,14 @@ class Writer:
     types: Counter[str] = field(default_factory=Counter)
     places: Counter[str] = field(default_factory=Counter)
     broker: int | None = None
+    brokers_own: bool = False
     timeout_ms: int | None = None
     ended_ms: int | None = None
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the log shows that it is one, by its number or without."""
+        return self.broker is not None or self.brokers_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +79,17 @@ def writers(
     *,
     chroot: str,
     span_ms: int | None = None,
+    at_most: int | None = None,
     owners: Mapping[int, tuple[str, ...]] | None = None,
     max_record: int = MAX_RECORD,
     tell: Callable[[int], None] = lambda _done: None,
 ) -> Writing:
     """Read a log (`version-2` of a dataLogDir), or the last `span_ms` of it.
 
-    The time counts back from the newest transaction. owners: session → its ephemerals now, for brokers that
-    registered before the part that is read. tell: told now and then how many records were read. Writers come
-    with most changes first. Raises what `logdir.walk` raises.
+    The time counts back from the newest transaction. at_most: so many bytes of whole files, and the newest
+    file in any case; what came before is left out, `since_ms` tells. owners: session → its ephemerals now,
+    for brokers that registered before the part that is read. tell: told now and then how many records were
+    read. Writers come with most changes first. Raises what `logdir.walk` raises.
     """
     files = [file for file in log_files(logs) if file.size > FILE_HEADER_SIZE]
     start = None
@@ -82,6 +97,9 @@ def writers(
     if span_ms is not None and files:
         since = _newest_ms(logs, files, max_record) - span_ms
         start = _first_file(logs, files, since, max_record)
+    if at_most is not None and files:
+        within = _first_within(files, at_most)
+        start = within if start is None or within.zxid > start.zxid else start
     found: dict[int, Writer] = {}
     timeouts: dict[int, int] = {}
     records = under = first = last = 0
@@ -120,6 +138,9 @@ def _took(writer: Writer, txn: Txn, changes: list[PathChange], chroot: str) -> N
         writer.last_path = change.path
         if not change.deletes and (broker := broker_of(change.path, chroot)) is not None:
             writer.broker = broker
+        root = "" if chroot == "/" else chroot
+        if is_under(change.path, chroot) and _BROKERS_OWN.fullmatch(change.path[len(root) :]):
+            writer.brokers_own = True
 
 
 def broker_of(path: str, chroot: str) -> int | None:
@@ -152,6 +173,18 @@ def _newest_ms(logs: Directory, files: list[LogFile], max_record: int) -> int:
         if newest:
             break
     return newest
+
+
+def _first_within(files: list[LogFile], at_most: int) -> LogFile:
+    """The oldest file from which on all together have no more bytes; the newest, if that has more."""
+    left = at_most
+    first = files[-1]
+    for file in reversed(files):
+        left -= file.size
+        if left < 0:
+            break
+        first = file
+    return first
 
 
 def _first_file(logs: Directory, files: list[LogFile], since: int, max_record: int) -> LogFile | None:
