@@ -11,8 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.security import make_acl
 
-from tests.lab.test_provisioned_servers import START_SECONDS, free_port, server, wait_for
+from tests.lab.ensembles import Member, client, serving
+from tests.lab.test_provisioned_servers import START_SECONDS
 from zkmigrate.clients.replay import MARKER
-from zkmigrate.lab import provision
 from zkmigrate.lab.load.zkmessages import CREATE, EPHEMERAL, buffer, create_request
 from zkmigrate.lab.waiting import wait_until
 from zkmigrate.zkdata.messages import connect_request
@@ -34,38 +33,9 @@ OWNER_TIMEOUT_MS = 4000
 EXPIRY_SECONDS = 60
 
 
-@contextmanager
-def ensemble(version: str, folder: Path) -> Iterator[int]:
-    """An ensemble of one: unlike a standalone server it begins a new epoch with each start."""
-    port, peers = free_port(), (free_port(), free_port())
-    config, log = folder / "zoo.cfg", folder / "zookeeper.log"
-    (folder / "data").mkdir(exist_ok=True)
-    (folder / "data" / "myid").write_text("1")
-    config.write_text(
-        f"tickTime=500\ninitLimit=20\nsyncLimit=10\ndataDir={folder / 'data'}\nclientPort={port}\n"
-        f"clientPortAddress=127.0.0.1\nstandaloneEnabled=false\n4lw.commands.whitelist=*\n"
-        f"admin.enableServer=false\nserver.1=127.0.0.1:{peers[0]}:{peers[1]}\n"
-    )
-    main = ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
-    with server("java", provision.zookeeper_classpath(version), main, log) as process:
-        wait_for(f"ZooKeeper {version}", process, log, port, "srvr", "Mode: leader")
-        yield port
-
-
-@contextmanager
-def client(port: int) -> Iterator[KazooClient]:
-    made = KazooClient(f"127.0.0.1:{port}")
-    made.start(START_SECONDS)
-    try:
-        yield made
-    finally:
-        made.stop()
-        made.close()
-
-
-def forgotten_owner(port: int, path: str) -> socket.socket:
+def forgotten_owner(member: Member, path: str) -> socket.socket:
     """A session that owns an ephemeral and never says goodbye: it ends by its timeout once this is closed."""
-    sock = socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS)
+    sock = socket.create_connection(("127.0.0.1", member.port), timeout=START_SECONDS)
     sock.sendall(connect_request(OWNER_TIMEOUT_MS))
     sock.recv(1000)
     header = (1).to_bytes(4, "big") + CREATE.to_bytes(4, "big")
@@ -133,8 +103,8 @@ def session_ends(side: str, zk: KazooClient) -> None:
     wait_until(f"{side} ends the session that nobody closed", missing, EXPIRY_SECONDS)
 
 
-def argv(verb: str, source: Path, dest: Path, chroot: str, *more: str) -> list[str]:
-    words = ["--source-dir", str(source / "data"), "--dest-dir", str(dest / "data"), "--chroot", chroot]
+def argv(verb: str, source: Member, dest: Member, chroot: str, *more: str) -> list[str]:
+    words = ["--source-dir", str(source.data), "--dest-dir", str(dest.data), "--chroot", chroot]
     return [sys.executable, "-m", "zkmigrate", "replay", verb, *words, "--json", *more]
 
 
@@ -164,16 +134,15 @@ def killed_behind(version: int, words: list[str], zk: KazooClient, chroot: str) 
 
 
 def test_what_dest_did_is_done_again_on_source_once_each(tmp_path: Path) -> None:
-    source, dest = tmp_path / "source", tmp_path / "dest"
-    source.mkdir()
-    with ensemble("3.5.8", source) as at_source, client(at_source) as on_source:
+    source, dest = Member(1, tmp_path / "source"), Member(1, tmp_path / "dest")
+    with serving("3.5.8", source), client(source) as on_source:
         plant(on_source)
-        with closing(forgotten_owner(at_source, "/kafka/brokers/ids/7")):
-            shutil.copytree(source, dest)
-        with ensemble("3.8.4", dest) as at_dest:
-            with client(at_dest) as on_dest:
+        with closing(forgotten_owner(source, "/kafka/brokers/ids/7")):
+            shutil.copytree(source.folder, dest.folder)
+        with serving("3.8.4", dest):
+            with client(dest) as on_dest:
                 live(on_dest)
-            with client(at_dest) as on_dest:
+            with client(dest) as on_dest:
                 session_ends("dest", on_dest)
                 expected = tree(on_dest, "/kafka")
         session_ends("source", on_source)
@@ -181,7 +150,7 @@ def test_what_dest_did_is_done_again_on_source_once_each(tmp_path: Path) -> None
         assert (code, [c["id"] for c in found["conditions"] if not c["held"]]) == (0, []), said
         total = found["replay"]["transactions"]
         assert found["replay"]["count"] == 2
-        apply = ["--source", f"127.0.0.1:{at_source}", "--consent", "Ada Owner", "--yes"]
+        apply = ["--source", f"127.0.0.1:{source.port}", "--consent", "Ada Owner", "--yes"]
 
         killed_behind(5, argv("apply", source, dest, "/kafka", *apply, "--rate", "20"), on_source, "/kafka")
         body = json.loads(on_source.get(f"/kafka/{MARKER}")[0])

@@ -151,6 +151,14 @@ def test_apply_needs_servers_and_a_name(more: Sequence[str], why: str, source: P
     assert (result.exit_code, why in result.output) == (2, True)
 
 
+def test_apply_asks_only_where_somebody_can_answer(source: Path, tmp_path: Path) -> None:
+    from zkmigrate.disks.replay_command import _confirmed
+    from zkmigrate.errors import UsageError
+
+    with pytest.raises(UsageError, match="Needed: --yes"):
+        _confirmed(yes=False)(None)  # type: ignore[arg-type]
+
+
 def test_apply_says_when_source_does_not_answer(source: Path, tmp_path: Path) -> None:
     dest = disk(tmp_path / "dest", [*history(), *OWN])
     result = run("apply", source, dest, more=("--source", "127.0.0.1:1", "--consent", "Ada", "--yes"))

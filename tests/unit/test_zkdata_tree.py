@@ -4,6 +4,7 @@ servers."""
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import struct
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tests.unit.zkdata_fixtures import (
     payload,
     recorded,
     recorded_files,
+    snapshot_of,
     text,
 )
 from zkmigrate.zkdata.errors import (
@@ -175,6 +177,28 @@ def test_an_observers_state_begins_at_the_snapshot_its_log_reaches_back_to(versi
     assert asked.snapshot == newest.snapshot
     assert asked.zxid == newest.zxid
     assert diff(asked, newest) == ()
+
+
+def test_a_snapshot_that_was_just_received_needs_no_log_and_no_older_one() -> None:
+    """After a SNAP sync of a quiet ensemble: the snapshot of the empty start, the one received, no log."""
+    newest = 7
+    files = {"snapshot.0": snapshot_of({}), f"snapshot.{newest:x}": snapshot_of({"/kafka": b"x"})}
+    tree = load_tree(BytesDirectory(files), chroot="/kafka", upto=newest)
+    assert (tree.zxid, list(tree.nodes), tree.snapshot) == (newest, ["/kafka"], f"snapshot.{newest:x}")
+    with pytest.raises(NoDataError, match="the state at 0x8 was asked for"):
+        load_tree(BytesDirectory(files), upto=newest + 1)
+
+
+def test_a_log_that_goes_on_behind_a_received_snapshot_says_nothing_of_what_was_before() -> None:
+    """A dest that was an observer for a second time, and then an ensemble of its own."""
+    own = {f"log.{2 << 32 | 1:x}": log_from([create_payload(2 << 32 | 1, "/kafka/own")]) + bytes(64)}
+    older = {"snapshot.0": snapshot_of({}), "snapshot.5": snapshot_of({"/kafka": b"old"})}
+    received = {"snapshot.a": snapshot_of({"/kafka": b"new"})}
+    for chroot in ("/", "/kafka"):
+        tree = load_tree(BytesDirectory({**own, **older, **received}), chroot=chroot, upto=10)
+        assert tree.nodes["/kafka"].data_sha256 == hashlib.sha256(b"new").digest()
+    with pytest.raises(CorruptError, match="must be continuous"):
+        load_tree(BytesDirectory({**own, **older}), upto=10)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

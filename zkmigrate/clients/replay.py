@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
@@ -59,12 +59,14 @@ class RefusedError(ZkmigrateError):
 @dataclass(frozen=True)
 class Mark:
     """What the marker holds. plan: what is replayed, as a fingerprint; consent: whose; done: the newest zxid
-    of dest that was replayed, 0 before the first; version: how many transactions that are."""
+    of dest that was replayed, 0 before the first; version: how many transactions that are; created: its czxid
+    on source."""
 
     plan: str
     consent: str
     done: int
     version: int
+    created: int
 
 
 def marker_of(chroot: str) -> str:
@@ -92,7 +94,8 @@ class Ensemble:
                 return None
         try:
             body = json.loads(data)
-            return Mark(str(body["plan"]), str(body["consent"]), parse_zxid(body["done"]), stat.version)
+            done = parse_zxid(body["done"])
+            return Mark(str(body["plan"]), str(body["consent"]), done, stat.version, stat.czxid)
         except (ValueError, KeyError, TypeError) as error:
             raise RefusedError(
                 f"{path} is there and is no marker of a replay. Needed: whose it is, and that it goes"
@@ -100,16 +103,17 @@ class Ensemble:
 
     def begin(self, plan: str, consent: str) -> Mark:
         """Write the marker. Raises RefusedError where the chroot is not there or the marker is."""
-        mark = Mark(plan, consent, _NOT_BEGUN, 0)
+        mark = Mark(plan, consent, _NOT_BEGUN, 0, 0)
         path = marker_of(self.chroot)
         with _named(path):
             try:
-                self.client.create_async(path, _body(mark)).get(timeout=_ANSWER_S)
+                asked = self.client.create_async(path, _body(mark), include_data=True)
+                _, stat = asked.get(timeout=_ANSWER_S)
             except NodeExistsError:
                 raise RefusedError(f"{path} is there: another replay has begun") from None
             except NoNodeError:
                 raise RefusedError(f"{self.chroot} is not there on source") from None
-        return mark
+        return replace(mark, created=stat.czxid)
 
     def end(self, mark: Mark) -> None:
         """Remove the marker, as it is known."""
@@ -191,7 +195,7 @@ class _UnderWay:
     _bytes: int = 0
 
     def send(self, again: Again) -> None:
-        after = Mark(self.mark.plan, self.mark.consent, again.zxid, self.mark.version + 1)
+        after = replace(self.mark, done=again.zxid, version=self.mark.version + 1)
         operations = [op for request in again.requests for op in _operations(request)]
         operations.append(SetDataRequest(self.marker, _body(after), self.mark.version))
         size = sum(len(getattr(op, "data", None) or b"") for op in operations)

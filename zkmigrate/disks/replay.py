@@ -16,12 +16,14 @@ from zkmigrate.errors import HostError, UsageError
 from zkmigrate.zkdata.delta import delta
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.histories import compare
+from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.proofs import Reach, Side, reach_of
 from zkmigrate.zkdata.replay import Again, Replay, Tally, needed
 from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.sums import BUCKETS, Sums, View, read_sums, unequal, whole, znodes
 from zkmigrate.zkdata.tail import newest
 from zkmigrate.zkdata.tree import Difference, Znode, is_session
+from zkmigrate.zkdata.txn import touched_paths
 from zkmigrate.zkdata.txnlog import MAX_RECORD
 from zkmigrate.zkdata.zxid import epoch, format_zxid
 
@@ -115,6 +117,18 @@ class Looking:
             at_cut=touched,
             owners=at_cut.owners,
             max_record=self.max_record,
+        )
+
+    def is_of(self, marker: str, created: int) -> None:
+        """That source's disk is one of the ensemble that has just taken the marker: its log says so, at that
+        zxid. Raises HostError where it does not."""
+        self._wait_for_source(created)
+        for record in walk(self.source.logs, after=created - 1, max_record=self.max_record):
+            if record.zxid == created and marker in touched_paths(record.txn()):
+                return
+        raise HostError(
+            f"{self.source.name} does not show {marker}, which source created at {format_zxid(created)}: it "
+            "is no disk of that ensemble. Needed: --source-dir and --source of one ensemble"
         )
 
     def compare(self, found: Looked, reached: int) -> tuple[Condition, list[Difference], int]:
@@ -237,7 +251,7 @@ class Looking:
         while (at := newest(self.source.data, self.source.logs, max_record=self.max_record).zxid) < reached:
             if time.monotonic() >= end:
                 raise HostError(
-                    f"{self.source.name} is at {format_zxid(at)}, {format_zxid(reached)} was replayed. "
+                    f"{self.source.name} is at {format_zxid(at)}, source at {format_zxid(reached)}. "
                     "Needed: the disk of source's leader. Possible now: the same command with that one"
                 )
             Event().wait(_POLL_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -160,9 +161,13 @@ def _apply(options: dict[str, Any]) -> int:
 
 
 def _confirmed(yes: bool) -> Callable[[Looked], bool]:
+    from zkmigrate.errors import UsageError
+
     def confirm(found: Looked) -> bool:
         if yes:
             return True
+        if not sys.stdin.isatty():
+            raise UsageError("nobody is at a terminal to be asked. Needed: --yes, once list says what it is")
         question = f"Replay {found.tally.transactions} transactions under {found.chroot} on source?"
         return click.confirm(question, err=True, default=False)
 

@@ -10,6 +10,7 @@ from typing import Any
 from zkmigrate.clients.replay import Ensemble, Pace, RefusedError, marker_of
 from zkmigrate.disks.prove import NOT_HELD, Held, difference
 from zkmigrate.disks.replay import Condition, Looked, Looking
+from zkmigrate.errors import ZkmigrateError
 from zkmigrate.zkdata.replay import Again
 from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.tree import Difference
@@ -68,7 +69,13 @@ def apply(
         return outcome
     if mark is None:
         mark = source.begin(found.fingerprint, consent)
+        try:
+            looking.is_of(marker_of(found.chroot), mark.created)
+        except ZkmigrateError:
+            source.end(mark)
+            raise
     else:
+        looking.is_of(marker_of(found.chroot), mark.created)
         say(f"going on behind {format_zxid(mark.done)}: {mark.version} transactions are done")
     mark = source.replay(looking.transactions(found), mark, pace, _Told(found.tally.transactions, say).at)
     outcome.done, outcome.zxid = mark.version, source.newest()
@@ -111,7 +118,7 @@ def text(outcome: Outcome, source: str) -> str:
     lines += [f"  {line}" for again in found.first for line in shown(again)]
     left = found.tally.transactions - len(found.first)
     if left > 0:
-        lines.append(f"  and {left} transactions more; --json has all with --lines")
+        lines.append(f"  and {left} transactions more; --lines N shows more")
     if outcome.done is None:
         lines.append(_standing(found))
     elif outcome.same is not None:

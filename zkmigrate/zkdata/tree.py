@@ -313,16 +313,16 @@ def begun(
     raises, but for damage of the snapshot, and of a log to which an older snapshot does not reach.
     """
     skipped: dict[str, str] = {}
-    broken: CorruptError | None = None
+    broken: CorruptError | NoDataError | None = None
     for file, sure in _candidates(snapshot_files(data), upto):
         try:
             found, newer = attempt(file)
         except ZkDataError as error:
             if error.file != file.name:
-                if not isinstance(error, CorruptError):
+                if not isinstance(error, CorruptError | NoDataError):
                     raise
-                # After a SNAP sync the log does not reach back to an older snapshot; a newer one may still
-                # do.
+                # After a SNAP sync the log does not reach back to an older snapshot, or there is none at
+                # all; a newer one may still do.
                 broken = broken or error
             skipped[file.name] = str(error)
             continue
@@ -379,10 +379,13 @@ def replay(
     total = upto - start if upto is not None and epoch(upto) == epoch(start) else None
     done = 0
     for record in walk(logs, after=start, max_record=max_record):
+        missing = hole(last, start, record.zxid) if record.zxid > start else ""
         if upto is not None and record.zxid > upto:
+            # What follows a hole does not show that nothing was between: a snapshot may have been received.
+            if missing and tree.zxid < upto:
+                raise CorruptError(missing, record.file, record.offset)
             return True
         if record.zxid > start:
-            missing = hole(last, start, record.zxid)
             if missing:
                 raise CorruptError(missing, record.file, record.offset)
             tree.apply(record.txn())

@@ -1,0 +1,66 @@
+"""Real ZooKeeper servers on loopback that form ensembles, and clients of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from tests.lab.test_provisioned_servers import START_SECONDS, free_port, server, wait_for
+from zkmigrate.lab import provision
+
+
+@dataclass(frozen=True)
+class Member:
+    """One server: its number, its folder (``data`` is the dataDir), its ports."""
+
+    number: int
+    folder: Path
+    port: int = field(default_factory=free_port)
+    peers: tuple[int, int] = field(default_factory=lambda: (free_port(), free_port()))
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def line(self, *, observer: bool = False) -> str:
+        role = "observer" if observer else "participant"
+        return f"server.{self.number}=127.0.0.1:{self.peers[0]}:{self.peers[1]}:{role}\n"
+
+
+@contextmanager
+def serving(
+    version: str, member: Member, *, observes: Member | None = None, options: Sequence[str] = ()
+) -> Iterator[Member]:
+    """The server, by itself an ensemble of one (unlike a standalone server it begins a new epoch with each
+    start), or an observer of another; ended with the block. options: of its JVM."""
+    member.data.mkdir(parents=True, exist_ok=True)
+    (member.data / "myid").write_text(str(member.number))
+    config, log = member.folder / "zoo.cfg", member.folder / "zookeeper.log"
+    config.write_text(
+        f"tickTime=500\ninitLimit=20\nsyncLimit=10\ndataDir={member.data}\nclientPort={member.port}\n"
+        "clientPortAddress=127.0.0.1\nstandaloneEnabled=false\n4lw.commands.whitelist=*\n"
+        "admin.enableServer=false\n"
+        + (f"peerType=observer\n{observes.line()}" if observes else "")
+        + member.line(observer=observes is not None)
+    )
+    main = [*options, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
+    mode = "observer" if observes else "leader"
+    with server("java", provision.zookeeper_classpath(version), main, log) as process:
+        wait_for(f"ZooKeeper {version}", process, log, member.port, "srvr", f"Mode: {mode}")
+        yield member
+
+
+@contextmanager
+def client(member: Member) -> Iterator[KazooClient]:
+    """A session on that server."""
+    made = KazooClient(f"127.0.0.1:{member.port}")
+    made.start(START_SECONDS)
+    try:
+        yield made
+    finally:
+        made.stop()
+        made.close()
