@@ -135,6 +135,25 @@ def test_stealing_fences_the_old_operator_off() -> None:
     new.close()
 
 
+def test_a_host_whose_program_is_being_removed_does_not_end_the_run() -> None:
+    world = hosts()
+    lock = world.lock("anna-op", beat_s=0.01)
+    assert lock.fencing("finalize", Way.FORWARD) == 1
+    beats = [0]
+
+    def removed(words: tuple[str, ...], _number: int) -> Outcome:
+        beats[0] += words[2] == "beat"
+        return Outcome(3, "nobody holds the lock of this host")
+
+    world["d2"].ask = removed  # type: ignore[method-assign, assignment]
+    end = time.monotonic() + 20.0
+    while beats[0] < 3:
+        assert time.monotonic() < end, "never: heartbeats come"
+        threading.Event().wait(0.01)
+    assert (lock.lost, lock.fencing("finalize", Way.FORWARD)) == (False, 1)
+    lock.close()
+
+
 class RealHosts:
     """The real zkm-host on three state directories of this machine."""
 

@@ -41,6 +41,16 @@ def test_the_file_of_the_host_names_owner_run_and_heartbeat_until_it_is_given_up
     assert told(Seen((host.state / "lock").read_bytes())) == "free"
 
 
+def test_a_heartbeat_that_finds_no_lock_was_not_taken_over(host: Host) -> None:
+    """As where zkm-host is on its way off the host: 9 would end a run that has done all it had to."""
+    assert host.call("lock", "a", "take", "alice", "60000", fencing=0).rc == 0
+    host.fencing = 1
+    assert host.call("lock", "b", "beat").rc == 0
+    (host.state / "lock").unlink()
+    answer = host.call("lock", "c", "beat")
+    assert (answer.rc, "nobody holds the lock of this host" in answer.text) == (3, True)
+
+
 def test_a_heartbeat_of_this_boot_has_an_age() -> None:
     status = host_status(healthy(), "dest1")
     assert isinstance(status, Seen)

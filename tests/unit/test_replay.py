@@ -12,8 +12,20 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.test_prove import BROKER, NEW, OLD, OTHER, STRAY, close_payload, disk, history
-from tests.unit.zkdata_fixtures import OPEN_ACL, create_payload, payload, set_payload, snapshot_of, text
+from tests.unit.zkdata_fixtures import (
+    OPEN_ACL,
+    create_payload,
+    log_from,
+    payload,
+    set_payload,
+    snapshot_of,
+    text,
+)
 from zkmigrate.cli import cli
+from zkmigrate.disks.place import Disks, Place
+from zkmigrate.disks.replay import Looking
+from zkmigrate.disks.sides import opened
+from zkmigrate.errors import HostError
 from zkmigrate.zkdata.zxid import format_zxid
 
 CUT = OLD + 10
@@ -149,6 +161,29 @@ def test_a_directory_that_is_named_twice_is_refused(source: Path, tmp_path: Path
 def test_apply_needs_servers_and_a_name(more: Sequence[str], why: str, source: Path, tmp_path: Path) -> None:
     result = run("apply", source, disk(tmp_path / "dest", [*history(), *OWN]), more=more)
     assert (result.exit_code, why in result.output) == (2, True)
+
+
+def test_a_log_that_source_has_begun_meanwhile_and_a_dest_that_went_on_are_seen(
+    source: Path, tmp_path: Path
+) -> None:
+    dest = disk(tmp_path / "dest", [*history(), *OWN])
+    disks = Disks(None)
+    looking = Looking(
+        lambda: [opened(disks, Place("", str(folder)), None) for folder in (source, dest)], "/kafka"
+    )
+    found = looking.look()
+    marker = create_payload(OLD + 12, "/kafka/zkmigrate-replay")
+    (source / "version-2" / f"log.{OLD + 12:x}").write_bytes(log_from([marker]) + bytes(64))
+    looking.is_of("/kafka/zkmigrate-replay", OLD + 12)
+    with pytest.raises(HostError, match="no disk of that ensemble"):
+        looking.is_of("/kafka/zkmigrate-replay", OLD + 11)
+    (dest / "version-2" / f"log.{NEW + 5:x}").write_bytes(log_from([create_payload(NEW + 5, "/x")]))
+    same, differences, count = looking.compare(found, OLD + 12)
+    assert (same.held, "dest went on to" in same.seen) == (False, True)
+    assert {(one.path, one.kind) for one in differences} == {
+        ("/kafka", "cversion"), ("/kafka/n3", "data_sha256"), ("/kafka/new", "only right"),
+    }  # fmt: skip
+    assert count == 3
 
 
 def test_apply_asks_only_where_somebody_can_answer(source: Path, tmp_path: Path) -> None:

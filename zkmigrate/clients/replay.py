@@ -76,12 +76,10 @@ def marker_of(chroot: str) -> str:
 
 @dataclass
 class Ensemble:
-    """A session on the ensemble that takes the requests; opened by `ensemble`. zxid: the newest that one of
-    its replies named."""
+    """A session on the ensemble that takes the requests; opened by `ensemble`."""
 
     client: Any
     chroot: str
-    zxid: int = 0
 
     def mark(self) -> Mark | None:
         """The marker; None where there is none. Raises RefusedError for a znode of its name that is not one,

@@ -4,7 +4,7 @@ done again on source. Nothing is written here; `replaying` does it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from threading import Event
@@ -69,15 +69,23 @@ class Looked:
 
 @dataclass
 class Looking:
-    """The two sides and how to read them. lines: how many transactions are shown."""
+    """The two sides and how to read them. opened: gives source's disk and those of dest, as their directories
+    are listed then: a server begins a new log now and then. lines: how many transactions are shown."""
 
-    source: Side
-    dests: Sequence[Side]
+    opened: Callable[[], Sequence[Side]]
     chroot: str
     lines: int = 20
     max_record: int = MAX_RECORD
     tell: Telling = field(default_factory=lambda: Telling(lambda _line: None))
+    source: Side = field(init=False)
+    dests: Sequence[Side] = field(init=False)
     _read: dict[tuple[str, int], Sums] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._list()
+
+    def _list(self) -> None:
+        self.source, *self.dests = self.opened()
 
     def look(self, *, begun: bool = False) -> Looked:
         """Read the disks. begun: a replay is under way, so that source has what it wrote.
@@ -134,8 +142,8 @@ class Looking:
     def compare(self, found: Looked, reached: int) -> tuple[Condition, list[Difference], int]:
         """Whether what stays is the same on both: path, data, ACL, versions, once source's disk has come to
         the zxid `reached`. The first differences, and how many. Raises as `look`."""
-        dest = self._dest(found)
         self._wait_for_source(reached)
+        dest = self._dest(found)
         moved = newest(dest.data, dest.logs, max_record=self.max_record).zxid
         views = (staying(self.chroot, marked=True), staying(self.chroot, marked=False))
         left = self._sums(self.source, None, views[0])
@@ -248,13 +256,18 @@ class Looking:
 
     def _wait_for_source(self, reached: int) -> None:
         end = time.monotonic() + _REACHED_S
-        while (at := newest(self.source.data, self.source.logs, max_record=self.max_record).zxid) < reached:
+        while (at := self._source_at()) < reached:
             if time.monotonic() >= end:
                 raise HostError(
                     f"{self.source.name} is at {format_zxid(at)}, source at {format_zxid(reached)}. "
                     "Needed: the disk of source's leader. Possible now: the same command with that one"
                 )
             Event().wait(_POLL_S)
+
+    def _source_at(self) -> int:
+        """Source's newest durable zxid, and dest's directories listed anew with its own."""
+        self._list()
+        return newest(self.source.data, self.source.logs, max_record=self.max_record).zxid
 
 
 def staying(chroot: str, *, marked: bool) -> View:

@@ -111,10 +111,8 @@ def _looking(options: dict[str, Any]) -> Iterator[Looking]:
     chroot = parse_chroot(options["chroot"])
     pairs = paired(options)
     with reached(ssh_of(options) if distant(pairs) else None) as disks:
-        sides = [opened(disks, *pair) for pair in pairs]
         yield Looking(
-            sides[0],
-            sides[1:],
+            lambda: [opened(disks, *pair) for pair in pairs],
             chroot,
             options["lines"],
             max(2 * (options["jute_maxbuffer"] + 1), MAX_RECORD),

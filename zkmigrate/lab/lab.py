@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.retry import KazooRetry
 
 from zkmigrate.lab import host as lab_host
 from zkmigrate.lab import machines, network, readiness, render, service, state, teardown
@@ -25,6 +27,8 @@ from zkmigrate.lab.waiting import Progress, silent, wait_until
 
 SSH_S, QUORUM_S, BROKERS_S = 60, 60, 120
 """Deadlines of the waits of `Lab.up`, seconds; several times what a loaded two-core machine needs."""
+PLANT_TRIES = 30
+"""So often a batch of filler znodes is tried while source has no quorum, a few seconds apart."""
 
 
 @dataclass(frozen=True)
@@ -282,12 +286,14 @@ class Lab:
             client.ensure_path("/filler")
             size = self.spec.tree_node_bytes
             at_once = max(1, min(500, MOST_NODE_BYTES // size))
+            # A large tree makes source's servers write snapshots of it meanwhile, and lose their quorum.
+            patiently = KazooRetry(max_tries=PLANT_TRIES, delay=1.0, backoff=1, max_delay=5.0)
             for first in range(0, self.spec.tree_size, at_once):
-                batch = client.transaction()
-                for number in range(first, min(first + at_once, self.spec.tree_size)):
-                    batch.create(f"/filler/{number:07d}", b"x" * size)
-                if refused := [result for result in batch.commit() if isinstance(result, Exception)]:
-                    raise LabError(f"filler znodes were refused: {refused[0]!r}")
+                numbers = range(first, min(first + at_once, self.spec.tree_size))
+                try:
+                    patiently(_plant, client, [f"/filler/{number:07d}" for number in numbers], size)
+                except KazooException as error:
+                    raise LabError(f"filler znodes could not be made: {error!r}") from error
             progress(f"tree: {self.spec.tree_size} filler znodes of {size} bytes")
 
     # -- servers and hosts
@@ -387,6 +393,17 @@ class Lab:
 
     def __exit__(self, *_: object) -> None:
         self.down()
+
+
+def _plant(client: KazooClient, paths: Sequence[str], size: int) -> None:
+    """Create these znodes in one transaction, unless an earlier try did whose answer was lost."""
+    if client.exists(paths[-1]):
+        return
+    batch = client.transaction()
+    for path in paths:
+        batch.create(path, b"x" * size)
+    if refused := [result for result in batch.commit() if isinstance(result, Exception)]:
+        raise LabError(f"filler znodes were refused: {refused[0]!r}")
 
 
 def sweep(progress: Progress = silent) -> list[str]:
