@@ -1,6 +1,6 @@
 """The way back behind the open door: Kafka goes on against source, and nothing that was acknowledged is lost.
 
-``python -m zkmigrate.lab.drills.after_open`` moves a loaded Kafka in a lab up to VERIFY. On dest topics and
+``python -m zkmigrate.lab.drills.after_open`` moves a loaded Kafka in a lab up to OPEN. On dest topics and
 settings change, partitions are added, a topic is deleted and leaders move. Then every broker is stopped, dest
 is stopped, ``zkmigrate replay apply`` brings source up to where dest was (killed once in the middle), and the
 brokers start against source. What clients, brokers and znodes say then is judged.
@@ -30,6 +30,7 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.record import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.operator import Operator
@@ -84,7 +85,7 @@ class AfterOpen:
         self.load.wait_flowing(KINDS, FLOWING_S)
         write_inventory(self.lab, self.directory / "migration.yml")
         operator = Operator(self.lab, self.directory, RUN)
-        operator.through("move", "run", "--until", "verify", "--skip", "rehearse")
+        operator.through("move", "run", "--until", "cutover", "--skip", "rehearse")
         body = {"brokers": [], "steps": step_spans(operator.journal)}
         (self.directory / "history" / "run.json").write_text(json.dumps(body) + "\n")
         self.say("moved: the door of dest is open")
@@ -97,10 +98,10 @@ class AfterOpen:
         first = self.lab.role(Role.BROKER)[0]
         self.lab.exec(first.name, control(self.lab.spec, Role.BROKER, "restart"))
         self.lab.wait_for_brokers(Role.DEST)
-        recording = self.directory / "history" / "metadata.jsonl"
 
         def missing() -> str | None:
-            done = recording.read_text().count('"outcome": "ok"')
+            changes = load_recording(self.directory / "history", "metadata").of("op")
+            done = sum(change["outcome"] == "ok" for change in changes)
             return None if done >= CHANGES else f"{done} of {CHANGES} changes"
 
         wait_until("changes of Kafka's metadata on dest", missing, CHANGED_S)
@@ -115,6 +116,8 @@ class AfterOpen:
             wait_until("no broker left on dest", lambda: _left(client, chroot), REST_S)
             epochs = epochs_of(client, chroot)
         self._each(Role.DEST, "stop")
+        with self.lab.zookeeper(Role.SOURCE) as client:
+            wait_until("source has ended the brokers' sessions", lambda: _left(client, chroot), REST_S)
         return epochs
 
     def _each(self, role: Role, action: str) -> None:
