@@ -23,12 +23,15 @@ class Cluster:
         self.moving: list[TopicPartition] | Exception = []
         self.topic_error = 0
         self.silent: set[str] = set()
+        self.own: dict[int, dict[str, Any]] = {}
+        self.asked: list[int | None] = []
 
-    def run(self, question: Callable[[None], dict[str, Any]], topics: None) -> dict[str, Any]:
-        return question(topics)
+    def run(self, question: Callable[..., object], admin: object, broker: int | None) -> dict[str, Any]:
+        assert (question, admin) == (kafka._metadata, self)
+        self.asked.append(broker)
+        return {**self.metadata(), **(self.own.get(broker, {}) if broker is not None else {})}
 
-    def _get_cluster_metadata(self, topics: None) -> dict[str, Any]:
-        assert topics is None, "all topics must be asked for"
+    def metadata(self) -> dict[str, Any]:
         brokers = [
             {"node_id": 1, "host": "10.0.0.1", "port": 9092, "rack": "r1"},
             {"node_id": 2, "host": "10.0.0.2", "port": 9093, "rack": None},
@@ -150,6 +153,31 @@ def test_a_znode_that_cannot_be_read_leaves_reassignments_unknown(cluster: Clust
     assert cause(view(Unknown("timeout", "no answer"))) == "timeout"
     assert cause(view(Seen(b"{}"))) == "garbled"
     assert cause(view(Seen(b"\xff"))) == "garbled"
+
+
+def test_a_broker_that_does_not_know_the_topics_yet_is_no_witness(cluster: Cluster) -> None:
+    whole = seen(view())
+    cluster.own[2] = {"topics": []}
+    assert (seen(view()).partitions, seen(view()).brokers) == (whole.partitions, whole.brokers)
+    cluster.own = {None: {}, 1: {"topics": []}, 2: {"topics": []}}  # type: ignore[dict-item]
+    assert seen(view()).partitions == whole.partitions
+
+
+def test_in_sync_and_registered_is_what_every_broker_calls_so(cluster: Cluster) -> None:
+    topics = cluster.topics()
+    topics[0]["partitions"][0]["isr_nodes"] = [1]
+    cluster.own[2] = {"topics": topics, "brokers": cluster.metadata()["brokers"][1:]}
+    found = seen(view())
+    assert {(p.topic, p.partition): p.isr for p in found.partitions}["b", 0] == (1,)
+    assert list(found.brokers) == [2]
+    assert set(cluster.asked) == {None, 1, 2}
+
+
+def test_a_broker_that_hangs_is_not_asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "_answering", lambda brokers: {"10.0.0.1:9092": "2.8"})
+    reading = kafka.view(["10.0.0.1:9092", "10.0.0.2:9093"], lambda: NOT_TO_BE_ASKED)
+    assert list(seen(reading).brokers) == [1, 2]
+    assert set(cluster.asked) == {None, 1}
 
 
 def test_a_refused_question_is_unknown_and_not_an_empty_answer(cluster: Cluster) -> None:

@@ -11,11 +11,13 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, KafkaTimeoutError
 from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
+from kafka.protocol.metadata import MetadataRequest
 
 from zkmigrate.clients.canary import BrokerCanary
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -55,7 +57,7 @@ def view(
             bootstrap_timeout_ms=milliseconds,
         )
         with closing(admin):
-            return _view(admin, reassignments, releases)
+            return _view(admin, reassignments, releases, everybody=len(releases) == len(set(brokers)))
     except KafkaTimeoutError as error:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
     except (KafkaError, OSError) as error:
@@ -86,22 +88,76 @@ def _split(broker: str) -> tuple[str, int]:
 
 
 def _view(
-    admin: Any, reassignments: Callable[[], Reading[bytes] | None], releases: Mapping[str, str]
+    admin: Any,
+    reassignments: Callable[[], Reading[bytes] | None],
+    releases: Mapping[str, str],
+    everybody: bool,
 ) -> Reading[KafkaView]:
-    # One metadata answer for all of it, so that it belongs together. kafka-python 3.0.12 has no public call
-    # for that, and its describe_cluster fails on brokers 2.8 to 3.6 (KeyError: endpoint_type).
-    cluster = admin._manager.run(admin._get_cluster_metadata, None)
-    brokers = {b["node_id"]: (b["host"], b["port"], b["rack"] or "") for b in cluster["brokers"]}
-    partitions: list[PartitionState] = []
-    topics = cluster["topics"]
-    for topic in sorted(topics, key=lambda t: str(t["name"])):
+    """everybody: no broker hangs, so each that is spoken of may be asked; else only those in ``releases``."""
+    first = admin._manager.run(_metadata, admin, None)
+    answers = [first]
+    for broker in first["brokers"]:
+        if everybody or f"{broker['host']}:{broker['port']}" in releases:
+            with suppress(KafkaError):  # it went down meanwhile
+                answers.append(admin._manager.run(_metadata, admin, broker["node_id"]))
+    # A broker that has just started answers without topics until its controller has told it of them, and may
+    # name all brokers in the same answer (2.8: topics and brokers are read one after the other).
+    answers = [answer for answer in answers if answer["topics"]] or answers
+    cluster = answers[-1]
+    brokers = {
+        b["node_id"]: (b["host"], b["port"], b["rack"] or "")
+        for b in cluster["brokers"]
+        if all(b["node_id"] in {other["node_id"] for other in answer["brokers"]} for answer in answers)
+    }
+    partitions: dict[tuple[str, int], PartitionState] = {}
+    for answer in answers:
+        told = _partitions(answer["topics"])
+        if isinstance(told, Unknown):
+            return told
+        for p in told:
+            known = partitions.get((p.topic, p.partition))
+            # In sync is what every broker calls so: one that has not heard of a change yet is no witness.
+            isr = p.isr if known is None else tuple(id for id in p.isr if id in known.isr)
+            partitions[p.topic, p.partition] = replace(p, isr=isr)
+    moving = _reassigning(admin, reassignments)
+    if isinstance(moving, Unknown):
+        return moving
+    names = [t["name"] for t in cluster["topics"]]
+    return Seen(
+        KafkaView(
+            cluster["cluster_id"],
+            cluster["controller_id"],
+            brokers,
+            tuple(partitions[key] for key in sorted(partitions)),
+            _min_isr(admin, names, list(brokers)),
+            moving,
+            releases,
+        )
+    )
+
+
+async def _metadata(admin: Any, broker: int | None) -> dict[str, Any]:
+    """One broker's answer about all topics, any broker's for None.
+
+    kafka-python 3.0.12 has no public call for that, and its describe_cluster fails on brokers 2.8 to 3.6
+    (KeyError: endpoint_type).
+    """
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    answer: dict[str, Any] = (await admin._manager.send(request, node_id=broker)).to_dict()
+    return answer
+
+
+def _partitions(topics: Sequence[Mapping[str, Any]]) -> list[PartitionState] | Unknown:
+    """Those of one answer; Unknown for an error that describes no partition's state."""
+    found = []
+    for topic in topics:
         if topic["error_code"] not in (0, *_OFFLINE):
             return Unknown("failed", f"metadata of topic {topic['name']}: error {topic['error_code']}")
-        for p in sorted(topic["partitions"], key=lambda p: int(p["partition_index"])):
+        for p in topic["partitions"]:
             if p["error_code"] not in (0, *_OFFLINE):
                 where = f"{topic['name']}-{p['partition_index']}"
                 return Unknown("failed", f"metadata of {where}: error {p['error_code']}")
-            partitions.append(
+            found.append(
                 PartitionState(
                     topic["name"],
                     p["partition_index"],
@@ -110,21 +166,7 @@ def _view(
                     tuple(p["isr_nodes"]),
                 )
             )
-    moving = _reassigning(admin, reassignments)
-    if isinstance(moving, Unknown):
-        return moving
-    names = [t["name"] for t in topics]
-    return Seen(
-        KafkaView(
-            cluster["cluster_id"],
-            cluster["controller_id"],
-            brokers,
-            tuple(partitions),
-            _min_isr(admin, names, list(brokers)),
-            moving,
-            releases,
-        )
-    )
+    return found
 
 
 def _min_isr(admin: Any, topics: Sequence[str], brokers: Sequence[int]) -> dict[str, int]:
