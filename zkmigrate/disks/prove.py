@@ -260,6 +260,13 @@ def difference(one: Difference) -> dict[str, str]:
     return {"path": one.path, "kind": kinds.get(one.kind, one.kind), "source": one.left, "dest": one.right}
 
 
+def told(one: Difference) -> str:
+    """One difference in words."""
+    body = difference(one)
+    values = f": {body['source']} on source, {body['dest']} on dest" if body["source"] or body["dest"] else ""
+    return f"{body['path']} {body['kind']}{values}"
+
+
 def body(found: Proven) -> dict[str, Any]:
     """What was proved, as JSON values."""
     held = found.held()
@@ -377,9 +384,7 @@ def _digest_lines(found: Proven, name: str, proof: DigestProof) -> list[str]:
         return [f"digest  held: {name}: {counted}, digest {proof.dest.digest[:16]}"]
     some = found.differences[name]
     lines = [f"digest  NOT HELD: {name}: {some.count} of {counted} on source differ"]
-    for one in (difference(one) for one in some.first):
-        values = f": {one['source']} on source, {one['dest']} on dest" if one["source"] or one["dest"] else ""
-        lines.append(f"        {one['path']} {one['kind']}{values}")
+    lines += [f"        {told(one)}" for one in some.first]
     if some.count > len(some.first):
         all_in = f"all are in {found.asked.out}" if found.asked.out else "--out FILE takes all"
         lines.append(f"        and {some.count - len(some.first)} more; {all_in}")

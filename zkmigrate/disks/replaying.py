@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkmigrate.clients.replay import Ensemble, Pace, RefusedError, marker_of
-from zkmigrate.disks.prove import NOT_HELD, Held, difference
+from zkmigrate.disks.prove import NOT_HELD, Held, difference, told
 from zkmigrate.disks.replay import Condition, Looked, Looking
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.zkdata.replay import Again
@@ -124,7 +124,7 @@ def text(outcome: Outcome, source: str) -> str:
     elif outcome.same is not None:
         word = "the same" if outcome.same.held else "NOT the same"
         lines.append(f"{outcome.done} transactions replayed on {source}; {word}: {outcome.same.seen}")
-        lines += [_difference(one) for one in outcome.differences]
+        lines += [f"  {told(one)}" for one in outcome.differences]
         if outcome.count > len(outcome.differences):
             lines.append(f"  and {outcome.count - len(outcome.differences)} more")
     return "\n".join(lines)
@@ -168,12 +168,6 @@ def _version(request: Any) -> int | None:
     """That which the request is bound to; None for a create."""
     version: int | None = getattr(request, "version", getattr(request, "aversion", None))
     return version
-
-
-def _difference(one: Difference) -> str:
-    body = difference(one)
-    values = f": {body['source']} on source, {body['dest']} on dest" if body["source"] or body["dest"] else ""
-    return f"  {body['path']} {body['kind']}{values}"
 
 
 def body(outcome: Outcome) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from zkmigrate.disks.place import Disks, Place
 from zkmigrate.disks.tail import DiskError
 from zkmigrate.model.fact import Seen
 from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.session import format_session
+from zkmigrate.zkdata.session import format_session, unsigned
 from zkmigrate.zkdata.sums import read_sums
 from zkmigrate.zkdata.txnlog import MAX_RECORD
 from zkmigrate.zkdata.words import WordError, parse_cons
@@ -23,7 +23,6 @@ from zkmigrate.zkdata.writers import Writer, Writing, writers
 ANSWER_S = 5.0
 _TELL_S = 3.0
 _PLACES = 3
-_UNSIGNED = 0xFFFFFFFFFFFFFFFF
 
 
 def told(
@@ -78,7 +77,7 @@ def addresses(servers: Sequence[Server], hint: Callable[[str], None]) -> Mapping
             continue
         try:
             listed = parse_cons(answer.value)
-            found |= {c.session & _UNSIGNED: c.address for c in listed if c.session is not None}
+            found |= {unsigned(c.session): c.address for c in listed if c.session is not None}
         except WordError as error:
             hint(f"{server}: no addresses from here: {error}")
     return found
@@ -102,7 +101,7 @@ def _writer(one: Writer, at: Mapping[int, str]) -> dict[str, Any]:
         "session": format_session(one.session),
         "broker": one.broker,
         "is_broker": one.is_broker,
-        "address": at.get(one.session & _UNSIGNED),
+        "address": at.get(unsigned(one.session)),
         "changes": one.changes,
         "first_ms": one.first_ms,
         "last_ms": one.last_ms,
@@ -126,14 +125,12 @@ def text(found: Writing, at: Mapping[int, str], *, asked: bool) -> str:
     for one in (*others, *brokers):
         known = f"broker {one.broker}" if one.broker is not None else "a broker, by what it wrote"
         who = known if one.is_broker else "no broker"
-        where = at.get(one.session & _UNSIGNED) or ("not connected to those asked" if asked else "")
+        where = at.get(unsigned(one.session)) or ("not connected to those asked" if asked else "")
         ended = f", ended {_when(one.ended_ms)}" if one.ended_ms else ""
-        places = ", ".join(f"{place} ({count})" for place, count in one.places.most_common(_PLACES))
-        more = f" and {len(one.places) - _PLACES} more" if len(one.places) > _PLACES else ""
         lines += [
             f"{format_session(one.session)} {who}{f', {where}' if where else ''}: {one.changes} changes, "
             f"last {_when(one.last_ms)}{ended}",
-            f"    {places}{more}",
+            f"    {one.places_told(_PLACES)}",
         ]
     lines += [f"the log has a hole, writers may be missing: {gap}" for gap in found.gaps]
     return "\n".join(lines)

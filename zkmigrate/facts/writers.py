@@ -10,7 +10,7 @@ from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Teller
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.reader import Directory
-from zkmigrate.zkdata.session import format_session
+from zkmigrate.zkdata.session import format_session, signed
 from zkmigrate.zkdata.words import Connection, Dump
 from zkmigrate.zkdata.writers import Writer, writers
 
@@ -18,8 +18,6 @@ LATELY_MS = 24 * 3_600_000
 AT_MOST = 64 << 20
 """Bytes of log that a gate may read, beside the newest file."""
 
-_UNSIGNED = 0xFFFFFFFFFFFFFFFF
-_SIGN = 1 << 63
 _PLACES = 3
 _HOUR_MS = 3_600_000
 
@@ -57,7 +55,7 @@ def lately_written(
     dumps: who owns what now, for brokers that registered before. cons: where sessions come from now.
     """
     owners = {
-        session - 2 * _SIGN if session & _SIGN and session > 0 else session: paths
+        signed(session): paths
         for reading in dumps.values()
         if isinstance(reading, Seen)
         for session, paths in reading.value.ephemerals.items()
@@ -76,14 +74,14 @@ def lately_written(
     if not found.records:
         return Unknown("failed", f"{host}: no transaction in its log")
     at = {
-        c.session & _UNSIGNED: c.address
+        signed(c.session): c.address
         for reading in cons.values()
         if isinstance(reading, Seen)
         for c in reading.value
         if c.session is not None
     }
     strangers = tuple(
-        Stranger(format_session(one.session), _described(one, at.get(one.session & _UNSIGNED, "")))
+        Stranger(format_session(one.session), _described(one, at.get(one.session, "")))
         for one in found.writers
         if not one.is_broker
     )
@@ -93,8 +91,6 @@ def lately_written(
 
 
 def _described(one: Writer, address: str) -> str:
-    places = [f"{place} ({count})" for place, count in one.places.most_common(_PLACES)]
-    more = f" and {len(one.places) - _PLACES} more" if len(one.places) > _PLACES else ""
     where = f" from {address}" if address else " by a session that has ended" if one.ended_ms else ""
     changes = "1 change" if one.changes == 1 else f"{one.changes} changes"
-    return f"{changes}{where} to {', '.join(places)}{more}"
+    return f"{changes}{where} to {one.places_told(_PLACES)}"

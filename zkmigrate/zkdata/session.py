@@ -16,9 +16,20 @@ def parse_session(text: str) -> int:
         value = -1
     if not 0 <= value < 1 << _BITS:
         raise MalformedError(f"not a session id: {text!r}; expected hex digits such as 0x10000152e070000")
-    return value - (1 << _BITS) if value >> (_BITS - 1) else value
+    return signed(value)
 
 
 def format_session(session: int) -> str:
     """The id as ZooKeeper prints it."""
-    return f"0x{session & (1 << _BITS) - 1:x}"
+    return f"0x{unsigned(session):x}"
+
+
+def signed(session: int) -> int:
+    """The id as records carry it, from either form."""
+    value = unsigned(session)
+    return value - (1 << _BITS) if value >> (_BITS - 1) else value
+
+
+def unsigned(session: int) -> int:
+    """The id without a sign, from either form: four-letter words print it so."""
+    return session & (1 << _BITS) - 1

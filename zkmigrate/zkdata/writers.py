@@ -58,6 +58,11 @@ class Writer:
         """Whether the log shows that it is one, by its number or without."""
         return self.broker is not None or self.brokers_own
 
+    def places_told(self, most: int) -> str:
+        """The places with their counts, those written to most often first, no more than so many by name."""
+        told = ", ".join(f"{place} ({count})" for place, count in self.places.most_common(most))
+        return told + (f" and {len(self.places) - most} more" if len(self.places) > most else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Writing:
