@@ -4,7 +4,7 @@ done again on source. Nothing is written here; `replaying` does it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from threading import Event
@@ -46,7 +46,8 @@ class Condition:
 class Looked:
     """What there is to replay. dest: the disk it is read from. cut: the newest zxid that both share; upto:
     dest's newest; source_at: source's. under: transactions of dest that changed the subtree, passed: those of
-    them that leave nothing behind; first: some of the others. fingerprint: stands for all of them."""
+    them that leave nothing behind; first: some of the others. fingerprint: stands for all of them. touched:
+    the znodes at the cut that they change, and the ephemerals."""
 
     chroot: str
     dest: str
@@ -57,6 +58,7 @@ class Looked:
     passed: int = 0
     tally: Tally = field(default_factory=Tally)
     fingerprint: str = ""
+    touched: Mapping[str, Znode] = field(default_factory=dict)
     first: list[Again] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
 
@@ -114,18 +116,22 @@ class Looking:
     def transactions(self, found: Looked) -> Replay:
         """Those of dest behind the cut, from the first on."""
         dest = self._dest(found)
-        paths = needed(dest.logs, chroot=self.chroot, after=found.cut, max_record=self.max_record)
-        at_cut = self._at(dest, found.cut)
-        nodes = znodes(dest.data, dest.logs, at_cut, max_record=self.max_record, tell=self.tell.of(dest.name))
-        touched = {path: node for path, node in nodes if path in paths or is_session(node.ephemeral_owner)}
         return Replay(
             dest.logs,
             chroot=self.chroot,
             after=found.cut,
-            at_cut=touched,
-            owners=at_cut.owners,
+            at_cut=found.touched,
+            owners=self._at(dest, found.cut).owners,
             max_record=self.max_record,
         )
+
+    def _touched(self, found: Looked) -> dict[str, Znode]:
+        """One more pass over dest's snapshot, so it is made once."""
+        dest = self._dest(found)
+        paths = needed(dest.logs, chroot=self.chroot, after=found.cut, max_record=self.max_record)
+        at_cut = self._at(dest, found.cut)
+        nodes = znodes(dest.data, dest.logs, at_cut, max_record=self.max_record, tell=self.tell.of(dest.name))
+        return {path: node for path, node in nodes if path in paths or is_session(node.ephemeral_owner)}
 
     def is_of(self, marker: str, created: int) -> None:
         """That source's disk is one of the ensemble that has just taken the marker: its log says so, at that
@@ -239,6 +245,7 @@ class Looking:
     def _readable(self, found: Looked) -> Condition:
         """Goes through all of it once."""
         claim = "each of dest's transactions can be done again on source"
+        found.touched = self._touched(found)
         steps = self.transactions(found)
         try:
             for again in steps:
