@@ -16,6 +16,7 @@ from zkmigrate.lab.spec import (
     ELECTION_PORT,
     JAVA_11_KAFKA,
     KAFKA_PORT,
+    MOST_NODE_BYTES,
     OPERATOR_ADDRESS,
     QUORUM_PORT,
     HostPlan,
@@ -42,6 +43,9 @@ SNAP_COUNT = 2_000
 since its last one, and an observer that is restarted before it is due takes none, so that a lab that goes
 back and forth has ever longer logs: here, where nine servers share two cores, they cost the seconds that
 sessions have."""
+
+_KEPT_TRANSACTIONS = 500
+"""Transactions a server keeps in memory for its followers (ZooKeeper's ``ZKDatabase.commitLogCount``)."""
 
 MASKED_UNITS = (
     "apt-daily.timer",
@@ -102,8 +106,14 @@ def source_zoo_cfg(spec: LabSpec) -> str:
 
 
 def java_env(spec: LabSpec) -> str:
-    """The EnvironmentFile of the ZooKeeper unit; for each filler znode 2 kB of heap and its data twice."""
-    heap_mb = 256 + spec.tree_size * (2_000 + 2 * spec.tree_node_bytes) // 1_000_000
+    """The EnvironmentFile of the ZooKeeper unit.
+
+    Heap for the tree: 2 kB for each filler znode and its data twice; the last transactions, which a server
+    keeps as they were written, twice too. Less was seen to end a leader while 1 GB was planted.
+    """
+    data = spec.tree_size * spec.tree_node_bytes
+    kept = min(data, _KEPT_TRANSACTIONS * MOST_NODE_BYTES)
+    heap_mb = 256 + (2_000 * spec.tree_size + 2 * (data + kept)) // 1_000_000
     flags = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx{heap_mb}m"
     flags += f" -Dzookeeper.snapCount={SNAP_COUNT}"
     if spec.jute_maxbuffer is not None:
