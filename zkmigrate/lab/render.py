@@ -43,6 +43,10 @@ SNAP_COUNT = 2_000
 since its last one, and an observer that is restarted before it is due takes none, so that a lab that goes
 back and forth has ever longer logs: here, where nine servers share two cores, they cost the seconds that
 sessions have."""
+_SNAP_COUNT_MOST = 100_000
+_SNAP_BYTES_EACH = 5_000
+"""What a transaction may cost in snapshots: with 1 GB of znodes and 2,000 transactions to each, six servers
+filled 79 GB in four minutes."""
 
 _KEPT_TRANSACTIONS = 500
 """Transactions a server keeps in memory for its followers (ZooKeeper's ``ZKDatabase.commitLogCount``)."""
@@ -115,7 +119,8 @@ def java_env(spec: LabSpec) -> str:
     kept = min(data, _KEPT_TRANSACTIONS * MOST_NODE_BYTES)
     heap_mb = 256 + (2_000 * spec.tree_size + 2 * (data + kept)) // 1_000_000
     flags = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx{heap_mb}m"
-    flags += f" -Dzookeeper.snapCount={SNAP_COUNT}"
+    snap_count = min(_SNAP_COUNT_MOST, max(SNAP_COUNT, data // _SNAP_BYTES_EACH))
+    flags += f" -Dzookeeper.snapCount={snap_count}"
     if spec.jute_maxbuffer is not None:
         flags += f" -Djute.maxbuffer={spec.jute_maxbuffer}"
     return f'JVMFLAGS="{flags}"\n'
