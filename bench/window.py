@@ -43,10 +43,12 @@ def figures(result: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def one(directory: Path, tree_size: int, tree_node_bytes: int) -> dict[str, float] | None:
-    """Run one demo; None, and its last lines on the screen, when it failed or a claim did not hold."""
-    argv = [sys.executable, "-m", "zkmigrate.lab.demo", "--directory", str(directory)]
-    argv += ["--tree-size", str(tree_size), "--tree-node-bytes", str(tree_node_bytes)]
+def one(directory: Path, *more: str) -> dict[str, float] | None:
+    """Run one demo; None, and its last lines on the screen, when it failed or a claim did not hold.
+
+    more: options of the demo.
+    """
+    argv = [sys.executable, "-m", "zkmigrate.lab.demo", "--directory", str(directory), *more]
     done = subprocess.run(
         argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_DEMO_LIMIT_S, check=False
     )
@@ -60,15 +62,22 @@ def one(directory: Path, tree_size: int, tree_node_bytes: int) -> dict[str, floa
 @click.option("--runs", default=10, show_default=True, help="Demos, one after the other.")
 @click.option("--tree-mb", default=0, show_default=True, help="Megabytes of filler outside the chroot.")
 @click.option("--node-kb", default=100, show_default=True, help="Kilobytes of each of them.")
+@click.option(
+    "--session-timeout-ms",
+    help="Of brokers and raw clients: large trees need more, or are refused before FENCE.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Write the figures of every run here, as JSON.")
-def main(runs: int, tree_mb: int, node_kb: int, out: Path | None) -> None:
+def main(runs: int, tree_mb: int, node_kb: int, session_timeout_ms: str | None, out: Path | None) -> None:
     """Measure the window against the floor; ends with 1 when a demo failed."""
+    more = ["--tree-size", str(tree_mb * 1000 // node_kb), "--tree-node-bytes", str(node_kb * 1000)]
+    if session_timeout_ms is not None:
+        more += ["--session-timeout-ms", session_timeout_ms]
     seen: list[dict[str, float]] = []
     failed = 0
     for number in range(1, runs + 1):
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="zkm-bench-") as directory:
-            found = one(Path(directory) / "demo", tree_mb * 1000 // node_kb, node_kb * 1000)
+            found = one(Path(directory) / "demo", *more)
         took = time.monotonic() - began
         if found is None:
             failed += 1
