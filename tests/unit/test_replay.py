@@ -110,6 +110,60 @@ def test_what_stands_against_it_is_named(
     assert f"{ids[0]:18} DOES NOT HOLD" in said
 
 
+KAFKA = {
+    "/kafka/brokers": b"",
+    "/kafka/brokers/ids": b"",
+    "/kafka/brokers/topics": b"",
+    "/kafka/brokers/topics/t": b'{"partitions": {"0": [1, 2]}}',
+    "/kafka/brokers/topics/t/partitions": b"",
+    "/kafka/brokers/topics/t/partitions/0": b"",
+    "/kafka/brokers/topics/t/partitions/0/state": b'{"isr": [1, 2]}',
+}
+
+
+def short(zxid: int, version: int, time_ms: int) -> bytes:
+    """Replica 2 leaves the ISR."""
+    path, data = "/kafka/brokers/topics/t/partitions/0/state", b'{"isr": [1]}'
+    body = text(path) + struct.pack(">i", len(data)) + data + struct.pack(">i", version)
+    return payload(zxid, 5, body, time_ms=time_ms)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "held", "why"),
+    [
+        (0, False, "1 of 1 partitions lack a replica: t-0; 1 brokers up"),
+        (299, True, "of 1 partitions the first lacked a replica 299.0 s before the first broker left"),
+        (301, False, "of 1 partitions the first lacked a replica 301.0 s before the first broker left"),
+    ],
+    ids=["brokers-up", "stopped", "behind-before"],
+)
+def test_replicas_that_were_out_of_sync_before_the_brokers_stopped_are_named(
+    left_s: int, held: bool, why: str, tmp_path: Path
+) -> None:
+    tree = snapshot_of({"/kafka": b"", **KAFKA, "/other": b""})
+    registered = create_payload(OLD + 2, "/kafka/brokers/ids/1", ephemeral=True, session=BROKER)
+    before = [create_payload(OLD + 1, "/kafka/x"), registered]
+    source = disk(
+        tmp_path / "source",
+        [*before, close_payload(OLD + 3, BROKER, ["/kafka/brokers/ids/1"])],
+        snapshot=tree,
+    )
+    own = [create_payload(NEW + 1, "/kafka/new"), short(NEW + 2, 1, 1_000_000)]
+    if left_s:
+        gone = struct.pack(">i", 1) + text("/kafka/brokers/ids/1")
+        own.append(payload(NEW + 3, -11, gone, BROKER, time_ms=1_000_000 + left_s * 1000))
+    code, found = listed(source, disk(tmp_path / "dest", [*before, *own], snapshot=tree))
+    told = {c["id"]: (c["held"], c["seen"]) for c in found["conditions"]}
+    assert told["dest.replicated"] == (held, why)
+    assert code == (0 if held else 10)
+    assert ("dest.at-rest" in failing(found)) is not bool(left_s)
+
+
+def test_a_subtree_that_is_not_kafkas_is_not_asked_for_replicas(source: Path, tmp_path: Path) -> None:
+    _, found = listed(source, disk(tmp_path / "dest", [*history(), *OWN]))
+    assert "dest.replicated" not in {c["id"] for c in found["conditions"]}
+
+
 def test_a_subtree_that_was_not_the_same_at_the_cut_is_named(tmp_path: Path) -> None:
     unlike = snapshot_of({"/kafka": b"other data", "/other": b""})
     source = disk(tmp_path / "source", [*history(), EXPIRED], snapshot=unlike)

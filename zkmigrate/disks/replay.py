@@ -10,9 +10,11 @@ from itertools import islice
 from threading import Event
 
 from zkmigrate.clients.replay import marker_of
+from zkmigrate.dependents.replicas import Replicas
 from zkmigrate.disks.prove import NOT_HELD, UNPROVED, Held, Telling
 from zkmigrate.disks.spilled import differing
 from zkmigrate.errors import HostError, UsageError
+from zkmigrate.zkdata.contents import contents
 from zkmigrate.zkdata.delta import delta
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.histories import compare
@@ -30,6 +32,9 @@ from zkmigrate.zkdata.zxid import epoch, format_zxid
 _REACHED_S = 60.0
 _POLL_S = 0.5
 _SHOWN = 5
+STOPPING_S = 300.0
+"""A broker that stops in order hands its partitions over before it leaves, which takes seconds, with many
+partitions minutes. A replica that was out of sync for longer had another reason."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,8 @@ class Looking:
             found.conditions.append(self._untouched(found, at_cut))
         found.conditions.append(_at_rest("source.at-rest", "source", self._at(self.source, source_at)))
         found.conditions.append(_at_rest("dest.at-rest", "dest", self._at(dest, found.upto)))
+        if (replicated := self._replicated(dest, found)) is not None:
+            found.conditions.append(replicated)
         found.conditions.append(self._readable(found))
         return found
 
@@ -242,6 +249,17 @@ class Looking:
             seen = since.unproved or f"{since.records} transactions of all tenants since the cut"
         return Condition("source.untouched", claim, since.held, seen)
 
+    def _replicated(self, dest: Side, found: Looked) -> Condition | None:
+        """None where the subtree is not Kafka's."""
+        root = f"{self.chroot.rstrip('/')}/brokers"
+        replicas = Replicas(root)
+        for content in contents(dest.data, dest.logs, root=root, upto=found.cut, max_record=self.max_record):
+            replicas.take(content)
+        if not replicas.partitions:
+            return None
+        claim = "every replica was in sync when the first broker was stopped"
+        return Condition("dest.replicated", claim, *_in_sync(replicas))
+
     def _readable(self, found: Looked) -> Condition:
         """Goes through all of it once."""
         claim = "each of dest's transactions can be done again on source"
@@ -299,6 +317,24 @@ def _at_rest(id: str, side: str, at_end: Sums) -> Condition:
     more = f" and {len(owned) - _SHOWN} more" if len(owned) > _SHOWN else ""
     seen = "; ".join(owned[:_SHOWN]) + more or f"no ephemeral at {format_zxid(at_end.zxid)}"
     return Condition(id, f"no session owns part of the subtree on {side} any more", not owned, seen)
+
+
+def _in_sync(replicas: Replicas) -> tuple[bool, str]:
+    """Whether, and what was seen."""
+    some = ", ".join(sorted(replicas.behind)[:_SHOWN])
+    more = f" and {len(replicas.behind) - _SHOWN} more" if len(replicas.behind) > _SHOWN else ""
+    counted = f"{replicas.partitions} partitions"
+    if replicas.left is None:
+        lack = f"{len(replicas.behind)} of {counted} lack a replica: {some}{more}"
+        up = f"{len(replicas.registered)} brokers up"
+        return not replicas.behind, f"{lack if replicas.behind else counted}; {up}"
+    if replicas.short is None:
+        return True, f"{counted}, all in sync to the end"
+    if not replicas.whole:
+        return False, f"not once since the last broker started; of {counted} lacking: {some}{more}"
+    before_s = (replicas.left.time_ms - replicas.short.time_ms) / 1000
+    seen = f"of {counted} the first lacked a replica {before_s:.1f} s before the first broker left"
+    return before_s <= STOPPING_S, seen
 
 
 def _cut(dest: Side, reach: Reach) -> int:

@@ -1,0 +1,111 @@
+"""What the znodes of a subtree held: their data at one zxid, then every change of it, in order.
+
+A tree (`tree`) knows a znode's data by its digest. Who has to read the data itself, of a few small znodes and
+over time, reads it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zkmigrate.zkdata.errors import CorruptError
+from zkmigrate.zkdata.logdir import hole, walk
+from zkmigrate.zkdata.reader import Directory
+from zkmigrate.zkdata.snapname import SnapshotFile
+from zkmigrate.zkdata.snapshot import read_snapshot
+from zkmigrate.zkdata.tree import begun, is_session
+from zkmigrate.zkdata.txn import (
+    CloseSessionTxn,
+    CreateContainerTxn,
+    CreateTTLTxn,
+    CreateTxn,
+    DeleteTxn,
+    MultiTxn,
+    SetDataTxn,
+    TxnBody,
+    is_under,
+)
+from zkmigrate.zkdata.txnlog import MAX_RECORD, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One znode's data from `zxid` on. there: False where it was deleted then. time_ms: milliseconds since
+    the epoch, by the leader's clock; 0 where it stands in the snapshot."""
+
+    zxid: int
+    time_ms: int
+    path: str
+    data: bytes | None
+    there: bool = True
+
+
+def contents(
+    data: Directory, logs: Directory, *, root: str, upto: int, max_record: int = MAX_RECORD
+) -> Iterator[Content]:
+    """The znodes at and under `root`: first those of the best snapshot to know the state at `upto` from, then
+    every change behind it, up to the newest transaction.
+
+    What the snapshot holds already may be given once more. data, logs: `version-2` of dataDir and dataLogDir.
+    Raises as `tree.load_tree`, from `next`.
+    """
+
+    def attempt(file: SnapshotFile) -> tuple[_Begun, bool]:
+        snapshot = read_snapshot(data.open(file.name), file.name, max_record=max_record)
+        found = _Begun(file.zxid)
+        newest = 0
+        for node in snapshot:
+            if is_under(node.path, root):
+                found.znodes.append(Content(file.zxid, 0, node.path, node.data))
+                newest = max(newest, node.stat.czxid, node.stat.mzxid, node.stat.pzxid)
+                if is_session(node.stat.ephemeral_owner):
+                    found.owned.setdefault(node.stat.ephemeral_owner, set()).add(node.path)
+        return found, newest > upto
+
+    base, _ = begun(data, upto, attempt)
+    base = base or _Begun(0)
+    yield from base.znodes
+    last: int | None = None
+    for record in walk(logs, after=base.zxid, max_record=max_record):
+        if record.zxid > base.zxid:
+            if missing := hole(last, base.zxid, record.zxid):
+                raise CorruptError(missing, record.file, record.offset)
+            yield from _changes(record, root, base.owned)
+        last = record.zxid
+
+
+class _Begun:
+    """What a snapshot holds of the subtree. owned: session → its ephemerals."""
+
+    def __init__(self, zxid: int) -> None:
+        self.zxid = zxid
+        self.znodes: list[Content] = []
+        self.owned: dict[int, set[str]] = {}
+
+
+def _changes(record: Record, root: str, owned: dict[int, set[str]]) -> Iterator[Content]:
+    txn = record.txn()
+    head, body = txn.header, txn.body
+    if isinstance(body, CloseSessionTxn):
+        for path in sorted(owned.pop(head.session, set()) | set(body.paths or ())):
+            if is_under(path, root):
+                yield Content(head.zxid, head.time_ms, path, None, there=False)
+        return
+    bodies: tuple[TxnBody, ...] = (body,)
+    if isinstance(body, MultiTxn):
+        bodies = () if body.failed else tuple(sub.body for sub in body.txns)
+    for one in bodies:
+        match one:
+            case CreateTxn() | CreateContainerTxn() | CreateTTLTxn() | SetDataTxn() if is_under(
+                one.path, root
+            ):
+                if isinstance(one, CreateTxn) and one.ephemeral:
+                    owned.setdefault(head.session, set()).add(one.path)
+                yield Content(head.zxid, head.time_ms, one.path, one.data)
+            case DeleteTxn() if is_under(one.path, root):
+                for paths in owned.values():
+                    paths.discard(one.path)
+                yield Content(head.zxid, head.time_ms, one.path, None, there=False)
+            case _:
+                pass
