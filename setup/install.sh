@@ -107,7 +107,7 @@ python3 -c "$version" || refuse \
 
 # The virtual environment holds absolute paths, so a moved checkout gets a new one.
 stamp=.venv/.zkmigrate-installed
-wanted=$(pwd && cat setup/requirements.txt pyproject.toml | sha256sum)
+wanted=$(pwd && cat setup/requirements.txt setup/requirements-spark.txt pyproject.toml | sha256sum)
 if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     advice="check that pip reaches its package index (pip config list), then run again"
     place=$(head -n 1 "$stamp" 2>/dev/null || pwd)
@@ -118,6 +118,11 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     step "installing the locked Python packages" "$advice" \
         .venv/bin/python -m pip --disable-pip-version-check --no-input install --progress-bar off \
         --require-hashes --only-binary :all: --requirement setup/requirements.txt
+    # pyspark comes as source; it is built here with the setuptools that have just been installed.
+    step "installing the locked Python packages of the data pipeline" "$advice" \
+        .venv/bin/python -m pip --disable-pip-version-check --no-input install --progress-bar off \
+        --require-hashes --no-build-isolation --only-binary :all: --no-binary pyspark \
+        --requirement setup/requirements-spark.txt
     step "installing this project in .venv" "$advice" \
         .venv/bin/python -m pip --disable-pip-version-check --no-input install --progress-bar off \
         --no-build-isolation --no-deps --editable .

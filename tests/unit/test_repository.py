@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCK = ROOT / "setup" / "requirements.txt"
+LOCKS = [ROOT / "setup" / name for name in ("requirements.txt", "requirements-spark.txt")]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 PURE = {"model", "zkdata", "facts", "preflight", "rules", "placement", "dependents", "steps"}
 EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "runbook", "simulate"} | {
     "discovery",
     "disks",
+    "pipeline",
     "watching",
     "opening",
     "books",
@@ -50,8 +51,8 @@ def tracked() -> list[Path]:
 
 
 def requirements() -> Iterator[str]:
-    """Each entry of the lock with its continuation lines."""
-    joined = LOCK.read_text().replace("\\\n", " ")
+    """Each entry of the locks with its continuation lines."""
+    joined = "".join(lock.read_text() for lock in LOCKS).replace("\\\n", " ")
     return (line for line in joined.splitlines() if line.strip() and not line.strip().startswith("#"))
 
 

@@ -25,7 +25,7 @@ from zkmigrate.zkdata.txn import Acl
 from zkmigrate.zkdata.txnlog import BLOCK, MAX_RECORD
 
 OPEN_ACL = (Acl(31, "world", "anyone"),)
-_OPEN_ACL_ID = -1
+OPEN_ACL_ID = -1
 _STAT = struct.Struct(">qqqqiiiqq")
 _DIGEST = struct.Struct(">qiq")
 _ACL_LIMIT = 1 << 20
@@ -216,8 +216,15 @@ class Snapshot(Iterator[SnapshotNode]):
         acl_id = int.from_bytes(self._bytes(8), "big", signed=True)
         stat = StatPersisted(*_STAT.unpack(self._bytes(_STAT.size)))
         self._settle(start)
-        acl = OPEN_ACL if acl_id == _OPEN_ACL_ID else self.acls.get(acl_id)
+        acl = OPEN_ACL if acl_id == OPEN_ACL_ID else self.acls.get(acl_id)
         return SnapshotNode(path or "/", data, acl, stat)
+
+    def blocks(self) -> Iterator[bytes]:
+        """The content from here on, in blocks, for who reads it otherwise; with that the iteration and its
+        checks are at an end."""
+        self._done = True
+        yield bytes(self._buffer[self._pos :])
+        yield from self._blocks
 
     def _finish(self) -> None:
         """The seals, and what 3.6+ and 3.9 put between them."""

@@ -1,0 +1,192 @@
+"""Logs and snapshots through a real Spark: the same rows as without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from tests.unit.pipeline_rows import expected
+from tests.unit.zkdata_fixtures import create_payload, log_from, payload, set_payload, text
+from zkmigrate.zkdata.logdir import walk
+from zkmigrate.zkdata.reader import FileDirectory, FileReader
+from zkmigrate.zkdata.snapname import snapshot_files
+from zkmigrate.zkdata.snapshot import read_snapshot
+
+VERSIONS = ("3.4.14", "3.5.8", "3.6.4", "3.7.2", "3.8.4", "3.9.3")
+
+
+def log(spark: SparkSession, path: Path | str, **options: str | int | bool) -> DataFrame:
+    return spark.read.format("zktxnlog").options(**options).load(str(path))
+
+
+def plain(row: Row) -> dict[str, Any]:
+    """A row as the reader without Spark gives it; Spark's times have no zone."""
+    found = row.asDict(recursive=True)
+    found["time"] = found["time"].replace(tzinfo=UTC)
+    found["data"] = None if found["data"] is None else bytes(found["data"])
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_logs_of_every_server_version(version: str, spark: SparkSession, recorded: Path) -> None:
+    folder = recorded / version / "standalone"
+    found = log(spark, folder, server="s", data=True).collect()
+    wanted = expected(walk(FileDirectory(folder / "version-2")), data=True)
+    assert sorted(map(plain, found), key=_place) == wanted
+
+
+def _place(row: dict[str, Any]) -> tuple[int, int]:
+    return row["zxid"], row["sequence"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_snapshots_of_every_server_version(version: str, spark: SparkSession, recorded: Path) -> None:
+    folder = recorded / version / "observer-snap"
+    newest = snapshot_files(FileDirectory(folder / "version-2"))[0]
+    reader = read_snapshot(FileReader(folder / "version-2" / newest.name), newest.name)
+    wanted = {(node.path, node.stat.mzxid, node.stat.version) for node in reader}
+    frame = spark.read.format("zksnapshot").load(str(folder)).filter(F.col("file") == newest.name)
+    assert {(row.path, row.mzxid, row.version) for row in frame.collect()} == wanted
+    sessions = spark.read.format("zksnapshot").option("table", "sessions").load(str(folder))
+    found = {row.session: row.timeout_ms for row in sessions.filter(F.col("file") == newest.name).collect()}
+    assert found == reader.sessions
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two servers with two logs each."""
+    folder = tmp_path_factory.mktemp("two")
+    for server in ("zk1", "zk2"):
+        inside = folder / server / "version-2"
+        inside.mkdir(parents=True)
+        for first in (1, 101):
+            made = [_made(zxid) for zxid in range(first, first + 100)]
+            (inside / f"log.{first:x}").write_bytes(log_from(made) + bytes(4096))
+        (inside / "snapshot.0").write_bytes(b"no log")
+    return folder
+
+
+def _made(zxid: int) -> bytes:
+    if zxid % 10 == 0:
+        return payload(zxid, 2, text(f"/other/{zxid}"), time_ms=zxid * 1000)
+    return create_payload(zxid, f"/kafka/{zxid}")
+
+
+def test_servers_are_named_by_their_directories(spark: SparkSession, two: Path) -> None:
+    frame = log(spark, two / "zk*")
+    assert {(row.server, row["count"]) for row in frame.groupBy("server").count().collect()} == {
+        ("zk1", 200), ("zk2", 200)
+    }  # fmt: skip
+    several = spark.read.format("zktxnlog").load(
+        [str(two / "zk1"), str(two / "zk2" / "version-2" / "log.65")]
+    )
+    assert several.count() == 300
+    assert log(spark, (two / "zk1").as_uri(), server="x").filter("server = 'x'").count() == 200
+
+
+@pytest.mark.parametrize(
+    ("condition", "zxids"),
+    [
+        ("zxid > 195", range(196, 201)),
+        ("zxid >= 99 AND zxid < 103", range(99, 103)),
+        ("type = 'delete'", range(10, 201, 10)),
+        ("path LIKE '/other/1%'", [10, *range(100, 200, 10)]),
+        ("path = '/other/10'", [10]),
+        ("time > TIMESTAMP '1970-01-01 00:03:15'", [200]),
+        ("type IN ('delete', 'create') AND zxid <= 10", range(1, 11)),
+        ("NOT type = 'create'", range(10, 201, 10)),
+        ("path IS NULL", []),
+    ],
+)
+def test_filters(condition: str, zxids: Sequence[int], spark: SparkSession, two: Path) -> None:
+    found = log(spark, two / "zk1").filter(condition)
+    assert sorted(row.zxid for row in found.select("zxid").collect()) == list(zxids)
+
+
+def test_logs_that_hold_no_wanted_zxid_are_not_read(spark: SparkSession, two: Path) -> None:
+    frame = log(spark, two / "zk*")
+    assert frame.rdd.getNumPartitions() == 4
+    assert frame.filter("zxid > 150").rdd.getNumPartitions() == 2
+    assert frame.filter("zxid <= 100").rdd.getNumPartitions() == 2
+
+
+def test_a_log_in_parts_is_the_same_log(spark: SparkSession, tmp_path: Path) -> None:
+    inside = tmp_path / "zk" / "version-2"
+    inside.mkdir(parents=True)
+    made = (create_payload(zxid, f"/kafka/{zxid}", bytes(2000)) for zxid in range(1, 5001))
+    (inside / "log.1").write_bytes(log_from(made) + bytes(4096))
+    whole, parts = log(spark, inside, splitMB=0), log(spark, inside, splitMB=2)
+    assert (whole.rdd.getNumPartitions(), parts.rdd.getNumPartitions()) == (1, 4)
+    assert parts.select("zxid").distinct().count() == parts.count() == 5000
+    assert parts.agg(F.sum("offset")).first() == whole.agg(F.sum("offset")).first()
+
+
+# --- damage
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A record whose checksum does not match, and one whose body does not decode."""
+    bad_body = payload(5, 5, text("/kafka/5"))
+    made = [bad_body if zxid == 5 else set_payload(zxid, "/kafka/n", b"x" * 50) for zxid in range(1, 11)]
+    content = bytearray(log_from(made))
+    at = content.index(b"x" * 50, content.index(b"x" * 50) + 60)
+    content[at] ^= 1
+    inside = tmp_path / "zk" / "version-2"
+    inside.mkdir(parents=True)
+    (inside / "log.1").write_bytes(bytes(content))
+    return tmp_path / "zk"
+
+
+def test_damage_fails_the_job_and_names_file_and_offset(spark: SparkSession, damaged: Path) -> None:
+    with pytest.raises(PySparkException, match=r"log\.1 at offset \d+: .*checksum does not match"):
+        log(spark, damaged).collect()
+
+
+def test_permissive_tells_damage_and_reads_on(spark: SparkSession, damaged: Path) -> None:
+    rows = log(spark, damaged, mode="permissive").collect()
+    assert sorted(row.zxid for row in rows if row.corrupt is None) == [1, 3, 4, 6, 7, 8, 9, 10]
+    told = [(row.server, row.file, row.corrupt) for row in rows if row.corrupt is not None]
+    assert [one[:2] for one in told] == [("zk", "log.1")] * 2
+    assert "checksum does not match" in told[0][2]
+    assert "offset" in told[1][2]
+
+
+def test_a_damaged_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "snapshot.5").write_bytes(b"ZKSN" + bytes(60))
+    frame = spark.read.format("zksnapshot")
+    with pytest.raises(PySparkException, match=r"snapshot\.5"):
+        frame.load(str(tmp_path)).collect()
+    rows = frame.option("mode", "permissive").load(str(tmp_path)).collect()
+    assert [(row.file, row.zxid, row.path) for row in rows] == [("snapshot.5", 5, None)]
+    assert rows[0].corrupt
+
+
+@pytest.mark.parametrize(
+    ("ask", "why"),
+    [
+        (lambda spark, two: log(spark, two / "none"), "no such file there"),
+        (lambda spark, two: log(spark, two), "no such file there"),
+        (lambda spark, two: log(spark, two / "zk1", mode="lax"), "Possible: failfast, permissive"),
+        (lambda spark, two: log(spark, two / "zk1", splitMB="-1"), "Needed: a whole number"),
+        (lambda spark, two: log(spark, two / "zk1", splitmb="0", dta="true"), "unknown option dta"),
+        (lambda spark, two: log(spark, "nowhere://x/y"), "Needed: a scheme that fsspec knows"),
+        (lambda spark, two: spark.read.format("zktxnlog").load(), "no path"),
+        (
+            lambda spark, two: spark.read.format("zktxnlog").schema("zxid long").load(str(two / "zk1")),
+            "has its own schema",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    ask: Callable[[SparkSession, Path], DataFrame], why: str, spark: SparkSession, two: Path
+) -> None:
+    with pytest.raises(PySparkException, match=why):
+        ask(spark, two).collect()

@@ -1,0 +1,100 @@
+"""The rows of a log as the reader of one record at a time gives them: what the columns must equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from zkmigrate.pipeline.columns import SCHEMA, whole_text
+from zkmigrate.zkdata.txn import (
+    CONTAINER_OWNER,
+    Acl,
+    CloseSessionTxn,
+    CreateContainerTxn,
+    CreateSessionTxn,
+    CreateTTLTxn,
+    CreateTxn,
+    ErrorTxn,
+    MultiTxn,
+    Txn,
+    TxnBody,
+    TxnType,
+)
+from zkmigrate.zkdata.txnlog import Record
+
+Row = dict[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def expected(records: Iterable[Record], *, data: bool = False) -> list[Row]:
+    return [row for record in records for row in _rows(record, data)]
+
+
+def _rows(record: Record, data: bool) -> Iterator[Row]:
+    txn = record.txn()
+    common = {
+        **dict.fromkeys(SCHEMA.names),
+        "server": "s",
+        "file": record.file,
+        "offset": record.offset,
+        "zxid": record.zxid,
+        "epoch": record.zxid >> 32,
+        "counter": record.zxid & 0xFFFFFFFF,
+        "time": _EPOCH + timedelta(milliseconds=record.time_ms),
+        "session": record.session,
+        "cxid": record.cxid,
+        "digest": None if txn.digest is None else txn.digest.tree_digest,
+        "multi": False,
+        "failed": False,
+        "sequence": 0,
+    }
+    body = txn.body
+    if isinstance(body, MultiTxn):
+        for number, sub in enumerate(body.txns):
+            here = {"sequence": number, "multi": True, "failed": body.failed}
+            yield {**common, **here, **_fields(txn, sub.type, sub.body, data)}
+    elif isinstance(body, CloseSessionTxn):
+        for number, path in enumerate(body.paths or [None]):
+            text = None if path is None else plain(path)
+            yield {**common, "type": "closeSession", "path": text, "sequence": number}
+    else:
+        yield {**common, **_fields(txn, txn.header.type, body, data)}
+
+
+def _fields(txn: Txn, kind: TxnType, body: TxnBody, data: bool) -> Row:
+    found: Row = {"type": kind.name}
+    for name in ("path", "version"):
+        if hasattr(body, name):
+            found[name] = getattr(body, name)
+    if "path" in found:
+        found["path"] = plain(found["path"])
+    if hasattr(body, "data"):
+        found["data_length"] = -1 if body.data is None else len(body.data)
+        if data:
+            found["data"] = body.data
+    if hasattr(body, "acl"):
+        found["acl"] = [access(acl) for acl in body.acl]
+    match body:
+        case CreateTxn():
+            found["ephemeral_owner"] = txn.header.session if body.ephemeral else 0
+        case CreateContainerTxn():
+            found["ephemeral_owner"] = CONTAINER_OWNER
+        case CreateTTLTxn():
+            found["ephemeral_owner"] = (0xFF << 56 | body.ttl_ms) - (1 << 64)
+            found["ttl_ms"] = body.ttl_ms
+        case ErrorTxn():
+            found["error"] = body.err
+        case CreateSessionTxn():
+            found["timeout_ms"] = body.timeout_ms
+        case _:
+            pass
+    return found
+
+
+def access(acl: Acl) -> dict[str, object]:
+    return {"perms": acl.perms, "scheme": plain(acl.scheme), "id": plain(acl.id)}
+
+
+def plain(text: str) -> str:
+    return whole_text(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,18 @@
+"""ZooKeeper's logs and snapshots as Spark tables. `register` makes them known to a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``spark.read.format("zktxnlog")`` and ``"zksnapshot"`` known, and let filters reach them."""
+    from zkmigrate.pipeline.snapshots import SnapshotSource
+    from zkmigrate.pipeline.txnlog import TxnLogSource
+
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(TxnLogSource)
+    spark.dataSource.register(SnapshotSource)

@@ -1,0 +1,225 @@
+"""The znodes of a snapshot as Arrow columns, thousands at a time.
+
+As `columns` for logs: what a snapshot is, `zkdata.snapshot` says; here its znodes are hopped over and read
+with numpy. Its last seal, over every byte, is looked at before the first row is given. Where that or a
+znode is wrong, `zkdata.snapshot` is asked to refuse it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zkmigrate.pipeline.columns import ACL, Bytes, Flags, Longs, binary, numbers, rights, texts, timestamps
+from zkmigrate.zkdata.errors import CorruptError
+from zkmigrate.zkdata.reader import RandomReader
+from zkmigrate.zkdata.seal import check_snapshot
+from zkmigrate.zkdata.snapname import snapshot_zxid
+from zkmigrate.zkdata.snapshot import OPEN_ACL, OPEN_ACL_ID, Snapshot, read_snapshot
+from zkmigrate.zkdata.txnlog import MAX_RECORD
+
+NODES = pa.schema(
+    [
+        ("server", pa.string()),
+        ("file", pa.string()),
+        ("zxid", pa.int64()),
+        ("path", pa.string()),
+        ("data_length", pa.int32()),
+        ("data", pa.binary()),
+        ("acl", ACL),
+        ("czxid", pa.int64()),
+        ("mzxid", pa.int64()),
+        ("pzxid", pa.int64()),
+        ("ctime", pa.timestamp("us", tz="UTC")),
+        ("mtime", pa.timestamp("us", tz="UTC")),
+        ("version", pa.int32()),
+        ("cversion", pa.int32()),
+        ("aversion", pa.int32()),
+        ("ephemeral_owner", pa.int64()),
+        ("corrupt", pa.string()),
+    ]
+)
+"""Columns of a snapshot's znodes: fields as in `zkdata.snapshot`. zxid: that in the file's name. acl: null
+where its id is missing in the snapshot's table. data: only where it is asked for. corrupt: why the file
+cannot be read."""
+
+SESSIONS = pa.schema(
+    [
+        ("server", pa.string()),
+        ("file", pa.string()),
+        ("zxid", pa.int64()),
+        ("session", pa.int64()),
+        ("timeout_ms", pa.int32()),
+        ("corrupt", pa.string()),
+    ]
+)
+"""Columns of a snapshot's sessions."""
+
+BLOCK = 8 << 20
+_INT = struct.Struct(">i")
+_FIXED = np.dtype(
+    [
+        ("acl", ">i8"),
+        ("czxid", ">i8"),
+        ("mzxid", ">i8"),
+        ("ctime", ">i8"),
+        ("mtime", ">i8"),
+        ("version", ">i4"),
+        ("cversion", ">i4"),
+        ("aversion", ">i4"),
+        ("ephemeral_owner", ">i8"),
+        ("pzxid", ">i8"),
+    ]
+)
+"""What stands behind the data of a znode: its ACL's id, then StatPersisted."""
+
+
+@dataclass(frozen=True)
+class Sought:
+    """Which znodes, and whether their data. prefix: of the path."""
+
+    data: bool = False
+    prefix: str = ""
+
+
+@dataclass
+class SnapshotTable:
+    """One snapshot. Raises, when it is read, what `zkdata.snapshot` raises for it."""
+
+    reader: RandomReader
+    server: str
+    name: str
+    max_record: int = MAX_RECORD
+    block: int = BLOCK
+    _acls: dict[int, list[dict[str, object]] | None] = field(default_factory=dict)
+
+    def nodes(self, sought: Sought) -> Iterator[pa.RecordBatch]:
+        """Its znodes, in its order."""
+        snapshot = self._opened()
+        self._acls = {key: rights(acls) for key, acls in snapshot.acls.items()}
+        self._acls[OPEN_ACL_ID] = rights(OPEN_ACL)
+        data, blocks, ended = b"", snapshot.blocks(), False
+        while not ended:
+            parts, size = [data], len(data)
+            for one in blocks:
+                parts.append(one)
+                size += len(one)
+                if size >= self.block:
+                    break
+            else:
+                ended = True
+            data = b"".join(parts)
+            starts, used, last = _hop(data)
+            if starts:
+                batch = self._batch(data, np.asarray(starts, np.int64), sought)
+                if batch.num_rows:
+                    yield batch
+            if last:
+                return
+            data = data[used:]
+        self._refuse()
+
+    def sessions(self) -> pa.RecordBatch:
+        """Its sessions."""
+        found = self._opened().sessions
+        columns = {
+            **self._common(len(found)),
+            "session": pa.array(found.keys(), pa.int64()),
+            "timeout_ms": pa.array(found.values(), pa.int32()),
+            "corrupt": pa.nulls(len(found), pa.string()),
+        }
+        return pa.RecordBatch.from_arrays([columns[name] for name in SESSIONS.names], schema=SESSIONS)
+
+    def _opened(self) -> Snapshot:
+        snapshot = read_snapshot(self.reader, self.name, max_record=self.max_record)
+        if check_snapshot(self.reader, self.name):
+            self._refuse()
+        return snapshot
+
+    def _refuse(self) -> None:
+        for _ in read_snapshot(self.reader, self.name, max_record=self.max_record):
+            pass
+        raise CorruptError("the columns cannot read this snapshot", self.name)
+
+    def _common(self, count: int) -> dict[str, pa.Array]:
+        return {
+            "server": pa.repeat(pa.scalar(self.server), count),
+            "file": pa.repeat(pa.scalar(self.name), count),
+            "zxid": pa.repeat(pa.scalar(snapshot_zxid(self.name), pa.int64()), count),
+        }
+
+    def _batch(self, data: bytes, starts: Longs, sought: Sought) -> pa.RecordBatch:
+        buffer = np.frombuffer(data, np.uint8)
+        path_at, path_length = starts + 4, numbers(buffer, starts, 4)
+        if ((path_length > 0) & (buffer[path_at] != ord("/"))).any():
+            self._refuse()
+        if sought.prefix not in ("", "/"):
+            keep = np.flatnonzero(_begin(buffer, path_at, path_length, sought.prefix))
+            starts, path_at, path_length = starts[keep], path_at[keep], path_length[keep]
+        count = len(starts)
+        length_at = path_at + path_length
+        data_length = numbers(buffer, length_at, 4)
+        fixed_at = length_at + 4 + np.maximum(data_length, 0)
+        raw = np.ascontiguousarray(buffer[fixed_at[:, None] + np.arange(_FIXED.itemsize)])
+        fixed = raw.view(_FIXED).reshape(-1)
+        paths = texts(buffer, path_at, path_length, self._no_text)
+        columns = {
+            **self._common(count),
+            "path": pc.if_else(pc.equal(pc.binary_length(paths), 0), "/", paths),
+            "data_length": pa.array(data_length.astype(np.int32)),
+            "data": binary(buffer, length_at + 4, data_length)
+            if sought.data
+            else pa.nulls(count, pa.binary()),
+            "acl": self._access(fixed["acl"].astype(np.int64)),
+            "corrupt": pa.nulls(count, pa.string()),
+        }
+        for name in ("czxid", "mzxid", "pzxid", "ephemeral_owner"):
+            columns[name] = pa.array(fixed[name].astype(np.int64))
+        for name in ("version", "cversion", "aversion"):
+            columns[name] = pa.array(fixed[name].astype(np.int32))
+        for name in ("ctime", "mtime"):
+            columns[name] = timestamps(fixed[name].astype(np.int64))
+        return pa.RecordBatch.from_arrays([columns[name] for name in NODES.names], schema=NODES)
+
+    def _no_text(self, _place: int) -> Exception:
+        self._refuse()
+        raise AssertionError  # it has raised
+
+    def _access(self, ids: Longs) -> pa.Array:
+        unique, index = np.unique(ids, return_inverse=True)
+        return pa.array([self._acls.get(int(one)) for one in unique], ACL).take(pa.array(index))
+
+
+def _hop(data: bytes) -> tuple[list[int], int, bool]:
+    """Where whole znodes begin, the end of the last, and whether the end of all of them follows it."""
+    starts: list[int] = []
+    unpack, size, fixed = _INT.unpack_from, len(data), _FIXED.itemsize
+    at = 0
+    while at + 5 <= size:
+        (length,) = unpack(data, at)
+        if length == 1 and data[at + 4] == 0x2F:
+            return starts, at, True
+        behind = at + 4 + length
+        if length < 0 or behind + 4 > size:
+            break
+        (length,) = unpack(data, behind)
+        end = behind + 4 + (length if length > 0 else 0) + fixed
+        if length < -1 or end > size:
+            break
+        starts.append(at)
+        at = end
+    return starts, at, False
+
+
+def _begin(buffer: Bytes, at: Longs, length: Longs, prefix: str) -> Flags:
+    """Whether the paths begin with a prefix."""
+    wanted = np.frombuffer(prefix.encode("utf-8", "surrogatepass"), np.uint8)
+    found = length >= len(wanted)
+    some = np.flatnonzero(found)
+    found[some] = (buffer[at[some][:, None] + np.arange(len(wanted))] == wanted).all(axis=1)
+    return found

@@ -1,0 +1,58 @@
+"""The options of a data source, as Spark gives them: text by name, in any case."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from zkmigrate.errors import UsageError
+
+
+class Given:
+    """Takes one option after the other; `end` refuses what is left. All raise UsageError."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._left = {key.lower(): value for key, value in given.items()}
+        self._known: list[str] = []
+
+    def paths(self) -> tuple[str, ...]:
+        """What was given to ``load``: one path, or several."""
+        several = self._take("paths")
+        one = self._take("path")
+        found = [*(json.loads(several) if several is not None else []), *([one] if one else [])]
+        if not found:
+            raise UsageError("no path. Needed: load(PATH), a dataDir, its version-2, a file of it, or a glob")
+        return tuple(found)
+
+    def text(self, name: str, otherwise: str) -> str:
+        """As it is."""
+        found = self._take(name)
+        return otherwise if found is None else found
+
+    def choice(self, name: str, possible: Sequence[str]) -> str:
+        """One of several words, the first when it is left out."""
+        found = self.text(name, possible[0]).lower()
+        if found not in possible:
+            raise UsageError(f"{name} {found!r}. Possible: {', '.join(possible)}")
+        return found
+
+    def flag(self, name: str) -> bool:
+        """true or false, false when it is left out."""
+        return self.choice(name, ("false", "true")) == "true"
+
+    def number(self, name: str, otherwise: int) -> int:
+        """A whole number, not negative."""
+        found = self.text(name, str(otherwise))
+        if not (found.isascii() and found.isdecimal()):
+            raise UsageError(f"{name} {found!r}. Needed: a whole number")
+        return int(found)
+
+    def end(self) -> None:
+        """That is all there is."""
+        if self._left:
+            named = ", ".join(sorted(self._left))
+            raise UsageError(f"unknown option {named}. There are: {', '.join(self._known)}")
+
+    def _take(self, name: str) -> str | None:
+        self._known.append(name)
+        return self._left.pop(name.lower(), None)

@@ -1,0 +1,123 @@
+"""Snapshots as a Spark table, ``spark.read.format("zksnapshot").load(PATH)``; its columns are
+`nodes.NODES`.
+
+Options: ``table`` nodes (default) or sessions, with the columns `nodes.SESSIONS`; ``mode`` failfast
+(default) or permissive: a file that cannot be read is a row with `corrupt`; ``data`` true to have the data;
+``server`` a name for all rows; ``maxRecord`` bytes. A filter on the beginning of path reaches the reader.
+One file is one task: only from its beginning can a snapshot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from zkmigrate.errors import UsageError
+from zkmigrate.pipeline.files import File, files
+from zkmigrate.pipeline.filters import longer_prefix
+from zkmigrate.pipeline.nodes import NODES, SESSIONS, SnapshotTable, Sought
+from zkmigrate.pipeline.options import Given
+from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zkdata.snapname import snapshot_zxid
+from zkmigrate.zkdata.txnlog import MAX_RECORD
+
+
+@dataclass(frozen=True)
+class Options:
+    """As the module says."""
+
+    paths: tuple[str, ...]
+    server: str = ""
+    permissive: bool = False
+    data: bool = False
+    sessions: bool = False
+    max_record: int = MAX_RECORD
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Raises UsageError."""
+    from_spark = Given(given)
+    found = Options(
+        from_spark.paths(),
+        from_spark.text("server", ""),
+        from_spark.choice("mode", ("failfast", "permissive")) == "permissive",
+        from_spark.flag("data"),
+        from_spark.choice("table", ("nodes", "sessions")) == "sessions",
+        from_spark.number("maxRecord", MAX_RECORD),
+    )
+    from_spark.end()
+    return found
+
+
+class SnapshotSource(DataSource):
+    """The data source of the name zksnapshot."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "zksnapshot"
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(_columns(parse_options(self.options)))
+
+    def reader(self, schema: StructType) -> SnapshotReader:
+        options = parse_options(self.options)
+        if schema.fieldNames() != _columns(options).names:
+            raise UsageError("zksnapshot has its own schema. Needed: no schema(...); select what you want")
+        return SnapshotReader(options)
+
+
+def _columns(options: Options) -> pa.Schema:
+    return SESSIONS if options.sessions else NODES
+
+
+class SnapshotReader(DataSourceReader):
+    """Lists on the driver, reads in tasks."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.sought = Sought(options.data)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """All of them are given back: Spark looks at the rows again."""
+        for one in filters:
+            self.sought = replace(self.sought, prefix=longer_prefix(self.sought.prefix, one))
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        found = files(self.options.paths, self.options.server, lambda name: snapshot_zxid(name) is not None)
+        return [InputPartition(file) for file in found]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        file = partition.value
+        assert isinstance(file, File)
+        table = SnapshotTable(file.reader(), file.server, file.name, self.options.max_record)
+        try:
+            if self.options.sessions:
+                yield table.sessions()
+            else:
+                yield from table.nodes(self.sought)
+        except ZkDataError as error:
+            if not self.options.permissive:
+                raise
+            yield _corrupt(_columns(self.options), file, error)
+
+
+def _corrupt(columns: pa.Schema, file: File, error: ZkDataError) -> pa.RecordBatch:
+    known = {
+        "server": file.server,
+        "file": file.name,
+        "zxid": snapshot_zxid(file.name),
+        "corrupt": str(error),
+    }
+    arrays = [pa.array([known.get(name)], columns.field(name).type) for name in columns.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)

@@ -1,0 +1,197 @@
+"""Transaction logs as a Spark table, ``spark.read.format("zktxnlog").load(PATH)``; its columns are
+`columns.SCHEMA`.
+
+Options: ``mode`` failfast (default) or permissive; ``data`` true to have the data; ``server`` a name for
+all rows; ``splitMB`` megabytes of a log to one task, 256, 0 for whole logs; ``maxRecord`` bytes.
+
+Filters on zxid, time, type and the beginning of path reach the reader where `register` has switched that
+on: logs and parts of logs are left out by zxid, rows by all of them before they become Arrow. Spark filters
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from zkmigrate.errors import UsageError
+from zkmigrate.pipeline.columns import SCHEMA, Stretch, Wanted, table
+from zkmigrate.pipeline.files import File, files
+from zkmigrate.pipeline.filters import narrowed
+from zkmigrate.pipeline.options import Given
+from zkmigrate.pipeline.stretches import Part, Stretches, find, from_zxid, parts
+from zkmigrate.zkdata.errors import MalformedError, ZkDataError
+from zkmigrate.zkdata.tail import data_end
+from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, MAX_RECORD, log_zxid
+
+_SPLIT_MB = 256
+_WORTH_SEARCHING = 32 << 20
+"""A log shorter than this is read whole sooner than its place is searched for."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """As the module says."""
+
+    paths: tuple[str, ...]
+    server: str = ""
+    permissive: bool = False
+    data: bool = False
+    split: int = _SPLIT_MB << 20
+    max_record: int = MAX_RECORD
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Raises UsageError."""
+    from_spark = Given(given)
+    found = Options(
+        from_spark.paths(),
+        from_spark.text("server", ""),
+        from_spark.choice("mode", ("failfast", "permissive")) == "permissive",
+        from_spark.flag("data"),
+        from_spark.number("splitMB", _SPLIT_MB) << 20,
+        from_spark.number("maxRecord", MAX_RECORD),
+    )
+    from_spark.end()
+    return found
+
+
+@dataclass
+class Portion(InputPartition):
+    """What one task reads."""
+
+    file: File
+    part: Part
+
+    def __init__(self, file: File, part: Part) -> None:
+        super().__init__((file, part))
+        self.file, self.part = file, part
+
+
+class TxnLogSource(DataSource):
+    """The data source of the name zktxnlog."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "zktxnlog"
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(SCHEMA)
+
+    def reader(self, schema: StructType) -> TxnLogReader:
+        if schema.fieldNames() != SCHEMA.names:
+            raise UsageError("zktxnlog has its own schema. Needed: no schema(...); select what you want")
+        return TxnLogReader(parse_options(self.options))
+
+
+class TxnLogReader(DataSourceReader):
+    """Plans on the driver, reads in tasks."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.wanted = Wanted(data=options.data)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """All of them are given back: Spark looks at the rows again."""
+        for one in filters:
+            self.wanted = narrowed(self.wanted, one)
+        return filters
+
+    def partitions(self) -> Sequence[Portion]:
+        found = files(self.options.paths, self.options.server, lambda name: log_zxid(name) is not None)
+        return [
+            Portion(file, part)
+            for file, following in _followed(found)
+            for part in self._parts(file, following)
+        ]
+
+    def _parts(self, file: File, following: int | None) -> list[Part]:
+        """What there is to read of a log. following: the zxid with which the next log begins."""
+        low, high = self.wanted.zxids
+        first = log_zxid(file.name) or 0
+        if first > high or (following is not None and following <= low) or file.size <= FILE_HEADER_SIZE:
+            return []
+        reader = file.reader()
+        if low > first and file.size > _WORTH_SEARCHING:
+            return [Part(file.name, from_zxid(reader, low))]
+        return parts(reader, file.name, self.options.split)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Portion)
+        yield from rows(partition.file, partition.part, self.wanted, self.options)
+
+
+def _followed(found: Sequence[File]) -> Iterator[tuple[File, int | None]]:
+    """Each log with the first zxid of the next one of the same directory."""
+    by_folder: dict[str, list[File]] = {}
+    for file in found:
+        by_folder.setdefault(file.path[: -len(file.name)], []).append(file)
+    for logs in by_folder.values():
+        logs.sort(key=lambda file: log_zxid(file.name) or 0)
+        following = [log_zxid(file.name) for file in logs[1:]]
+        yield from zip(logs, [*following, None], strict=True)
+
+
+def rows(file: File, part: Part, wanted: Wanted, options: Options) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of a part. Raises ZkDataError; permissive: a row with `corrupt` instead, and on
+    behind it."""
+    reader = file.reader()
+    while True:
+        stretches = Stretches(reader, file.server, part, max_record=options.max_record)
+        try:
+            for stretch in stretches:
+                if stretch.first_zxid > wanted.zxids[1]:
+                    return
+                yield from _tables(stretch, wanted, options.permissive)
+            return
+        except ZkDataError as error:
+            if not options.permissive:
+                raise
+            yield _corrupt(file, error, stretches.offset)
+            stop = data_end(reader)[0] if part.stop is None else part.stop
+            found = find(reader, max(stretches.offset, FILE_HEADER_SIZE) + 1, stop)
+            if found is None:
+                return
+            part = replace(part, start=found[0])
+
+
+def _tables(stretch: Stretch, wanted: Wanted, permissive: bool) -> Iterator[pa.RecordBatch]:
+    """A stretch as a table; permissive: in two, and two again, around what cannot be decoded."""
+    try:
+        batch = table(stretch, wanted)
+    except MalformedError as error:
+        if not permissive:
+            raise
+        half = len(stretch.starts) // 2
+        if not half:
+            yield _corrupt_in(stretch, error)
+            return
+        for starts in (stretch.starts[:half], stretch.starts[half:]):
+            yield from _tables(replace(stretch, starts=starts), wanted, permissive)
+        return
+    if batch.num_rows:
+        yield batch
+
+
+def _corrupt(file: File, error: ZkDataError, offset: int) -> pa.RecordBatch:
+    return _told(file.server, file.name, offset if error.offset is None else error.offset, str(error))
+
+
+def _corrupt_in(stretch: Stretch, error: MalformedError) -> pa.RecordBatch:
+    return _told(stretch.server, stretch.file, stretch.base + stretch.starts[0], str(error))
+
+
+def _told(server: str, file: str, offset: int, why: str) -> pa.RecordBatch:
+    known = {"server": server, "file": file, "offset": offset, "corrupt": why}
+    columns = [pa.array([known.get(name)], SCHEMA.field(name).type) for name in SCHEMA.names]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
