@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from zkmigrate.zkdata.errors import CorruptError
-from zkmigrate.zkdata.logdir import hole, walk
+from zkmigrate.zkdata.logdir import behind
 from zkmigrate.zkdata.reader import Directory
 from zkmigrate.zkdata.snapname import SnapshotFile
 from zkmigrate.zkdata.snapshot import read_snapshot
@@ -66,13 +65,8 @@ def contents(
     base, _ = begun(data, upto, attempt)
     base = base or _Begun(0)
     yield from base.znodes
-    last: int | None = None
-    for record in walk(logs, after=base.zxid, max_record=max_record):
-        if record.zxid > base.zxid:
-            if missing := hole(last, base.zxid, record.zxid):
-                raise CorruptError(missing, record.file, record.offset)
-            yield from _changes(record, root, base.owned)
-        last = record.zxid
+    for record in behind(logs, base.zxid, max_record=max_record):
+        yield from _changes(record, root, base.owned)
 
 
 class _Begun:

@@ -194,6 +194,18 @@ def walk(
     return LogWalk(directory, after=after, cursor=cursor, full=full, max_record=max_record, block=block)
 
 
+def behind(directory: Directory, after: int, *, max_record: int = MAX_RECORD) -> Iterator[Record]:
+    """The records behind `after`, up to the newest. Raises, from `next`, CorruptError for a hole between
+    `after` and the newest, and what LogWalk raises."""
+    last: int | None = None
+    for record in walk(directory, after=after, max_record=max_record):
+        if record.zxid > after:
+            if missing := hole(last, after, record.zxid):
+                raise CorruptError(missing, record.file, record.offset)
+            yield record
+        last = record.zxid
+
+
 def hole(last: int | None, start: int, zxid: int) -> str:
     """Why `zxid`, the record after `last`, does not continue a log from `start` on; "" when it does.
 

@@ -19,8 +19,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from zkmigrate.zkdata.errors import CorruptError, ZkDataError
-from zkmigrate.zkdata.logdir import hole, walk
+from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zkdata.logdir import behind, walk
 from zkmigrate.zkdata.reader import Directory
 from zkmigrate.zkdata.tree import SYSTEM_ROOT, Znode, is_session
 from zkmigrate.zkdata.txn import (
@@ -135,9 +135,7 @@ class Replay(Iterator[Again]):
         max_record: int = MAX_RECORD,
     ) -> None:
         self._chroot = chroot
-        self._after = after
-        self._records = walk(logs, after=after, max_record=max_record)
-        self._last: int | None = None
+        self._records = behind(logs, after, max_record=max_record)
         self._known = {path: _known(node) for path, node in at_cut.items()}
         self._owned = {session: set(paths) for session, paths in owners.items()}
         self._sum = hashlib.sha256(f"{chroot}\n{after:x}\n".encode("utf-8", "surrogatepass"))
@@ -151,20 +149,12 @@ class Replay(Iterator[Again]):
 
     def __next__(self) -> Again:
         for record in self._records:
-            if record.zxid > self._after:
-                self._in_sequence(record)
-                again = self._take(record)
-                if again is not None:
-                    self._sum.update(repr(again).encode("utf-8", "surrogatepass"))
-                    return again
-            self._last = record.zxid
+            self.upto = record.zxid
+            again = self._take(record)
+            if again is not None:
+                self._sum.update(repr(again).encode("utf-8", "surrogatepass"))
+                return again
         raise StopIteration
-
-    def _in_sequence(self, record: Record) -> None:
-        missing = hole(self._last, self._after, record.zxid)
-        if missing:
-            raise CorruptError(missing, record.file, record.offset)
-        self._last = self.upto = record.zxid
 
     def _take(self, record: Record) -> Again | None:
         txn = record.txn()
