@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.unit.zkdata_fixtures import VERSIONS, recorded_files
 from zkmigrate.pipeline import register
 
 
@@ -40,10 +40,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What servers of every version left, unpacked: VERSION/KIND/version-2."""
     unpacked = tmp_path_factory.mktemp("recorded")
-    source = Path(__file__).parent.parent / "recorded" / "zk"
-    for packed in sorted(source.glob("*/*/*.gz")):
-        version, kind = packed.relative_to(source).parts[:2]
-        folder = unpacked / version / kind / "version-2"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
+    for version in VERSIONS:
+        for kind in ("standalone", "observer-snap"):
+            folder = unpacked / version / kind / "version-2"
+            folder.mkdir(parents=True)
+            for name, content in recorded_files(version, kind).items():
+                (folder / name).write_bytes(content)
     return unpacked

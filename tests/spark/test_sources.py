@@ -13,13 +13,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tests.unit.pipeline_rows import expected
-from tests.unit.zkdata_fixtures import create_payload, log_from, payload, set_payload, text
+from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, set_payload, text
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.reader import FileDirectory, FileReader
 from zkmigrate.zkdata.snapname import snapshot_files
 from zkmigrate.zkdata.snapshot import read_snapshot
-
-VERSIONS = ("3.4.14", "3.5.8", "3.6.4", "3.7.2", "3.8.4", "3.9.3")
 
 
 def log(spark: SparkSession, path: Path | str, **options: str | int | bool) -> DataFrame:

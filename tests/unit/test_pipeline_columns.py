@@ -11,7 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.pipeline_rows import expected
-from tests.unit.zkdata_fixtures import OPEN_ACL, create_payload, log_from, payload, set_payload, text
+from tests.unit.zkdata_fixtures import (
+    OPEN_ACL,
+    RECORDED,
+    create_payload,
+    log_from,
+    payload,
+    set_payload,
+    text,
+)
 from zkmigrate.pipeline.columns import ALL, SCHEMA, Stretch, Wanted, table
 from zkmigrate.pipeline.stretches import hop
 from zkmigrate.zkdata.errors import MalformedError, ZkDataError
@@ -19,7 +27,6 @@ from zkmigrate.zkdata.reader import BytesReader
 from zkmigrate.zkdata.txn import TxnType
 from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, LogScan, Record
 
-RECORDED = Path(__file__).parent.parent / "recorded" / "zk"
 LOGS = sorted(RECORDED.glob("*/*/log.*.gz"))
 
 

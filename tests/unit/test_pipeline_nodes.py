@@ -12,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.pipeline_rows import access, plain
-from tests.unit.zkdata_fixtures import pack_snappy, snapshot_of
+from tests.unit.zkdata_fixtures import RECORDED, pack_snappy, snapshot_of
 from zkmigrate.pipeline.nodes import NODES, SESSIONS, SnapshotTable, Sought
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.reader import BytesReader
 from zkmigrate.zkdata.snapname import snapshot_zxid
 from zkmigrate.zkdata.snapshot import read_snapshot
 
-RECORDED = Path(__file__).parent.parent / "recorded" / "zk"
 FILES = sorted(RECORDED.glob("*/*/snapshot.*.gz"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

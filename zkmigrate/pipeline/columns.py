@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from zkmigrate.zkdata.txn import (
     CONTAINER_OWNER,
     DIGEST_SIZE,
     HEADER_SIZE,
+    IN_MULTI,
     KNOWN_TYPES,
     Acl,
     TxnType,
@@ -75,9 +77,7 @@ does not have are null.
 """
 
 _CREATES = (TxnType.create, TxnType.create2, TxnType.createContainer, TxnType.createTTL)
-_IN_MULTI = (1, 2, 5, 13, 15, 19, 20, 21, -1)
 _INT = struct.Struct(">i")
-_LONG = struct.Struct(">q")
 _HEADER = struct.Struct(">qiqqi")
 _ABSENT = -2
 """A length where the operation has no such field; -1 is jute's own null."""
@@ -113,10 +113,10 @@ class Stretch:
     buffer: bytes
     starts: Sequence[int]
 
-    @property
-    def first_zxid(self) -> int:
-        """Of its first record."""
-        return int(_LONG.unpack_from(self.buffer, self.starts[0] + 24)[0])
+    @cached_property
+    def zxids(self) -> Longs:
+        """One for each record."""
+        return numbers(np.frombuffer(self.buffer, np.uint8), np.asarray(self.starts, np.int64) + 24, 8)
 
     def record(self, start: int) -> Record:
         """One of them, for the reader that reads one at a time."""
@@ -272,7 +272,7 @@ class _More:
     def _multi(self, of: int, src: JuteInput) -> None:
         for sequence in range(src.count(8)):
             kind, length = src.int32(), src.int32()
-            if kind not in _IN_MULTI or length < 0 or length > src.remaining():
+            if kind not in IN_MULTI or length < 0 or length > src.remaining():
                 raise MalformedError("")
             self._row(of, sequence, kind, src.pos, src.pos + length, True)
             src.pos += length
@@ -342,12 +342,12 @@ class _Cursor:
         self.bad |= (count < -1) | (count * 12 > self.end - self.at)
         count = np.where(self.bad, 0, count)
         for one in np.flatnonzero(count > _FEW_ACLS).tolist():
-            src = JuteInput(self.buffer.tobytes(), int(begin[one]), int(self.end[one]))
+            src = JuteInput(self.buffer[begin[one] : self.end[one]].tobytes())
             try:
                 read_acl(src)
             except MalformedError:
                 self.bad[one] = True
-            self.at[one], count[one] = src.pos, 0
+            self.at[one], count[one] = begin[one] + src.pos, 0
         for item in range(int(count.max(initial=0))):
             some = np.flatnonzero((count > item) & ~self.bad)
             part = _part(self, some)
@@ -492,13 +492,24 @@ def _kept(rows: _Rows, bodies: _Bodies, wanted: Wanted) -> Longs:
     keep = np.ones(len(rows.of), np.bool_)
     if wanted.types is not None:
         keep &= np.isin(rows.kind, list(wanted.types))
-    prefix = np.frombuffer(wanted.prefix.encode("utf-8", "surrogatepass"), np.uint8)
-    if len(prefix):
-        keep &= bodies.path_length >= len(prefix)
-        some = np.flatnonzero(keep)
-        begins = rows.buffer[bodies.path_at[some][:, None] + np.arange(len(prefix))]
-        keep[some] = (begins == prefix).all(axis=1)
+    if wanted.prefix:
+        keep &= begin_with(rows.buffer, bodies.path_at, bodies.path_length, wanted.prefix)
     return np.flatnonzero(keep)
+
+
+def begin_with(buffer: Bytes, at: Longs, length: Longs, prefix: str) -> Flags:
+    """Whether texts of the buffer begin with a prefix; those of a negative length do not."""
+    wanted = np.frombuffer(prefix.encode("utf-8", "surrogatepass"), np.uint8)
+    found: Flags = length >= len(wanted)
+    some = np.flatnonzero(found)
+    found[some] = (buffer[at[some][:, None] + np.arange(len(wanted))] == wanted).all(axis=1)
+    return found
+
+
+def one_row(schema: pa.Schema, **known: object) -> pa.RecordBatch:
+    """A batch of one row, null in every other column."""
+    columns = [pa.array([known.get(name)], schema.field(name).type) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _batch(rows: _Rows, bodies: _Bodies, keep: Longs, wanted: Wanted) -> pa.RecordBatch:

@@ -41,6 +41,7 @@ class _Fsspec:
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
+        self._end = 0  # as far as the file is known to go
 
     @cached_property
     def _place(self) -> tuple[Any, str]:
@@ -52,7 +53,9 @@ class _Fsspec:
 
     def read(self, offset: int, length: int) -> bytes:
         fs, path = self._place
-        end = min(offset + length, self.size())
+        if offset + length > self._end:
+            self._end = self.size()
+        end = min(offset + length, self._end)
         return bytes(fs.cat_file(path, offset, end)) if offset < end else b""
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkmigrate.pipeline.columns import ACL, Bytes, Flags, Longs, binary, numbers, rights, texts, timestamps
+from zkmigrate.pipeline.columns import ACL, Longs, begin_with, binary, numbers, rights, texts, timestamps
 from zkmigrate.zkdata.errors import CorruptError
 from zkmigrate.zkdata.reader import RandomReader
 from zkmigrate.zkdata.seal import check_snapshot
@@ -159,7 +159,7 @@ class SnapshotTable:
         if ((path_length > 0) & (buffer[path_at] != ord("/"))).any():
             self._refuse()
         if sought.prefix not in ("", "/"):
-            keep = np.flatnonzero(_begin(buffer, path_at, path_length, sought.prefix))
+            keep = np.flatnonzero(begin_with(buffer, path_at, path_length, sought.prefix))
             starts, path_at, path_length = starts[keep], path_at[keep], path_length[keep]
         count = len(starts)
         length_at = path_at + path_length
@@ -214,12 +214,3 @@ def _hop(data: bytes) -> tuple[list[int], int, bool]:
         starts.append(at)
         at = end
     return starts, at, False
-
-
-def _begin(buffer: Bytes, at: Longs, length: Longs, prefix: str) -> Flags:
-    """Whether the paths begin with a prefix."""
-    wanted = np.frombuffer(prefix.encode("utf-8", "surrogatepass"), np.uint8)
-    found = length >= len(wanted)
-    some = np.flatnonzero(found)
-    found[some] = (buffer[at[some][:, None] + np.arange(len(wanted))] == wanted).all(axis=1)
-    return found

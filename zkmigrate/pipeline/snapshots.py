@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from zkmigrate.errors import UsageError
+from zkmigrate.pipeline.columns import one_row
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.pipeline.filters import longer_prefix
 from zkmigrate.pipeline.nodes import NODES, SESSIONS, SnapshotTable, Sought
@@ -109,15 +110,7 @@ class SnapshotReader(DataSourceReader):
         except ZkDataError as error:
             if not self.options.permissive:
                 raise
-            yield _corrupt(_columns(self.options), file, error)
-
-
-def _corrupt(columns: pa.Schema, file: File, error: ZkDataError) -> pa.RecordBatch:
-    known = {
-        "server": file.server,
-        "file": file.name,
-        "zxid": snapshot_zxid(file.name),
-        "corrupt": str(error),
-    }
-    arrays = [pa.array([known.get(name)], columns.field(name).type) for name in columns.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+            zxid = snapshot_zxid(file.name)
+            yield one_row(
+                _columns(self.options), server=file.server, file=file.name, zxid=zxid, corrupt=str(error)
+            )

@@ -14,7 +14,6 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 from zkmigrate.pipeline.columns import Stretch
 from zkmigrate.zkdata.errors import CorruptError
@@ -40,7 +39,6 @@ CHAIN = 4 << 20
 2 MB."""
 _NEAR = 1 << 20
 _FRAME = struct.Struct(">qi")
-_ZXID = struct.Struct(">q")
 _AT_ZXID = 12 + 12
 _AT_TYPE = 12 + 28
 
@@ -123,13 +121,13 @@ class Stretches(Iterator[Stretch]):
         return length + FRAME_SIZE if HEADER_SIZE <= length <= self._max_record else 0
 
     def _take(self, found: Stretch, used: int) -> Stretch:
-        zxids = [_ZXID.unpack_from(found.buffer, at + _AT_ZXID)[0] for at in found.starts]
+        zxids = found.zxids
         first = log_zxid(self._part.file) if self.offset == FILE_HEADER_SIZE else None
-        rising = all(a < b for a, b in pairwise(zxids))
+        rising = bool((zxids[1:] > zxids[:-1]).all())
         if not rising or (self._last is not None and zxids[0] <= self._last) or first not in (None, zxids[0]):
             self._refer_all(used)
         self.offset += used
-        self._last = zxids[-1]
+        self._last = int(zxids[-1])
         stop = self._part.stop
         if stop is not None and self.offset > stop:
             raise CorruptError(

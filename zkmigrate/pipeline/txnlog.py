@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from zkmigrate.errors import UsageError
-from zkmigrate.pipeline.columns import SCHEMA, Stretch, Wanted, table
+from zkmigrate.pipeline.columns import SCHEMA, Stretch, Wanted, one_row, table
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.pipeline.filters import narrowed
 from zkmigrate.pipeline.options import Given
@@ -150,7 +150,7 @@ def rows(file: File, part: Part, wanted: Wanted, options: Options) -> Iterator[p
         stretches = Stretches(reader, file.server, part, max_record=options.max_record)
         try:
             for stretch in stretches:
-                if stretch.first_zxid > wanted.zxids[1]:
+                if stretch.zxids[0] > wanted.zxids[1]:
                     return
                 yield from _tables(stretch, wanted, options.permissive)
             return
@@ -184,14 +184,10 @@ def _tables(stretch: Stretch, wanted: Wanted, permissive: bool) -> Iterator[pa.R
 
 
 def _corrupt(file: File, error: ZkDataError, offset: int) -> pa.RecordBatch:
-    return _told(file.server, file.name, offset if error.offset is None else error.offset, str(error))
+    at = offset if error.offset is None else error.offset
+    return one_row(SCHEMA, server=file.server, file=file.name, offset=at, corrupt=str(error))
 
 
 def _corrupt_in(stretch: Stretch, error: MalformedError) -> pa.RecordBatch:
-    return _told(stretch.server, stretch.file, stretch.base + stretch.starts[0], str(error))
-
-
-def _told(server: str, file: str, offset: int, why: str) -> pa.RecordBatch:
-    known = {"server": server, "file": file, "offset": offset, "corrupt": why}
-    columns = [pa.array([known.get(name)], SCHEMA.field(name).type) for name in SCHEMA.names]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    at = stretch.base + stretch.starts[0]
+    return one_row(SCHEMA, server=stretch.server, file=stretch.file, offset=at, corrupt=str(error))

@@ -240,7 +240,7 @@ def _multi(src: JuteInput) -> MultiTxn:
         at = src.pos
         code = src.int32()
         raw = src.buffer()
-        if raw is None or code not in _IN_MULTI:
+        if raw is None or code not in IN_MULTI:
             raise MalformedError(f"multi holds an operation of type {code}", offset=at)
         kind = TxnType(code)
         inner = JuteInput(raw)
@@ -272,7 +272,7 @@ _BODIES: dict[TxnType, Callable[[JuteInput], TxnBody]] = {
     TxnType.createSession: _create_session,
     TxnType.closeSession: _close_session,
 }
-_IN_MULTI = frozenset({1, 2, 5, 13, 15, 19, 20, 21, -1})
+IN_MULTI = frozenset({1, 2, 5, 13, 15, 19, 20, 21, -1})
 KNOWN_TYPES = frozenset(int(kind) for kind in TxnType)
 
 
