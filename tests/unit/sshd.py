@@ -4,21 +4,24 @@ folder.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from zkmigrate.inventory import Inventory
 
 PRIVILEGE_SEPARATION = Path("/run/sshd")
+"""Every connection of an sshd that root runs needs it."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,22 @@ def make_key(path: Path, passphrase: str = "") -> Path:
 @contextmanager
 def running(folder: Path, extra: str = "", environment: str = "") -> Iterator[Sshd]:
     """Start sshd and wait until it answers; it and every session of it are gone afterwards."""
-    made = _privilege_separation()
+    with _privilege_separation(), (folder / "sshd.log").open("wb") as log:
+        port, programs, config = _configured(folder, extra, environment)
+        sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+        assert sshd, "openssh-server is not installed: run setup/install.sh"
+        argv = [sshd, "-D", "-e", "-f", str(config)]
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=log)
+        try:
+            _answers(port, process)
+            yield Sshd(port, folder, programs, process)
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _configured(folder: Path, extra: str, environment: str) -> tuple[int, Path, Path]:
+    """The port, the folder of programs and the configuration of a new sshd."""
     make_key(folder / "host_key")
     make_key(folder / "user_key")
     shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
@@ -87,19 +105,7 @@ def running(folder: Path, extra: str = "", environment: str = "") -> Iterator[Ss
         # SHLVL keeps bash from reading the account's .bashrc, which bash does for a first shell under sshd.
         f'SetEnv SHLVL=2 "PATH={programs}:{os.environ["PATH"]}" {environment}\n'
     )
-    sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-    assert sshd, "openssh-server is not installed: run setup/install.sh"
-    log = (folder / "sshd.log").open("wb")
-    process = subprocess.Popen([sshd, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stderr=log)
-    try:
-        _answers(port, process)
-        yield Sshd(port, folder, programs, process)
-    finally:
-        process.terminate()
-        process.wait(10)
-        log.close()
-        if made:
-            PRIVILEGE_SEPARATION.rmdir()
+    return port, programs, config
 
 
 def inventory(
@@ -146,12 +152,27 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def _privilege_separation() -> bool:
-    """sshd run by root wants this folder; True when it was made here."""
-    if os.getuid() != 0 or PRIVILEGE_SEPARATION.is_dir():
-        return False
-    PRIVILEGE_SEPARATION.mkdir(0o755)
-    return True
+@contextmanager
+def _privilege_separation() -> Iterator[None]:
+    """The folder is there for as long as the block lasts, and removed by the last of all processes that need
+    it, if one of them made it. A lock on a file counts them; that file has a byte if it was made."""
+    if os.getuid() != 0:
+        yield
+        return
+    with (Path(tempfile.gettempdir()) / "zkmigrate-tests-sshd.lock").open("a+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        with suppress(FileExistsError):
+            PRIVILEGE_SEPARATION.mkdir(0o755)
+            lock.write(b"1")
+            lock.flush()
+        try:
+            yield
+        finally:
+            with suppress(BlockingIOError, FileNotFoundError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(lock.fileno()).st_size:
+                    PRIVILEGE_SEPARATION.rmdir()
+                    lock.truncate(0)
 
 
 def _answers(port: int, process: subprocess.Popen[bytes]) -> None:

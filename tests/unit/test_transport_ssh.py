@@ -34,6 +34,19 @@ def transport(sshd: Sshd) -> Iterator[Transport]:
         yield opened
 
 
+def test_a_second_daemon_that_ends_leaves_the_first_one_working(sshd: Sshd, tmp_path: Path) -> None:
+    with daemon.running(tmp_path):
+        pass
+    with Transport(daemon.inventory(sshd)) as opened:
+        assert opened.exec("s1", ["true"]).rc == 0
+
+
+@pytest.mark.parametrize("ciphers", ["aes256-ctr", "aes128-gcm@openssh.com"])
+def test_a_host_may_have_one_cipher_only(ciphers: str, tmp_path: Path) -> None:
+    with daemon.running(tmp_path, f"Ciphers {ciphers}") as only, Transport(daemon.inventory(only)) as opened:
+        assert opened.exec("s1", ["true"]).rc == 0
+
+
 def moved(inventory: Inventory, port: int) -> Inventory:
     """The same inventory with another ssh port."""
     return inventory.model_copy(update={"ssh": inventory.ssh.model_copy(update={"port": port})})

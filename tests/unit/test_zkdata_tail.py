@@ -113,7 +113,7 @@ def test_a_payload_that_holds_records_does_not_fool_a_torn_tail() -> None:
         assert (found.zxid, found.torn) == (5, True)
 
 
-@pytest.mark.parametrize("before", [0, 60_000, 70_000, 800_000])
+@pytest.mark.parametrize("before", [0, 60_000, 70_000, 800_000, 1_040_000])
 def test_an_enclosing_record_is_found_near_and_far(before: int) -> None:
     forged = record(create_payload(900, "/forged"))
     outer = record(create_payload(6, "/a", b"B" + b"x" * before + b"B" + forged + b"y" * 10))
@@ -123,7 +123,15 @@ def test_an_enclosing_record_is_found_near_and_far(before: int) -> None:
     assert (found.zxid, found.torn) == (5, True)
 
 
-def test_a_crafted_last_payload_does_not_fool_it() -> None:
+def test_an_enclosing_record_is_looked_for_as_far_back_as_the_servers_take_one() -> None:
+    forged = record(create_payload(900, "/forged"))
+    outer = record(create_payload(6, "/a", b"x" * 2_000_000 + forged))
+    data = build_log(5, 1) + outer[: outer.index(forged) + len(forged)] + PADDING
+    found = newest(BytesDirectory({"log.5": data}), jute_maxbuffer=2_500_000)
+    assert (found.zxid, found.torn) == (5, True)
+
+
+def test_a_crafted_last_payload_does_not_fool_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The outer record's own closing bytes (a version, 0x42) complete an inner record: only a walk tells."""
     path = b"\0\0\0\x02/a"
     inner_head = create_payload(999, "/forged", b"")[:32]
@@ -137,7 +145,8 @@ def test_a_crafted_last_payload_does_not_fool_it() -> None:
     log = build_log(5, 1)
     for cursor in (None, Cursor("log.5", len(log), 5)):
         assert newest(BytesDirectory({"log.5": log + outer}), cursor=cursor).zxid == 6
-    assert newest(BytesDirectory({"log.5": log + outer}), enclosing=0).zxid == 999  # what the search is for
+    monkeypatch.setattr("zkmigrate.zkdata.tail.reach", lambda _jute_maxbuffer: 0)
+    assert newest(BytesDirectory({"log.5": log + outer})).zxid == 999  # what the search is for
 
 
 def test_a_snapshot_above_the_log_wins_when_whole_and_is_skipped_when_not() -> None:
