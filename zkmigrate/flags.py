@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 
 import click
 
+from zkmigrate.zkdata.jute import JUTE_MAXBUFFER
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
-
-JUTE_MAXBUFFER = 0xFFFFF
-"""ZooKeeper's own value of jute.maxbuffer, bytes."""
 
 
 def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:

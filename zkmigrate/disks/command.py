@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkmigrate import flags
+from zkmigrate.zkdata.jute import JUTE_MAXBUFFER
 
 if TYPE_CHECKING:
     from zkmigrate.disks.place import Place
@@ -73,7 +74,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--jute-maxbuffer",
         type=click.IntRange(1, 1 << 30),
         metavar="BYTES",
-        help=f"With --dir: as the servers have it (default: {flags.JUTE_MAXBUFFER}).",
+        help=f"With --dir: as the servers have it (default: {JUTE_MAXBUFFER}).",
     )
     @flags.ssh("else your own", "else ~/.ssh/known_hosts")
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -110,7 +111,7 @@ def _tail(options: dict[str, Any]) -> int:
             data,
             log,
             click.echo,
-            largest=2 * (options["jute_maxbuffer"] + 1),
+            jute_maxbuffer=options["jute_maxbuffer"],
             quick=options["quick"],
             as_json=options["as_json"],
         )
@@ -131,7 +132,7 @@ def _subtree(options: dict[str, Any]) -> int:
     else:
         data, log, ssh = _places(options)
         chroot = parse_chroot(options["chroot"] or "/")
-        largest = 2 * ((options["jute_maxbuffer"] or flags.JUTE_MAXBUFFER) + 1)
+        largest = 2 * ((options["jute_maxbuffer"] or JUTE_MAXBUFFER) + 1)
         with reached(ssh) as disks:
             answer = verb.from_disk(disks, data, log, chroot, largest, _hint)
     return verb.told(answer, click.echo, _hint, as_json=options["as_json"])

@@ -25,12 +25,12 @@ def tail(
     log: Place | None,
     say: Callable[[str], None],
     *,
-    largest: int,
+    jute_maxbuffer: int,
     quick: bool,
     as_json: bool,
 ) -> int:
-    """Say the newest durable zxid; 0. log: where the logs are, if not beside the snapshots. largest: bytes
-    that one record can have with the servers' jute.maxbuffer. quick: as ``newest`` without ``check``.
+    """Say the newest durable zxid; 0. log: where the logs are, if not beside the snapshots.
+    jute_maxbuffer: the servers'. quick: as ``newest`` without ``check``.
 
     Raises DiskError for files that cannot be read as ZooKeeper's, UsageError for a place that has none.
     """
@@ -38,8 +38,8 @@ def tail(
         found = newest(
             disks.directory(data),
             None if log is None else disks.directory(log),
-            enclosing=largest,
-            max_record=max(largest, MAX_RECORD),
+            jute_maxbuffer=jute_maxbuffer,
+            max_record=max(2 * (jute_maxbuffer + 1), MAX_RECORD),
             check=not quick,
         )
     except ZkDataError as error:

@@ -217,7 +217,7 @@ def parts(reader: RandomReader, name: str, at_least: int) -> list[Part]:
     size = reader.size()
     if not at_least or size < 2 * at_least:
         return [Part(name)]
-    end, _ = data_end(reader)
+    end = data_end(reader)
     begins = [FILE_HEADER_SIZE]
     while begins[-1] + 2 * at_least <= end:
         found = find(reader, begins[-1] + at_least, end)
@@ -231,7 +231,7 @@ def parts(reader: RandomReader, name: str, at_least: int) -> list[Part]:
 def from_zxid(reader: RandomReader, zxid: int) -> int:
     """The offset of a record of this log from which on every transaction at or above `zxid` is found: one a
     little before the first of them, by bisection, since zxids rise."""
-    low, high = FILE_HEADER_SIZE, data_end(reader)[0]
+    low, high = FILE_HEADER_SIZE, data_end(reader)
     end = high
     while high - low > _NEAR:
         middle = (low + high) // 2

@@ -158,7 +158,7 @@ def rows(file: File, part: Part, wanted: Wanted, options: Options) -> Iterator[p
             if not options.permissive:
                 raise
             yield _corrupt(file, error, stretches.offset)
-            stop = data_end(reader)[0] if part.stop is None else part.stop
+            stop = data_end(reader) if part.stop is None else part.stop
             found = find(reader, max(stretches.offset, FILE_HEADER_SIZE) + 1, stop)
             if found is None:
                 return

@@ -33,13 +33,12 @@ from zkmigrate.inventory import Broker, Inventory, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
+from zkmigrate.zkdata.jute import JUTE_MAXBUFFER
 from zkmigrate.zkdata.reader import Listed
 from zkmigrate.zkdata.words import Conf, Connection, Dump, Mntr, parse_conf, parse_mntr
 
 NOT_ASKED = Unknown("failed", "not looked at for this gate")
 NO_ENSEMBLE = EnsembleView({}, None)
-DEFAULT_JUTE_MAXBUFFER = 0xFFFFF
-"""Bytes; org.apache.jute.BinaryInputArchive's default for ``jute.maxbuffer``."""
 
 
 @dataclass(frozen=True)
@@ -328,7 +327,7 @@ def buffer_of(flags: Mapping[str, str]) -> int | None:
     """jute.maxbuffer in bytes, the default where it is not set; None when it is not a number."""
     text = flags.get("jute.maxbuffer")
     if text is None:
-        return DEFAULT_JUTE_MAXBUFFER
+        return JUTE_MAXBUFFER
     # Java's Integer.getInteger: decimal, or hexadecimal with 0x.
     try:
         return int(text, 0) if text.lower().startswith("0x") else int(text)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import fabric
 import paramiko
@@ -216,6 +216,7 @@ class Transport:
                 "banner_timeout": limits.connect_s,
                 "auth_timeout": limits.connect_s,
                 "channel_timeout": limits.connect_s,
+                "transport_factory": _quick,
             },
         )
         client: paramiko.SSHClient = opener.client
@@ -269,6 +270,18 @@ class Transport:
         if _dropped(error):
             return _Dropped(str(error) or "connection closed")
         return TransportError(host, "failed", f"ssh login failed: {error}")
+
+
+_AES_GCM = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
+
+
+def _quick(*args: Any, **kwargs: Any) -> paramiko.Transport:
+    """paramiko's transport, but for AES-GCM (OpenSSH 6.2 of 2013) as the first cipher of its choice: one pass
+    in C both deciphers and authenticates, and a disk is read faster."""
+    transport = paramiko.Transport(*args, **kwargs)
+    options = transport.get_security_options()
+    options.ciphers = _AES_GCM + tuple(cipher for cipher in options.ciphers if cipher not in _AES_GCM)
+    return transport
 
 
 def _dropped(error: Exception) -> bool:

@@ -18,6 +18,9 @@ import struct
 
 from zkmigrate.zkdata.errors import MalformedError
 
+JUTE_MAXBUFFER = 0xFFFFF
+"""Bytes; BinaryInputArchive's default for the property ``jute.maxbuffer``."""
+
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 

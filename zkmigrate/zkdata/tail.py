@@ -5,10 +5,10 @@ newest = max(newest valid snapshot, last valid record of the newest log that hol
 found by bisection over zero / non-zero windows (the server grows the file with zeros ahead of its writes),
 then the last record by searching backward for the frame whose length ends exactly there and whose checksum
 holds. A payload may hold whole records, and where the outer record was torn just behind one of them it
-looks like the last; so the bytes before are searched for a frame that would enclose it. Where any of this
-fails (a torn last write, zeros in a payload that fooled the bisection, a possible enclosing frame) the file
-is walked forward, from its start or from a cursor already proved: only such a walk tells a record from a
-copy of one.
+looks like the last; so the bytes before are searched for a frame that would enclose it, as far back as one
+can begin (`reach`). Where any of this fails (a torn last write, zeros in a payload that fooled the bisection,
+a possible enclosing frame) the file is walked forward, from its start or from a cursor already proved: only
+such a walk tells a record from a copy of one.
 
 What this cannot see, which is why the tail is the fast answer and never the whole proof: a hole of zeros,
 or damage, in the middle of the log with whole records behind it. Then it may name a later record than
@@ -23,6 +23,7 @@ import zlib
 from dataclasses import dataclass
 
 from zkmigrate.zkdata.errors import CursorError, NoDataError
+from zkmigrate.zkdata.jute import JUTE_MAXBUFFER
 from zkmigrate.zkdata.logdir import LogFile, log_files, strays
 from zkmigrate.zkdata.reader import CountingReader, Directory, Listed, RandomReader
 from zkmigrate.zkdata.seal import check_snapshot
@@ -40,10 +41,9 @@ from zkmigrate.zkdata.txnlog import (
 )
 
 WINDOW = 4096  # the server keeps at least this much padding while it pre-allocates
-ENCLOSING = 2 << 20  # a default server's largest record: jute.maxbuffer and as much extra
-_STOP_WIDTH = 32 << 10  # bisection ends here: one read of this size is cheaper than three more round trips
-_FIRST_SEARCH = 64 << 10
+_STOP_WIDTH = 256 << 10  # bisection ends here: so much more in the read that follows costs less than a trip
 
+_ZEROS = bytes(WINDOW)
 _END_MARK = bytes([END_MARK])
 _FAR = 64 << 10  # a frame farther off than this must have a length with one of its high two bytes set
 _FRAME = re.compile(rb"B\0\0\0\0")
@@ -92,16 +92,16 @@ def newest(
     *,
     cursor: Cursor | None = None,
     max_record: int = MAX_RECORD,
-    enclosing: int = ENCLOSING,
+    jute_maxbuffer: int = JUTE_MAXBUFFER,
     check: bool = True,
 ) -> Tail:
     """The newest durable zxid of a dataDir's and dataLogDir's `version-2` (the same one when `log` is None).
 
     cursor: a proved place; records are read from there on, so that nothing inside a payload can mislead.
-    enclosing: how many bytes before the last record are searched for a frame that encloses it; as much as a
-    record can have with the servers' jute.maxbuffer. check: verify every seal of the snapshot that decides
-    (reads it whole); without it, the server's own quick test. Raises NoDataError, and what LogScan raises
-    where the newest log is damaged.
+    jute_maxbuffer: the servers'; from it follows how many bytes before the last record are searched for a
+    frame that encloses it. check: verify every seal of the snapshot that decides (reads it whole); without
+    it, the server's own quick test. Raises NoDataError, and what LogScan raises where the newest log is
+    damaged.
     """
     data = Listed(data)
     logs = data if log is None else Listed(log)
@@ -110,7 +110,7 @@ def newest(
     last = _Last(None, 0, 0, False)
     name, torn = "", False
     for file in reversed(log_files(logs)):
-        last = _last_of(logs, file, cursor, (max_record, enclosing), cost)
+        last = _last_of(logs, file, cursor, (max_record, reach(jute_maxbuffer)), cost)
         torn = torn or last.torn
         if last.zxid is not None:
             name = file.name
@@ -127,6 +127,17 @@ def newest(
     if snapshot is not None:
         return Tail(snapshot[1], "snapshot", snapshot[0], 0, 0, *figures)
     return Tail(floor, "log", name, last.offset, last.end, *figures)
+
+
+def reach(jute_maxbuffer: int) -> int:
+    """How many bytes before its end a record can begin that holds other records as data.
+
+    A server takes no request larger than jute.maxbuffer, and logs what it was asked: the largest setData of
+    3.5.8 made a record of 1.00002 times that; the largest multi of sequential creates, whose names become
+    longer, one of 1.2 times. Left out: a multi of thousands of creates with an ACL by "auth", of which each
+    takes on all of the session's identities (2.05 times with one identity), and which holds records as well.
+    """
+    return (jute_maxbuffer + 1) * 5 // 4
 
 
 class _Cost:
@@ -168,7 +179,7 @@ def _snapshot_above(
 def _last_of(
     logs: Directory, file: LogFile, cursor: Cursor | None, limits: tuple[int, int], cost: _Cost
 ) -> _Last:
-    max_record, _ = limits
+    max_record, before = limits
     if file.size == 0:
         return _Last(None, 0, 0, False)
     reader = cost.open(logs, file.name)
@@ -177,37 +188,60 @@ def _last_of(
     check_header(reader.read(0, FILE_HEADER_SIZE), file.name)
     if cursor is not None:
         return _walk(reader, file.name, None, max_record)
-    end, block = data_end(reader)
-    if end <= FILE_HEADER_SIZE:
+    ending = _ending(reader, before)
+    if ending.end <= FILE_HEADER_SIZE:
         return _Last(None, FILE_HEADER_SIZE, FILE_HEADER_SIZE, False)
-    last = _last_record(reader, end, block, file.zxid, max_record)
-    if last is None or _may_be_enclosed(reader, last, limits, file.zxid):
+    last = _last_record(reader, ending, file.zxid, max_record)
+    if last is None or _may_be_enclosed(reader, ending, last, limits, file.zxid):
         return _walk(reader, file.name, None, max_record)
     return last
 
 
-def _may_be_enclosed(reader: RandomReader, last: _Last, limits: tuple[int, int], least_zxid: int) -> bool:
+class _Ending:
+    """What was read of a file's end. data: its bytes from `base` on, some zeros behind `end` among them; end:
+    the offset after the last byte that is not zero."""
+
+    def __init__(self, base: int, data: bytes) -> None:
+        self.base = base
+        self.data = data
+        self.end = base + _unpadded(data)
+
+    def extend(self, reader: RandomReader, base: int) -> None:
+        """Have the bytes from `base` on as well."""
+        if base < self.base:
+            self.data = reader.read(base, self.base - base) + self.data
+            self.base = base
+
+
+def _may_be_enclosed(
+    reader: RandomReader, ending: _Ending, last: _Last, limits: tuple[int, int], least_zxid: int
+) -> bool:
     """Whether some frame in the bytes before the record claims to go on at least to the record's end, and its
     payload to begin as a transaction does. limits: as of `_last_of`."""
-    max_record, reach = limits
+    max_record, before = limits
     if last.offset == FILE_HEADER_SIZE:
         return False
-    base = max(FILE_HEADER_SIZE - 1, last.offset - reach)
-    # The frame of a record inside `data`, and its header, may themselves reach into the last record.
-    data = reader.read(base, last.offset + 12 + HEADER_SIZE - base)
-    if base == FILE_HEADER_SIZE - 1:
-        data = _END_MARK + data[1:]  # the first record follows the header as the others follow an end mark
-    near = max(0, last.offset - base - 1 - _FAR)
-    ends = len(data) - HEADER_SIZE
-    for pattern, start, stop in ((_FRAME_OF_A_LARGE, 0, near + 16), (_FRAME, near, ends)):
-        hit = pattern.search(data, start, stop)
+    first = max(FILE_HEADER_SIZE, last.offset - before)
+    # The frame of a record there, and its header, may themselves reach into the last record.
+    ending.extend(reader, first - 1)
+    base, data = ending.base, ending.data
+
+    def encloses(offset: int) -> bool:
+        at = offset - base
+        length = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+        reaches = length <= max_record and offset + length + FRAME_SIZE >= last.end
+        return reaches and _begins(data, at + 12, least_zxid)
+
+    if first == FILE_HEADER_SIZE and encloses(first):  # no end mark stands before it
+        return True
+    near = max(first, last.offset - _FAR) - 1
+    stops = near + 10, last.offset + 3  # a pattern that begins before them must not be cut
+    for pattern, start, stop in ((_FRAME_OF_A_LARGE, first - 1, stops[0]), (_FRAME, near, stops[1])):
+        hit = pattern.search(data, start - base, stop - base)
         while hit is not None:
-            at = base + hit.start() + 1
-            length = int.from_bytes(data[hit.start() + 9 : hit.start() + 13], "big", signed=True)
-            reaches = length <= max_record and at + length + FRAME_SIZE >= last.end
-            if at < last.offset and reaches and _begins(data, hit.start() + 13, least_zxid):
+            if encloses(base + hit.start() + 1):
                 return True
-            hit = pattern.search(data, hit.start() + 1, stop)
+            hit = pattern.search(data, hit.start() + 1, stop - base)
     return False
 
 
@@ -229,55 +263,64 @@ def _walk(reader: CountingReader, name: str, cursor: Cursor | None, max_record: 
     return _Last(scan.last_zxid, offset, scan.offset, torn)
 
 
-def data_end(reader: RandomReader) -> tuple[int, bytes]:
-    """The offset after the last non-zero byte, by bisection, and some bytes that end there (at least one
-    unless the file is all zeros). Exact unless a window inside the data is all zeros."""
-    size = reader.size()
-    low, high = 0, max(0, size - WINDOW)  # data at or after low; from high on zeros, as far as was looked
-    last = reader.read(high, WINDOW).rstrip(b"\0")
-    if last:
-        return high + len(last), last
+def data_end(reader: RandomReader) -> int:
+    """The offset after the last non-zero byte, by bisection. Exact unless a window inside the data is all
+    zeros."""
+    return _ending(reader, 0).end
+
+
+def _ending(reader: RandomReader, before: int) -> _Ending:
+    """The end of the data, with what bisection left to look through and `before` bytes more."""
+    low, high = 0, max(0, reader.size() - WINDOW)  # data at or after low; from high on zeros, as far as seen
+    last = reader.read(high, WINDOW)
+    if _unpadded(last):
+        ending = _Ending(high, last)
+        ending.extend(reader, max(0, high - before))
+        return ending
     while high - low > _STOP_WIDTH:
         middle = (low + high) // 2
-        if reader.read(middle, WINDOW).strip(b"\0"):
+        if _unpadded(reader.read(middle, WINDOW)):
             low = middle
         else:
             high = middle
-    block = reader.read(low, high - low).rstrip(b"\0")
-    return low + len(block), block
+    base = max(0, low - before)
+    return _Ending(base, reader.read(base, high - base))
 
 
-def _last_record(
-    reader: RandomReader, end: int, block: bytes, least_zxid: int, max_record: int
-) -> _Last | None:
-    """The whole record that ends at `end`, searched backward from `block`, which ends there; None when
-    there is none within `max_record`."""
-    limit = min(end - FILE_HEADER_SIZE, max_record + FRAME_SIZE)
-    data = block[-limit:]
-    while data[-1:] == _END_MARK:
-        found = _frame_in(data, least_zxid)
-        if found is not None:
-            at, zxid = found
-            return _Last(zxid, end - len(data) + at, end, False)
-        if len(data) == limit:
+def _unpadded(data: bytes) -> int:
+    """How many bytes are left without the zeros at the end."""
+    end = len(data)
+    while end > 0:
+        start = max(0, end - WINDOW)
+        block = data[start:end]
+        if block != _ZEROS[: end - start]:
+            return start + len(block.rstrip(b"\0"))
+        end = start
+    return 0
+
+
+def _last_record(reader: RandomReader, ending: _Ending, least_zxid: int, max_record: int) -> _Last | None:
+    """The whole record that ends at the data's end; None when there is none within `max_record`."""
+    end = ending.end
+    if ending.data[end - ending.base - 1 : end - ending.base] != _END_MARK:
+        return None
+    least = max(FILE_HEADER_SIZE, end - max_record - FRAME_SIZE)
+    while (found := _frame_in(ending.data, end - ending.base, least_zxid)) is None:
+        if ending.base <= least:
             return None
-        reach = min(max(len(data) * 4, _FIRST_SEARCH), limit)
-        more = reader.read(end - reach, reach - len(data))
-        if len(more) + len(data) < reach:
-            return None
-        data = more + data
-    return None
+        ending.extend(reader, max(least, end - 4 * (end - ending.base)))
+    return _Last(found[1], ending.base + found[0], end, False)
 
 
-def _frame_in(data: bytes, least_zxid: int) -> tuple[int, int] | None:
-    """Position in `data` and zxid of a record that ends exactly at its end, nearest to the end first."""
-    high = len(data) - FRAME_SIZE - HEADER_SIZE
+def _frame_in(data: bytes, end: int, least_zxid: int) -> tuple[int, int] | None:
+    """Position in `data` and zxid of a record that ends exactly at `end`, nearest to the end first."""
+    high = end - FRAME_SIZE - HEADER_SIZE
     while high >= 0:
         at = data.rfind(b"\0\0\0\0", 0, high + 4)
         if at < 0:
             return None
-        if int.from_bytes(data[at + 8 : at + 12], "big") == len(data) - at - FRAME_SIZE:
-            payload = data[at + 12 : -1]
+        if int.from_bytes(data[at + 8 : at + 12], "big") == end - at - FRAME_SIZE:
+            payload = data[at + 12 : end - 1]
             _session, _cxid, zxid, _time, kind = _TXN_HEADER.unpack_from(payload)
             crc = int.from_bytes(data[at + 4 : at + 8], "big")
             if kind in KNOWN_TYPES and zxid >= least_zxid and zlib.adler32(payload) == crc:
