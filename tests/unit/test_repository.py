@@ -18,6 +18,7 @@ PURE = {"model", "zkdata", "facts", "preflight", "rules", "placement", "dependen
 EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "runbook", "simulate"} | {
     "discovery",
     "disks",
+    "analyze",
     "pipeline",
     "watching",
     "opening",

@@ -1,0 +1,130 @@
+"""The verb ``analyze`` for the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkmigrate import flags
+from zkmigrate.analyze.jobs import JOBS
+
+
+def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
+    """The verb. do: runs it to its exit code."""
+
+    @click.command("analyze")
+    @click.argument("jobs", metavar="JOB[,JOB...]|all")
+    @click.argument("places", metavar="[NAME=]DIR...", nargs=-1)
+    @click.option(
+        "--chroot", default="/", show_default=True, help="The subtree that is to move, such as /kafka."
+    )
+    @click.option(
+        "--server",
+        default="",
+        metavar="NAME",
+        help="Whose log is read where one is enough: all have the same.",
+    )
+    @click.option(
+        "--window",
+        "window_s",
+        type=click.IntRange(1, 3600),
+        default=10,
+        show_default=True,
+        metavar="SECONDS",
+        help="quiet: how long the cut-over holds clients.",
+    )
+    @click.option(
+        "--depth",
+        type=click.IntRange(1, 20),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="tenants: how many elements of a path name a subtree.",
+    )
+    @click.option(
+        "--top",
+        type=click.IntRange(1, 10_000),
+        default=20,
+        show_default=True,
+        metavar="N",
+        help="Rows of a table for people; Parquet has all.",
+    )
+    @flags.jute_maxbuffer
+    @click.option(
+        "--out", type=flags.FILE, metavar="DIR", help="Write the page and the tables into this folder."
+    )
+    @click.option(
+        "--master",
+        default="",
+        metavar="URL",
+        help="Spark's, such as local[2] or spark://HOST:7077; else all cores of this machine.",
+    )
+    @click.option(
+        "--memory",
+        default="2g",
+        show_default=True,
+        metavar="SIZE",
+        help="Of Spark here; the rest is spilled.",
+    )
+    @click.option(
+        "--spill", type=flags.FILE, metavar="DIR", help="Where Spark puts what does not fit in memory."
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    def analyze(**options: Any) -> None:
+        """Answer questions before a move and after it from ZooKeeper's logs and snapshots, with Spark.
+
+        Each DIR is a dataDir or dataLogDir of one server, or a copy; NAME= tells two of one server together.
+        Nothing is written but --out.
+        """
+        do(lambda: _analyze(options))
+
+    made: click.Command = analyze
+    return made
+
+
+def _analyze(options: dict[str, Any]) -> int:
+    """The options as a call."""
+    import sys
+
+    from zkmigrate.analyze.asked import Asked, parse_place
+    from zkmigrate.analyze.session import Bounds
+    from zkmigrate.analyze.verb import analyze
+    from zkmigrate.disks.servers import parse_chroot
+
+    names = _names(options["jobs"])
+    asked = Asked(
+        source=tuple(parse_place(text) for text in options["places"]),
+        chroot=parse_chroot(options["chroot"]),
+        server=options["server"],
+        window_s=options["window_s"],
+        depth=options["depth"],
+        top=options["top"],
+        jute_maxbuffer=options["jute_maxbuffer"],
+    )
+    spill: Path | None = options["spill"]
+    bounds = Bounds(options["master"], options["memory"], spill, progress=sys.stderr.isatty())
+    return analyze(
+        names,
+        asked,
+        bounds,
+        options["out"],
+        click.echo,
+        lambda line: click.echo(line, err=True),
+        as_json=options["as_json"],
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Raises UsageError for a job that there is not."""
+    from zkmigrate.errors import UsageError
+
+    if text == "all":
+        return JOBS
+    names = tuple(dict.fromkeys(part for part in text.split(",") if part))
+    unknown = [name for name in names if name not in JOBS]
+    if unknown or not names:
+        raise UsageError(f"no job {', '.join(unknown) or text!r}. There are: {', '.join(JOBS)}, all")
+    return names

@@ -1,0 +1,131 @@
+"""The tables that jobs read: logs and snapshots of the servers that were named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from zkmigrate.analyze.asked import Asked, Place
+from zkmigrate.errors import UsageError
+from zkmigrate.pipeline.files import File, files
+from zkmigrate.zkdata.seal import check_snapshot
+from zkmigrate.zkdata.snapname import snapshot_zxid
+from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, log_zxid
+
+
+class Input:
+    """One ensemble's tables. spark: with the data sources registered."""
+
+    def __init__(self, spark: SparkSession, asked: Asked, places: Sequence[Place] | None = None) -> None:
+        self.spark = spark
+        self.asked = asked
+        self.places = tuple(asked.source if places is None else places)
+
+    @cached_property
+    def logs_by_server(self) -> dict[str, list[File]]:
+        """Logs that may hold a record, oldest first."""
+        found = _by_server(self.places, lambda name: log_zxid(name) is not None)
+        kept = {name: [f for f in of if f.size > FILE_HEADER_SIZE] for name, of in found.items()}
+        return {
+            name: sorted(of, key=lambda file: log_zxid(file.name) or 0) for name, of in kept.items() if of
+        }
+
+    @cached_property
+    def snapshots(self) -> list[File]:
+        """Snapshots of all servers, newest first."""
+        found = _by_server(self.places, lambda name: snapshot_zxid(name) is not None)
+        return sorted(
+            (file for of in found.values() for file in of),
+            key=lambda file: (snapshot_zxid(file.name) or 0, file.path),
+            reverse=True,
+        )
+
+    @cached_property
+    def reference(self) -> str:
+        """The server whose log is read where one is enough, since each has the transactions of all: as asked
+        for, else the one whose log reaches farthest back. Raises UsageError where there is no log."""
+        servers = self.logs_by_server
+        if self.asked.server:
+            if self.asked.server not in servers:
+                named = ", ".join(sorted(servers)) or "none"
+                raise UsageError(f"no log of a server {self.asked.server}. There are: {named}")
+            return self.asked.server
+        if not servers:
+            raise UsageError(f"no transaction log at {_told(self.places)}")
+
+        def reach(name: str) -> tuple[int, int, str]:
+            return log_zxid(servers[name][0].name) or 0, -sum(file.size for file in servers[name]), name
+
+        return min(servers, key=reach)
+
+    @cached_property
+    def log(self) -> DataFrame:
+        """The reference server's log, operation by operation, as of `pipeline.columns.SCHEMA`."""
+        return self.log_of(self.reference)
+
+    def log_of(self, server: str, **options: str) -> DataFrame:
+        """One server's log. options: of the data source, besides."""
+        return self._read("zktxnlog", self.logs_by_server[server], options)
+
+    @cached_property
+    def logs(self) -> DataFrame:
+        """The logs of all servers."""
+        return reduce(DataFrame.unionByName, [self.log_of(name) for name in self.logs_by_server])
+
+    @cached_property
+    def effects(self) -> DataFrame:
+        """`log` without the operations of multis that had no effect."""
+        return self.log.filter(~F.col("failed"))
+
+    @cached_property
+    def snapshot(self) -> File:
+        """The newest snapshot whose end is whole. Raises UsageError where there is none."""
+        for file in self.snapshots:
+            if not check_snapshot(file.reader(), file.name, whole=False):
+                return file
+        raise UsageError(f"no whole snapshot at {_told(self.places)}")
+
+    @cached_property
+    def nodes(self) -> DataFrame:
+        """The znodes of the newest snapshot, as of `pipeline.nodes.NODES`."""
+        return self._read("zksnapshot", [self.snapshot], {})
+
+    @cached_property
+    def sessions(self) -> DataFrame:
+        """The sessions of the newest snapshot."""
+        return self._read("zksnapshot", [self.snapshot], {"table": "sessions"})
+
+    def _read(self, source: str, found: Sequence[File], options: dict[str, str]) -> DataFrame:
+        reader = self.spark.read.format(source).option("server", found[0].server).options(**options)
+        return reader.load([file.path for file in found])
+
+
+def under(path: Column, chroot: str) -> Column:
+    """Whether a path is the chroot or below it; false for none."""
+    if chroot == "/":
+        return path.isNotNull()
+    return F.coalesce((path == chroot) | path.startswith(f"{chroot}/"), F.lit(False))
+
+
+def millis(time: Column) -> Column:
+    """A timestamp as milliseconds since the epoch."""
+    return F.unix_millis(time)
+
+
+def _by_server(places: Sequence[Place], is_one: Callable[[str], bool]) -> dict[str, list[File]]:
+    found: dict[str, dict[str, File]] = {}
+    for place in places:
+        try:
+            here = files((place.path,), place.server, is_one)
+        except UsageError:
+            continue  # a dataDir without logs, a dataLogDir without snapshots
+        for file in here:
+            found.setdefault(file.server, {})[file.path] = file
+    return {name: list(of.values()) for name, of in sorted(found.items())}
+
+
+def _told(places: Sequence[Place]) -> str:
+    return ", ".join(place.path for place in places)

@@ -1,0 +1,20 @@
+"""The jobs, one file each. A job's module has ``run(input: Input) -> Section``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zkmigrate.analyze.input import Input
+    from zkmigrate.analyze.section import Section
+
+JOBS = ("tenants",)
+"""By name, in the order in which a page has them; each is a module here."""
+
+
+def job(name: str) -> Callable[[Input], Section]:
+    """A job by its name."""
+    run: Callable[[Input], Section] = importlib.import_module(f"{__name__}.{name}").run
+    return run

@@ -1,0 +1,35 @@
+"""What a job answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from zkmigrate.report.tables import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Picture:
+    """svg: markup of `report.svg`; caption: what is said below it."""
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """title: of the section of the page. answer: one or a few sentences, for the terminal too. figures: for
+    --json, plain values. tables: for people, cut to what one reads. frames: whole tables by name, written as
+    Parquet. held: of a job that proves something; None for one that does not."""
+
+    title: str
+    answer: str
+    figures: Mapping[str, Any]
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    frames: Mapping[str, DataFrame] = field(default_factory=dict)
+    held: bool | None = None

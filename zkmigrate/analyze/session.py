@@ -1,0 +1,82 @@
+"""A Spark of our own on this machine, or the one that spark-submit made."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zkmigrate.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """master: ``local[N]``, or a cluster's URL; empty: all cores of this machine. memory: of the driver,
+    which in local mode does all the work, as Spark writes it. spill: where what does not fit in memory goes;
+    None: the machine's place for temporary files. progress: whether Spark may draw its bar on standard error.
+    """
+
+    master: str = ""
+    memory: str = "2g"
+    spill: Path | None = None
+    progress: bool = True
+    ui: bool = True
+
+
+@contextmanager
+def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSession]:
+    """A session that knows our data sources; stopped at the end. hint: is told the address of Spark's pages.
+
+    Raises UsageError where PySpark or Java is missing.
+    """
+    try:
+        from pyspark.errors import PySparkException, PySparkRuntimeError
+        from pyspark.sql import SparkSession
+
+        from zkmigrate.pipeline import register
+    except ImportError as error:
+        raise UsageError(f"{error}. Needed: pip install 'zkmigrate[spark]', and Java 17") from error
+    # Else the workers, and those that plan, take the first python3 in PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with tempfile.TemporaryDirectory(prefix="zkmigrate-spark-", dir=bounds.spill) as spill:
+        builder = (
+            SparkSession.builder.appName("zkmigrate analyze")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.ui.enabled", str(bounds.ui).lower())
+            .config("spark.ui.showConsoleProgress", str(bounds.progress).lower())
+            .config("spark.log.level", "ERROR")
+            .config("spark.sql.warehouse.dir", str(Path(spill) / "warehouse"))
+        )
+        if not bounds.master or bounds.master.startswith("local"):
+            cores = len(os.sched_getaffinity(0))
+            builder = (
+                builder.master(bounds.master or f"local[{cores}]")
+                .config("spark.driver.host", "127.0.0.1")
+                .config("spark.driver.bindAddress", "127.0.0.1")
+                .config("spark.driver.memory", bounds.memory)
+                .config("spark.sql.shuffle.partitions", str(2 * cores))
+                .config("spark.local.dir", spill)
+            )
+        elif bounds.master != "submitted":
+            builder = builder.master(bounds.master).config("spark.driver.memory", bounds.memory)
+        try:
+            spark = builder.getOrCreate()
+        except (PySparkRuntimeError, PySparkException, OSError) as error:
+            raise UsageError(
+                f"Spark does not start: {error}. Needed: Java 17, JAVA_HOME or java in PATH"
+            ) from error
+        try:
+            register(spark)
+            if address := spark.sparkContext.uiWebUrl:
+                hint(f"Spark shows its work at {address}")
+            yield spark
+        finally:
+            spark.stop()

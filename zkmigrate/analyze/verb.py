@@ -1,0 +1,129 @@
+"""``analyze``: runs jobs, says what they answer, writes their tables and one page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from zkmigrate.analyze.asked import Asked
+from zkmigrate.analyze.jobs import job
+from zkmigrate.analyze.page import page
+from zkmigrate.analyze.section import Section
+from zkmigrate.analyze.session import Bounds, session
+from zkmigrate.errors import UsageError, ZkmigrateError
+from zkmigrate.report.svg import clean
+from zkmigrate.report.tables import Table
+
+NOT_HELD = 10
+JSON, PAGE = "analysis.json", "analysis.html"
+Say = Callable[[str], None]
+
+
+class AnalysisError(ZkmigrateError):
+    """Files that cannot be read as ZooKeeper's, or a Spark that gave up."""
+
+    exit_code = 8
+
+
+def analyze(
+    names: Sequence[str],
+    asked: Asked,
+    bounds: Bounds,
+    out: Path | None,
+    say: Say,
+    hint: Say,
+    *,
+    as_json: bool,
+) -> int:
+    """Run jobs by name; 0, or NOT_HELD where one of them disproved something.
+
+    out: a folder for the page, the figures and the tables as Parquet; new, empty, or of an earlier analysis.
+    hint: takes progress. Raises UsageError for what was asked, AnalysisError for what was read.
+    """
+    if out is not None:
+        _writable(out)
+    sections: dict[str, Section] = {}
+    with session(bounds, hint) as spark:
+        from pyspark.errors import PySparkException
+
+        from zkmigrate.analyze.input import Input
+
+        given = Input(spark, asked)
+        for name in names:
+            began = time.monotonic()
+            hint(f"{name} …")
+            try:
+                sections[name] = found = job(name)(given)
+                if out is not None:
+                    _frames(out / name, found)
+            except PySparkException as error:
+                raise AnalysisError(f"{name}: {reason(error)}") from error
+            hint(f"{name}: {time.monotonic() - began:.1f} s")
+            if not as_json:
+                say("\n".join(text(found)))
+    body = {name: {"answer": one.answer, "held": one.held, **one.figures} for name, one in sections.items()}
+    if as_json:
+        say(json.dumps(body, ensure_ascii=False))
+    if out is not None:
+        (out / JSON).write_text(json.dumps(body, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        (out / PAGE).write_text(page(_title(asked), _intro(asked), sections), encoding="utf-8")
+        hint(f"written: {out / PAGE}, {out / JSON}, and tables as Parquet beside them")
+    return NOT_HELD if any(one.held is False for one in sections.values()) else 0
+
+
+def text(found: Section) -> Iterable[str]:
+    """A section for a terminal: its answer and its tables in columns."""
+    yield f"{found.title}: {clean(found.answer)}"
+    for table in found.tables:
+        yield ""
+        yield from _columns(table)
+    yield ""
+
+
+def _columns(table: Table) -> Iterable[str]:
+    rows = [table.head, *table.rows]
+    cells = [[clean(cell) for cell in row] for row in rows]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(table.head))]
+    yield f"  {table.title}{f': {table.intro}' if table.intro else ''}"
+    for row in cells:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"    {line.rstrip()}"
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, without Spark's and Python's stack: the line of the exception that a task raised."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("zkmigrate.") and ": " in line]
+    if ours:
+        return ours[-1].partition(": ")[2]
+    return lines[0] if lines else type(error).__name__
+
+
+def _writable(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file. Needed: a folder, new or of an earlier analysis")
+    if out.is_dir() and any(out.iterdir()) and not (out / JSON).is_file():
+        raise UsageError(f"{out} is not empty and no earlier analysis. Needed: a new folder, or an empty one")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / JSON).write_text("{}\n", encoding="utf-8")  # from here on it is ours, also after Ctrl-C
+
+
+def _frames(folder: Path, found: Section) -> None:
+    if folder.is_dir():
+        shutil.rmtree(folder)
+    for name, frame in found.frames.items():
+        frame.write.parquet(f"{folder.absolute()}/{name}.parquet")
+
+
+def _title(asked: Asked) -> str:
+    return f"ZooKeeper before the move of {asked.chroot}" if asked.chroot != "/" else "ZooKeeper"
+
+
+def _intro(asked: Asked) -> str:
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    places = ", ".join(place.path for place in (*asked.source, *asked.dest))
+    return f"Made {now} from {places}. All times are UTC, by the leader's clock."
