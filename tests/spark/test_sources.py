@@ -104,15 +104,60 @@ def test_servers_are_named_by_their_directories(spark: SparkSession, two: Path) 
     ],
 )
 def test_filters(condition: str, zxids: Sequence[int], spark: SparkSession, two: Path) -> None:
-    found = log(spark, two / "zk1").filter(condition)
+    for pushdown in (False, True):
+        found = log(spark, two / "zk1", pushdown=pushdown).filter(condition)
+        assert sorted(row.zxid for row in found.select("zxid").collect()) == list(zxids)
+
+
+@pytest.mark.parametrize(
+    ("options", "zxids"),
+    [
+        ({"fromZxid": "0xc4"}, range(196, 201)),
+        ({"fromZxid": 99, "toZxid": 102}, range(99, 103)),
+        ({"types": "delete"}, range(10, 201, 10)),
+        ({"pathPrefix": "/other/1"}, [10, *range(100, 200, 10)]),
+        ({"since": "1970-01-01T00:03:15Z", "until": "1970-01-01 00:03:20"}, [200]),
+        ({"types": "delete, create", "toZxid": 10}, range(1, 11)),
+    ],
+)
+def test_options_that_leave_rows_out(
+    options: dict[str, str | int], zxids: Sequence[int], spark: SparkSession, two: Path
+) -> None:
+    found = log(spark, two / "zk1", **options)
     assert sorted(row.zxid for row in found.select("zxid").collect()) == list(zxids)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fromZxid": "0xzz"}, "a zxid, such as 0x1a00000000"),
+        ({"since": "yesterday"}, "a time, such as"),
+        ({"types": "create,explode"}, "types explode. Possible: create, delete"),
+        ({"pathPrefix": "/ümläut"}, "ASCII alone"),
+    ],
+)
+def test_options_that_are_refused(
+    options: dict[str, str], message: str, spark: SparkSession, two: Path
+) -> None:
+    with pytest.raises(PySparkException, match=message):
+        log(spark, two / "zk1", **options).count()
+
+
+def test_a_table_can_be_asked_again_and_joined_with_itself(spark: SparkSession, two: Path) -> None:
+    """With filters pushed down, Spark 4.3.0 answers the second question with the first one's rows."""
+    frame = log(spark, two / "zk1")
+    deletes, creates = frame.filter("type = 'delete'"), frame.filter("type = 'create'")
+    assert (deletes.count(), frame.count(), creates.count(), frame.count()) == (20, 200, 180, 200)
+    assert deletes.union(creates).count() == 200
+    behind = creates.select((F.col("zxid") - 1).alias("zxid"))
+    assert deletes.join(behind, "zxid").count() == 19
+
+
 def test_logs_that_hold_no_wanted_zxid_are_not_read(spark: SparkSession, two: Path) -> None:
-    frame = log(spark, two / "zk*")
-    assert frame.rdd.getNumPartitions() == 4
-    assert frame.filter("zxid > 150").rdd.getNumPartitions() == 2
-    assert frame.filter("zxid <= 100").rdd.getNumPartitions() == 2
+    assert log(spark, two / "zk*").rdd.getNumPartitions() == 4
+    assert log(spark, two / "zk*", fromZxid=151).rdd.getNumPartitions() == 2
+    assert log(spark, two / "zk*", pushdown=True).filter("zxid > 150").rdd.getNumPartitions() == 2
+    assert log(spark, two / "zk*", pushdown=True).filter("zxid <= 100").rdd.getNumPartitions() == 2
 
 
 def test_a_log_in_parts_is_the_same_log(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("zktxnlog")`` and ``"zksnapshot"`` known, and let filters reach them."""
+    """Make ``spark.read.format("zktxnlog")`` and ``"zksnapshot"`` known, and let filters reach those that are
+    read with the option ``pushdown``."""
     from zkmigrate.pipeline.snapshots import SnapshotSource
     from zkmigrate.pipeline.txnlog import TxnLogSource
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from zkmigrate.errors import UsageError
 
@@ -46,6 +47,34 @@ class Given:
         if not (found.isascii() and found.isdecimal()):
             raise UsageError(f"{name} {found!r}. Needed: a whole number")
         return int(found)
+
+    def prefix(self, name: str) -> str:
+        """The beginning of a path in ASCII: a log may have other bytes than ours for what is not."""
+        found = self.text(name, "")
+        if not found.isascii():
+            raise UsageError(f"{name} {found!r}. Needed: ASCII alone; Spark can filter what is not")
+        return found
+
+    def zxid(self, name: str, otherwise: int) -> int:
+        """As ZooKeeper writes them, 0x and hexadecimal, or decimal."""
+        text = self.text(name, "")
+        if not text:
+            return otherwise
+        try:
+            return int(text, 0)
+        except ValueError:
+            raise UsageError(f"{name} {text!r}. Needed: a zxid, such as 0x1a00000000") from None
+
+    def millis(self, name: str, otherwise: int) -> int:
+        """A time in ISO 8601, in UTC where it names no zone, as milliseconds since the epoch."""
+        text = self.text(name, "")
+        if not text:
+            return otherwise
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise UsageError(f"{name} {text!r}. Needed: a time, such as 2026-11-22T03:00:00Z") from None
+        return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
     def end(self) -> None:
         """That is all there is."""

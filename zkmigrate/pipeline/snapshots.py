@@ -3,7 +3,8 @@
 
 Options: ``table`` nodes (default) or sessions, with the columns `nodes.SESSIONS`; ``mode`` failfast
 (default) or permissive: a file that cannot be read is a row with `corrupt`; ``data`` true to have the data;
-``server`` a name for all rows; ``maxRecord`` bytes. A filter on the beginning of path reaches the reader.
+``server`` a name for all rows; ``maxRecord`` bytes; ``pathPrefix`` leaves out other znodes before they become
+Arrow, and so does a filter of Spark's with ``pushdown`` true (see `txnlog` for what that costs).
 One file is one task: only from its beginning can a snapshot be read.
 """
 
@@ -43,6 +44,8 @@ class Options:
     data: bool = False
     sessions: bool = False
     max_record: int = MAX_RECORD
+    prefix: str = ""
+    pushdown: bool = False
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -55,6 +58,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
         from_spark.flag("data"),
         from_spark.choice("table", ("nodes", "sessions")) == "sessions",
         from_spark.number("maxRecord", MAX_RECORD),
+        from_spark.prefix("pathPrefix"),
+        from_spark.flag("pushdown"),
     )
     from_spark.end()
     return found
@@ -74,7 +79,7 @@ class SnapshotSource(DataSource):
         options = parse_options(self.options)
         if schema.fieldNames() != _columns(options).names:
             raise UsageError("zksnapshot has its own schema. Needed: no schema(...); select what you want")
-        return SnapshotReader(options)
+        return PushedSnapshotReader(options) if options.pushdown else SnapshotReader(options)
 
 
 def _columns(options: Options) -> pa.Schema:
@@ -86,13 +91,7 @@ class SnapshotReader(DataSourceReader):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.sought = Sought(options.data)
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """All of them are given back: Spark looks at the rows again."""
-        for one in filters:
-            self.sought = replace(self.sought, prefix=longer_prefix(self.sought.prefix, one))
-        return filters
+        self.sought = Sought(options.data, options.prefix)
 
     def partitions(self) -> Sequence[InputPartition]:
         found = files(self.options.paths, self.options.server, lambda name: snapshot_zxid(name) is not None)
@@ -114,3 +113,13 @@ class SnapshotReader(DataSourceReader):
             yield one_row(
                 _columns(self.options), server=file.server, file=file.name, zxid=zxid, corrupt=str(error)
             )
+
+
+class PushedSnapshotReader(SnapshotReader):
+    """One whose DataFrame is for a single query."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """All of them are given back: Spark looks at the rows again."""
+        for one in filters:
+            self.sought = replace(self.sought, prefix=longer_prefix(self.sought.prefix, one))
+        return filters

@@ -2,11 +2,13 @@
 `columns.SCHEMA`.
 
 Options: ``mode`` failfast (default) or permissive; ``data`` true to have the data; ``server`` a name for
-all rows; ``splitMB`` megabytes of a log to one task, 256, 0 for whole logs; ``maxRecord`` bytes.
+all rows; ``splitMB`` megabytes of a log to one task, 256, 0 for whole logs; ``maxRecord`` bytes. Which rows:
+``fromZxid``, ``toZxid``, ``since``, ``until``, ``types``, ``pathPrefix``; logs and parts of logs are left out
+by zxid, rows by all of them before they become Arrow.
 
-Filters on zxid, time, type and the beginning of path reach the reader where `register` has switched that
-on: logs and parts of logs are left out by zxid, rows by all of them before they become Arrow. Spark filters
-again.
+With ``pushdown`` true Spark's own filters on these columns do the same. It is off because Spark 4.3.0 keeps
+what the last query of a DataFrame pushed down: a second query of the same DataFrame without a filter, or a
+join of two filters of it, then lacks rows.
 """
 
 from __future__ import annotations
@@ -25,13 +27,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from zkmigrate.errors import UsageError
-from zkmigrate.pipeline.columns import SCHEMA, Stretch, Wanted, one_row, table
+from zkmigrate.pipeline.columns import ALL, SCHEMA, Stretch, Wanted, one_row, table
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.pipeline.filters import narrowed
 from zkmigrate.pipeline.options import Given
 from zkmigrate.pipeline.stretches import Part, Stretches, find, from_zxid, parts
 from zkmigrate.zkdata.errors import MalformedError, ZkDataError
 from zkmigrate.zkdata.tail import data_end
+from zkmigrate.zkdata.txn import TxnType
 from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, MAX_RECORD, log_zxid
 
 _SPLIT_MB = 256
@@ -49,6 +52,8 @@ class Options:
     data: bool = False
     split: int = _SPLIT_MB << 20
     max_record: int = MAX_RECORD
+    wanted: Wanted = ALL
+    pushdown: bool = False
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -62,8 +67,26 @@ def parse_options(given: Mapping[str, str]) -> Options:
         from_spark.number("splitMB", _SPLIT_MB) << 20,
         from_spark.number("maxRecord", MAX_RECORD),
     )
+    wanted = Wanted(
+        found.data,
+        (from_spark.zxid("fromZxid", ALL.zxids[0]), from_spark.zxid("toZxid", ALL.zxids[1])),
+        (from_spark.millis("since", ALL.times_ms[0]), from_spark.millis("until", ALL.times_ms[1])),
+        _kinds(from_spark.text("types", "")),
+        from_spark.prefix("pathPrefix"),
+    )
+    found = replace(found, wanted=wanted, pushdown=from_spark.flag("pushdown"))
     from_spark.end()
     return found
+
+
+def _kinds(text: str) -> frozenset[int] | None:
+    """Types by their names with commas between; None for none given."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in TxnType.__members__]
+    if unknown:
+        possible = ", ".join(TxnType.__members__)
+        raise UsageError(f"types {', '.join(unknown)}. Possible: {possible}")
+    return frozenset(int(TxnType[name]) for name in names) or None
 
 
 @dataclass
@@ -91,7 +114,8 @@ class TxnLogSource(DataSource):
     def reader(self, schema: StructType) -> TxnLogReader:
         if schema.fieldNames() != SCHEMA.names:
             raise UsageError("zktxnlog has its own schema. Needed: no schema(...); select what you want")
-        return TxnLogReader(parse_options(self.options))
+        options = parse_options(self.options)
+        return PushedTxnLogReader(options) if options.pushdown else TxnLogReader(options)
 
 
 class TxnLogReader(DataSourceReader):
@@ -99,13 +123,7 @@ class TxnLogReader(DataSourceReader):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.wanted = Wanted(data=options.data)
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """All of them are given back: Spark looks at the rows again."""
-        for one in filters:
-            self.wanted = narrowed(self.wanted, one)
-        return filters
+        self.wanted = options.wanted
 
     def partitions(self) -> Sequence[Portion]:
         found = files(self.options.paths, self.options.server, lambda name: log_zxid(name) is not None)
@@ -129,6 +147,16 @@ class TxnLogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Portion)
         yield from rows(partition.file, partition.part, self.wanted, self.options)
+
+
+class PushedTxnLogReader(TxnLogReader):
+    """One whose DataFrame is for a single query, as the module says."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """All of them are given back: Spark looks at the rows again."""
+        for one in filters:
+            self.wanted = narrowed(self.wanted, one)
+        return filters
 
 
 def _followed(found: Sequence[File]) -> Iterator[tuple[File, int | None]]:
