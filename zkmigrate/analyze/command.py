@@ -52,6 +52,13 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="N",
         help="Rows of a table for people; Parquet has all.",
     )
+    @click.option(
+        "--server-log",
+        "server_logs",
+        multiple=True,
+        metavar="FILE",
+        help="writers: a text log of a ZooKeeper server, for the addresses of sessions.",
+    )
     @flags.jute_maxbuffer
     @click.option(
         "--out", type=flags.FILE, metavar="DIR", help="Write the page and the tables into this folder."
@@ -103,6 +110,7 @@ def _analyze(options: dict[str, Any]) -> int:
         depth=options["depth"],
         top=options["top"],
         jute_maxbuffer=options["jute_maxbuffer"],
+        server_logs=options["server_logs"],
     )
     spill: Path | None = options["spill"]
     bounds = Bounds(options["master"], options["memory"], spill, progress=sys.stderr.isatty())

@@ -25,9 +25,9 @@ from zkmigrate.zkdata.txn import (
 )
 from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, MAX_RECORD, Gap, scan
 
-_DEPTH = 2
+PLACE_DEPTH = 2
 _TOLD_EVERY = 20_000
-_BROKERS_OWN = re.compile(
+BROKERS_OWN = re.compile(
     r"/(controller(_epoch)?|brokers/(ids|seqid|topics/[^/]+/partitions)|isr_change_notification"
     r"|log_dir_event_notification|latest_producer_id_block)(/.*)?"
 )
@@ -144,7 +144,7 @@ def _took(writer: Writer, txn: Txn, changes: list[PathChange], chroot: str) -> N
         if not change.deletes and (broker := broker_of(change.path, chroot)) is not None:
             writer.broker = broker
         root = "" if chroot == "/" else chroot
-        if is_under(change.path, chroot) and _BROKERS_OWN.fullmatch(change.path[len(root) :]):
+        if is_under(change.path, chroot) and BROKERS_OWN.fullmatch(change.path[len(root) :]):
             writer.brokers_own = True
 
 
@@ -160,7 +160,7 @@ def _place(path: str, chroot: str) -> str:
     if not is_under(path, chroot):
         return path
     root = "" if chroot == "/" else chroot
-    below = [part for part in path[len(root) :].split("/") if part][:_DEPTH]
+    below = [part for part in path[len(root) :].split("/") if part][:PLACE_DEPTH]
     return "/".join([root, *below]) or "/"
 
 

@@ -1,0 +1,64 @@
+"""analyze writers and quiet: the answers of the reader that takes one log in one process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from
+from zkmigrate.analyze.asked import Asked, Place
+from zkmigrate.analyze.input import Input
+from zkmigrate.analyze.jobs import quiet, writers
+from zkmigrate.disks.writers import body
+from zkmigrate.errors import UsageError
+from zkmigrate.zkdata import writers as single
+from zkmigrate.zkdata.reader import FileDirectory
+from zkmigrate.zkdata.sums import read_sums
+
+
+@pytest.mark.parametrize(
+    ("version", "chroot"),
+    [*((version, "/kafka") for version in VERSIONS), ("3.8.4", "/"), ("3.8.4", "/kafka/brokers/ids")],
+)
+def test_writers_as_from_one_process(version: str, chroot: str, spark: SparkSession, recorded: Path) -> None:
+    folder = recorded / version / "standalone"
+    directory = FileDirectory(folder / "version-2")
+    owners = read_sums(directory, directory, chroot=chroot).owners
+    wanted = body(single.writers(directory, chroot=chroot, owners=owners), {})
+    found = dict(writers.run(Input(spark, Asked((Place("", str(folder)),), chroot=chroot))).figures)
+    assert found.pop("server") == "standalone"
+    assert wanted.pop("gaps") == []
+    assert json.loads(json.dumps(found)) == wanted
+
+
+def test_addresses_come_from_the_servers_own_log(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:
+    folder = recorded / "3.5.8" / "standalone"
+    given = Asked((Place("", str(folder)),), chroot="/kafka")
+    session = writers.run(Input(spark, given)).figures["writers"][0]["session"]
+    log = tmp_path / "zookeeper.log"
+    log.write_text(
+        f"2026-11-21 00:40:00,001 [myid:1] - INFO - Established session {session} with negotiated "
+        "timeout 6000 for client /192.0.2.9:4711\nsomething else\n"
+    )
+    asked = Asked(given.source, chroot="/kafka", server_logs=(str(log),))
+    found = writers.run(Input(spark, asked)).figures["writers"]
+    assert [one["address"] for one in found if one["address"]] == ["192.0.2.9:4711"]
+
+
+def test_quiet_counts_transactions_of_the_subtree_alone(spark: SparkSession, tmp_path: Path) -> None:
+    payloads = [create_payload(5 + n, f"/{'kafka' if n % 3 else 'other'}/n{n}") for n in range(30)]
+    (tmp_path / "version-2").mkdir()
+    (tmp_path / "version-2" / "log.5").write_bytes(log_from(payloads))
+    asked = Asked((Place("", str(tmp_path)),), chroot="/kafka")
+    found = quiet.run(Input(spark, asked)).figures
+    assert found["transactions"] == 20
+    assert found["hours"] == []  # all in one minute, which the log covers in part only
+
+
+def test_quiet_refuses_a_log_without_a_transaction(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "log.5").write_bytes(log_from([]) + bytes(4096))
+    with pytest.raises(UsageError, match="holds no transaction"):
+        quiet.run(Input(spark, Asked((Place("", str(tmp_path)),))))

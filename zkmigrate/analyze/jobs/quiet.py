@@ -1,0 +1,97 @@
+"""quiet: when to cut over, from the transactions under the chroot in every minute of the log."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from pyspark.sql import functions as F
+
+from zkmigrate.analyze.charts import over_time, week
+from zkmigrate.analyze.input import Input, millis, under
+from zkmigrate.analyze.plain import moment
+from zkmigrate.analyze.quietest import MINUTES_OF_A_WEEK, Hour, hours
+from zkmigrate.analyze.section import Picture, Section
+from zkmigrate.errors import UsageError
+from zkmigrate.report.tables import Table
+
+_BUSIEST = 5
+
+
+def run(input: Input) -> Section:
+    """The job. A transaction counts once, however many znodes under the chroot it changes."""
+    asked = input.asked
+    minute = F.floor(millis(F.col("time")) / 60_000)
+    covered = input.log.agg(F.min(minute), F.max(minute), F.min("time"), F.max("time")).first()
+    if covered is None or covered[0] is None:
+        raise UsageError(f"the log of {input.reference} holds no transaction: nothing tells when it is quiet")
+    first, last = int(covered[0]), int(covered[1])
+    frame = (
+        input.effects.filter(under(F.col("path"), asked.chroot))
+        .groupBy(minute.alias("minute"))
+        .agg(F.count_distinct("zxid").alias("transactions"))
+        .select(F.timestamp_seconds(F.col("minute") * 60).alias("at"), "minute", "transactions")
+        .orderBy("minute")
+    )
+    counts = {int(row.minute): int(row.transactions) for row in frame.collect()}
+    # The first and the last minute are covered in part only.
+    found = hours(counts, first + 1, last - 1, asked.window_s)
+    span = f"from {moment(covered[2])} to {moment(covered[3])}"
+    of = f"{sum(counts.values())} transactions under {asked.chroot} {span}"
+    weeks = (last - first + 1) / MINUTES_OF_A_WEEK
+    figures = {
+        "chroot": asked.chroot,
+        "server": input.reference,
+        "window_s": asked.window_s,
+        "transactions": sum(counts.values()),
+        "since": f"{moment(covered[2])}Z",
+        "until": f"{moment(covered[3])}Z",
+        "weeks": round(weeks, 4),
+        "hours": [{"name": hour.name, **asdict(hour)} for hour in found],
+    }
+    busiest = found[: -min(_BUSIEST, len(found)) - 1 : -1]
+    tables = (
+        _table("quietest", "Quietest hours of the week", found[: asked.top], asked.window_s),
+        _table("busiest", "Busiest hours of the week", busiest, asked.window_s),
+    )
+    points = [(60.0 * m, float(counts.get(m, 0))) for m in range(first, last + 1)]
+    pictures = (
+        Picture(
+            over_time("quiet-minutes", "Transactions per minute", points, 60.0), f"Under {asked.chroot}."
+        ),
+        Picture(
+            week(
+                "quiet-week",
+                f"Transactions to expect in {asked.window_s} s",
+                {(hour.hour // 24, hour.hour % 24): hour.expected for hour in found},
+            ),
+            "By the hour of the week (UTC) in which the window begins; empty: not covered by the log.",
+        ),
+    )
+    answer = _answer(of, found, weeks, asked.window_s)
+    return Section("Quiet times", answer, figures, tables, pictures, {"minutes": frame})
+
+
+def _answer(of: str, found: list[Hour], weeks: float, window_s: int) -> str:
+    if not found:
+        return f"{of}. That is shorter than a window of {window_s} s: nothing can be said."
+    best = found[0]
+    words = (
+        f"{of}. Best hour to begin a window of {window_s} s: {best.name} UTC, {best.expected:.3g} "
+        f"transactions to expect, at worst {best.worst:.3g}, none in {best.none:.0%} of {best.seen} windows; "
+        f"best at minute {best.minute} ({best.at_minute:.3g})."
+    )
+    if weeks < 1:
+        words += f" Only {len(found)} of 168 hours of a week were seen; the others may be quieter or busier."
+    return words
+
+
+def _table(id: str, title: str, of: list[Hour], window_s: int) -> Table:
+    head = ("begins in (UTC)", f"expected in {window_s} s", "worst", "none in", "windows", "best minute")
+    rows = tuple(
+        (
+            hour.name, f"{hour.expected:.3g}", f"{hour.worst:.3g}", f"{hour.none:.0%}", str(hour.seen),
+            f":{hour.minute:02} ({hour.at_minute:.3g})",
+        )
+        for hour in of
+    )  # fmt: skip
+    return Table(id, title, head, rows)

@@ -1,0 +1,190 @@
+"""writers: sessions that wrote at or under the chroot, and which of them are no brokers.
+
+As `zkdata.writers`, which reads one log in one process; the answers are the same. Addresses are in no log of
+transactions: they come from the text logs of ZooKeeper's servers, where they are given and tell them (3.4 and
+3.5 do, later ones only at level DEBUG).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from zkmigrate.analyze.input import Input, millis, under
+from zkmigrate.analyze.plain import moment
+from zkmigrate.analyze.section import Section
+from zkmigrate.report.tables import Table
+from zkmigrate.zkdata.session import format_session
+from zkmigrate.zkdata.txn import TxnType
+from zkmigrate.zkdata.writers import BROKERS_OWN, PLACE_DEPTH
+
+_CREATES = ("create", "create2", "createContainer", "createTTL")
+_DELETES = ("delete", "deleteContainer")
+_WRITES = (*_CREATES, *_DELETES, "setData", "setACL", "reconfig")
+_PLACES = 5
+_ESTABLISHED = r"Established session 0x([0-9a-f]+) with negotiated timeout \d+ for client /?(\S+)"
+
+
+def run(input: Input) -> Section:
+    """The job."""
+    chroot = input.asked.chroot
+    path, kind = F.col("path"), F.col("type")
+    above = kind.isin(*_DELETES) & F.lit(chroot).startswith(F.concat(path, F.lit("/")))
+    touched = under(path, chroot) | F.coalesce(above, F.lit(False))
+    changes = input.effects.filter(kind.isin(*_WRITES) & touched)
+    root = "" if chroot == "/" else chroot
+    below = F.when(under(path, chroot), F.substr(path, F.lit(len(root) + 1)))
+    number = F.regexp_extract(below, r"^/brokers/ids/(\d+)$", 1)
+    broker = F.when(~kind.isin(*_DELETES) & (number != ""), number.try_cast("bigint"))
+    own = below.rlike(f"^(?:{BROKERS_OWN.pattern})$")
+    order = F.struct("zxid", "sequence")
+    sessions = changes.groupBy("session").agg(
+        F.count_distinct("zxid").alias("changes"),
+        F.min(millis(F.col("time"))).alias("first_ms"),
+        F.max(millis(F.col("time"))).alias("last_ms"),
+        F.max_by("path", order).alias("last_path"),
+        F.max_by(broker, F.when(broker.isNotNull(), order)).alias("broker"),
+        F.coalesce(F.bool_or(own), F.lit(False)).alias("brokers_own"),
+    )
+    frame = _with_ends(input, sessions).orderBy(F.desc("changes"), "session")
+    rows = frame.collect()
+    types = _counts(changes.groupBy("session", kind.alias("name")))
+    places = _counts(changes.groupBy("session", _place(path, below, root).alias("name")))
+    registered = _registered(input, root)
+    addresses = _addresses(input)
+    writers = [_writer(row, types, places, registered, addresses) for row in rows]
+    span = input.log.agg(
+        F.min(millis(F.col("time"))), F.max(millis(F.col("time"))), F.count_distinct("zxid")
+    ).first()
+    assert span is not None
+    figures = {
+        "chroot": chroot,
+        "server": input.reference,
+        "since_ms": span[0],
+        "until_ms": span[1],
+        "records": span[2],
+        "under_chroot": changes.agg(F.count_distinct("zxid")).collect()[0][0],
+        "writers": writers,
+    }
+    return _section(input, figures, frame)
+
+
+def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
+    """With the timeout and the end of each session, where the log tells them."""
+    time = millis(F.col("time"))
+    opened = input.log.filter(F.col("type") == TxnType.createSession.name)
+    closed = input.log.filter(F.col("type") == TxnType.closeSession.name)
+    timeouts = opened.groupBy("session").agg(F.max_by("timeout_ms", "zxid").alias("timeout_ms"))
+    ends = closed.groupBy("session").agg(F.max(time).alias("ended_ms"))
+    return sessions.join(timeouts, "session", "left").join(ends, "session", "left")
+
+
+def _counts(grouped: Any) -> dict[int, list[tuple[str, int]]]:
+    """By session: names with how often, the most frequent first."""
+    found: dict[int, list[tuple[str, int]]] = {}
+    for row in grouped.count().orderBy(F.desc("count"), "name").collect():
+        found.setdefault(row["session"], []).append((row["name"], row["count"]))
+    return found
+
+
+def _place(path: Column, below: Column, root: str) -> Column:
+    """A path cut to its first elements below the chroot; one above it whole."""
+    elements = F.slice(F.split(below, "/"), 2, PLACE_DEPTH)
+    cut = F.concat(F.lit(f"{root}/"), F.array_join(elements, "/"))
+    return F.when(below.isNull(), path).when(below.isin("", "/"), root or "/").otherwise(cut)
+
+
+def _registered(input: Input, root: str) -> dict[int, int]:
+    """Brokers' ids by the session that owns their registration in the newest snapshot, if there is one."""
+    if not input.snapshots:
+        return {}
+    number = F.regexp_extract("path", r"/brokers/ids/(\d+)$", 1)
+    folder = f"{root}/brokers/ids/"
+    is_one = (F.concat(F.lit(folder), number) == F.col("path")) & (F.col("ephemeral_owner") != 0)
+    below = input.nodes.filter(F.col("path").startswith(folder))
+    named = below.filter(is_one)
+    found = named.select("ephemeral_owner", number.try_cast("bigint").alias("broker")).collect()
+    return {row["ephemeral_owner"]: row["broker"] for row in found}
+
+
+def _addresses(input: Input) -> dict[int, str]:
+    """The last address of each session, signed, of those that the servers' text logs name."""
+    if not input.asked.server_logs:
+        return {}
+    lines = input.spark.read.text(list(input.asked.server_logs))
+    found = lines.select(
+        F.regexp_extract("value", _ESTABLISHED, 1).alias("session"),
+        F.regexp_extract("value", _ESTABLISHED, 2).alias("address"),
+        "value",
+    ).filter("session != ''")
+    last = found.groupBy("session").agg(F.max_by("address", "value").alias("address")).collect()
+    return {_signed(int(row["session"], 16)): row["address"] for row in last}
+
+
+def _signed(session: int) -> int:
+    return session - (1 << 64) if session >= 1 << 63 else session
+
+
+def _writer(
+    row: Row,
+    types: dict[int, list[tuple[str, int]]],
+    places: dict[int, list[tuple[str, int]]],
+    registered: dict[int, int],
+    addresses: dict[int, str],
+) -> dict[str, Any]:
+    """As `disks.writers.body` has it."""
+    session = row["session"]
+    broker = row["broker"] if row["broker"] is not None else registered.get(session)
+    return {
+        "session": format_session(session),
+        "broker": broker,
+        "is_broker": broker is not None or row["brokers_own"],
+        "address": addresses.get(session),
+        "changes": row["changes"],
+        "first_ms": row["first_ms"],
+        "last_ms": row["last_ms"],
+        "ended_ms": row["ended_ms"],
+        "timeout_ms": row["timeout_ms"],
+        "types": dict(types.get(session, ())),
+        "places": dict(places.get(session, ())),
+        "last_path": row["last_path"],
+    }
+
+
+def _section(input: Input, figures: dict[str, Any], frame: DataFrame) -> Section:
+    writers = figures["writers"]
+    others = [one for one in writers if not one["is_broker"]]
+    brokers = [one for one in writers if one["is_broker"]]
+    answer = (
+        f"{figures['under_chroot']} of {figures['records']} transactions changed {figures['chroot']}, asked "
+        f"for by {len(brokers)} sessions of brokers and {len(others)} of others"
+        + (f", the last of these at {_when(max(one['last_ms'] for one in others))}." if others else ".")
+    )
+    head = ("session", "who", "address", "changes", "first", "last", "ended", "where")
+    shown = tuple(
+        (
+            one["session"], _who(one), one["address"] or "", str(one["changes"]), _when(one["first_ms"]),
+            _when(one["last_ms"]), _when(one["ended_ms"]), _places_told(one["places"]),
+        )
+        for one in [*others, *brokers][: input.asked.top]
+    )  # fmt: skip
+    table = Table("writers", "Sessions that wrote, those of no broker first", head, shown, wide=(7,))
+    return Section("Writers", answer, figures, (table,), (), {"sessions": frame})
+
+
+def _who(one: dict[str, Any]) -> str:
+    if one["broker"] is not None:
+        return f"broker {one['broker']}"
+    return "a broker, by what it wrote" if one["is_broker"] else "no broker"
+
+
+def _places_told(places: dict[str, int]) -> str:
+    told = ", ".join(f"{place} ({count})" for place, count in list(places.items())[:_PLACES])
+    return told + (f" and {len(places) - _PLACES} more" if len(places) > _PLACES else "")
+
+
+def _when(ms: int | None) -> str:
+    return "" if ms is None else moment(datetime.fromtimestamp(ms / 1000, UTC))
