@@ -33,6 +33,7 @@ from zkmigrate.lab.judge import Policy, Verdict, judge, load_history
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
+from zkmigrate.lab.render import ZOOKEEPER_DATA
 from zkmigrate.lab.service import read_log
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
@@ -42,6 +43,7 @@ from zkmigrate.lab.waiting import Progress
 from zkmigrate.report import verb
 
 RUN = "demo"
+ANALYSES = ("tenants", "writers", "quiet")
 BACKEND = "nspawn"
 FLOWING_S = 60.0
 LEFT = "there are still {}; `zkmigrate lab sweep`, or the next start, takes down what nobody owns any more"
@@ -86,6 +88,7 @@ class Demo:
         self.say("load: producers, consumers, metadata changes and the other tenant start")
         load.start(("producer", "consumer", "metadata", "tenant"))
         load.wait_flowing(("producer", "consumer", "tenant"), FLOWING_S)
+        self.analyse()
         topic = canary_topic.make(self.lab)
         write_inventory(self.lab, self.directory / "migration.yml", canary_topic=topic)
         self.tool("run", "--run-id", RUN, "--yes", "--until", "join")
@@ -99,6 +102,20 @@ class Demo:
         save_baseline(self.lab, self.history / "baseline-open.json")
         self.tool("resume", "--run-id", RUN, "--yes")
         save_baseline(self.lab, self.history / "baseline-after.json")
+
+    def analyse(self) -> None:
+        """Who lives on source, who writes under the chroot and when it is quiet, from source's own files as
+        they are now; LabError where that fails. As slowly as need be: the load has the machine."""
+        places = [
+            f"{host.name}={host.root / ZOOKEEPER_DATA.lstrip('/')}" for host in self.lab.role(Role.SOURCE)
+        ]
+        asked = ("--chroot", self.lab.spec.chroot, "--window", "5", "--top", "8", "--master", "local[1]")
+        self.say(f"tool: zkmigrate analyze {','.join(ANALYSES)} ... {' '.join(asked)}")
+        argv = [sys.executable, "-m", "zkmigrate", "analyze", ",".join(ANALYSES), *places, *asked]
+        with running(["nice", "-n", "19", *argv, "--out", str(self.directory / "analysis")]) as process:
+            code = process.wait()
+        if code:
+            raise LabError(f"zkmigrate analyze ended with exit code {code}")
 
     def tool(self, verb: str, *options: str) -> None:
         """Run zkmigrate from the operator's place; LabError with its exit code when it is not 0."""
