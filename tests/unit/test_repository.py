@@ -31,6 +31,7 @@ EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "runbo
     "standing",
     "control",
     "wiring",
+    "submitted",
 }
 NEUTRAL = {
     "errors",

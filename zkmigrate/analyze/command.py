@@ -97,9 +97,9 @@ def _analyze(options: dict[str, Any]) -> int:
     import sys
 
     from zkmigrate.analyze.asked import Asked, parse_place
-    from zkmigrate.analyze.session import Bounds
+    from zkmigrate.analyze.session import Bounds, submitted
     from zkmigrate.analyze.verb import analyze
-    from zkmigrate.disks.servers import parse_chroot
+    from zkmigrate.disks.chroot import parse_chroot
 
     names = _names(options["jobs"])
     asked = Asked(
@@ -114,15 +114,13 @@ def _analyze(options: dict[str, Any]) -> int:
     )
     spill: Path | None = options["spill"]
     bounds = Bounds(options["master"], options["memory"], spill, progress=sys.stderr.isatty())
-    return analyze(
-        names,
-        asked,
-        bounds,
-        options["out"],
-        click.echo,
-        lambda line: click.echo(line, err=True),
-        as_json=options["as_json"],
-    )
+    as_json: bool = options["as_json"]
+
+    def hint(line: str) -> None:
+        if not (as_json and submitted()):  # spark-submit sends both outputs to standard output
+            click.echo(line, err=True)
+
+    return analyze(names, asked, bounds, options["out"], click.echo, hint, as_json=as_json)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bounds:
-    """master: ``local[N]``, or a cluster's URL; empty: all cores of this machine. memory: of the driver,
+    """Of a Spark of our own; what spark-submit started has its own, and only refuses a master here.
+
+    master: ``local[N]``, or a cluster's URL; empty: all cores of this machine. memory: of the driver,
     which in local mode does all the work, as Spark writes it. spill: where what does not fit in memory goes;
     None: the machine's place for temporary files. progress: whether Spark may draw its bar on standard error.
     """
@@ -44,29 +47,18 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
         from zkmigrate.pipeline import register
     except ImportError as error:
         raise UsageError(f"{error}. Needed: pip install 'zkmigrate[spark]', and Java 17") from error
-    # Else the workers, and those that plan, take the first python3 in PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with tempfile.TemporaryDirectory(prefix="zkmigrate-spark-", dir=bounds.spill) as spill:
-        builder = (
-            SparkSession.builder.appName("zkmigrate analyze")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.ui.enabled", str(bounds.ui).lower())
-            .config("spark.ui.showConsoleProgress", str(bounds.progress).lower())
-            .config("spark.log.level", "ERROR")
-            .config("spark.sql.warehouse.dir", str(Path(spill) / "warehouse"))
-        )
-        if not bounds.master or bounds.master.startswith("local"):
-            cores = len(os.sched_getaffinity(0))
-            builder = (
-                builder.master(bounds.master or f"local[{cores}]")
-                .config("spark.driver.host", "127.0.0.1")
-                .config("spark.driver.bindAddress", "127.0.0.1")
-                .config("spark.driver.memory", bounds.memory)
-                .config("spark.sql.shuffle.partitions", str(2 * cores))
-                .config("spark.local.dir", spill)
+    if submitted() and bounds.master:
+        raise UsageError("spark-submit chose the master. Needed: its own --master, and none of analyze")
+    with ExitStack() as stack:
+        builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
+        if not submitted():
+            # Else the workers, and those that plan, take the first python3 in PATH.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            spill = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="zkmigrate-spark-", dir=bounds.spill)
             )
-        elif bounds.master != "submitted":
-            builder = builder.master(bounds.master).config("spark.driver.memory", bounds.memory)
+            quiet = stack.enter_context(as_file(files(__package__) / "log4j2.properties"))
+            builder = _own(builder, bounds, Path(spill), quiet)
         try:
             spark = builder.getOrCreate()
         except (PySparkRuntimeError, PySparkException, OSError) as error:
@@ -80,3 +72,30 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
             yield spark
         finally:
             spark.stop()
+
+
+def submitted() -> bool:
+    """Whether spark-submit started this process: then master, memory and logging are as it was told."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path) -> SparkSession.Builder:
+    """What a Spark that we start ourselves is told. quiet: properties of its log4j."""
+    builder = (
+        builder.appName("zkmigrate analyze")
+        .config("spark.ui.enabled", str(bounds.ui).lower())
+        .config("spark.ui.showConsoleProgress", str(bounds.progress).lower())
+        .config("spark.driver.memory", bounds.memory)
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}")
+        .config("spark.sql.warehouse.dir", str(spill / "warehouse"))
+    )
+    if bounds.master and not bounds.master.startswith("local"):
+        return builder.master(bounds.master)
+    cores = len(os.sched_getaffinity(0))
+    return (
+        builder.master(bounds.master or f"local[{cores}]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", str(2 * cores))
+        .config("spark.local.dir", str(spill))
+    )

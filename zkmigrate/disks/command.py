@@ -121,8 +121,9 @@ def _subtree(options: dict[str, Any]) -> int:
     """As `_tail`."""
     from zkmigrate.clients.session import Limits
     from zkmigrate.disks import subtree as verb
+    from zkmigrate.disks.chroot import parse_chroot
     from zkmigrate.disks.place import reached
-    from zkmigrate.disks.servers import parse_chroot, parse_servers
+    from zkmigrate.disks.servers import parse_servers
 
     _fitting(options)
     if options["servers"]:

@@ -66,8 +66,8 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _prove(options: dict[str, Any]) -> int:
     """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.disks import prove as verb
+    from zkmigrate.disks.chroot import parse_chroot
     from zkmigrate.disks.place import reached
-    from zkmigrate.disks.servers import parse_chroot
     from zkmigrate.disks.sides import distant, opened, paired
     from zkmigrate.errors import UsageError
     from zkmigrate.zkdata.errors import MalformedError

@@ -101,10 +101,10 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 @contextmanager
 def _looking(options: dict[str, Any]) -> Iterator[Looking]:
     """The options as disks. Imports what reaches hosts only now."""
+    from zkmigrate.disks.chroot import parse_chroot
     from zkmigrate.disks.place import reached
     from zkmigrate.disks.prove import Telling
     from zkmigrate.disks.replay import Looking
-    from zkmigrate.disks.servers import parse_chroot
     from zkmigrate.disks.sides import distant, opened, paired
     from zkmigrate.zkdata.txnlog import MAX_RECORD
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from zkmigrate.clients.subtree import Server
+from zkmigrate.disks.chroot import parse_chroot
 from zkmigrate.errors import UsageError
 
 CLIENT_PORT = 2181
@@ -17,15 +18,6 @@ def parse_servers(text: str) -> tuple[tuple[Server, ...], str]:
     """The servers, in this order, and the chroot, ``/`` where none is said. Raises UsageError."""
     hosts, slash, below = text.partition("/")
     return tuple(_server(part, text) for part in hosts.split(",")), parse_chroot(slash + below or "/")
-
-
-def parse_chroot(path: str) -> str:
-    """A znode's path as it is. Raises UsageError for what ZooKeeper does not take as one."""
-    parts = path.split("/")[1:]
-    whole = path == "/" or (path.startswith("/") and not any(part in ("", ".", "..") for part in parts))
-    if not whole or "\0" in path:
-        raise UsageError(f"{path!r} is no path of a znode. Needed: one such as /kafka, or / for everything")
-    return path
 
 
 def _server(part: str, text: str) -> Server:

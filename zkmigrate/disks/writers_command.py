@@ -46,8 +46,9 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _writers(options: dict[str, Any]) -> int:
     """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.disks import writers as verb
+    from zkmigrate.disks.chroot import parse_chroot
     from zkmigrate.disks.place import parse_place, reached
-    from zkmigrate.disks.servers import parse_chroot, parse_servers
+    from zkmigrate.disks.servers import parse_servers
     from zkmigrate.errors import UsageError
 
     chroot = parse_chroot(options["chroot"])

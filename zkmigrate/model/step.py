@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
+
+if TYPE_CHECKING:
+    from zkmigrate.inventory import Inventory
 
 F = TypeVar("F")
 

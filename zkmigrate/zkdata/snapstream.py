@@ -22,8 +22,6 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-import cramjam
-
 from zkmigrate.zkdata.errors import CorruptError, ForeignFileError, TruncatedHeaderError
 from zkmigrate.zkdata.reader import RandomReader
 from zkmigrate.zkdata.snapname import snapshot_codec
@@ -118,6 +116,8 @@ def _snappy(reader: RandomReader, name: str) -> Iterator[bytes]:
 
 def _unpack(packed: bytes, name: str, offset: int) -> bytes:
     """Decode one raw block. Its declared length is looked at first: the decoder allocates that much."""
+    import cramjam  # here: a machine that reads no such snapshot can be without it
+
     try:
         declared = cramjam.snappy.decompress_raw_len(packed)
         if not 0 < declared <= MAX_SNAPPY_BLOCK:

@@ -1,0 +1,127 @@
+"""analyze on a real Spark cluster that knows zkmigrate only from the archive that spark-submit ships."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+import zkmigrate
+from zkmigrate.analyze.asked import Asked, Place
+from zkmigrate.analyze.input import Input
+from zkmigrate.analyze.jobs import tenants
+
+PACKAGES = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "fsspec", "click")
+PYTHON = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+HOME = Path(pyspark.__file__).parent
+FIRST_S = 120
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> dict[str, str]:
+    """Variables of a machine that has Spark and what zkmigrate needs from others, but not zkmigrate."""
+    packages, local = tmp_path / "packages", tmp_path / "local"
+    packages.mkdir()
+    local.mkdir()
+    for name in PACKAGES:
+        if (HOME.parent / name).exists():  # numpy.libs only where the wheel brought libraries
+            (packages / name).symlink_to(HOME.parent / name)
+    kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
+    return {
+        **kept,
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(packages),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYSPARK_PYTHON": PYTHON,
+        "SPARK_HOME": str(HOME),
+        "SPARK_LOCAL_DIRS": str(local),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def run(command: list[str], cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False)
+
+
+@contextmanager
+def daemon(name: str, arguments: list[str], folder: Path, env: dict[str, str]) -> Iterator[Path]:
+    """One of Spark's own processes, with all that it starts, until the end; its log."""
+    log = folder / f"{name}.log"
+    command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, cwd=folder, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        yield log
+    finally:
+        for each in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, each)
+                process.wait(timeout=20)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                continue
+
+
+def told(log: Path, pattern: str, count: int = 1) -> str:
+    """What the pattern's group finds in a log, as soon as the pattern stands there so often."""
+    deadline = time.monotonic() + FIRST_S
+    while len(found := re.findall(pattern, log.read_text())) < count:
+        assert time.monotonic() < deadline, f"{log.name} never says {pattern}: {log.read_text()}"
+        time.sleep(0.2)
+    return str(found[0])
+
+
+def test_two_workers_answer_as_one_machine_does(
+    spark: SparkSession, recorded: Path, tmp_path: Path, bare: dict[str, str]
+) -> None:
+    directory = str(recorded / "3.8.4" / "standalone")
+    assert "No module named 'zkmigrate'" in run([PYTHON, "-c", "import zkmigrate"], tmp_path, bare).stderr
+    archives = [tmp_path / "code.zip", tmp_path / "again.zip"]
+    for archive in archives:
+        packed = run(
+            [sys.executable, "-m", "zkmigrate.analyze.pack", str(archive)],
+            Path(zkmigrate.__file__).parents[1], dict(os.environ),
+        )  # fmt: skip
+        assert packed.returncode == 0, packed.stderr
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    assert "zkmigrate/pipeline/txnlog.py" in zipfile.ZipFile(archives[0]).namelist()
+    script = Path(shutil.copy(Path(zkmigrate.__file__).with_name("submitted.py"), tmp_path))
+
+    with ExitStack() as stack:
+        asked = ["master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        log = stack.enter_context(daemon("master", asked, tmp_path, bare))
+        master = told(log, r"Starting Spark master at (spark://\S+)")
+        works = [tmp_path / f"work{n}" for n in (1, 2)]
+        for work in works:
+            asked = ["worker.Worker", master, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+            asked += ["--cores", "1", "--memory", "1g", "--work-dir", str(work)]
+            stack.enter_context(daemon(work.name, asked, tmp_path, bare))
+        told(log, r"Registering worker (\S+)", count=2)
+        submit = [str(HOME / "bin" / "spark-submit"), "--master", master, "--py-files", str(archives[0])]
+        submit += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
+        submit += ["--conf", "spark.sql.shuffle.partitions=2"]
+        answered = run([*submit, str(script), "tenants", directory, "--json"], tmp_path, bare)
+        assert answered.returncode == 0, answered.stderr
+        refused = run([*submit, str(script), "tenants", directory, "--master", "local"], tmp_path, bare)
+        assert refused.returncode == 2, refused.stderr
+        assert "spark-submit chose the master" in refused.stdout
+        shipped = {work: list(work.glob("app-*/*/code.zip")) for work in works}
+    assert all(shipped.values())
+
+    local = tenants.run(Input(spark, Asked((Place("", directory),))))
+    here = json.dumps({"tenants": {"answer": local.answer, "held": local.held, **local.figures}})
+    assert json.loads(answered.stdout) == json.loads(here)
