@@ -22,6 +22,13 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--chroot", default="/", show_default=True, help="The subtree that is to move, such as /kafka."
     )
     @click.option(
+        "--dest",
+        "dests",
+        multiple=True,
+        metavar="[NAME=]DIR",
+        help="Of a server of dest, for jobs that compare both ensembles; once for each.",
+    )
+    @click.option(
         "--server",
         default="",
         metavar="NAME",
@@ -104,6 +111,7 @@ def _analyze(options: dict[str, Any]) -> int:
     names = _names(options["jobs"])
     asked = Asked(
         source=tuple(parse_place(text) for text in options["places"]),
+        dest=tuple(parse_place(text) for text in options["dests"]),
         chroot=parse_chroot(options["chroot"]),
         server=options["server"],
         window_s=options["window_s"],
