@@ -51,6 +51,8 @@ def _rows(record: Record, data: bool) -> Iterator[Row]:
     }
     body = txn.body
     if isinstance(body, MultiTxn):
+        if not body.txns:
+            yield {**common, "type": "multi", "multi": True}
         for number, sub in enumerate(body.txns):
             here = {"sequence": number, "multi": True, "failed": body.failed}
             yield {**common, **here, **_fields(txn, sub.type, sub.body, data)}

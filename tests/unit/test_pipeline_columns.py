@@ -104,6 +104,15 @@ def test_a_stretch_without_records_is_an_empty_table() -> None:
     assert (batch.num_rows, batch.schema) == (0, SCHEMA)
 
 
+def test_a_multi_of_nothing_is_a_row_as_every_transaction() -> None:
+    made = [payload(1, 14, struct.pack(">i", 0)), payload(2, 14, struct.pack(">iiq", 0, 2, 77))]
+    found = stretch(log_from(made))
+    batch = table(found)
+    assert batch.to_pylist() == expected(records(found))
+    kept = [(row["zxid"], row["sequence"], row["type"], row["digest"]) for row in batch.to_pylist()]
+    assert kept == [(1, 0, "multi", None), (2, 0, "multi", 77)]
+
+
 # --- odd text, many ACLs
 
 

@@ -270,7 +270,8 @@ class _More:
             self._columns[name].append(value)
 
     def _multi(self, of: int, src: JuteInput) -> None:
-        for sequence in range(src.count(8)):
+        count = src.count(8)
+        for sequence in range(count):
             kind, length = src.int32(), src.int32()
             if kind not in IN_MULTI or length < 0 or length > src.remaining():
                 raise MalformedError("")
@@ -278,6 +279,8 @@ class _More:
             src.pos += length
             if kind == TxnType.error:
                 self._records.failed[of] = True
+        if not count:  # a row all the same, else its zxid would look like a hole
+            self._row(of, 0, TxnType.multi, 0, 0, True)
 
     def _close(self, of: int, src: JuteInput) -> None:
         """As `zkdata.txn` tells a digest from paths."""
