@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from
+from tests.unit.zkdata_fixtures import VERSIONS, log_from, payload, text
 from zkmigrate.analyze.asked import Asked, Place
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.jobs import quiet, writers
@@ -49,13 +49,17 @@ def test_addresses_come_from_the_servers_own_log(spark: SparkSession, recorded: 
 
 
 def test_quiet_counts_transactions_of_the_subtree_alone(spark: SparkSession, tmp_path: Path) -> None:
-    payloads = [create_payload(5 + n, f"/{'kafka' if n % 3 else 'other'}/n{n}") for n in range(30)]
+    made = [
+        payload(5 + n, 2, text(f"/{'kafka' if n % 3 else 'other'}/n{n}"), time_ms=1_794_787_200_000 + n * 500)
+        for n in range(30)
+    ]
     (tmp_path / "version-2").mkdir()
-    (tmp_path / "version-2" / "log.5").write_bytes(log_from(payloads))
-    asked = Asked((Place("", str(tmp_path)),), chroot="/kafka")
+    (tmp_path / "version-2" / "log.5").write_bytes(log_from(made))
+    asked = Asked((Place("", str(tmp_path)),), chroot="/kafka", window_s=3)
     found = quiet.run(Input(spark, asked)).figures
     assert found["transactions"] == 20
-    assert found["hours"] == []  # all in one minute, which the log covers in part only
+    (hour,) = found["hours"]  # seconds 1 to 13, two operations in each, one of three elsewhere
+    assert (hour["name"], hour["seen"], hour["expected"]) == ("Mon 00:00", 11, 4)
 
 
 def test_quiet_refuses_a_log_without_a_transaction(spark: SparkSession, tmp_path: Path) -> None:

@@ -47,16 +47,21 @@ def test_nothing_is_told_of_less_than_a_window(first: int, last: int) -> None:
 
 
 @given(
-    st.dictionaries(st.integers(0, 400), st.integers(1, 50)), st.integers(0, 200), st.integers(0, 200),
-    st.integers(1, 900),
-)  # fmt: skip
-def test_as_counted_one_by_one(counts: dict[int, int], first: int, more: int, window_s: int) -> None:
+    counts=st.dictionaries(st.integers(0, 400), st.integers(1, 50)),
+    first=st.integers(0, 200),
+    more=st.integers(0, 200),
+    window_s=st.integers(1, 900),
+    step_s=st.sampled_from([1, 20, 60]),
+)
+def test_as_counted_one_by_one(
+    counts: dict[int, int], first: int, more: int, window_s: int, step_s: int
+) -> None:
     last = first + more
-    found = hours(counts, first, last, window_s)
+    found = hours(counts, first, last, window_s, step_s)
     every = []
-    for start in range(first * 60, (last + 1) * 60 - window_s + 1, 60):
+    for start in range(first * step_s, (last + 1) * step_s - window_s + 1, step_s):
         seconds = range(start, start + window_s)
-        every.append(sum(counts.get(s // 60, 0) / 60 for s in seconds))
+        every.append(sum(counts.get(s // step_s, 0) / step_s for s in seconds))
     assert sum(hour.seen for hour in found) == len(every)
     if every:
         assert max(hour.worst for hour in found) == pytest.approx(max(every))

@@ -1,8 +1,8 @@
 """When a subtree is quiet: the writes to expect in a window, by the minute of the week in which it begins.
 
-Every minute that the log covers is taken as the beginning of a window, and the transactions in it counted; a
-minute that a window takes only in part counts in proportion. Windows that begin in the same hour of the week
-are taken together: what is to be expected is their mean.
+Every minute that the log covers, of a short log every second, is taken as the beginning of a window, and the
+transactions in it counted; a minute that a window takes only in part counts in proportion. Windows that begin
+in the same hour of the week are taken together: what is to be expected is their mean.
 """
 
 from __future__ import annotations
@@ -37,21 +37,23 @@ class Hour:
         return f"{_DAYS[self.hour // 24]} {self.hour % 24:02}:00"
 
 
-def hours(counts: Mapping[int, int], first: int, last: int, window_s: int) -> list[Hour]:
+def hours(counts: Mapping[int, int], first: int, last: int, window_s: int, step_s: int = 60) -> list[Hour]:
     """The hours of a week that the log covers, quietest first.
 
-    counts: transactions by minute since the epoch, those without any may be absent; first, last: the minutes
-    that the log covers, inclusive. Only whole windows inside of it are taken; none where it is shorter.
+    counts: transactions by stretches of `step_s` seconds since the epoch, those without any may be absent;
+    first, last: the stretches that the log covers, inclusive. step_s: 60 or a part of it. Only whole windows
+    inside of what is covered are taken; none where that is shorter.
     """
-    whole, rest = divmod(window_s, 60)
+    whole, rest = divmod(window_s, step_s)
     taken = whole + (rest > 0)
-    before = list(accumulate((counts.get(minute, 0) for minute in range(first, last + 1)), initial=0))
+    before = list(accumulate((counts.get(stretch, 0) for stretch in range(first, last + 1)), initial=0))
     by_minute: dict[int, list[float]] = {}
     for n in range(last - first + 2 - taken):
         inside = float(before[n + whole] - before[n])
         if rest:
-            inside += (before[n + taken] - before[n + whole]) * rest / 60
-        by_minute.setdefault((first + n + _THURSDAY) % MINUTES_OF_A_WEEK, []).append(inside)
+            inside += (before[n + taken] - before[n + whole]) * rest / step_s
+        minute = ((first + n) * step_s // 60 + _THURSDAY) % MINUTES_OF_A_WEEK
+        by_minute.setdefault(minute, []).append(inside)
     by_hour: dict[int, dict[int, list[float]]] = {}
     for minute, found in by_minute.items():
         by_hour.setdefault(minute // 60, {})[minute % 60] = found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC
 
 from pyspark.sql import functions as F
 
@@ -14,37 +15,42 @@ from zkmigrate.analyze.section import Picture, Section
 from zkmigrate.errors import UsageError
 from zkmigrate.report.tables import Table
 
+_SHORT_MS = 6 * 3_600_000
+"""A log that covers less is looked at by seconds."""
+
 _BUSIEST = 5
 
 
 def run(input: Input) -> Section:
     """The job. A transaction counts once, however many znodes under the chroot it changes."""
     asked = input.asked
-    minute = F.floor(millis(F.col("time")) / 60_000)
-    covered = input.log.agg(F.min(minute), F.max(minute), F.min("time"), F.max("time")).first()
+    covered = input.log.agg(F.min("time"), F.max("time")).first()
     if covered is None or covered[0] is None:
         raise UsageError(f"the log of {input.reference} holds no transaction: nothing tells when it is quiet")
-    first, last = int(covered[0]), int(covered[1])
+    begin_ms, end_ms = (round(at.replace(tzinfo=UTC).timestamp() * 1000) for at in covered)
+    step_s = 60 if end_ms - begin_ms > _SHORT_MS else 1
+    first, last = begin_ms // (1000 * step_s), end_ms // (1000 * step_s)
     frame = (
         input.effects.filter(under(F.col("path"), asked.chroot))
-        .groupBy(minute.alias("minute"))
+        .groupBy(F.floor(millis(F.col("time")) / (1000 * step_s)).alias("step"))
         .agg(F.count_distinct("zxid").alias("transactions"))
-        .select(F.timestamp_seconds(F.col("minute") * 60).alias("at"), "minute", "transactions")
-        .orderBy("minute")
+        .select(F.timestamp_seconds(F.col("step") * step_s).alias("at"), "step", "transactions")
+        .orderBy("step")
     )
-    counts = {int(row.minute): int(row.transactions) for row in frame.collect()}
-    # The first and the last minute are covered in part only.
-    found = hours(counts, first + 1, last - 1, asked.window_s)
-    span = f"from {moment(covered[2])} to {moment(covered[3])}"
+    counts = {int(row.step): int(row.transactions) for row in frame.collect()}
+    # The first and the last stretch are covered in part only.
+    found = hours(counts, first + 1, last - 1, asked.window_s, step_s)
+    span = f"from {moment(covered[0])} to {moment(covered[1])}"
     of = f"{sum(counts.values())} transactions under {asked.chroot} {span}"
-    weeks = (last - first + 1) / MINUTES_OF_A_WEEK
+    weeks = (end_ms - begin_ms) / 60_000 / MINUTES_OF_A_WEEK
     figures = {
         "chroot": asked.chroot,
         "server": input.reference,
         "window_s": asked.window_s,
         "transactions": sum(counts.values()),
-        "since": f"{moment(covered[2])}Z",
-        "until": f"{moment(covered[3])}Z",
+        "since_ms": begin_ms,
+        "until_ms": end_ms,
+        "step_s": step_s,
         "weeks": round(weeks, 4),
         "hours": [{"name": hour.name, **asdict(hour)} for hour in found],
     }
@@ -53,10 +59,12 @@ def run(input: Input) -> Section:
         _table("quietest", "Quietest hours of the week", found[: asked.top], asked.window_s),
         _table("busiest", "Busiest hours of the week", busiest, asked.window_s),
     )
-    points = [(60.0 * m, float(counts.get(m, 0))) for m in range(first, last + 1)]
+    points = [(float(n * step_s), float(counts.get(n, 0))) for n in range(first, last + 1)]
+    per = "minute" if step_s == 60 else "second"
     pictures = (
         Picture(
-            over_time("quiet-minutes", "Transactions per minute", points, 60.0), f"Under {asked.chroot}."
+            over_time("quiet-rate", f"Transactions per {per}", points, float(step_s)),
+            f"Under {asked.chroot}.",
         ),
         Picture(
             week(
@@ -68,7 +76,7 @@ def run(input: Input) -> Section:
         ),
     )
     answer = _answer(of, found, weeks, asked.window_s)
-    return Section("Quiet times", answer, figures, tables, pictures, {"minutes": frame})
+    return Section("Quiet times", answer, figures, tables, pictures, {"rate": frame})
 
 
 def _answer(of: str, found: list[Hour], weeks: float, window_s: int) -> str:
