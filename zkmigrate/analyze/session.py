@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -50,6 +51,7 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
     if submitted() and bounds.master:
         raise UsageError("spark-submit chose the master. Needed: its own --master, and none of analyze")
     with ExitStack() as stack:
+        stack.enter_context(_ended_in_order())
         builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
         if not submitted():
             # Else the workers, and those that plan, take the first python3 in PATH.
@@ -72,6 +74,16 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
             yield spark
         finally:
             spark.stop()
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM ends this process as Ctrl-C does, so that Spark is stopped and what it spilled is removed."""
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def submitted() -> bool:

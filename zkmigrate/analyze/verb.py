@@ -88,8 +88,8 @@ def _columns(table: Table) -> Iterable[str]:
     rows = [table.head, *table.rows]
     cells = [[clean(cell) for cell in row] for row in rows]
     widths = [max(len(row[n]) for row in cells) for n in range(len(table.head))]
-    yield f"  {table.title}{f': {table.intro}' if table.intro else ''}"
-    for row in cells:
+    yield f"  {table.title}{f': {table.intro}' if table.intro else ''}{'' if table.rows else ': none'}"
+    for row in cells if table.rows else ():
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield f"    {line.rstrip()}"
 
