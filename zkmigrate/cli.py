@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _TELL_EVENTS = ("run", "resume", "rollback")
 _ELSEWHERE = {
     "analyze": "zkmigrate.analyze.command",
+    "collect": "zkmigrate.disks.collect_command",
     "init": "zkmigrate.discovery.command",
     "prove": "zkmigrate.disks.prove_command",
     "replay": "zkmigrate.disks.replay_command",
