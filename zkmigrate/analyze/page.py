@@ -23,6 +23,6 @@ def page(title: str, intro: str, sections: Mapping[str, Section]) -> str:
     for name, one in sections.items():
         body.append(f'<section id="job-{name}"><h2>{esc(one.title)}</h2><p>{esc(one.answer)}</p>')
         body += [picture(drawn.svg, drawn.caption) for drawn in one.pictures]
-        body += [section(table) for table in one.tables]
+        body += [section(table, 3) for table in one.tables]
         body.append("</section>")
     return "\n".join([*opening(title, MARK), *body, "</body></html>", ""])

@@ -11,6 +11,7 @@ _STYLE = """
 body { font: 14px/1.45 Helvetica, Arial, 'DejaVu Sans', sans-serif; color: #1a1a1a; background: #fff;
   max-width: 1080px; margin: 0 auto; padding: 16px; }
 h1 { font-size: 22px; margin: 0; } h2 { font-size: 17px; margin: 28px 0 6px; break-after: avoid; }
+h3 { font-size: 14px; margin: 18px 0 4px; break-after: avoid; }
 p { margin: 4px 0 8px; } .small { color: #595959; font-size: 12px; }
 .state { display: inline-block; color: #fff; padding: 2px 10px; border-radius: 3px; font-weight: bold; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); gap: 8px;
@@ -54,13 +55,13 @@ def picture(drawn: str, caption: str) -> str:
     return f"<figure>{drawn}{words}</figure>"
 
 
-def section(table: Table) -> str:
-    """A table with its heading."""
+def section(table: Table, level: int = 2) -> str:
+    """A table with its heading, of this level."""
     head = "".join(f"<th>{esc(name)}</th>" for name in table.head)
     rows = "".join(_row(table, row) for row in table.rows)
     intro = f'<p class="small">{esc(table.intro)}</p>' if table.intro else ""
     inner = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    heading = f"<h2>{esc(table.title)}</h2>{intro}"
+    heading = f"<h{level}>{esc(table.title)}</h{level}>{intro}"
     return f'<section id="{table.id}">{heading}<div class="scroll">{inner}</div></section>'
 
 
