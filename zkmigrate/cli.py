@@ -68,7 +68,7 @@ def cli() -> None:
 
     Exit codes: 0 done, 2 usage or inventory, 3 preflight failed, 4 plan stale or applied, 5 locked, 6 a gate
     is closed, 7 turned back by itself, 8 an operator is needed, 9 the lease ended, 10 or 11 what watch saw or
-    prove or replay found, 130 interrupted.
+    prove, replay or collect --verify found, 130 interrupted.
     """
 
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -63,6 +64,8 @@ class Side:
     def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
         self.out = folder / "out"
+        self.place = str(self.data)
+        self.reach: tuple[str, ...] = ()
         (self.data / "version-2").mkdir(parents=True)
 
     def put(self, name: str, content: bytes) -> None:
@@ -78,7 +81,7 @@ class Side:
         return sorted(path.name for path in (self.out / "zk1" / "version-2").iterdir())
 
     def run(self, *words: str, code: int = 0) -> dict[str, Any]:
-        result = run(f"zk1={self.data}", "--out", str(self.out), "--json", *words)
+        result = run(f"zk1={self.place}", "--out", str(self.out), "--json", *self.reach, *words)
         assert result.exit_code == code, result.output
         body: dict[str, Any] = json.loads(result.stdout)
         return body
@@ -290,6 +293,31 @@ def test_a_purge_removes_nothing_here_and_a_log_whose_end_is_lost_is_said(side: 
     assert side.verify()[0] == 0
 
 
+def test_a_purge_that_is_under_way_is_not_taken_for_transactions_taken_back(side: Side) -> None:
+    for first in (1, 6, 11):
+        side.put(f"log.{first:x}", build_log(first, 5) + PADDING)
+    side.run()
+    side.drop("log.6")
+    side.drop("log.b")
+    side.put("log.10", build_log(16, 2))
+    assert noted(side.run()) == {"log.b": "purged"}
+    assert side.names() == ["log.1", "log.10", "log.6", "log.b"]
+
+
+@pytest.mark.parametrize("had", [0, 100])
+def test_what_was_begun_of_a_log_that_is_purged_stays(side: Side, had: int) -> None:
+    side.put("log.1", build_log(1, had))
+    side.run()
+    (side.out / "zk1" / "version-2" / "log.1.part").write_bytes(build_log(1, 200)[:-9])
+    (side.out / "zk1" / "version-2" / "snapshot.0.part").write_bytes(TREE[:50])
+    side.drop("log.1")
+    side.put("log.12d", build_log(301, 2))
+    assert noted(side.run()) == {"log.1": "purged"}
+    assert side.here("log.1") == build_log(1, 199)
+    assert (side.state("log.1"), side.names()) == ("cut", ["log.1", "log.12d"])
+    assert side.verify()[0] == 0
+
+
 @pytest.mark.parametrize("host", ["", "127.0.0.1"])
 def test_a_file_that_is_purged_between_the_listing_and_the_reading_is_said(
     side: Side, sshd: Sshd, host: str
@@ -351,8 +379,9 @@ def test_a_compressed_snapshot_that_is_cut_is_proved_by_its_seal(side: Side) -> 
     assert side.here("snapshot.6.gz") == other
 
 
-def begin(side: Side, place: str, *words: str) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-m", "zkmigrate", "collect", f"zk1={place}", "--out", str(side.out), *words]
+def begin(side: Side, *words: str) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-m", "zkmigrate", "collect", f"zk1={side.place}", "--out", str(side.out)]
+    argv += [*side.reach, *words]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -366,11 +395,19 @@ def grown(process: subprocess.Popen[bytes], path: Path, size: int) -> None:
     raise AssertionError(f"{path.name} did not come: {process.communicate()}")
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("name", ["log.1", "snapshot.4"])
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        (signal.SIGKILL, "log.1"),
+        (signal.SIGKILL, "snapshot.4"),
+        (signal.SIGINT, "log.1"),
+        (signal.SIGTERM, "snapshot.4"),
+    ],
+)
 def test_a_run_that_is_ended_in_the_middle_is_gone_on_with(
     side: Side, sshd: Sshd, how: signal.Signals, name: str
 ) -> None:
+    side.place, side.reach = f"127.0.0.1:{side.data}", reach(sshd)
     log = build_log(1, 30_000)
     side.put("log.1", build_log(1, 4_000) + PADDING)
     side.run()
@@ -379,7 +416,7 @@ def test_a_run_that_is_ended_in_the_middle_is_gone_on_with(
     if name == "snapshot.4":
         side.put(name, tree)
     part = side.out / "zk1" / "version-2" / f"{name}.part"
-    process = begin(side, f"{side.data}", "--rate", "600k")
+    process = begin(side, "--rate", "600k")
     grown(process, part, 1_000_000)
     process.send_signal(how)
     out, err = process.communicate(timeout=60)
@@ -438,11 +475,11 @@ def test_a_host_that_is_lost_leaves_what_came_and_the_other_servers_their_turn(
     other = tmp_path / "other"
     other.mkdir()
     (other / "log.1").write_bytes(build_log(1, 5))
-    place = f"127.0.0.1:{side.data}"
+    side.place = f"127.0.0.1:{side.data}"
     part = side.out / "zk1" / "version-2" / "log.1.part"
     with daemon.running(tmp_path / "daemon") as lost:
         lost.pin()
-        process = begin(side, place, "--rate", "600k", f"zk2={other}", *reach(lost))
+        process = begin(side, "--rate", "600k", f"zk2={other}", *reach(lost))
         grown(process, part, 500_000)
         found = subprocess.run(["pgrep", "-P", str(lost.process.pid)], capture_output=True, check=True)
         lost.process.kill()
@@ -453,10 +490,41 @@ def test_a_host_that_is_lost_leaves_what_came_and_the_other_servers_their_turn(
     assert b"zk1: 127.0.0.1: " in out
     assert (side.out / "zk2/version-2/log.1").read_bytes() == build_log(1, 5)
     had = part.stat().st_size
-    result = run(f"zk1={place}", "--out", str(side.out), "--json", *reach(sshd))
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["bytes_read"] < len(log) - had + 300_000
+    side.reach = reach(sshd)
+    assert side.run()["bytes_read"] < len(log) - had + 300_000
     assert side.here("log.1") == log
+
+
+def test_a_disk_without_room_is_no_loss(side: Side) -> None:
+    side.put("log.1", build_log(1, 3_000))
+    limit = 100_000
+
+    def narrow() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    argv = [sys.executable, "-m", "zkmigrate", "collect", f"zk1={side.data}", "--out", str(side.out)]
+    done = subprocess.run(argv, preexec_fn=narrow, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Possible now: mend that" in done.stderr) == (8, True)
+    assert side.names() == ["log.1.part"]
+    assert side.verify()[0] == 0
+    assert side.run()["bytes_read"] < len(build_log(1, 3_000)) - limit + 1_000
+    assert side.here("log.1") == build_log(1, 3_000)
+
+
+def test_a_path_that_is_no_text_is_kept_as_it_is(tmp_path: Path) -> None:
+    data = tmp_path / os.fsdecode(b"da\xffta")
+    data.mkdir()
+    (data / "log.1").write_bytes(build_log(1, 5))
+    words = (f"zk1={data}", "--out", str(tmp_path / "out"), "--json")
+    assert came(json.loads(run(*words).stdout)) == ["log.1"]
+    assert came(json.loads(run(*words).stdout)) == []
+    assert run("--verify", str(tmp_path / "out")).exit_code == 0
+
+
+def test_it_needs_nothing_of_the_data_pipeline() -> None:
+    code = "import sys, zkmigrate.disks.collect; print({'numpy', 'pyspark', 'pyarrow'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 def test_logs_may_lie_in_a_directory_of_their_own(tmp_path: Path) -> None:

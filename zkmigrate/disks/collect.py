@@ -28,6 +28,7 @@ from zkmigrate.disks.collected import (
     Manifest,
     State,
     copied,
+    counted,
     filling,
     sha256_of,
     size_of,
@@ -46,7 +47,7 @@ from zkmigrate.zkdata.errors import (
 from zkmigrate.zkdata.logdir import LogFile, log_files
 from zkmigrate.zkdata.reader import Directory, FileReader, Listed, RandomReader
 from zkmigrate.zkdata.seal import check_snapshot
-from zkmigrate.zkdata.snapname import SnapshotFile, snapshot_files
+from zkmigrate.zkdata.snapname import SnapshotFile, snapshot_files, snapshot_zxid
 from zkmigrate.zkdata.tail import newest as newest_of
 from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, Cursor, EndKind, LogScan, Record, log_zxid
 from zkmigrate.zkdata.zxid import format_zxid
@@ -265,8 +266,7 @@ class Collector:
             try:
                 yield
             except Gone:
-                self._path(server, name + PART).unlink(missing_ok=True)
-                self._lost(server.name, name, "the server removed it before it was read")
+                self._lost(server, name)
             except Unread as error:
                 self._note(server.name, name, "unread", f"cannot be read: {error}")
 
@@ -278,6 +278,12 @@ class Collector:
 
     def _snapshots(self, server: Server, directory: Directory) -> None:
         """The newest whole ones, as many as were asked for."""
+        listed = directory.names_with_sizes()
+        for name in self._parts(server):
+            if snapshot_zxid(name) is not None and name not in listed:
+                self._path(server, name + PART).unlink()
+        for key in [key for key in self._manifest.left if key[0] == server.name and key[1] not in listed]:
+            del self._manifest.left[key]
         found = 0
         for file in snapshot_files(directory):
             if found == self._asked.snapshots:
@@ -346,12 +352,12 @@ class Collector:
             return 0
         try:
             newest = newest_of(_Logs(self, directory, files), max_record=asked.max_record)
+            last = _time_at(self.source(directory, newest.file), newest.offset) or 0
         except (ZkDataError, Gone, Unread) as error:
             why = f"the time of the newest transaction is not known ({error}): every log is taken"
             self._note(server.name, "", "left", why)
             return 0
-        began = _time_at(self.source(directory, newest.file), newest.offset)
-        since = (began or 0) - asked.since_hours * _HOUR_MS
+        since = last - asked.since_hours * _HOUR_MS
         for file in reversed(files):
             try:
                 began = _time_at(self.source(directory, file.name), FILE_HEADER_SIZE)
@@ -362,17 +368,34 @@ class Collector:
         return 0
 
     def _removed(self, server: Server, files: Sequence[LogFile]) -> None:
-        """Logs that are here and not there any more. A purge takes the oldest; where an older one is still
-        there, the server took transactions back (TRUNC), and what they are is no history."""
+        """Logs that are here and not there any more: purged, or taken back by their server (TRUNC). Those are
+        no history any more."""
         listed = {file.name for file in files}
-        for entry in self._manifest.of(server.name):
-            zxid = log_zxid(entry.name)
-            if zxid is None or entry.name in listed:
+        here = {entry.name for entry in self._manifest.of(server.name)} | self._parts(server)
+        for name in sorted(here - listed):
+            zxid = log_zxid(name)
+            if zxid is None:
                 continue
-            if any(file.zxid < zxid for file in files):
-                self._aside(server, entry)
-            elif entry.state == "growing":
-                self._lost(server.name, entry.name, "the server removed it before its end was read")
+            entry = self._manifest.files.get((server.name, name))
+            if self._taken_back(server, zxid, files):
+                self._path(server, name + PART).unlink(missing_ok=True)
+                if entry is not None:
+                    self._aside(server, entry)
+            elif entry is None or entry.state not in ("whole", "cut"):
+                self._lost(server, name)
+
+    def _taken_back(self, server: Server, zxid: int, files: Sequence[LogFile]) -> bool:
+        """Whether a log that vanished was taken back: all behind some transaction go then, and the log that
+        holds it is cut there, its padding too. A purge takes older ones, in no order, and cuts none."""
+        older = [file for file in files if file.zxid < zxid]
+        if not older:
+            return False
+        entry = self._manifest.files.get((server.name, older[-1].name))
+        return entry is None or older[-1].size < entry.source_size
+
+    def _parts(self, server: Server) -> set[str]:
+        """The files that are begun, by the names that they will have."""
+        return {path.name.removesuffix(PART) for path in self._path(server, "").glob(f"*{PART}")}
 
     def _aside(self, server: Server, entry: Entry) -> None:
         del self._manifest.files[entry.key]
@@ -383,13 +406,31 @@ class Collector:
         why = f"the server took its transactions back; it is {entry.name}{ASIDE} now"
         self._note(server.name, entry.name, "aside", why)
 
-    def _lost(self, server: str, name: str, why: str) -> None:
-        entry = self._manifest.files.get((server, name))
-        if entry is not None and entry.state != "whole":
-            self._manifest.files[entry.key] = replace(entry, state="cut")
-            self._manifest.save()
-            why += "; what came stays" + (f", up to {format_zxid(entry.cut.zxid)}" if entry.cut else "")
-        self._note(server, name, "purged", why)
+    def _lost(self, server: Server, name: str) -> None:
+        """The server removed a file before its end was read. What is here of a log stays, what an
+        interrupted run left of it too."""
+        part = self._path(server, name + PART)
+        entry = self._manifest.files.get((server.name, name))
+        base = next(iter(self._begun(server, name)), None) if log_zxid(name) is not None else None
+        if base is not None and (entry is None or self._extends(base, entry)):
+            size = base.cut.offset if entry is None else entry.source_size
+            self._commit(server, server.log or server.data, name, size, "cut", base.cut)
+        else:
+            part.unlink(missing_ok=True)
+            if entry is not None and entry.state != "whole":
+                self._manifest.files[entry.key] = replace(entry, state="cut")
+                self._manifest.save()
+        entry = self._manifest.files.get((server.name, name))
+        upto = f"; what came stays, up to {format_zxid(entry.cut.zxid)}" if entry and entry.cut else ""
+        why = f"the server removed it before it was read{' to its end' if upto else ''}{upto}"
+        self._note(server.name, name, "purged", why)
+
+    def _extends(self, base: _Base, entry: Entry) -> bool:
+        """Whether a part goes on where a file ends that is not whole."""
+        cut, path = entry.cut, self._manifest.path(entry.server, entry.name)
+        if entry.state == "whole" or cut is None or base.cut.offset <= cut.offset:
+            return False
+        return size_of(path) == entry.bytes and _stands(FileReader(base.path), _Base(path, cut))
 
     def _log(self, server: Server, directory: Directory, file: LogFile, *, newest: bool) -> None:
         """Take what is new of a log."""
@@ -400,7 +441,7 @@ class Collector:
             return
         source = self.source(directory, file.name)
         bases = [_Base(path, entry.cut)] if entry is not None and entry.cut is not None and here else []
-        bases += self._begun(server, file)
+        bases += self._begun(server, file.name)
         bases.sort(key=lambda base: base.cut.offset, reverse=True)
         base = next((one for one in bases if _stands(source, one)), None)
         if entry is not None and base is None:
@@ -417,13 +458,13 @@ class Collector:
         except CursorError as error:
             raise Unread(f"{error}; it changed while it was read. Possible now: collect again") from error
 
-    def _begun(self, server: Server, file: LogFile) -> list[_Base]:
+    def _begun(self, server: Server, name: str) -> list[_Base]:
         """What an earlier run left in the part: after a crash of the machine too, only its whole records
         count."""
-        part = self._path(server, file.name + PART)
+        part = self._path(server, name + PART)
         last: Record | None = None
         try:
-            for record in LogScan(FileReader(part), file.name, max_record=self._asked.max_record):
+            for record in LogScan(FileReader(part), name, max_record=self._asked.max_record):
                 last = record
         except (FileNotFoundError, ZkDataError):
             pass
@@ -614,10 +655,11 @@ def text(outcome: Outcome) -> str:
     for name in outcome.servers:
         came = [entry for entry in outcome.taken if entry.server == name]
         held = _held(outcome.manifest, name)
+        logs, snapshots = held["logs"], held["files"] - held["logs"]
         upto = f", log up to {held['newest']}" if held["newest"] else ""
         lines.append(
-            f"{name}: {len(came)} files came or grew; here are {held['logs']} logs and "
-            f"{held['files'] - held['logs']} snapshots, {megabytes(held['bytes'])}{upto}"
+            f"{name}: {counted(len(came), 'file')} came or grew; here are {counted(logs, 'log')} and "
+            f"{counted(snapshots, 'snapshot')}, {megabytes(held['bytes'])}{upto}"
         )
     lines += [str(note) for note in outcome.notes]
     if outcome.stopped:

@@ -88,12 +88,12 @@ def _collect(options: dict[str, Any]) -> int:
     interrupt = Interrupt()
     with reached(ssh_of(options) if distant else None) as disks, interrupt.listening():
         found = verb.collect(disks, asked, RealClock(interrupt), lambda: interrupt.wanted, _hint)
-    click.echo(json.dumps(verb.body(found), ensure_ascii=False) if options["as_json"] else verb.text(found))
+    click.echo(json.dumps(verb.body(found)) if options["as_json"] else verb.text(found))
     return found.code
 
 
 def _verify(options: dict[str, Any]) -> int:
-    from zkmigrate.disks.collected import verify
+    from zkmigrate.disks.collected import counted, verify
     from zkmigrate.errors import UsageError
 
     if options["places"] or options["out"] or options["log_dirs"]:
@@ -106,14 +106,14 @@ def _verify(options: dict[str, Any]) -> int:
             "problems": found.problems,
             "unfinished": found.unfinished,
         }
-        click.echo(json.dumps(body, ensure_ascii=False))
+        click.echo(json.dumps(body))
         return found.code
     for problem in found.problems:
         click.echo(problem)
     for name in found.unfinished:
         click.echo(f"{name}: is not finished; the next run goes on with it")
     said = "not as the manifest says" if found.problems else "as the manifest says"
-    click.echo(f"{found.files} files, {found.bytes} bytes in the manifest: {said}")
+    click.echo(f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')} in the manifest: {said}")
     return found.code
 
 

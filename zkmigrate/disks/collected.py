@@ -119,7 +119,7 @@ class Manifest:
             ],
         }
         fresh = self.out / f".{MANIFEST}{PART}"
-        with fresh.open("w", encoding="utf-8") as file:
+        with fresh.open("w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(json.dumps(body, ensure_ascii=False, indent=1) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -172,7 +172,7 @@ def load(out: Path) -> Manifest:
     read."""
     path = out / MANIFEST
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{out} has no {MANIFEST}. Needed: a folder that collect has filled") from None
     try:
@@ -208,6 +208,11 @@ def _entry(body: dict[str, Any]) -> Entry:
         round(datetime.fromisoformat(body["taken"]).timestamp() * 1000),
         Cut(int(cut["offset"]), parse_zxid(cut["zxid"]), int(cut["record"])) if cut else None,
     )
+
+
+def counted(number: int, what: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def is_taken(name: str) -> bool:

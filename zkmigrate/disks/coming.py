@@ -135,10 +135,10 @@ def _classed() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise Gone from error
+        raise Gone("it is not there any more") from error
     except HostError as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            raise Gone from error
+            raise Gone("it is not there any more") from error
         if getattr(error, "cause", "") in ("denied", "failed") and isinstance(error.__cause__, OSError):
             raise Unread(str(error)) from error
         raise
