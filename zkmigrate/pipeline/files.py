@@ -88,11 +88,12 @@ def files(paths: Sequence[str], server: str, is_one: Callable[[str], bool]) -> l
                 f"{path}: no such file there. Needed: a dataDir, its {INSIDE}, a file of it, or a glob"
             )
         for name, size in here:
-            found[name] = File(server or _server(name), name, size)
+            found[name] = File(server or server_of(name), name, size)
     return sorted(found.values(), key=lambda file: (file.server, file.path))
 
 
-def _server(path: str) -> str:
+def server_of(path: str) -> str:
+    """The name of a log's or snapshot's server: the directory that holds version-2, or holds the file."""
     folders = [part for part in posixpath.dirname(path).split("/") if part]
     if folders and folders[-1] == INSIDE:
         folders.pop()

@@ -75,8 +75,8 @@ def hop(
 class Stretches(Iterator[Stretch]):
     """The stretches of one part of a log, in order. At the end of a log `end` says how it ended.
 
-    server: as the rows are to name it. Raises, from `next`, what LogScan raises; CorruptError also where a
-    part does not end where the next one begins.
+    server: as the rows are to name it. full: as of LogScan. Raises, from `next`, what LogScan raises;
+    CorruptError also where a part does not end where the next one begins.
     """
 
     def __init__(
@@ -87,10 +87,12 @@ class Stretches(Iterator[Stretch]):
         *,
         max_record: int = MAX_RECORD,
         block: int = BLOCK,
+        full: bool = True,
     ) -> None:
         self._reader = reader
         self._server = server
         self._part = part
+        self._full = full
         self._max_record = max_record
         self._block = block
         self._last: int | None = None
@@ -142,7 +144,7 @@ class Stretches(Iterator[Stretch]):
         cursor = None
         if self._last is not None or self.offset > FILE_HEADER_SIZE:
             cursor = Cursor(self._part.file, self.offset, self._last or 0)
-        return LogScan(self._reader, self._part.file, cursor, full=True, max_record=self._max_record)
+        return LogScan(self._reader, self._part.file, cursor, full=self._full, max_record=self._max_record)
 
     def _refer(self) -> None:
         """Nothing whole stands here: the log's end, or it raises. One that has grown meanwhile is read on."""
@@ -212,19 +214,26 @@ def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
         size = needed
 
 
-def parts(reader: RandomReader, name: str, at_least: int) -> list[Part]:
-    """A log in parts of at least so many bytes each; 0, or one that is not much longer: in one part."""
-    size = reader.size()
+def parts(
+    reader: RandomReader,
+    name: str,
+    at_least: int,
+    start: int = FILE_HEADER_SIZE,
+    stop: int | None = None,
+) -> list[Part]:
+    """A log, from a record's start to a record's end, in parts of at least so many bytes each; 0, or one that
+    is not much longer: in one part."""
+    size = (reader.size() if stop is None else stop) - start
     if not at_least or size < 2 * at_least:
-        return [Part(name)]
-    end = data_end(reader)
-    begins = [FILE_HEADER_SIZE]
+        return [Part(name, start, stop)]
+    end = data_end(reader) if stop is None else stop
+    begins = [start]
     while begins[-1] + 2 * at_least <= end:
         found = find(reader, begins[-1] + at_least, end)
         if found is None:
             break
         begins.append(found[0])
-    stops = [*begins[1:], None]
+    stops = [*begins[1:], stop]
     return [Part(name, begin, stop) for begin, stop in zip(begins, stops, strict=True)]
 
 

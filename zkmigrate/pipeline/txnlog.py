@@ -1,6 +1,8 @@
 """Transaction logs as a Spark table, ``spark.read.format("zktxnlog").load(PATH)``; its columns are
 `columns.SCHEMA`.
 
+``spark.readStream`` follows live logs; see `following`.
+
 Options: ``mode`` failfast (default) or permissive; ``data`` true to have the data; ``server`` a name for
 all rows; ``splitMB`` megabytes of a log to one task, 256, 0 for whole logs; ``maxRecord`` bytes. Which rows:
 ``fromZxid``, ``toZxid``, ``since``, ``until``, ``types``, ``pathPrefix``; logs and parts of logs are left out
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -36,6 +39,9 @@ from zkmigrate.zkdata.errors import MalformedError, ZkDataError
 from zkmigrate.zkdata.tail import data_end
 from zkmigrate.zkdata.txn import TxnType
 from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, MAX_RECORD, log_zxid
+
+if TYPE_CHECKING:
+    from zkmigrate.pipeline.following import FollowingReader
 
 _SPLIT_MB = 256
 _WORTH_SEARCHING = 32 << 20
@@ -59,24 +65,30 @@ class Options:
 def parse_options(given: Mapping[str, str]) -> Options:
     """Raises UsageError."""
     from_spark = Given(given)
-    found = Options(
-        from_spark.paths(),
-        from_spark.text("server", ""),
-        from_spark.choice("mode", ("failfast", "permissive")) == "permissive",
-        from_spark.flag("data"),
-        from_spark.number("splitMB", _SPLIT_MB) << 20,
-        from_spark.number("maxRecord", MAX_RECORD),
-    )
-    wanted = Wanted(
-        found.data,
-        (from_spark.zxid("fromZxid", ALL.zxids[0]), from_spark.zxid("toZxid", ALL.zxids[1])),
-        (from_spark.millis("since", ALL.times_ms[0]), from_spark.millis("until", ALL.times_ms[1])),
-        _kinds(from_spark.text("types", "")),
-        from_spark.prefix("pathPrefix"),
-    )
-    found = replace(found, wanted=wanted, pushdown=from_spark.flag("pushdown"))
+    found = take_options(from_spark)
+    found = replace(found, pushdown=from_spark.flag("pushdown"))
     from_spark.end()
     return found
+
+
+def take_options(given: Given) -> Options:
+    """Those that following a log has as well. Raises UsageError."""
+    data = given.flag("data")
+    return Options(
+        given.paths(),
+        given.text("server", ""),
+        given.choice("mode", ("failfast", "permissive")) == "permissive",
+        data,
+        given.number("splitMB", _SPLIT_MB) << 20,
+        given.number("maxRecord", MAX_RECORD),
+        Wanted(
+            data,
+            (given.zxid("fromZxid", ALL.zxids[0]), given.zxid("toZxid", ALL.zxids[1])),
+            (given.millis("since", ALL.times_ms[0]), given.millis("until", ALL.times_ms[1])),
+            _kinds(given.text("types", "")),
+            given.prefix("pathPrefix"),
+        ),
+    )
 
 
 def _kinds(text: str) -> frozenset[int] | None:
@@ -112,10 +124,20 @@ class TxnLogSource(DataSource):
         return from_arrow_schema(SCHEMA)
 
     def reader(self, schema: StructType) -> TxnLogReader:
-        if schema.fieldNames() != SCHEMA.names:
-            raise UsageError("zktxnlog has its own schema. Needed: no schema(...); select what you want")
+        _refuse_other(schema)
         options = parse_options(self.options)
         return PushedTxnLogReader(options) if options.pushdown else TxnLogReader(options)
+
+    def streamReader(self, schema: StructType) -> FollowingReader:
+        from zkmigrate.pipeline.following import FollowingReader, parse_asked  # it imports this module
+
+        _refuse_other(schema)
+        return FollowingReader(parse_asked(self.options))
+
+
+def _refuse_other(schema: StructType) -> None:
+    if schema.fieldNames() != SCHEMA.names:
+        raise UsageError("zktxnlog has its own schema. Needed: no schema(...); select what you want")
 
 
 class TxnLogReader(DataSourceReader):
