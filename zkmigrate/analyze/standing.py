@@ -125,9 +125,10 @@ def ephemerals(input: Input, nodes: DataFrame | None, seen: DataFrame, start: in
     chroot = input.asked.chroot
     owner = F.col("ephemeral_owner")
     makes = F.coalesce(is_session(owner), F.lit(False))
-    changes = input.effects.filter(
-        (F.col("zxid") > start) & under(F.col("path"), chroot) & (F.col("type").isin(*_DELETES) | makes)
-    ).select("path", "zxid", "sequence", owner)
+    behind = input.log_of(input.reference, fromZxid=format_zxid(start + 1)).filter("NOT failed")
+    changes = behind.filter(under(F.col("path"), chroot) & (F.col("type").isin(*_DELETES) | makes)).select(
+        "path", "zxid", "sequence", owner
+    )
     if nodes is not None:
         there = nodes.filter(is_session(owner) & under(F.col("path"), chroot))
         snapped = there.select("path", F.lit(start).alias("zxid"), F.lit(0).alias("sequence"), owner)

@@ -53,7 +53,7 @@ def run(input: Input) -> Section:
     """The job."""
     began = _snapshot(input)
     start = 0 if began is None else snapshot_zxid(began.name) or 0
-    seen = events(input.log).persist()
+    seen = events(input.log_of(input.reference, types=f"{OPENS},{CLOSES}")).persist()
     covered = extent(input.log, start)
     lives = _lives(seen).persist()
     opened = open_sessions(None if began is None else input.sessions, seen, start).persist()
