@@ -338,7 +338,7 @@ def test_a_file_that_is_no_log(world: World) -> None:
 
 def test_options() -> None:
     found = parse_asked({"path": "/x", "STARTINGOFFSET": "latest", "maxBytesPerTrigger": "5", "data": "true"})
-    assert found == Asked(Options(("/x",), data=True), latest=True, max_bytes=5)
+    assert found == Asked(Options(("/x",), wanted=Wanted(data=True)), latest=True, max_bytes=5)
     for bad in ({"startingOffset": "1"}, {"maxBytesPerTrigger": "1m"}, {"startOffset": "latest"}):
         with pytest.raises(UsageError):
             parse_asked({"path": "/x", **bad})

@@ -55,7 +55,6 @@ class Options:
     paths: tuple[str, ...]
     server: str = ""
     permissive: bool = False
-    data: bool = False
     split: int = _SPLIT_MB << 20
     max_record: int = MAX_RECORD
     wanted: Wanted = ALL
@@ -73,16 +72,14 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 def take_options(given: Given) -> Options:
     """Those that following a log has as well. Raises UsageError."""
-    data = given.flag("data")
     return Options(
         given.paths(),
         given.text("server", ""),
         given.choice("mode", ("failfast", "permissive")) == "permissive",
-        data,
         given.number("splitMB", _SPLIT_MB) << 20,
         given.number("maxRecord", MAX_RECORD),
         Wanted(
-            data,
+            given.flag("data"),
             (given.zxid("fromZxid", ALL.zxids[0]), given.zxid("toZxid", ALL.zxids[1])),
             (given.millis("since", ALL.times_ms[0]), given.millis("until", ALL.times_ms[1])),
             _kinds(given.text("types", "")),
