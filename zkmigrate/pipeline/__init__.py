@@ -1,4 +1,5 @@
-"""ZooKeeper's logs and snapshots as Spark tables. `register` makes them known to a session."""
+"""ZooKeeper's logs and snapshots, and Kafka's log directories, as Spark tables. `register` makes them known
+to a session."""
 
 from __future__ import annotations
 
@@ -9,11 +10,13 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("zktxnlog")`` and ``"zksnapshot"`` known, and let filters reach those that are
-    read with the option ``pushdown``."""
+    """Make ``spark.read.format("zktxnlog")``, ``"zksnapshot"`` and ``"kafkalogdir"`` known, and let filters
+    reach those that are read with the option ``pushdown``."""
+    from zkmigrate.pipeline.logdirs import LogDirSource
     from zkmigrate.pipeline.snapshots import SnapshotSource
     from zkmigrate.pipeline.txnlog import TxnLogSource
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(TxnLogSource)
     spark.dataSource.register(SnapshotSource)
+    spark.dataSource.register(LogDirSource)

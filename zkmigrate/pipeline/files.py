@@ -1,12 +1,13 @@
 """Where logs and snapshots are: a ZooKeeper directory, files, globs; on this machine, or at any URI that
-fsspec reads."""
+fsspec reads. `entries` lists any directory there."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,56 @@ def _file_system(uri: str) -> tuple[Any, str]:
             f"{uri}: {error}. Needed: a scheme that fsspec knows, and its package on every machine that reads"
         ) from error
     return fs, path
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a directory. path: a local path or a URI; size: bytes, of a file; modified: seconds since
+    the epoch, None where the file system does not say."""
+
+    name: str
+    path: str
+    size: int
+    folder: bool
+    modified: float | None
+
+    def reader(self) -> RandomReader:
+        """As `File.reader`."""
+        return File("", self.path, self.size).reader()
+
+
+def entries(path: str) -> list[Entry]:
+    """What a directory holds, by name: files and folders, without what vanishes meanwhile. Raises OSError,
+    and UsageError as for files."""
+    if _URI.match(path):
+        return sorted(_distant_entries(path), key=lambda entry: entry.name)
+    found = []
+    for one in Path(path).iterdir():
+        try:
+            info = one.stat()
+        except FileNotFoundError:
+            continue
+        found.append(Entry(one.name, str(one), info.st_size, one.is_dir(), info.st_mtime))
+    return sorted(found, key=lambda entry: entry.name)
+
+
+def _distant_entries(uri: str) -> Iterable[Entry]:
+    fs, path = _file_system(uri)
+    for one in fs.ls(path, detail=True):
+        name = posixpath.basename(one["name"].rstrip("/"))
+        folder = one["type"] == "directory"
+        yield Entry(name, f"{uri.rstrip('/')}/{name}", int(one["size"] or 0), folder, _modified(one))
+
+
+def _modified(info: Mapping[str, Any]) -> float | None:
+    """File systems name it differently."""
+    for key in ("mtime", "LastModified", "last_modified", "updated"):
+        value = info.get(key)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+    return None
 
 
 def files(paths: Sequence[str], server: str, is_one: Callable[[str], bool]) -> list[File]:
