@@ -21,13 +21,13 @@ def plain(row: Row) -> dict[str, Any]:
 
 
 def moment(at: datetime | None) -> str:
-    """A time for people; Spark's own have no zone and are in UTC."""
-    return "" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
+    """A time for people, in UTC; Spark's own have no zone and are in that of this process."""
+    return "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _value(name: str, value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.replace(tzinfo=UTC).isoformat()
+        return value.astimezone(UTC).isoformat()
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
     if isinstance(value, int) and name in _ZXIDS:
