@@ -38,7 +38,7 @@ class Asked:
 
     For the jobs that say so: zxid, where trees are compared; server_logs, ZooKeeper's own text logs;
     broker_dirs, brokers' log directories; broker_logs, brokers' text logs; client_history, of real clients;
-    run, the folder of a finished run."""
+    run, the folder of a finished run; broker_log_zone, in which brokers' text logs are dated."""
 
     source: tuple[Place, ...]
     dest: tuple[Place, ...] = ()
@@ -54,3 +54,4 @@ class Asked:
     broker_logs: tuple[str, ...] = ()
     client_history: tuple[str, ...] = ()
     run: Path | None = None
+    broker_log_zone: str = "UTC"

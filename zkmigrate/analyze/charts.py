@@ -11,6 +11,7 @@ from zkmigrate.report.svg import CHAR_PX, FAINT, RULE, Axis, figure, hover, tag,
 WIDTH = 1040
 _ROW, _BAR, _LABEL_CHARS = 20, 14, 40
 _PLOT = 120
+_MARKS = 10
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -44,9 +45,15 @@ def bars(name: str, title: str, of: Sequence[Bar]) -> str:
     return figure(name, title, told, WIDTH, 32 + len(of) * _ROW, body)
 
 
-def over_time(name: str, title: str, points: Sequence[tuple[float, float]], step_s: float) -> str:
+def over_time(
+    name: str,
+    title: str,
+    points: Sequence[tuple[float, float]],
+    step_s: float,
+    marks: Sequence[tuple[float, str]] = (),
+) -> str:
     """Values over time as columns that are `step_s` wide. points: seconds since the epoch, rising, and a
-    value."""
+    value. marks: moments with their names."""
     left, right = 60.0, WIDTH - 12.0
     most = max((value for _, value in points), default=0.0) or 1.0
     first, last = (points[0][0], points[-1][0] + step_s) if points else (0.0, 1.0)
@@ -74,6 +81,11 @@ def over_time(name: str, title: str, points: Sequence[tuple[float, float]], step
         for x, v in columns.items()
         if v > 0
     ]
+    for n, (at, words) in enumerate(marks):
+        where = axis.x(at)
+        body.append(tag("line", hover(words), x1=where, x2=where, y1=24.0, y2=bottom, stroke=SERIES[1]))
+        # One below the other, so that the names of steps that follow soon can be read.
+        body.append(text(where + 3, 34.0 + n % _MARKS * 11, words, font_size=9, fill=SERIES[1]))
     told = f"{len(points)} values, at most {most:g}"
     return figure(name, title, told, WIDTH, bottom + 24, body)
 

@@ -68,6 +68,35 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     )
     @flags.jute_maxbuffer
     @click.option(
+        "--broker-dir",
+        "broker_dirs",
+        multiple=True,
+        metavar="[NAME=]DIR",
+        help="partitions: one of a broker's log.dirs; again for each. NAME: the broker's.",
+    )
+    @click.option("--run", type=flags.FILE, metavar="DIR", help="timeline: a run's folder, with its journal.")
+    @click.option(
+        "--client-history",
+        "client_history",
+        multiple=True,
+        metavar="[NAME=]FILE",
+        help="timeline: JSON lines of a real client, as the lab's load writes them; again for each.",
+    )
+    @click.option(
+        "--broker-log",
+        "broker_logs",
+        multiple=True,
+        metavar="[NAME=]FILE",
+        help="timeline: a broker's server.log or controller.log; again for each.",
+    )
+    @click.option(
+        "--broker-log-zone",
+        default="UTC",
+        show_default=True,
+        metavar="ZONE",
+        help="timeline: the time zone of brokers' logs, such as Europe/Berlin.",
+    )
+    @click.option(
         "--out", type=flags.FILE, metavar="DIR", help="Write the page and the tables into this folder."
     )
     @click.option(
@@ -119,6 +148,11 @@ def _analyze(options: dict[str, Any]) -> int:
         top=options["top"],
         jute_maxbuffer=options["jute_maxbuffer"],
         server_logs=options["server_logs"],
+        broker_dirs=options["broker_dirs"],
+        broker_logs=options["broker_logs"],
+        client_history=options["client_history"],
+        run=options["run"],
+        broker_log_zone=options["broker_log_zone"],
     )
     spill: Path | None = options["spill"]
     bounds = Bounds(options["master"], options["memory"], spill, progress=sys.stderr.isatty())

@@ -125,5 +125,7 @@ def _title(asked: Asked) -> str:
 
 def _intro(asked: Asked) -> str:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    places = ", ".join(place.path for place in (*asked.source, *asked.dest))
-    return f"Made {now} from {places}. All times are UTC, by the leader's clock."
+    of_run = (str(asked.run),) if asked.run else ()
+    more = (*asked.broker_dirs, *of_run, *asked.client_history, *asked.broker_logs)
+    places = ", ".join((*(place.path for place in (*asked.source, *asked.dest)), *more))
+    return f"Made {now} from {places}. All times are UTC; those of ZooKeeper's log by the leader's clock."

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from zkmigrate.analyze.input import Input
     from zkmigrate.analyze.section import Section
 
-JOBS = ("tenants", "writers", "quiet", "sessions", "continuity")
+JOBS = ("tenants", "writers", "quiet", "sessions", "continuity", "partitions", "timeline")
 """By name, in the order in which a page has them; each is a module here."""
 
 
