@@ -11,7 +11,7 @@ from zkmigrate.report.svg import CHAR_PX, FAINT, RULE, Axis, figure, hover, tag,
 WIDTH = 1040
 _ROW, _BAR, _LABEL_CHARS = 20, 14, 40
 _PLOT = 120
-_MARKS = 10
+_MARK, _MARK_CHAR = 11, 5.0
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -81,13 +81,25 @@ def over_time(
         for x, v in columns.items()
         if v > 0
     ]
-    for n, (at, words) in enumerate(marks):
-        where = axis.x(at)
-        body.append(tag("line", hover(words), x1=where, x2=where, y1=24.0, y2=bottom, stroke=SERIES[1]))
-        # One below the other, so that the names of steps that follow soon can be read.
-        body.append(text(where + 3, 34.0 + n % _MARKS * 11, words, font_size=9, fill=SERIES[1]))
+    named, rows = _marked(axis, marks, bottom + 30)
+    body += named
     told = f"{len(points)} values, at most {most:g}"
-    return figure(name, title, told, WIDTH, bottom + 24, body)
+    return figure(name, title, told, WIDTH, bottom + 24 + rows * _MARK, body)
+
+
+def _marked(axis: Axis, marks: Sequence[tuple[float, str]], top: float) -> tuple[list[str], int]:
+    """Lines through a plot at these moments, with their names below it, and in how many rows these are."""
+    out: list[str] = []
+    taken: list[float] = []
+    for at, words in marks:
+        x, wide = axis.x(at), len(words) * _MARK_CHAR + 8
+        left = min(x, axis.right - wide)
+        row = next((n for n, end in enumerate(taken) if end <= left), len(taken))
+        taken[row : row + 1] = [left + wide]
+        y = top + row * _MARK
+        out.append(tag("line", hover(words), x1=x, x2=x, y1=24.0, y2=y, stroke=SERIES[1]))
+        out.append(text(left + 3, y, words, font_size=9))
+    return out, len(taken)
 
 
 def week(name: str, title: str, mean: Mapping[tuple[int, int], float]) -> str:
