@@ -44,6 +44,7 @@ def two(tmp_path: Path) -> tuple[str, str, str]:
     put(a / "twice-0", 0, b"")
     put(a / "bad-0", 0, b"not a record batch at all" * 4)
     (a / "junk").mkdir()
+    (c / os.fsdecode(b"\xff-")).mkdir()
     (a / "bad-0" / "notes.txt").write_text("x")
     (c / "none-0").mkdir()
     for folder, id_ in ((a, "broker.id=1"), (b, "broker.id=1"), (c, "node.id=2")):
@@ -74,7 +75,7 @@ def test_sizes_and_rates_of_two_brokers(two: tuple[str, str, str], spark: SparkS
     assert (unlike["topic"], unlike["apart"], unlike["offsets_apart"]) == ("big", 2 * MIB, 5)
     assert [row["topic"] for row in figures["in_two_dirs"]] == ["twice"]
     assert sorted(row["corrupt"].partition(":")[0] for row in figures["unread"]) == [
-        "00000000000000000000.log", "folder junk", "folder none-0 holds no segment", "notes.txt",
+        "00000000000000000000.log", "folder ?-", "folder junk", "folder none-0 holds no segment", "notes.txt",
     ]  # fmt: skip
     largest = figures["largest"][0]
     assert (largest["topic"], largest["broker"], largest["bytes"]) == ("big", "1", 3 * MIB)

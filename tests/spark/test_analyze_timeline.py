@@ -80,7 +80,9 @@ def test_all_is_joined_in_the_order_of_time(moved: Path, tmp_path: Path, spark: 
     here = [(at, "ack", {"topic": "t", "partition": 0, "offset": n}) for n, at in enumerate(acks)]
     producer = history(tmp_path / "produ[c]er.jsonl", [*here, (11.75, "stopping", {})], MONO)
     with Path(producer).open("a") as file:
-        file.write('not json\n\n[1]\n{"event": "ack"}\n{"event": "ack", "mono_')
+        file.write(
+            'not json\n\n[1]\n{"event": "ack"}\n{"event": "ack", "epoch_ms": 1e300}\n{"event": "ack", "mono_'
+        )
     there = [(8.75, "ack", {}), (9.0, "disconnected", {"session": "0xb000000000000001", "host": "d1"})]
     other = history(tmp_path / "other.jsonl", [*there, (11.9, "closed", {})], 77_000.0)
     (tmp_path / "server.log").write_text(BROKER)
@@ -114,7 +116,7 @@ def test_all_is_joined_in_the_order_of_time(moved: Path, tmp_path: Path, spark: 
     remarks = " ".join(found.figures["remarks"])
     assert "produ[c]er.jsonl is timed by the operator's monotonic clock" in remarks
     assert "other.jsonl is timed by its own wall clock" in remarks
-    assert "4 lines are no events" in remarks
+    assert "5 lines are no events" in remarks
     assert "6 lines, taken as Europe/Berlin, 3 of them without a time" in remarks
     shown = next(table for table in found.tables if table.id == "window")
     assert ("1970-01-24 03:33:28.750", "+0.750", "client", "far", "ack", "") not in shown.rows

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from zkmigrate.analyze.asked import Place
 from zkmigrate.analyze.input import Input, under
 from zkmigrate.errors import UsageError
+from zkmigrate.pipeline.segments import LATEST_MS
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.report.value import Report
 
@@ -123,11 +124,11 @@ def of_client(spark: SparkSession, place: Place, times: Timebase) -> tuple[DataF
     own = both is not None and abs(times.of_mono(both.mono_ns / 1e9) - both.epoch_ms / 1e3) <= _SAME_S
     mono, wall = F.col("mono_ns") / 1e9 + times.of_mono(0.0), F.col("epoch_ms") / 1e3
     seconds = F.coalesce(mono, wall) if own else F.coalesce(wall, mono)
-    good = F.col("event").isNotNull() & seconds.isNotNull()
+    good = F.col("event").isNotNull() & seconds.between(0, LATEST_MS // 1000)
     acked = (F.col("event") == "ack") | ((F.col("event") == "op") & (F.col("outcome") == "ok"))
     where = F.concat_ws("-", "topic", F.col("partition").cast("string"))
     found = rows.filter(good).select(
-        F.timestamp_micros(F.round(seconds * 1e6).cast("long")).alias("at"),
+        F.timestamp_micros(F.round(seconds * 1e6).try_cast("long")).alias("at"),
         F.lit("client").alias("source"),
         F.when(acked, ACK).otherwise("client").alias("kind"),
         F.lit(named(place)).alias("who"),

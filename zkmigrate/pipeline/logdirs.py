@@ -117,7 +117,7 @@ class LogDirReader(DataSourceReader):
         watermarks = checkpoint(part.dir, _HIGH_WATERMARK)
         starts = checkpoint(part.dir, _LOG_START)
         for name in part.folders:
-            rows = _rows(part, name, watermarks, starts)
+            rows = [_fit(row) for row in _rows(part, name, watermarks, starts)]
             yield pa.RecordBatch.from_pylist(rows, schema=SEGMENTS)
 
 
@@ -223,7 +223,7 @@ def _row(one: Entry, beside: Mapping[str, Entry], known: Folder) -> dict[str, ob
         "file": one.name,
         "state": "deleted" if leaving else known.state,
         "base_offset": base_offset,
-        "bytes": one.size,
+        "bytes": max(one.size, found.end or 0),  # it may have grown since it was listed
         "record_bytes": found.end,
         "rest": found.rest or None,
         "first_timestamp": _micros(found.first_ms),
@@ -232,6 +232,14 @@ def _row(one: Entry, beside: Mapping[str, Entry], known: Folder) -> dict[str, ob
         "modified": _micros(modified),
         "next_offset": found.next_offset,
         "corrupt": f"{one.name}: {found.corrupt}" if found.corrupt else None,
+    }
+
+
+def _fit(row: Mapping[str, object]) -> dict[str, object]:
+    """Names that are not UTF-8 with marks for what no Arrow string may hold."""
+    return {
+        key: value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+        for key, value in row.items()
     }
 
 
