@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -149,3 +151,20 @@ def test_how_far_it_is_is_told() -> None:
     told: list[tuple[str, int, int | None]] = []
     read_sums(directory, upto=1100, tell=lambda *words: told.append(words))
     assert told == [("znodes", 20_000, None), ("transactions", 500, 1092), ("transactions", 1000, 1092)]
+
+
+def test_a_closing_that_names_no_path_marks_the_parent_of_what_it_deletes() -> None:
+    """As 3.4 and 3.5 log it; nothing else touches the parent."""
+    node = struct.pack(">i", 0) + struct.pack(">q", -1)
+    owned = struct.pack(">qqqqiiiqq", 1, 1, 0, 0, 0, 0, 0, 0x77, 1)
+    of_others = struct.pack(">qqqqiiiqq", 1, 1, 0, 0, 0, 0, 0, 0, 1)
+    listed = {"": of_others, "/kafka": of_others, "/kafka/b": owned}
+    nodes = b"".join(text(path) + node + stat for path, stat in listed.items())
+    body = struct.pack(">4siqii", b"ZKSN", 2, -1, 0, 0) + nodes + text("/")
+    snapshot = body + struct.pack(">q", zlib.adler32(body)) + text("/")
+    log = log_from([payload(2, -11, b"", session=0x77, cxid=0)])
+    directory = BytesDirectory({"snapshot.1": snapshot, "log.2": log})
+    found = read_sums(directory, chroot="/kafka")
+    assert (found.largest, found.largest_path) == (2, "/kafka")
+    assert_as_tree(found, load_tree(directory, chroot="/kafka"))
+    assert dict(znodes(directory, None, found)) == load_tree(directory, chroot="/kafka").nodes

@@ -166,7 +166,14 @@ class _Pass(Iterator[tuple[str, Znode]]):
         self._max_record = max_record
         self._tell = tell
         self.newer = False
-        self._touched, self._closed = _touched(logs, file.zxid, upto, max_record)
+        self._touched, self._closed, unnamed = _touched(logs, file.zxid, upto, max_record)
+        if unnamed:
+            # Parents stand before their children, so only a reading of its own knows them in time.
+            self._touched |= {
+                parent_of(node.path)
+                for node in read_snapshot(data.open(file.name), file.name, max_record=max_record)
+                if node.stat.ephemeral_owner in unnamed
+            }
         self._newest = 0
         self._snapshot = read_snapshot(data.open(file.name), file.name, max_record=max_record)
         tree.sessions = dict(self._snapshot.sessions)
@@ -202,10 +209,14 @@ class _Pass(Iterator[tuple[str, Znode]]):
         return node.path in self._touched or node.stat.ephemeral_owner in self._closed
 
 
-def _touched(logs: Directory, after: int, upto: int | None, max_record: int) -> tuple[set[str], set[int]]:
-    """The paths whose znodes the transactions after `after` may change, and the sessions that they close."""
+def _touched(
+    logs: Directory, after: int, upto: int | None, max_record: int
+) -> tuple[set[str], set[int], set[int]]:
+    """The paths whose znodes the transactions after `after` are seen to change, the sessions that they close,
+    and those of them whose ephemerals the log does not name (3.4, 3.5)."""
     paths: set[str] = set()
     closed: set[int] = set()
+    unnamed: set[int] = set()
     for record in walk(logs, after=after, max_record=max_record):
         if upto is not None and record.zxid > upto:
             break
@@ -216,7 +227,9 @@ def _touched(logs: Directory, after: int, upto: int | None, max_record: int) -> 
             paths.update((change.path, parent_of(change.path)))
         if isinstance(txn.body, CloseSessionTxn):
             closed.add(txn.header.session)
-    return paths, closed
+            if txn.body.paths is None:
+                unnamed.add(txn.header.session)
+    return paths, closed, unnamed
 
 
 def _untold(_what: str, _done: int, _total: int | None) -> None:
