@@ -66,7 +66,7 @@ def _rows(record: Record, data: bool) -> Iterator[Row]:
 
 def _fields(txn: Txn, kind: TxnType, body: TxnBody, data: bool) -> Row:
     found: Row = {"type": kind.name}
-    for name in ("path", "version"):
+    for name in ("path", "version", "parent_cversion"):
         if hasattr(body, name):
             found[name] = getattr(body, name)
     if "path" in found:

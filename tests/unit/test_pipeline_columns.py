@@ -239,3 +239,13 @@ def test_damaged_payloads_are_refused_where_they_are_refused_one_by_one(
 def test_the_default_is_everything_but_data() -> None:
     assert Wanted() == ALL
     assert table(stretch(log_from(MIXED))).column("data").null_count == 7
+
+
+def test_a_multi_of_nothing_is_a_row_so_that_its_zxid_is_there() -> None:
+    """And of a create the parent's cversion is told."""
+    found = stretch(log_from([payload(1, 14, bytes(4)), create_payload(2, "/a", cversion=7)]))
+    _agree(found)
+    rows = table(found).to_pylist()
+    assert [(row["zxid"], row["type"], row["multi"], row["parent_cversion"]) for row in rows] == [
+        (1, "multi", True, None), (2, "create", False, 7),
+    ]  # fmt: skip

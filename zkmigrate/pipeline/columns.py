@@ -1,9 +1,10 @@
 """Whole records of a transaction log as Arrow columns, thousands at a time.
 
-One row is one operation: each of a multi is a row, each ephemeral that a closeSession of 3.6 or later names
-is one, every other transaction is one. What a record means is said by `zkdata.txn`; here the same is read
-for many records at once, with numpy, because a record at a time in Python is ten times slower. Where these
-columns refuse a record, `zkdata.txn` is asked to refuse it, so that both give the same reason.
+One row is one operation: each of a multi is a row (a multi of none is one of type multi), each ephemeral
+that a closeSession of 3.6 or later names is one, every other transaction is one. What a record means is said
+by `zkdata.txn`; here the same is read for many records at once, with numpy, because a record at a time in
+Python is ten times slower. Where these columns refuse a record, `zkdata.txn` is asked to refuse it, so that
+both give the same reason.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ SCHEMA = pa.schema(
         ("data_length", pa.int32()),
         ("data", pa.binary()),
         ("version", pa.int32()),
+        ("parent_cversion", pa.int32()),
         ("acl", ACL),
         ("ephemeral_owner", pa.int64()),
         ("ttl_ms", pa.int64()),
@@ -70,7 +72,8 @@ SCHEMA = pa.schema(
 server: whose log it is, as the caller names it. file, offset: of the record. session: who asked. sequence:
 place in its transaction, from 0. multi: one of several operations of one request; failed: of a multi that
 had no effect. data_length: -1 for null data; data: only where it is asked for. version: the znode's new one
-(setData, setACL) or the one asked for (check). ephemeral_owner: of a create: 0, a session, or ZooKeeper's
+(setData, setACL) or the one asked for (check). parent_cversion: of a create: the parent's new one, -1 where
+the log leaves it to be counted. ephemeral_owner: of a create: 0, a session, or ZooKeeper's
 mark of a container or TTL znode. digest: of the whole tree after the transaction, where the server wrote
 it. corrupt: what could not be read, at file and offset; all else is null then. Columns that an operation
 does not have are null.
@@ -372,7 +375,8 @@ class _Bodies:
         self.data_at, self.data_length = np.zeros(count, np.int64), np.full(count, _ABSENT, np.int64)
         self.acl_at, self.acl_end = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.numbers = {
-            name: np.zeros(count, np.int64) for name in ("version", "owner", "ttl_ms", "timeout_ms", "error")
+            name: np.zeros(count, np.int64)
+            for name in ("version", "parent_cversion", "owner", "ttl_ms", "timeout_ms", "error")
         }
         self.has = {name: np.zeros(count, np.bool_) for name in (*self.numbers, "acl")}
 
@@ -439,7 +443,7 @@ class _Bodies:
         flags = _part(cursor, some)
         ephemeral[some] = flags.boolean()
         _join(cursor, some, flags)
-        cursor.int32()  # the parent's cversion
+        self._put("parent_cversion", index, cursor.int32())
         timed = np.flatnonzero(kind == TxnType.createTTL)
         ttl = _part(cursor, timed)
         self._put("ttl_ms", index[timed], ttl.int64())
@@ -549,7 +553,7 @@ def _batch(rows: _Rows, bodies: _Bodies, keep: Longs, wanted: Wanted) -> pa.Reco
         "digest": _integers(digest, digest_at >= 0, np.int64),
         "corrupt": pa.nulls(count, pa.string()),
     }
-    for name in ("version", "timeout_ms", "error"):
+    for name in ("version", "parent_cversion", "timeout_ms", "error"):
         columns[name] = _integers(bodies.numbers[name][keep], bodies.has[name][keep], np.int32)
     if wanted.data:
         columns["data"] = binary(rows.buffer, bodies.data_at[keep], bodies.data_length[keep])
