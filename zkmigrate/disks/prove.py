@@ -285,8 +285,8 @@ def body(found: Proven) -> dict[str, Any]:
             "after": format_zxid(result.after),
             "upto": None if result.upto is None else format_zxid(result.upto),
             "records": result.records,
-            "missing": [_finding(one) for one in result.missing],
-            "allowed": [_finding(one) for one in result.allowed],
+            "missing": [finding(one) for one in result.missing],
+            "allowed": [finding(one) for one in result.allowed],
             "unproved": result.unproved,
         }
     if "digest" in held:
@@ -315,7 +315,8 @@ def _reach_body(where: Reach) -> dict[str, Any]:
     }
 
 
-def _finding(one: DeltaFinding) -> dict[str, Any]:
+def finding(one: DeltaFinding) -> dict[str, Any]:
+    """As JSON values."""
     return {
         "zxid": format_zxid(one.zxid),
         "time_ms": one.time_ms,

@@ -66,8 +66,9 @@ class DeltaResult:
         return None if self.unproved else True
 
 
-class _Judge:
-    """Collects the findings, and keeps who owns what under the chroot as the log goes on."""
+class Judge:
+    """Collects the findings, and keeps who owns what under the chroot as the log goes on. Arguments as of
+    `delta`."""
 
     def __init__(
         self, chroot: str, owners: Mapping[int, Collection[str]], living: Collection[int], highest: int
@@ -81,6 +82,7 @@ class _Judge:
         self.allowed: list[DeltaFinding] = []
 
     def take(self, txn: Txn) -> None:
+        """The next transaction behind `after`."""
         head = txn.header
         if isinstance(txn.body, CloseSessionTxn):
             self._close(txn, txn.body)
@@ -151,7 +153,7 @@ def delta(
     """
     if upto is not None and after >= upto:
         return DeltaResult(after, upto, after, 0, (), (), "", cursor)
-    judge = _Judge(chroot, owners, living, highest)
+    judge = Judge(chroot, owners, living, highest)
     start = after if cursor is None else max(after, cursor.zxid)
     last: int | None = cursor.zxid if cursor is not None else None
     records = 0
@@ -169,13 +171,13 @@ def delta(
             last = record.zxid
     except ZkDataError as error:
         unproved = unproved or str(error)
-    unproved = unproved or _short(last, start, upto)
+    unproved = unproved or short(last, start, upto)
     place = cursor if steps is None else steps.cursor
     found, allowed = tuple(judge.missing), tuple(judge.allowed)
     return DeltaResult(after, upto, start if last is None else last, records, found, allowed, unproved, place)
 
 
-def _short(last: int | None, start: int, upto: int | None) -> str:
+def short(last: int | None, start: int, upto: int | None) -> str:
     """Why the log does not reach `upto`, "" when it does."""
     reached = start if last is None else max(last, start)
     if upto is None or reached >= upto:

@@ -8,6 +8,7 @@ where it parted: the zxids are healthy, the trees are not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zkmigrate.zkdata.logdir import walk
@@ -90,6 +91,10 @@ def _failed(txn: Txn) -> bool:
 
 def _words(record: Record) -> str:
     txn = record.txn()
-    paths = touched_paths(txn)
+    return words(txn.header.type.name, touched_paths(txn))
+
+
+def words(kind: str, paths: Sequence[str]) -> str:
+    """A transaction as `Parting` tells it: its type and the paths that it changes."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return " ".join((txn.header.type.name, *paths[:_SHOWN])) + more
+    return " ".join((kind, *paths[:_SHOWN])) + more

@@ -82,6 +82,12 @@ def reach_of(source: Side, upto: int, dest: Side, *, after_cut: bool, max_record
     raises."""
     at = newest(dest.data, dest.logs, max_record=max_record).zxid
     found = compare(source.logs, dest.logs, max_record=max_record)
+    return reach_by(found, at, upto, dest, after_cut=after_cut)
+
+
+def reach_by(found: Histories, at: int, upto: int, dest: Side, *, after_cut: bool) -> Reach:
+    """`reach_of` where the logs are compared already. at, upto: the newest durable zxid of dest and of
+    source."""
     if found.rejoined:
         return Reach(
             at, 0, found, f"the logs parted and agree again at {_hex(found.common)}: {found.parting}"

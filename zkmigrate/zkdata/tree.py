@@ -430,10 +430,10 @@ def differences(left: Mapping[str, Znode], right: Mapping[str, Znode]) -> Iterat
             yield Difference(path, "only right" if a is None else "only left", "", "")
         elif a != b:
             name = next(name for name in _COMPARED if getattr(a, name) != getattr(b, name))
-            yield Difference(path, name, _show(name, getattr(a, name)), _show(name, getattr(b, name)))
+            yield Difference(path, name, shown(name, getattr(a, name)), shown(name, getattr(b, name)))
 
 
-def _show(name: str, value: Any) -> str:
+def shown(name: str, value: Any) -> str:
     """A field's value as ZooKeeper's own shell shows it; of data the beginning of its SHA-256."""
     if name in ("czxid", "mzxid", "pzxid"):
         return format_zxid(value)
