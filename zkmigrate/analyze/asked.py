@@ -36,7 +36,8 @@ class Asked:
     whose log is read where one is enough; empty: the one that reaches farthest back. window_s: of a cut-over.
     depth: how many elements of a path name a subtree. top: rows of a table that people read.
 
-    For the jobs that say so: zxid, where trees are compared; server_logs, ZooKeeper's own text logs;
+    For the jobs that say so: zxid, where trees are compared; after_cut, dest was cut over; on_dest, sessions
+    known to be clients of dest, signed; server_logs, ZooKeeper's own text logs;
     broker_dirs, brokers' log directories; broker_logs, brokers' text logs; client_history, of real clients;
     run, the folder of a finished run; broker_log_zone, in which brokers' text logs are dated."""
 
@@ -49,6 +50,8 @@ class Asked:
     top: int = 20
     jute_maxbuffer: int = JUTE_MAXBUFFER
     zxid: int | None = None
+    after_cut: bool = False
+    on_dest: tuple[int, ...] = ()
     server_logs: tuple[str, ...] = ()
     broker_dirs: tuple[str, ...] = ()
     broker_logs: tuple[str, ...] = ()

@@ -22,13 +22,6 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--chroot", default="/", show_default=True, help="The subtree that is to move, such as /kafka."
     )
     @click.option(
-        "--dest",
-        "dests",
-        multiple=True,
-        metavar="[NAME=]DIR",
-        help="Of a server of dest, for jobs that compare both ensembles; once for each.",
-    )
-    @click.option(
         "--server",
         default="",
         metavar="NAME",
@@ -65,6 +58,25 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         multiple=True,
         metavar="FILE",
         help="writers: a text log of a ZooKeeper server, for the addresses of sessions.",
+    )
+    @click.option(
+        "--dest-dir",
+        "dest_dirs",
+        multiple=True,
+        metavar="[NAME=]DIR",
+        help="continuity, proof, diff: the dataDir of a dest server; once for each.",
+    )
+    @click.option(
+        "--zxid", metavar="0xHEX", help="proof, diff: compare the trees at this; else at the newest of both."
+    )
+    @click.option(
+        "--after-cut", is_flag=True, help="proof, diff: dest was cut over, it has transactions of its own."
+    )
+    @click.option(
+        "--on-dest",
+        multiple=True,
+        metavar="0xSESSION",
+        help="proof: a session known to be a client of dest: source may let it expire.",
     )
     @flags.jute_maxbuffer
     @click.option(
@@ -136,11 +148,20 @@ def _analyze(options: dict[str, Any]) -> int:
     from zkmigrate.analyze.session import Bounds, submitted
     from zkmigrate.analyze.verb import analyze
     from zkmigrate.disks.chroot import parse_chroot
+    from zkmigrate.errors import UsageError
+    from zkmigrate.zkdata.errors import MalformedError
+    from zkmigrate.zkdata.session import parse_session
+    from zkmigrate.zkdata.zxid import parse_zxid
 
     names = _names(options["jobs"])
+    try:
+        zxid = parse_zxid(options["zxid"]) if options["zxid"] else None
+        on_dest = tuple(parse_session(one) for one in options["on_dest"])
+    except MalformedError as error:
+        raise UsageError(str(error)) from error
     asked = Asked(
         source=tuple(parse_place(text) for text in options["places"]),
-        dest=tuple(parse_place(text) for text in options["dests"]),
+        dest=tuple(parse_place(text) for text in options["dest_dirs"]),
         chroot=parse_chroot(options["chroot"]),
         server=options["server"],
         window_s=options["window_s"],
@@ -153,6 +174,9 @@ def _analyze(options: dict[str, Any]) -> int:
         client_history=options["client_history"],
         run=options["run"],
         broker_log_zone=options["broker_log_zone"],
+        zxid=zxid,
+        after_cut=options["after_cut"],
+        on_dest=on_dest,
     )
     spill: Path | None = options["spill"]
     bounds = Bounds(options["master"], options["memory"], spill, progress=sys.stderr.isatty())

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from zkmigrate.analyze.input import Input
     from zkmigrate.analyze.section import Section
 
-JOBS = ("tenants", "writers", "quiet", "sessions", "continuity", "partitions", "timeline")
+JOBS = (
+    "tenants", "writers", "quiet", "sessions", "continuity", "proof", "diff", "partitions", "timeline",
+)  # fmt: skip
 """By name, in the order in which a page has them; each is a module here."""
 
 
