@@ -73,6 +73,7 @@ _CHANGES = (*CREATES, *DELETES, *_WRITES, "setACL")
 _BASE, _CLOSING = "base", "closing"
 _NODE, _SKIPPED, _DELETED = "node", "skipped", "deleted"
 _LAST = (1 << 31) - 1
+_NOTHING: tuple[int, int | None] = (0, None)
 _TTL_OWNERS = (-(1 << 56), -1)
 
 _ZNODE = pa.schema(
@@ -325,8 +326,8 @@ def _settled(base: DataFrame, operations: DataFrame, chroot: str) -> DataFrame:
     touched = touched.distinct().persist(StorageLevel.DISK_ONLY)
     others = [of_children, closings, _events(shown.join(touched, "path", "left_semi"))]
     said = _said([changes, *others])
-    heard = _heard(said)
-    while heard != (0, None):
+    before, heard = _NOTHING, _heard(said)
+    while heard != before:
         skipped = said.filter(F.col("kind") == _SKIPPED).select("path", "zxid", "sequence")
         deleted = said.filter((F.col("kind") == _DELETED) & (F.col("path") != chroot)).select(
             parent(F.col("path")).alias("path"), F.col("path").alias("child"), "zxid", "sequence",
@@ -335,8 +336,6 @@ def _settled(base: DataFrame, operations: DataFrame, chroot: str) -> DataFrame:
         effective = changes.join(skipped, ["path", "zxid", "sequence"], "left_anti")
         said = _said([_events(effective), *others, _events(deleted)])
         before, heard = heard, _heard(said)
-        if heard == before:
-            break
     last = said.filter(F.col("kind") == _NODE).select("path", *FIELDS)
     return base.join(touched, "path", "left_anti").select("path", *FIELDS).unionByName(last)
 
@@ -379,7 +378,7 @@ def in_tasks(
 
 
 def _heard(said: DataFrame) -> tuple[int, int | None]:
-    """How many things paths say to others, and a sum over what they say."""
+    """How many things paths say to others, and a sum over what they say; `_NOTHING` for none."""
     others = said.filter(F.col("kind") != _NODE)
     row = others.agg(F.count("*"), F.bit_xor(F.xxhash64("kind", "path", "zxid", "sequence"))).first()
     assert row is not None
