@@ -20,14 +20,12 @@ import click
 from kazoo.client import KazooClient
 
 from bench.spread import shown, spread
-from bench.zookeeper import server
+from bench.zookeeper import send, server
 from zkmigrate.clients.session import Limits
 from zkmigrate.clients.subtree import Server
 from zkmigrate.disks.place import Disks, Place
 from zkmigrate.disks.subtree import Answer, from_disk, from_server
 from zkmigrate.lab.load import zkmessages as messages
-from zkmigrate.lab.load.zkclient import Client
-from zkmigrate.lab.load.zkloop import settle, turn
 from zkmigrate.zkdata.reader import FileDirectory
 from zkmigrate.zkdata.snapname import snapshot_files
 from zkmigrate.zkdata.subtree import Extent
@@ -42,8 +40,7 @@ LARGE = 500_000
 
 PEER = "kazoo, one by one"
 _PER_TOPIC = 99  # znodes below a topic
-_DATA = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2,3]}'
-_START_S, _FILL_S = 60.0, 1800.0
+DATA = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2,3]}'
 _RECORD = 2 << 20
 
 Found = tuple[int, tuple[int, str], tuple[int, str], tuple[int, str]]
@@ -64,36 +61,15 @@ def paths(znodes: int) -> Iterator[str]:
 
 def fill(port: int, znodes: int) -> None:
     """Create them with many requests under way, then write one more time on one in a hundred."""
-    client = Client([("127.0.0.1", port)], 40_000, lambda _event, _fields: None)
-    if not settle([client], lambda: client.connected, _START_S):
-        raise click.ClickException("the server did not answer")
-    failed: list[int] = []
-
-    def answered(reply: messages.Reply) -> None:
-        if reply.error:
-            failed.append(reply.error)
 
     def requests() -> Iterator[tuple[int, bytes]]:
         for path in paths(znodes):
-            yield CREATE, messages.create_request(path, _DATA, 0)
+            yield CREATE, messages.create_request(path, DATA, 0)
         for n, path in enumerate(paths(znodes)):
             if n % 100 == 50:
-                yield SET, messages.set_request(path, _DATA)
+                yield SET, messages.set_request(path, DATA)
 
-    deadline = time.monotonic() + _FILL_S
-    left = requests()
-    todo = next(left, None)
-    while todo is not None and not failed and time.monotonic() < deadline:
-        while client.connected and client.in_flight < IN_FLIGHT and todo is not None:
-            client.submit(*todo, answered)
-            todo = next(left, None)
-        turn([client], time.monotonic_ns() + 50_000_000)
-    if failed or todo is not None or not settle([client], lambda: not client.in_flight, _START_S):
-        raise click.ClickException(f"not all was written: {failed[:3]}")
-    closed: list[int] = []
-    client.close_session(lambda reply: closed.append(reply.error))
-    settle([client], lambda: bool(closed), _START_S)
-    client.shut()
+    send(port, requests(), IN_FLIGHT)
 
 
 def by_kazoo(client: KazooClient) -> Found:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
+
 from tests.unit import sshd
 from zkmigrate.lab import provision
+from zkmigrate.lab.load import zkmessages as messages
+from zkmigrate.lab.load.zkclient import Client
+from zkmigrate.lab.load.zkloop import settle, turn
 
 VERSION = "3.5.8"
+_ANSWER_S, _SEND_S = 60.0, 1800.0
 
 
 @contextmanager
@@ -34,3 +41,32 @@ def server(folder: Path, heap: str, snap_count: int) -> Iterator[int]:
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
+
+
+def send(
+    port: int, requests: Iterator[tuple[int, bytes]], in_flight: int, start_s: float = _ANSWER_S
+) -> None:
+    """Send requests (operation, body) with so many under way, in a session that is closed at the end.
+    start_s: how long the server may take to answer at first. Raises ClickException where one fails."""
+    client = Client([("127.0.0.1", port)], 40_000, lambda _event, _fields: None)
+    if not settle([client], lambda: client.connected, start_s):
+        raise click.ClickException("the server did not answer")
+    failed: list[int] = []
+
+    def answered(reply: messages.Reply) -> None:
+        if reply.error:
+            failed.append(reply.error)
+
+    deadline = time.monotonic() + _SEND_S
+    todo = next(requests, None)
+    while todo is not None and not failed and time.monotonic() < deadline:
+        while client.connected and client.in_flight < in_flight and todo is not None:
+            client.submit(*todo, answered)
+            todo = next(requests, None)
+        turn([client], time.monotonic_ns() + 50_000_000)
+    if failed or todo is not None or not settle([client], lambda: not client.in_flight, _ANSWER_S):
+        raise click.ClickException(f"not all was written: {failed[:3]}")
+    closed: list[int] = []
+    client.close_session(lambda reply: closed.append(reply.error))
+    settle([client], lambda: bool(closed), _ANSWER_S)
+    client.shut()

@@ -1,0 +1,100 @@
+"""A process of its own that is asked one question after the other, so that its start is not measured."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+import click
+
+from bench.usage import below, born
+
+Answering = Callable[[Callable[[Callable[[Any], Any]], None]], None]
+"""What runs in the process: it is given `serve`, and gives `serve` the function that answers."""
+
+_END_S = 60.0
+
+
+class Helper:
+    """The process. Ctrl-C is not for it: whoever made it ends it."""
+
+    def __init__(self, name: str, answering: Answering) -> None:
+        context = get_context("spawn")
+        self.name = name
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_run, args=(theirs, answering), name=name, daemon=True)
+        self._process.start()
+        theirs.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def send(self, question: Any) -> None:
+        """Ask; `answer` has what it says."""
+        self.connection.send(question)
+
+    def answer(self) -> Any:
+        """Of the question asked before. Raises ClickException where there will be none."""
+        try:
+            return self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            raise click.ClickException(f"{self.name} has ended, see what it wrote above") from None
+
+    def end(self) -> None:
+        """Stop it and all that it started, by their numbers."""
+        family = [(pid, born(pid)) for pid in below(self.pid)]
+        self._process.terminate()
+        self._process.join(_END_S)
+        deadline = time.monotonic() + 5.0  # a JVM ends by itself when the one that started it has
+        while (left := _alive(family)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.join(_END_S)
+        self.connection.close()
+
+
+@contextmanager
+def helpers(**wanted: Answering) -> Iterator[dict[str, Helper]]:
+    """Helpers by name, each ready to be asked; ended behind the block."""
+    found: dict[str, Helper] = {}
+    try:
+        for name, answering in wanted.items():
+            found[name] = Helper(name, answering)
+        for one in found.values():
+            one.answer()
+        yield found
+    finally:
+        for one in found.values():
+            one.end()
+
+
+def _alive(family: list[tuple[int, str]]) -> list[int]:
+    """Those that are still who they were."""
+    return [pid for pid, when in family if when and born(pid) == when]
+
+
+def _run(connection: Connection, answering: Answering) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and sessions are stopped on the way out
+
+    def serve(answer: Callable[[Any], Any]) -> None:
+        connection.send(None)
+        while True:
+            try:
+                question = connection.recv()
+            except (EOFError, ConnectionResetError):
+                return
+            connection.send(answer(question))
+
+    answering(serve)

@@ -1,0 +1,89 @@
+"""What a process and all that it started took: CPU time and memory, as /proc tells them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_EVERY_S = 0.1
+"""How often memory is looked at: seldom enough that the looking takes about a hundredth of a core."""
+
+
+@dataclass
+class Usage:
+    """seconds: by the clock. cpu_s: of all processes, those that ended included. peak_bytes: the largest sum
+    of resident memory that was seen; a page that several of them share counts for each."""
+
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    peak_bytes: int = 0
+
+
+@contextmanager
+def watched(*roots: int) -> Iterator[Usage]:
+    """What these processes and those below them take inside the block; filled in at its end."""
+    found = Usage()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            found.peak_bytes = max(found.peak_bytes, sum(map(_resident, below(*roots))))
+            over.wait(_EVERY_S)
+
+    watch = threading.Thread(target=look, daemon=True)
+    before, began = cpu_s(*roots), time.perf_counter()
+    watch.start()
+    try:
+        yield found
+        found.seconds = time.perf_counter() - began
+        found.cpu_s = cpu_s(*roots) - before
+    finally:
+        over.set()
+        watch.join()
+
+
+def below(*roots: int) -> list[int]:
+    """These processes and all that are theirs, at this moment."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, left = [], list(roots)
+    while left:
+        pid = left.pop()
+        found.append(pid)
+        left += children.get(pid, [])
+    return found
+
+
+def cpu_s(*roots: int) -> float:
+    """CPU seconds so far, of user and system, of those that were waited for too."""
+    return sum(sum(map(int, fields[11:15])) for pid in below(*roots) if (fields := _stat(pid))) / _TICKS
+
+
+def born(pid: int) -> str:
+    """When a process began, in ticks since the machine did: with its number, who it is. "": it has ended."""
+    fields = _stat(pid)
+    return fields[19] if fields and fields[0] != "Z" else ""
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; none for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
