@@ -19,7 +19,7 @@ from bench.usage import below, born
 Answering = Callable[[Callable[[Callable[[Any], Any]], None]], None]
 """What runs in the process: it is given `serve`, and gives `serve` the function that answers."""
 
-_END_S = 60.0
+_END_S, _STOP_S = 60.0, 10.0
 
 
 class Helper:
@@ -28,6 +28,7 @@ class Helper:
     def __init__(self, name: str, answering: Answering) -> None:
         context = get_context("spawn")
         self.name = name
+        self._busy = True  # until it has said that it is ready
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_run, args=(theirs, answering), name=name, daemon=True)
         self._process.start()
@@ -40,28 +41,32 @@ class Helper:
 
     def send(self, question: Any) -> None:
         """Ask; `answer` has what it says."""
+        self._busy = True
         self.connection.send(question)
 
     def answer(self) -> Any:
         """Of the question asked before. Raises ClickException where there will be none."""
         try:
-            return self.connection.recv()
+            found = self.connection.recv()
         except (EOFError, ConnectionResetError):
             raise click.ClickException(f"{self.name} has ended, see what it wrote above") from None
+        self._busy = False
+        return found
 
     def end(self) -> None:
         """Stop it and all that it started, by their numbers."""
         family = [(pid, born(pid)) for pid in below(self.pid)]
-        self._process.terminate()
+        self.connection.close()  # one that waits for a question ends by that
+        if self._busy:
+            self._process.terminate()
         self._process.join(_END_S)
-        deadline = time.monotonic() + 5.0  # a JVM ends by itself when the one that started it has
-        while (left := _alive(family)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._process.join(_END_S)
-        self.connection.close()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in _alive(family):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            deadline = time.monotonic() + _STOP_S
+            while _alive(family) and time.monotonic() < deadline:
+                time.sleep(0.05)
 
 
 @contextmanager

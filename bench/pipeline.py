@@ -20,7 +20,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import struct
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -35,7 +37,7 @@ from bench.readings import Logs, Plain, Spark, Stock, Tree, Types, Znodes, merge
 from bench.scribe import Log, Planted, Scribe, write
 from bench.spread import spread
 from bench.subtree import ratios
-from bench.usage import Usage, watched
+from bench.usage import TICK_S, Usage, watched
 from bench.zxid_tail import Writes
 from zkmigrate.zkdata.reader import FileDirectory
 from zkmigrate.zkdata.snapname import snapshot_files
@@ -178,8 +180,11 @@ def without_start(at: dict[str, Helper], case: Case, usage: Usage, empty: Path) 
     ((name, logs),) = case.asks
     assert isinstance(logs, Logs)
     _, start = asked(at, replace(case, asks=((name, Logs((empty,) * len(logs.folders))),)))
-    seconds, cpu_s = usage.seconds - start.seconds, usage.cpu_s - start.cpu_s
-    return Usage(seconds, cpu_s, usage.peak_bytes)
+    return Usage(
+        max(TICK_S, usage.seconds - start.seconds),
+        max(TICK_S, usage.cpu_s - start.cpu_s),
+        usage.peak_bytes,
+    )
 
 
 def compared(case: Case, answer: Answer, known: dict[str, Answer]) -> None:
@@ -197,9 +202,15 @@ def compared(case: Case, answer: Answer, known: dict[str, Answer]) -> None:
 
 
 def measured(
-    at: dict[str, Helper], todo: Sequence[Case], rounds: int, seldom: int, empty: Path
+    at: dict[str, Helper],
+    todo: Sequence[Case],
+    rounds: int,
+    seldom: int,
+    empty: Path,
+    warm: tuple[Path, ...],
 ) -> list[Taken]:
-    """Every case, round after round; those that take long in the first `seldom` of them."""
+    """Every case, round after round; those that take long in the first `seldom` of them. warm: logs that a
+    session reads before each, because Spark ends workers that had nothing to do for a minute."""
     found = [Taken(case) for case in todo]
     known: dict[str, Answer] = {}
     for turn_of in range(rounds):
@@ -208,6 +219,10 @@ def measured(
             if case.seldom and turn_of >= seldom:
                 continue
             click.echo(f"round {turn_of + 1}: {case.table}, {case.way}", err=True)
+            for name, question in case.asks:
+                if name.startswith("spark"):
+                    at[name].send(Logs(warm, source=getattr(question, "source", "zktxnlog")))
+                    at[name].answer()
             answer, usage = asked(at, case)
             compared(case, answer, known)
             taken.usages.append(without_start(at, case, usage, empty) if case.way == STOCK else usage)
@@ -301,6 +316,7 @@ def told(found: Sequence[Taken]) -> dict[str, Any]:
 @click.option("--out", type=click.Path(path_type=Path), help="A JSON file for the figures.")
 def main(rounds: int, seldom_rounds: int, scale: float, out: Path | None) -> None:
     """Read real logs and a real snapshot in several ways, with and without Spark."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as Ctrl-C: what was started and made is removed
     folder = Path(tempfile.mkdtemp(prefix="pipeline-"))
     try:
         began = time.monotonic()
@@ -316,11 +332,8 @@ def main(rounds: int, seldom_rounds: int, scale: float, out: Path | None) -> Non
         with helpers(
             stock=Stock(), plain=Plain(), plain_2=Plain(), spark=Spark(1, folder), spark_2=Spark(2, folder)
         ) as at:
-            for name, source in (("spark", "zktuples"), ("spark", "zktxnlog"), ("spark_2", "zktxnlog")):
-                at[name].send(Logs(logs["tenth"].folders, source=source))  # warm
-                at[name].answer()
             todo = list(cases(logs, snapshot, int(ZNODES * scale)))
-            found = measured(at, todo, rounds, seldom_rounds, empty)
+            found = measured(at, todo, rounds, seldom_rounds, empty, logs["tenth"].folders)
         whole = logs["all"]
         click.echo(
             f"{whole.mb:.0f} MB of logs, {whole.records:,} transactions, and a snapshot of "

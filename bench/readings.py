@@ -112,10 +112,11 @@ class Plain:
     """One pass of the single-process readers. Of a transaction only the header is decoded."""
 
     def __call__(self, serve: Serve) -> None:
-        serve(lambda question: _walked(question) if isinstance(question, Logs) else _streamed(question))
+        serve(lambda question: walked(question) if isinstance(question, Logs) else streamed(question))
 
 
-def _walked(question: Logs) -> Types:
+def walked(question: Logs) -> Types:
+    """By the records' headers."""
     low, high = question.zxids or (0, (1 << 63) - 1)
     count: Counter[int] = Counter()
     newest: dict[int, int] = {}
@@ -128,7 +129,8 @@ def _walked(question: Logs) -> Types:
     return {TxnType(kind).name: (count[kind], newest[kind]) for kind in count}
 
 
-def _streamed(question: Tree) -> Znodes:
+def streamed(question: Tree) -> Znodes:
+    """Znode by znode."""
     directory = FileDirectory(question.folder)
     name = snapshot_files(directory)[0].name
     count = size = newest = 0
@@ -155,10 +157,11 @@ class Spark:
         bounds = Bounds(f"local[{self.cores}]", spill=self.spill, progress=False, ui=False)
         with session(bounds, lambda _line: None) as spark:
             spark.dataSource.register(TupleSource)
-            serve(lambda question: _asked(spark, question))
+            serve(lambda question: asked(spark, question))
 
 
-def _asked(spark: SparkSession, question: Logs | Tree) -> Types | Znodes:
+def asked(spark: SparkSession, question: Logs | Tree) -> Types | Znodes:
+    """By the data sources. Rows are operations: the same as transactions, in logs without multi."""
     if isinstance(question, Tree):
         name = snapshot_files(FileDirectory(question.folder))[0].name
         nodes = spark.read.format("zksnapshot").load(str(question.folder / name))

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+"""How finely CPU time is told; nothing took less."""
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _EVERY_S = 0.1
 """How often memory is looked at: seldom enough that the looking takes about a hundredth of a core."""
@@ -43,7 +45,7 @@ def watched(*roots: int) -> Iterator[Usage]:
     try:
         yield found
         found.seconds = time.perf_counter() - began
-        found.cpu_s = cpu_s(*roots) - before
+        found.cpu_s = max(TICK_S, cpu_s(*roots) - before)
     finally:
         over.set()
         watch.join()
@@ -65,7 +67,7 @@ def below(*roots: int) -> list[int]:
 
 def cpu_s(*roots: int) -> float:
     """CPU seconds so far, of user and system, of those that were waited for too."""
-    return sum(sum(map(int, fields[11:15])) for pid in below(*roots) if (fields := _stat(pid))) / _TICKS
+    return sum(sum(map(int, fields[11:15])) for pid in below(*roots) if (fields := _stat(pid))) * TICK_S
 
 
 def born(pid: int) -> str:
