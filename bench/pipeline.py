@@ -221,7 +221,8 @@ def measured(
             click.echo(f"round {turn_of + 1}: {case.table}, {case.way}", err=True)
             for name, question in case.asks:
                 if name.startswith("spark"):
-                    at[name].send(Logs(warm, source=getattr(question, "source", "zktxnlog")))
+                    beforehand = replace(question, folders=warm) if isinstance(question, Logs) else Logs(warm)
+                    at[name].send(beforehand)
                     at[name].answer()
             answer, usage = asked(at, case)
             compared(case, answer, known)
