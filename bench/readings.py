@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -153,6 +154,8 @@ class Spark:
     spill: Path
 
     def __call__(self, serve: Serve) -> None:
+        # A session cannot be stopped in the middle of a call; without us its JVM ends by itself.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: self.cores])
         bounds = Bounds(f"local[{self.cores}]", spill=self.spill, progress=False, ui=False)
         with session(bounds, lambda _line: None) as spark:
