@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from zkmigrate import flags
-from zkmigrate.analyze.jobs import JOBS
+from zkmigrate.analyze.jobs import JOBS, OWN_INPUT
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
@@ -153,7 +153,7 @@ def _analyze(options: dict[str, Any]) -> int:
     from zkmigrate.zkdata.session import parse_session
     from zkmigrate.zkdata.zxid import parse_zxid
 
-    names = _names(options["jobs"])
+    names = _names(options["jobs"], options)
     try:
         zxid = parse_zxid(options["zxid"]) if options["zxid"] else None
         on_dest = tuple(parse_session(one) for one in options["on_dest"])
@@ -189,12 +189,12 @@ def _analyze(options: dict[str, Any]) -> int:
     return analyze(names, asked, bounds, options["out"], click.echo, hint, as_json=as_json)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    """Raises UsageError for a job that there is not."""
+def _names(text: str, options: dict[str, Any]) -> tuple[str, ...]:
+    """Raises UsageError for a job that there is not. options: tell what ``all`` is."""
     from zkmigrate.errors import UsageError
 
     if text == "all":
-        return JOBS
+        return tuple(name for name in JOBS if name not in OWN_INPUT or options[OWN_INPUT[name]])
     names = tuple(dict.fromkeys(part for part in text.split(",") if part))
     unknown = [name for name in names if name not in JOBS]
     if unknown or not names:

@@ -24,7 +24,8 @@ class Picture:
 class Section:
     """title: of the section of the page. answer: one or a few sentences, for the terminal too. figures: for
     --json, plain values. tables: for people, cut to what one reads. frames: whole tables by name, written as
-    Parquet. held: of a job that proves something; None for one that does not."""
+    Parquet. proves: whether the job is to prove something; held: whether it is so, None where that cannot
+    be told."""
 
     title: str
     answer: str
@@ -33,3 +34,4 @@ class Section:
     pictures: tuple[Picture, ...] = ()
     frames: Mapping[str, DataFrame] = field(default_factory=dict)
     held: bool | None = None
+    proves: bool = False

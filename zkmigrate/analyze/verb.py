@@ -18,7 +18,9 @@ from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.report.svg import clean
 from zkmigrate.report.tables import Table
 
-NOT_HELD = 10
+NOT_HELD, UNPROVED = 10, 11
+"""As of ``prove``."""
+
 JSON, PAGE = "analysis.json", "analysis.html"
 Say = Callable[[str], None]
 
@@ -39,7 +41,8 @@ def analyze(
     *,
     as_json: bool,
 ) -> int:
-    """Run jobs by name; 0, or NOT_HELD where one of them disproved something.
+    """Run jobs by name; 0, NOT_HELD where one of them disproved something, UNPROVED where one could not prove
+    what it was to.
 
     out: a folder for the page, the figures and the tables as Parquet; new, empty, or of an earlier analysis.
     hint: takes progress. Raises UsageError for what was asked, AnalysisError for what was read.
@@ -72,7 +75,8 @@ def analyze(
         (out / JSON).write_text(json.dumps(body, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         (out / PAGE).write_text(page(_title(asked), _intro(asked), sections), encoding="utf-8")
         hint(f"written: {out / PAGE}, {out / JSON}, and tables as Parquet beside them")
-    return NOT_HELD if any(one.held is False for one in sections.values()) else 0
+    held = [one.held for one in sections.values() if one.proves]
+    return NOT_HELD if False in held else UNPROVED if None in held else 0
 
 
 def text(found: Section) -> Iterable[str]:

@@ -15,6 +15,10 @@ JOBS = (
 )  # fmt: skip
 """By name, in the order in which a page has them; each is a module here."""
 
+OWN_INPUT = {"proof": "dest_dirs", "diff": "dest_dirs", "partitions": "broker_dirs", "timeline": "run"}
+"""Jobs that read more than source's directories, with the option that names it: ``all`` leaves out those for
+which nothing was named."""
+
 
 def job(name: str) -> Callable[[Input], Section]:
     """A job by its name."""

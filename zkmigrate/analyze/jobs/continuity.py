@@ -98,7 +98,7 @@ def _section(
         _files_table(servers, found, top),
         _divergences_table(across, by_zxid),
     )
-    return Section("Continuity", answer, figures, tuple(t for t in tables if t.rows), (), frames, held)
+    return Section("Continuity", answer, figures, tuple(t for t in tables if t.rows), (), frames, held, True)
 
 
 def _server_figures(server: Server, found: Found) -> dict[str, Any]:

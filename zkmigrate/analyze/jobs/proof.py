@@ -237,7 +237,7 @@ def _section(
         *_differences(made),
         Table("largest", "Largest zxids on source", head, zxids, wide=(0,)),
     )
-    return Section("Proof", _answer(input.asked.chroot, made), figures, tables, (), frames, held)
+    return Section("Proof", _answer(input.asked.chroot, made), figures, tables, (), frames, held, True)
 
 
 def _all(held: list[Held]) -> Held:

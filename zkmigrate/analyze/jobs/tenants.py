@@ -10,6 +10,7 @@ from zkmigrate.analyze.charts import Bar, bars
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.plain import moment, plain
 from zkmigrate.analyze.section import Picture, Section
+from zkmigrate.analyze.standing import is_session
 from zkmigrate.report.tables import Table
 from zkmigrate.zkdata.snapname import snapshot_zxid
 from zkmigrate.zkdata.zxid import format_zxid
@@ -45,7 +46,7 @@ def subtree(path: Column, depth: int) -> Column:
 
 
 def _sizes(nodes: DataFrame) -> DataFrame:
-    ephemeral = F.col("ephemeral_owner") > 0
+    ephemeral = is_session(F.col("ephemeral_owner"))
     elements = F.when(F.col("path") == "/", 0).otherwise(F.size(F.split("path", "/")) - 1)
     return nodes.groupBy("subtree").agg(
         F.count("*").alias("znodes"),
