@@ -12,36 +12,31 @@ from tests.unit.zkdata_fixtures import VERSIONS
 from zkmigrate.analyze.asked import Asked, Place
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.jobs import tenants
-from zkmigrate.zkdata.reader import FileDirectory, FileReader
-from zkmigrate.zkdata.snapname import snapshot_files
-from zkmigrate.zkdata.snapshot import read_snapshot
+from zkmigrate.zkdata.reader import FileDirectory
+from zkmigrate.zkdata.tree import is_session, load_tree
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_each_znode_of_the_newest_snapshot_belongs_to_one_subtree(
+def test_subtrees_have_the_znodes_that_stand_at_the_end_of_the_log(
     version: str, spark: SparkSession, recorded: Path
 ) -> None:
-    folder = recorded / version
-    asked = Asked((Place("a", str(folder / "standalone")), Place("b", str(folder / "observer-snap"))))
-    given = Input(spark, asked)
-    found = tenants.run(given)
-    snapshot = next(
-        FileReader(kind / "version-2" / file.name)
-        for kind in sorted(folder.iterdir())
-        for file in snapshot_files(FileDirectory(kind / "version-2"))
-        if file.name == given.snapshot.name
-    )
+    folder = recorded / version / "standalone"
+    found = tenants.run(Input(spark, Asked((Place("a", str(folder)),))))
+    directory = FileDirectory(folder / "version-2")
+    tree = load_tree(directory, directory, whole=True)
     wanted: Counter[str] = Counter()
     data: Counter[str] = Counter()
-    for node in read_snapshot(snapshot, given.snapshot.name):
-        top = "/" + node.path.split("/")[1]
+    ephemerals: Counter[str] = Counter()
+    for path, node in tree.nodes.items():
+        top = "/" + path.split("/")[1]
         wanted[top] += 1
-        data[top] += len(node.data or b"")
+        data[top] += max(node.data_length, 0)
+        ephemerals[top] += is_session(node.ephemeral_owner)
     rows = {row["subtree"]: row for row in found.figures["subtrees"]}
-    assert {name: row["znodes"] for name, row in rows.items() if row["znodes"]} == wanted
-    assert {name: row["bytes"] for name, row in rows.items() if row["znodes"]} == {
-        name: data[name] for name in wanted
-    }
+    there = {name: row for name, row in rows.items() if row["znodes"]}
+    assert {name: row["znodes"] for name, row in there.items()} == wanted
+    assert {name: row["bytes"] for name, row in there.items()} == {name: data[name] for name in wanted}
+    assert {name: row["ephemerals"] for name, row in there.items()} == {n: ephemerals[n] for n in wanted}
     assert rows["/kafka"]["writes"] > rows["/other"]["writes"] > 0
 
 

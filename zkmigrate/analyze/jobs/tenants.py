@@ -10,14 +10,12 @@ from zkmigrate.analyze.charts import Bar, bars
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.plain import moment, plain
 from zkmigrate.analyze.section import Picture, Section
+from zkmigrate.analyze.sizes import beginning, znodes
 from zkmigrate.analyze.standing import is_session
 from zkmigrate.report.tables import Table
-from zkmigrate.zkdata.snapname import snapshot_zxid
-from zkmigrate.zkdata.zxid import format_zxid
 
 _CHILD_BYTES = 4
 """Jute writes a name with its length before it."""
-
 
 _NEAR = 0.5
 """A znode or a list of children is told from this share of jute.maxbuffer on."""
@@ -26,7 +24,7 @@ _NEAR = 0.5
 def run(input: Input) -> Section:
     """The job. A write is an operation that had an effect and names a znode, a deletion by a closing session
     among them."""
-    nodes = input.nodes.withColumn("subtree", subtree(F.col("path"), input.asked.depth))
+    nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.asked.depth))
     log = input.effects.filter(F.col("path").isNotNull())
     span = log.agg(F.min("time"), F.max("time"), F.count("*")).first()
     assert span is not None
@@ -90,13 +88,14 @@ def _section(input: Input, frame: DataFrame, largest: DataFrame, lists: DataFram
     near = asked.jute_maxbuffer * _NEAR
     dangers = [f"{row.path}: {row.data_length} bytes" for row in big if row.data_length >= near]
     dangers += [f"children of {row.path}: {row.reply_bytes} bytes" for row in long if row.reply_bytes >= near]
-    zxid = snapshot_zxid(input.snapshot.name) or 0
+    snapshot = beginning(input)
+    base = f"{snapshot.name} of {snapshot.server} and the log behind it" if snapshot else "the log alone"
     largest_request = f"jute.maxbuffer ({asked.jute_maxbuffer} bytes)"
     near_it = f"From {_NEAR:.0%} of {largest_request} on: {'; '.join(dangers[:top])}."
     answer = (
-        f"{len(rows)} subtrees, {sum(row.znodes for row in rows)} znodes in {input.snapshot.name} of "
-        f"{input.snapshot.server}; {sum(row.writes for row in rows)} writes in the {minutes:.1f} minutes "
-        f"that the log of {input.reference} covers. "
+        f"{len(rows)} subtrees, {sum(row.znodes for row in rows)} znodes by {base}; "
+        f"{sum(row.writes for row in rows)} writes in the {minutes:.1f} minutes that the log of "
+        f"{input.reference} covers. "
         + (near_it if dangers else f"Nothing comes near {largest_request}.")
     )
     tables = (
@@ -121,13 +120,12 @@ def _section(input: Input, frame: DataFrame, largest: DataFrame, lists: DataFram
         Picture(bars("tenants-writes", "Writes per minute", written), "Operations that had an effect."),
         Picture(
             bars("tenants-bytes", "Bytes", [Bar(row.subtree, float(row.bytes)) for row in held]),
-            "Data of the znodes in the snapshot, without their names and stats.",
+            "Data of the znodes, without their names and stats.",
         ),
     )
     figures = {
         "server": input.reference,
-        "snapshot": input.snapshot.name,
-        "snapshot_zxid": format_zxid(zxid),
+        "snapshot": snapshot.name if snapshot else None,
         "minutes": round(minutes, 3),
         "subtrees": [plain(row) for row in rows],
         "largest": [plain(row) for row in big],

@@ -1,0 +1,77 @@
+"""The znodes at the end of the log with what their size needs: the newest snapshot, rolled forward by what
+stands behind the zxid in its name.
+
+For each path the last operation that creates or deletes it says whether it is there, the last that carries
+data how much. That holds over a fuzzy snapshot too, which may have some of these changes already. Versions
+and other fields of the stat are not told: for those see `rolled`.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from zkmigrate.analyze.input import Input
+from zkmigrate.analyze.standing import CLOSES
+from zkmigrate.errors import UsageError
+from zkmigrate.pipeline.files import File
+from zkmigrate.zkdata.logdir import hole
+from zkmigrate.zkdata.snapname import snapshot_zxid
+from zkmigrate.zkdata.tree import SYSTEM_ROOT
+from zkmigrate.zkdata.txnlog import log_zxid
+
+_CREATES = ("create", "create2", "createContainer", "createTTL")
+_DELETES = ("delete", "deleteContainer", CLOSES)
+_FIRST = ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota")
+"""What a server makes before its first transaction."""
+
+_COLUMNS = "path string, data_length int, ephemeral_owner bigint"
+_DATA = (*_CREATES, "setData", "reconfig")
+
+
+def beginning(input: Input) -> File | None:
+    """The snapshot to begin from; None: nothing, since the log begins with the first transaction. Raises
+    UsageError where it is neither."""
+    if input.snapshots:
+        return input.snapshot
+    first = log_zxid(input.logs_by_server[input.reference][0].name) or 0
+    if found := hole(None, 0, first):
+        raise UsageError(
+            f"no snapshot, and the log of {input.reference} does not begin at the start: {found}"
+        )
+    return None
+
+
+def znodes(input: Input) -> DataFrame:
+    """Columns: path, data_length (-1: null data), ephemeral_owner. Raises UsageError where there is no
+    snapshot and the log does not begin with the first transaction."""
+    snapshot = beginning(input)
+    start = 0 if snapshot is None else snapshot_zxid(snapshot.name) or 0
+    behind = input.effects.filter(F.col("zxid") > start)
+    kind = F.col("type")
+    order = F.struct("zxid", "sequence")
+    creates, lives, data = (kind.isin(*of) for of in (_CREATES, (*_CREATES, *_DELETES), _DATA))
+    last = (
+        behind.filter(F.col("path").isNotNull() & (lives | data))
+        .groupBy("path")
+        .agg(
+            F.max_by(creates, F.when(lives, order)).alias("made"),
+            F.max_by("data_length", F.when(data, order)).alias("new_length"),
+            F.max_by("ephemeral_owner", F.when(creates, order)).alias("new_owner"),
+        )
+    )
+    if snapshot is None:
+        before = input.spark.createDataFrame([(path, 0, 0) for path in _FIRST], _COLUMNS)
+    else:
+        before = input.nodes.select("path", "data_length", "ephemeral_owner")
+    joined = before.join(last, "path", "full_outer").filter(
+        F.coalesce("made", F.col("data_length").isNotNull())
+    )
+    found = joined.select(
+        "path",
+        F.coalesce("new_length", "data_length").alias("data_length"),
+        F.coalesce("new_owner", "ephemeral_owner").alias("ephemeral_owner"),
+    )
+    # 3.4 and 3.5 do not log what a closing session deletes. A session is never opened again.
+    closed = behind.filter(kind == CLOSES).select(F.col("session").alias("ephemeral_owner")).distinct()
+    return found.join(F.broadcast(closed), "ephemeral_owner", "left_anti")
