@@ -95,8 +95,7 @@ def _section(input: Input, frame: DataFrame, largest: DataFrame, lists: DataFram
     answer = (
         f"{len(rows)} subtrees, {sum(row.znodes for row in rows)} znodes by {base}; "
         f"{sum(row.writes for row in rows)} writes in the {minutes:.1f} minutes that the log of "
-        f"{input.reference} covers. "
-        + (near_it if dangers else f"Nothing comes near {largest_request}.")
+        f"{input.reference} covers. " + (near_it if dangers else f"Nothing comes near {largest_request}.")
     )
     tables = (
         _subtrees(rows[:top]),
