@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from bench.tuples import TupleSource
@@ -171,8 +171,9 @@ def asked(spark: SparkSession, question: Logs | Tree) -> Types | Znodes:
         row = nodes.agg(F.count("*"), F.sum(F.greatest("data_length", F.lit(0))), F.max("mzxid")).first()
         assert row is not None
         return row[0], row[1], row[2]
-    log: DataFrame = spark.read.format(question.source).load([str(folder) for folder in question.folders])
+    reader = spark.read.format(question.source)
     if question.zxids:
-        log = log.filter(F.col("zxid").between(*question.zxids))
+        reader = reader.option("fromZxid", question.zxids[0]).option("toZxid", question.zxids[1])
+    log = reader.load([str(folder) for folder in question.folders])
     rows = log.groupBy("type").agg(F.count("*"), F.max("zxid")).collect()
     return {row[0]: (row[1], row[2]) for row in rows}
