@@ -12,6 +12,7 @@ from tests.unit.zkdata_fixtures import VERSIONS
 from zkmigrate.analyze.asked import Asked, Place
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.jobs import tenants
+from zkmigrate.errors import UsageError
 from zkmigrate.zkdata.reader import FileDirectory
 from zkmigrate.zkdata.tree import is_session, load_tree
 
@@ -38,6 +39,17 @@ def test_subtrees_have_the_znodes_that_stand_at_the_end_of_the_log(
     assert {name: row["bytes"] for name, row in there.items()} == {name: data[name] for name in wanted}
     assert {name: row["ephemerals"] for name, row in there.items()} == {n: ephemerals[n] for n in wanted}
     assert rows["/kafka"]["writes"] > rows["/other"]["writes"] > 0
+
+
+def test_watches_are_told_where_they_are_given(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:
+    for name, text in (("a", "/kafka\n\t0x1\n\t0x2\n/kafka/x\n\t0x1\n\n"), ("b", "/other\n\t0x3\n\n")):
+        (tmp_path / name).write_text(text)
+    asked = Asked((Place("", str(recorded / "3.8.4/standalone")),), watches=(tmp_path / "a", tmp_path / "b"))
+    found = {row["subtree"]: row["watches"] for row in tenants.run(Input(spark, asked)).figures["subtrees"]}
+    assert found == {"/kafka": 3, "/other": 1, "/": 0, "/zookeeper": 0}
+    (tmp_path / "b").write_text("/other\n\t0x3\n")
+    with pytest.raises(UsageError, match="the end is missing"):
+        tenants.run(Input(spark, asked))
 
 
 def test_a_znode_near_jute_maxbuffer_is_named(spark: SparkSession, recorded: Path) -> None:

@@ -23,6 +23,7 @@ from zkmigrate.zkdata.words import (
     parse_mntr,
     parse_ruok,
     parse_srvr,
+    parse_wchp,
     split_peer,
 )
 
@@ -186,3 +187,29 @@ def test_a_client_that_has_seen_nothing_has_no_zxid_yet() -> None:
     assert connection.session < 0
     assert format_session(connection.session) == "0xff00000000000001"
     assert parse_session("0xff00000000000001") == connection.session
+
+
+WCHP = "/kafka\n\t0x10000731f1b0001\n\t0xf0000731f1b0000\n/kafka/ümläut\n\t0x10000731f1b0001\n\n"
+"""As 3.5.8 answered, with another second session."""
+
+
+def test_watches_by_path() -> None:
+    first, second = 0x10000731F1B0001, parse_session("0xf0000731f1b0000")
+    assert parse_wchp(WCHP) == {"/kafka": (first, second), "/kafka/ümläut": (first,)}
+    assert parse_wchp("\n") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        (WCHP[:-1], "the end is missing"),
+        ("wchp is not executed because it is not in the whitelist.\n", "4lw.commands.whitelist"),
+        ("\t0x1\n\n", "neither a path nor a session"),
+        ("/a\n\tme\n\n", "no session"),
+        ("2 connections watching 3 paths\n\n", "neither a path nor a session"),
+    ],
+)
+def test_what_is_no_list_of_watches(text: str, message: str) -> None:
+    with pytest.raises(WordError, match=message):
+        parse_wchp(text)

@@ -37,9 +37,9 @@ class Asked:
     depth: how many elements of a path name a subtree. top: rows of a table that people read.
 
     For the jobs that say so: zxid, where trees are compared; after_cut, dest was cut over; on_dest, sessions
-    known to be clients of dest, signed; server_logs, ZooKeeper's own text logs;
-    broker_dirs, brokers' log directories; broker_logs, brokers' text logs; client_history, of real clients;
-    run, the folder of a finished run; broker_log_zone, in which brokers' text logs are dated."""
+    known to be clients of dest, signed; watches, saved answers to wchp; server_logs, ZooKeeper's own text
+    logs; broker_dirs, brokers' log directories; broker_logs, brokers' text logs; client_history, of real
+    clients; run, the folder of a finished run; broker_log_zone, in which brokers' text logs are dated."""
 
     source: tuple[Place, ...]
     dest: tuple[Place, ...] = ()
@@ -52,6 +52,7 @@ class Asked:
     zxid: int | None = None
     after_cut: bool = False
     on_dest: tuple[int, ...] = ()
+    watches: tuple[Path, ...] = ()
     server_logs: tuple[str, ...] = ()
     broker_dirs: tuple[str, ...] = ()
     broker_logs: tuple[str, ...] = ()

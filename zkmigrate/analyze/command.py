@@ -53,6 +53,14 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         help="Rows of a table for people; Parquet has all.",
     )
     @click.option(
+        "--wchp",
+        "watches",
+        type=flags.FILE,
+        multiple=True,
+        metavar="FILE",
+        help="tenants: a server's answer to wchp, saved; again for each server.",
+    )
+    @click.option(
         "--server-log",
         "server_logs",
         multiple=True,
@@ -168,6 +176,7 @@ def _analyze(options: dict[str, Any]) -> int:
         depth=options["depth"],
         top=options["top"],
         jute_maxbuffer=options["jute_maxbuffer"],
+        watches=options["watches"],
         server_logs=options["server_logs"],
         broker_dirs=options["broker_dirs"],
         broker_logs=options["broker_logs"],

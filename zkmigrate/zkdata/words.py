@@ -361,6 +361,29 @@ class Conf:
             raise _garbled("conf", f"{name} is no number", text) from None
 
 
+def parse_wchp(text: str) -> dict[str, tuple[int, ...]]:
+    """Parse `wchp`: the sessions, signed, that watch the data or the existence of a path, by path. Watches of
+    children are not in the answer, nor those of sessions that another server holds. Raises WordError."""
+    if text == "\n":
+        return {}
+    check_answer("wchp", text)
+    if not text.endswith("\n\n"):
+        raise _garbled("wchp", "the end is missing", text[-120:])
+    found: dict[str, list[int]] = {}
+    sessions: list[int] | None = None
+    for line in text.splitlines():
+        if line.startswith("/"):
+            sessions = found.setdefault(line, [])
+        elif line.startswith("\t") and sessions is not None:
+            try:
+                sessions.append(parse_session(line.strip()))
+            except MalformedError as error:
+                raise _garbled("wchp", "a line is no session", line) from error
+        elif line:
+            raise _garbled("wchp", "a line is neither a path nor a session", line)
+    return {path: tuple(of) for path, of in found.items()}
+
+
 def parse_conf(text: str) -> Conf:
     """Parse `conf`. Raises WordError."""
     check_answer("conf", text)

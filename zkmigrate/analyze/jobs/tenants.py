@@ -3,6 +3,8 @@ of children that come near jute.maxbuffer."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -12,7 +14,9 @@ from zkmigrate.analyze.plain import moment, plain
 from zkmigrate.analyze.section import Picture, Section
 from zkmigrate.analyze.sizes import beginning, znodes
 from zkmigrate.analyze.standing import is_session
+from zkmigrate.errors import UsageError
 from zkmigrate.report.tables import Table
+from zkmigrate.zkdata.words import WordError, parse_wchp
 
 _CHILD_BYTES = 4
 """Jute writes a name with its length before it."""
@@ -30,12 +34,30 @@ def run(input: Input) -> Section:
     assert span is not None
     minutes = max((span[1] - span[0]).total_seconds() / 60, 1 / 60) if span[2] else 0.0
     joined = _sizes(nodes).join(_writes(log, input.asked.depth), "subtree", "full_outer")
+    if (watches := _watches(input)) is not None:
+        joined = joined.join(watches, "subtree", "full_outer")
     rate = F.round(F.col("writes") / minutes, 3) if minutes else F.lit(0.0)
     counts = [name for name in joined.columns if name not in ("subtree", "last_write")]
     frame = joined.na.fill(0, counts).withColumn("writes_per_minute", rate)
     frame = frame.orderBy(F.desc("writes"), F.desc("bytes"), "subtree")
     largest = nodes.select("path", "data_length").orderBy(F.desc("data_length"), "path")
     return _section(input, frame, largest, _lists(nodes), minutes)
+
+
+def _watches(input: Input) -> DataFrame | None:
+    """By subtree, from saved answers; None where none was given. Raises UsageError for what is no answer."""
+    if not input.asked.watches:
+        return None
+    counts: Counter[str] = Counter()
+    for file in input.asked.watches:
+        try:
+            answer = parse_wchp(file.read_text(encoding="utf-8"))
+        except (WordError, UnicodeDecodeError) as error:
+            raise UsageError(f"{file}: {error}. Needed: the whole answer of a server to wchp") from error
+        counts.update({path: len(sessions) for path, sessions in answer.items()})
+    frame = input.spark.createDataFrame(list(counts.items()), "path string, watches bigint")
+    by_subtree = frame.groupBy(subtree(F.col("path"), input.asked.depth).alias("subtree"))
+    return by_subtree.agg(F.sum("watches").alias("watches"))
 
 
 def subtree(path: Column, depth: int) -> Column:
@@ -135,13 +157,14 @@ def _section(input: Input, frame: DataFrame, largest: DataFrame, lists: DataFram
 
 
 def _subtrees(rows: list[Row]) -> Table:
+    watched = bool(rows) and "watches" in rows[0]
     head = ("subtree", "znodes", "bytes", "depth", "ephemerals", "owners", "writes", "per minute", "sessions",
-            "last write")  # fmt: skip
+            "last write", *(["watches"] if watched else []))  # fmt: skip
     cells = tuple(
         (
             row.subtree, str(row.znodes), str(row.bytes), str(row.depth), str(row.ephemerals),
             str(row.owners), str(row.writes), f"{row.writes_per_minute:g}", str(row.sessions),
-            moment(row.last_write),
+            moment(row.last_write), *([str(row.watches)] if watched else []),
         )
         for row in rows
     )  # fmt: skip
