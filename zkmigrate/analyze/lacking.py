@@ -18,7 +18,8 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.input import millis, under
-from zkmigrate.analyze.rolled import CREATES, DELETES, in_tasks, owned
+from zkmigrate.analyze.rolled import CREATES, DELETES, in_tasks
+from zkmigrate.analyze.standing import is_session
 from zkmigrate.zkdata.delta import DeltaFinding, Judge
 from zkmigrate.zkdata.txn import (
     CloseSessionTxn,
@@ -58,7 +59,7 @@ _CHANGES = (*CREATES, *DELETES, "setData", "setACL", "reconfig")
 def owners_of(nodes: DataFrame) -> DataFrame:
     """session and path of the ephemerals among znodes."""
     owner = F.col("ephemeral_owner")
-    return nodes.filter(owned(owner)).select(owner.alias("session"), "path")
+    return nodes.filter(is_session(owner)).select(owner.alias("session"), "path")
 
 
 def lacking(

@@ -36,6 +36,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from zkmigrate.analyze.disk import Disk
 from zkmigrate.analyze.input import millis, under
+from zkmigrate.analyze.standing import is_session
 from zkmigrate.analyze.verb import reason
 from zkmigrate.pipeline.columns import ACL
 from zkmigrate.zkdata.errors import CorruptError, NoDataError
@@ -43,7 +44,6 @@ from zkmigrate.zkdata.logdir import hole
 from zkmigrate.zkdata.snapname import SnapshotFile
 from zkmigrate.zkdata.tree import SYSTEM_ROOT, Tree, Znode, begun
 from zkmigrate.zkdata.txn import (
-    CONTAINER_OWNER,
     Acl,
     CloseSessionTxn,
     CreateContainerTxn,
@@ -74,7 +74,9 @@ _BASE, _CLOSING = "base", "closing"
 _NODE, _SKIPPED, _DELETED = "node", "skipped", "deleted"
 _LAST = (1 << 31) - 1
 _NOTHING: tuple[int, int | None] = (0, None)
-_TTL_OWNERS = (-(1 << 56), -1)
+_TTL_OWNER = -(1 << 56)
+"""A TTL znode's owner is this and its milliseconds; see `zkdata.tree`."""
+
 
 _ZNODE = pa.schema(
     [
@@ -149,11 +151,6 @@ def holds(path: Column, chroot: str) -> Column:
     """Whether a path is part of the tree at `chroot`, as of `zkdata.tree.Tree`."""
     inside = under(path, chroot)
     return inside if is_under(chroot, SYSTEM_ROOT) else inside & ~under(path, SYSTEM_ROOT)
-
-
-def owned(owner: Column) -> Column:
-    """Whether an ephemeral owner is a session, as of `zkdata.tree.is_session`."""
-    return (owner != 0) & (owner != CONTAINER_OWNER) & ~owner.between(*_TTL_OWNERS)
 
 
 def znode(row: Row) -> Znode:
@@ -355,7 +352,7 @@ def _closings(base: DataFrame, changes: DataFrame, operations: DataFrame) -> Dat
     owners = base.select("path", owner).union(
         changes.filter(F.col("kind").isin(*CREATES)).select("path", owner)
     )
-    those = owners.filter(owned(owner)).distinct().withColumnRenamed("ephemeral_owner", "session")
+    those = owners.filter(is_session(owner)).distinct().withColumnRenamed("ephemeral_owner", "session")
     joined = those.join(each, "session")
     return _events(joined.withColumns({"kind": F.lit(_CLOSING), "sequence": F.lit(_LAST)}))
 
@@ -455,9 +452,7 @@ def _body(event: Row) -> TxnBody:
         case "createContainer":
             return CreateContainerTxn(path, None, acl, event.parent_cversion)
         case "createTTL":
-            return CreateTTLTxn(
-                path, None, acl, event.parent_cversion, event.ephemeral_owner - _TTL_OWNERS[0]
-            )
+            return CreateTTLTxn(path, None, acl, event.parent_cversion, event.ephemeral_owner - _TTL_OWNER)
         case "setData" | "reconfig":
             return SetDataTxn(path, None, event.version)
         case "setACL":
