@@ -59,3 +59,8 @@ class Asked:
     client_history: tuple[str, ...] = ()
     run: Path | None = None
     broker_log_zone: str = "UTC"
+
+    @property
+    def depth_below(self) -> int:
+        """How many elements of a path name a subtree of the chroot."""
+        return self.depth + len([part for part in self.chroot.split("/") if part])

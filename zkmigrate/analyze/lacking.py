@@ -18,7 +18,8 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.input import millis, under
-from zkmigrate.analyze.rolled import CREATES, DELETES, in_tasks
+from zkmigrate.analyze.kinds import CREATES, ENDS, WRITES
+from zkmigrate.analyze.rolled import in_tasks
 from zkmigrate.analyze.standing import is_session
 from zkmigrate.zkdata.delta import DeltaFinding, Judge
 from zkmigrate.zkdata.txn import (
@@ -53,7 +54,7 @@ session that lives on dest."""
 
 _OWNER = "owner"
 _TAKEN = ("zxid", "sequence", "time_ms", "type", "path", "session", "cxid", "multi", "ephemeral", "living")
-_CHANGES = (*CREATES, *DELETES, "setData", "setACL", "reconfig")
+_CHANGES = (*CREATES, *ENDS, *WRITES, "setACL")
 
 
 def owners_of(nodes: DataFrame) -> DataFrame:
@@ -70,9 +71,7 @@ def lacking(
     `zkdata.delta.delta`. Raises PySparkException when it is read."""
     path = F.col("path")
     above = [one for one in _above(chroot) if one != chroot]
-    touches = under(path, chroot) | (
-        F.col("type").isin(*DELETES) & F.coalesce(path.isin(*above), F.lit(False))
-    )
+    touches = under(path, chroot) | (F.col("type").isin(*ENDS) & F.coalesce(path.isin(*above), F.lit(False)))
     behind = log.filter(~F.col("failed"))
     changes = behind.filter(F.col("type").isin(*_CHANGES) & touches)
     concerned = changes.select("session").union(owners.select("session")).distinct()
@@ -160,7 +159,7 @@ def _txn(rows: list[Row], chroot: str) -> Txn:
 def _body(row: Row) -> TxnBody:
     if row.type == "createSession":
         return CreateSessionTxn(0)
-    if row.type in DELETES:
+    if row.type in ENDS:
         return DeleteTxn(row.path)
     if row.type in CREATES:
         return CreateTxn(row.path, None, (), row.ephemeral, 0)

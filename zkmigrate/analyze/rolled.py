@@ -36,9 +36,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from zkmigrate.analyze.disk import Disk
 from zkmigrate.analyze.input import millis, under
+from zkmigrate.analyze.kinds import CREATES, ENDS, WRITES
 from zkmigrate.analyze.standing import is_session
 from zkmigrate.analyze.verb import reason
-from zkmigrate.pipeline.columns import ACL
+from zkmigrate.pipeline.columns import ACL, TTL_OWNER
 from zkmigrate.zkdata.errors import CorruptError, NoDataError
 from zkmigrate.zkdata.logdir import hole
 from zkmigrate.zkdata.snapname import SnapshotFile
@@ -66,17 +67,11 @@ FIELDS = (
 )  # fmt: skip
 """Of a znode, in the order in which they are compared; as of `zkdata.tree.Znode`."""
 
-CREATES = ("create", "create2", "createContainer", "createTTL")
-DELETES = ("delete", "deleteContainer", "closeSession")
-_WRITES = ("setData", "reconfig")
-_CHANGES = (*CREATES, *DELETES, *_WRITES, "setACL")
+_CHANGES = (*CREATES, *ENDS, *WRITES, "setACL")
 _BASE, _CLOSING = "base", "closing"
 _NODE, _SKIPPED, _DELETED = "node", "skipped", "deleted"
 _LAST = (1 << 31) - 1
 _NOTHING: tuple[int, int | None] = (0, None)
-_TTL_OWNER = -(1 << 56)
-"""A TTL znode's owner is this and its milliseconds; see `zkdata.tree`."""
-
 
 _ZNODE = pa.schema(
     [
@@ -310,7 +305,7 @@ def _settled(base: DataFrame, operations: DataFrame, chroot: str) -> DataFrame:
     operations = operations.persist(StorageLevel.DISK_ONLY)
     changes = operations.filter(holds(F.col("path"), chroot))
     below = changes.filter(F.col("path") != chroot)
-    of_children = below.filter(F.col("kind").isin(*CREATES, *DELETES)).withColumns(
+    of_children = below.filter(F.col("kind").isin(*CREATES, *ENDS)).withColumns(
         {"child": F.col("path"), "path": parent(F.col("path"))}
     )
     closings = _closings(base, changes, operations)
@@ -430,7 +425,7 @@ class _Path:
         elif event.kind == _CLOSING:
             if before is not None and after is None:
                 yield {"kind": _DELETED, "path": path, **place}
-        elif after is not None and (before is None or event.kind in _WRITES):
+        elif after is not None and (before is None or event.kind in WRITES):
             tree.nodes[path] = replace(
                 after, data_sha256=bytes(event.data_sha256), data_length=event.data_length
             )
@@ -452,7 +447,7 @@ def _body(event: Row) -> TxnBody:
         case "createContainer":
             return CreateContainerTxn(path, None, acl, event.parent_cversion)
         case "createTTL":
-            return CreateTTLTxn(path, None, acl, event.parent_cversion, event.ephemeral_owner - _TTL_OWNER)
+            return CreateTTLTxn(path, None, acl, event.parent_cversion, event.ephemeral_owner - TTL_OWNER)
         case "setData" | "reconfig":
             return SetDataTxn(path, None, event.version)
         case "setACL":

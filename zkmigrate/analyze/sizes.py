@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.input import Input
-from zkmigrate.analyze.standing import CLOSES
+from zkmigrate.analyze.kinds import CLOSES, CREATES, ENDS, WRITES
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File
 from zkmigrate.zkdata.logdir import hole
@@ -20,13 +20,10 @@ from zkmigrate.zkdata.snapname import snapshot_zxid
 from zkmigrate.zkdata.tree import SYSTEM_ROOT
 from zkmigrate.zkdata.txnlog import log_zxid
 
-_CREATES = ("create", "create2", "createContainer", "createTTL")
-_DELETES = ("delete", "deleteContainer", CLOSES)
 _FIRST = ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota")
 """What a server makes before its first transaction."""
 
 _COLUMNS = "path string, data_length int, ephemeral_owner bigint"
-_DATA = (*_CREATES, "setData", "reconfig")
 
 
 def beginning(input: Input) -> File | None:
@@ -50,7 +47,7 @@ def znodes(input: Input) -> DataFrame:
     behind = input.effects.filter(F.col("zxid") > start)
     kind = F.col("type")
     order = F.struct("zxid", "sequence")
-    creates, lives, data = (kind.isin(*of) for of in (_CREATES, (*_CREATES, *_DELETES), _DATA))
+    creates, lives, data = (kind.isin(*of) for of in (CREATES, (*CREATES, *ENDS), (*CREATES, *WRITES)))
     last = (
         behind.filter(F.col("path").isNotNull() & (lives | data))
         .groupBy("path")

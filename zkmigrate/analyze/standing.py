@@ -11,12 +11,11 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.input import Input, under
+from zkmigrate.analyze.kinds import CLOSES, ENDS, OPENS
 from zkmigrate.zkdata.logdir import hole
 from zkmigrate.zkdata.txn import CONTAINER_OWNER
 from zkmigrate.zkdata.zxid import follows, format_zxid
 
-OPENS, CLOSES = "createSession", "closeSession"
-_DELETES = ("delete", "deleteContainer", CLOSES)
 _TTL_MARK = 0xFF
 
 
@@ -126,7 +125,7 @@ def ephemerals(input: Input, nodes: DataFrame | None, seen: DataFrame, start: in
     owner = F.col("ephemeral_owner")
     makes = F.coalesce(is_session(owner), F.lit(False))
     behind = input.log_of(input.reference, fromZxid=format_zxid(start + 1)).filter("NOT failed")
-    changes = behind.filter(under(F.col("path"), chroot) & (F.col("type").isin(*_DELETES) | makes)).select(
+    changes = behind.filter(under(F.col("path"), chroot) & (F.col("type").isin(*ENDS) | makes)).select(
         "path", "zxid", "sequence", owner
     )
     if nodes is not None:

@@ -85,7 +85,7 @@ _HEADER = struct.Struct(">qiqqi")
 _ABSENT = -2
 """A length where the operation has no such field; -1 is jute's own null."""
 _FEW_ACLS = 16
-_TTL_OWNER = -(1 << 56)
+TTL_OWNER = -(1 << 56)
 """The high byte that marks a TTL znode's owner, as a signed long; see `zkdata.tree`."""
 _MOST_MS = ((1 << 63) - 1) // 1000
 
@@ -451,7 +451,7 @@ class _Bodies:
         session = self._rows.records.session[self._rows.of[index]]
         owner = np.where(ephemeral == 1, session, 0)
         owner[kind == TxnType.createContainer] = CONTAINER_OWNER
-        owner[timed] = _TTL_OWNER | self.numbers["ttl_ms"][index[timed]]
+        owner[timed] = TTL_OWNER | self.numbers["ttl_ms"][index[timed]]
         self._put("owner", index, owner)
 
     def _deletes(self, index: Longs, cursor: _Cursor) -> None:

@@ -63,8 +63,8 @@ def run(input: Input) -> Section:
 def _diff(input: Input, source: Rolled, dest: Rolled) -> _Diff:
     found = unequal(source, dest)
     asked = input.asked
-    depth = asked.depth + len([part for part in asked.chroot.split("/") if part])
-    each = found.frame.withColumns({"kind": F.explode("kinds"), "subtree": subtree(F.col("path"), depth)})
+    below = subtree(F.col("path"), asked.depth_below)
+    each = found.frame.withColumns({"kind": F.explode("kinds"), "subtree": below})
     counts = {row.kind: row["count"] for row in each.groupBy("kind").count().collect()}
     by_subtree = each.groupBy("subtree", "kind").count().orderBy(F.desc("count"), "subtree", "kind")
     number = F.row_number().over(Window.partitionBy("kind").orderBy("path"))

@@ -80,8 +80,7 @@ def _largest(sides: Sides) -> _Largest:
     newest = F.greatest("czxid", "mzxid", "pzxid")
     row = nodes.orderBy(newest.desc(), "path").select(newest.alias("zxid"), "path").first()
     assert row is not None
-    depth = sides.asked.depth + len([part for part in sides.asked.chroot.split("/") if part])
-    found = nodes.groupBy(subtree(F.col("path"), depth).alias("subtree")).agg(
+    found = nodes.groupBy(subtree(F.col("path"), sides.asked.depth_below).alias("subtree")).agg(
         F.count("*").alias("znodes"), *(F.max(name).alias(name) for name in ("czxid", "mzxid", "pzxid"))
     )
     return _Largest(row.zxid, row.path, found.orderBy(F.desc(newest), "subtree"))

@@ -20,9 +20,10 @@ from pyspark.sql import functions as F
 
 from zkmigrate.analyze.charts import Bar, bars, over_time
 from zkmigrate.analyze.input import Input
+from zkmigrate.analyze.kinds import CLOSES, OPENS
 from zkmigrate.analyze.plain import moment, plain
 from zkmigrate.analyze.section import Picture, Section
-from zkmigrate.analyze.standing import CLOSES, OPENS, Extent, ephemerals, events, extent, open_sessions
+from zkmigrate.analyze.standing import Extent, ephemerals, events, extent, open_sessions
 from zkmigrate.pipeline.files import File
 from zkmigrate.report.svg import length
 from zkmigrate.report.tables import Table

@@ -28,7 +28,7 @@ _NEAR = 0.5
 def run(input: Input) -> Section:
     """The job. A write is an operation that had an effect and names a znode, a deletion by a closing session
     among them."""
-    nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.asked.depth))
+    nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.asked.depth)).persist()
     log = input.effects.filter(F.col("path").isNotNull())
     span = log.agg(F.min("time"), F.max("time"), F.count("*")).first()
     assert span is not None

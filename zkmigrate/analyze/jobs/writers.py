@@ -14,16 +14,14 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.input import Input, millis, under
+from zkmigrate.analyze.kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
 from zkmigrate.analyze.plain import moment
 from zkmigrate.analyze.section import Section
 from zkmigrate.report.tables import Table
 from zkmigrate.zkdata.session import format_session
-from zkmigrate.zkdata.txn import TxnType
 from zkmigrate.zkdata.writers import BROKERS_OWN, PLACE_DEPTH
 
-_CREATES = ("create", "create2", "createContainer", "createTTL")
-_DELETES = ("delete", "deleteContainer")
-_WRITES = (*_CREATES, *_DELETES, "setData", "setACL", "reconfig")
+_CHANGES = (*CREATES, *DELETES, *WRITES, "setACL")
 _PLACES = 5
 _ESTABLISHED = r"Established session 0x([0-9a-f]+) with negotiated timeout \d+ for client /?(\S+)"
 
@@ -32,13 +30,17 @@ def run(input: Input) -> Section:
     """The job."""
     chroot = input.asked.chroot
     path, kind = F.col("path"), F.col("type")
-    above = kind.isin(*_DELETES) & F.lit(chroot).startswith(F.concat(path, F.lit("/")))
+    above = kind.isin(*DELETES) & F.lit(chroot).startswith(F.concat(path, F.lit("/")))
     touched = under(path, chroot) | F.coalesce(above, F.lit(False))
-    changes = input.effects.filter(kind.isin(*_WRITES) & touched)
+    changes = (
+        input.effects.filter(kind.isin(*_CHANGES) & touched)
+        .select("zxid", "sequence", "time", "session", "type", "path")
+        .persist()
+    )
     root = "" if chroot == "/" else chroot
     below = F.when(under(path, chroot), F.substr(path, F.lit(len(root) + 1)))
     number = F.regexp_extract(below, r"^/brokers/ids/(\d+)$", 1)
-    broker = F.when(~kind.isin(*_DELETES) & (number != ""), number.try_cast("bigint"))
+    broker = F.when(~kind.isin(*DELETES) & (number != ""), number.try_cast("bigint"))
     own = below.rlike(f"^(?:{BROKERS_OWN.pattern})$")
     order = F.struct("zxid", "sequence")
     sessions = changes.groupBy("session").agg(
@@ -75,8 +77,8 @@ def run(input: Input) -> Section:
 def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
     """With the timeout and the end of each session, where the log tells them."""
     time = millis(F.col("time"))
-    opened = input.log.filter(F.col("type") == TxnType.createSession.name)
-    closed = input.log.filter(F.col("type") == TxnType.closeSession.name)
+    opened = input.log.filter(F.col("type") == OPENS)
+    closed = input.log.filter(F.col("type") == CLOSES)
     timeouts = opened.groupBy("session").agg(F.max_by("timeout_ms", "zxid").alias("timeout_ms"))
     ends = closed.groupBy("session").agg(F.max(time).alias("ended_ms"))
     return sessions.join(timeouts, "session", "left").join(ends, "session", "left")
