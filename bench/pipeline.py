@@ -6,8 +6,8 @@ same files, the same question in several ways: how many transactions of each typ
 ZooKeeper's own LogFormatter, its text counted by awk; one plain pass in Python; two such processes, each on
 half of the files; Spark with a source that yields tuples; Spark with the Arrow columns, on one core and on
 two. A tenth and ten times the bytes, the same files again under other names, show how the cost grows; a
-hundredth of a log's zxids, what a filter saves. Of the snapshot all znodes are counted. Answers that differ
-end the run.
+hundredth of a log's zxids, what a filter saves, also of ten times the bytes. Of the snapshot all znodes are
+counted. Answers that differ end the run.
 
 Each way runs in a process that has started before, so that no start of Python, of a JVM or of Spark counts.
 LogFormatter's own, once for each log, is measured on empty logs and taken off. CPU time is that of all
@@ -52,6 +52,7 @@ PART = 100
 
 STOCK, PLAIN, HALVES = "LogFormatter and awk", "plain Python", "plain Python, 2 on halves"
 TUPLES, ARROW, ARROW_2 = "Spark, tuples, 1 core", "Spark, Arrow, 1 core", "Spark, Arrow, 2 cores"
+ALL_COLUMNS = f"{ARROW}, all columns"
 _IN_THE_LOG = 1.38
 """Bytes of the log for each byte of a small write's data."""
 _HEADER_ONLY = struct.pack(">4siq", b"ZKLG", 2, 0)
@@ -133,7 +134,7 @@ class Taken:
 
 
 def cases(logs: dict[str, Corpus], snapshot: Path, znodes: int) -> Iterator[Case]:
-    """In the order of a round. logs: all, tenth, tenfold, large and small."""
+    """In the order of a round. logs: as of `read`."""
     whole = logs["all"]
     for way, names, source in (
         (STOCK, ["stock"], ""),
@@ -141,28 +142,43 @@ def cases(logs: dict[str, Corpus], snapshot: Path, znodes: int) -> Iterator[Case
         (HALVES, ["plain", "plain_2"], ""),
         (TUPLES, ["spark"], "zktuples"),
         (ARROW, ["spark"], "zktxnlog"),
+        (ALL_COLUMNS, ["spark"], "zktxnlog"),
         (ARROW_2, ["spark_2"], "zktxnlog"),
     ):
-        asks = [(name, Logs(whole.folders[n :: len(names)], None, source)) for n, name in enumerate(names)]
+        columns = "" if way == ALL_COLUMNS else Logs.columns
+        asks = [
+            (name, Logs(whole.folders[n :: len(names)], None, source, columns))
+            for n, name in enumerate(names)
+        ]
         seldom = way in (STOCK, TUPLES)
         yield Case("logs", way, tuple(asks), whole.mb, whole.records, "all", seldom=seldom)
     tenth, tenfold = logs["tenth"], logs["tenfold"]
     yield Case("a tenth", PLAIN, (("plain", Logs(tenth.folders)),), tenth.mb, tenth.records, "tenth")
     yield Case("a tenth", ARROW_2, (("spark_2", Logs(tenth.folders)),), tenth.mb, tenth.records, "tenth")
-    asks = [("spark_2", Logs(tenfold.folders))]
-    yield Case("ten times", ARROW_2, tuple(asks), tenfold.mb, tenfold.records, "all", TIMES, seldom=True)
+    for way, name in ((ARROW, "spark"), (ARROW_2, "spark_2")):
+        asks = [(name, Logs(tenfold.folders))]
+        yield Case("ten times", way, tuple(asks), tenfold.mb, tenfold.records, "all", TIMES, seldom=True)
     for kind in MB:
-        some = logs[kind]
-        each = some.records // len(some.folders)
-        part = each // 2, each // 2 + max(1, each // PART) - 1
-        for way, name in ((PLAIN, "plain"), (ARROW, "spark")):
-            table, ask = f"{kind} writes", Logs(some.folders)
-            yield Case(table, way, ((name, ask),), some.mb, some.records, kind)
-            ask = replace(ask, zxids=part)
-            yield Case(table, f"{way}: filter", ((name, ask),), some.mb, some.records, f"part of {kind}")
+        for times in (1, TIMES):
+            yield from _filtered(kind, logs[kind if times == 1 else f"{kind}, tenfold"], times)
     for way, name in ((PLAIN, "plain"), (ARROW, "spark")):
         size = snapshot_files(FileDirectory(snapshot))[0].size / 1e6
         yield Case("snapshot", way, ((name, Tree(snapshot)),), size, znodes, "snapshot")
+
+
+def _filtered(kind: str, some: Corpus, times: int) -> Iterator[Case]:
+    """All of one kind, and a part of each of its logs."""
+    each = some.records // len(some.folders)
+    often = times == 1
+    table = f"{kind} writes" if often else f"{kind} writes, ten times"
+    ways = [(PLAIN, "plain"), (ARROW, "spark")] if often else [(ARROW, "spark")]
+    part = each // 2, each // 2 + max(1, each // PART) - 1
+    for way, name in ways:
+        for asks, of, question in (
+            (Logs(some.folders), way, kind),
+            (Logs(some.folders, part), f"{way}: filter", f"part of {kind}"),
+        ):
+            yield Case(table, of, ((name, asks),), some.mb, some.records, question, times, not often)
 
 
 def asked(at: dict[str, Helper], case: Case) -> tuple[Answer, Usage]:
@@ -249,22 +265,28 @@ def wanted(folder: Path, scale: float) -> list[Log | Planted]:
 def read(folder: Path) -> dict[str, Corpus]:
     """The logs of `wanted` in the groups that are asked about. Halves of each kind stand side by side."""
     large, small = ([folder / f"{kind}-{n}" / "version-2" for n in (1, 2)] for kind in ("large", "small"))
-    again = []
-    for n in range(TIMES):
-        for inside in (*large, *small):
-            copy = folder / "again" / f"{n}-{inside.parent.name}" / inside.name
-            copy.mkdir(parents=True)
-            for log in inside.glob("log.*"):
-                os.link(log, copy / log.name)
-            again.append(copy)
-    whole = corpus([*large, *small])
-    return {
-        "all": whole,
+    found = {
+        "all": corpus([*large, *small]),
         "large": corpus(large),
         "small": corpus(small),
         "tenth": corpus([folder / f"{kind}-tenth" / "version-2" for kind in MB]),
-        "tenfold": Corpus(tuple(again), whole.mb * TIMES, whole.records * TIMES),
     }
+    again = {inside: _again(folder, inside) for inside in (*large, *small)}
+    for name, of in (("tenfold", "all"), ("large, tenfold", "large"), ("small, tenfold", "small")):
+        one = found[of]
+        copies = tuple(copy for inside in one.folders for copy in again[inside])
+        found[name] = Corpus(copies, one.mb * TIMES, one.records * TIMES)
+    return found
+
+
+def _again(folder: Path, inside: Path) -> list[Path]:
+    """The same logs, ten times."""
+    copies = [folder / "again" / f"{n}-{inside.parent.name}" / inside.name for n in range(TIMES)]
+    for copy in copies:
+        copy.mkdir(parents=True)
+        for log in inside.glob("log.*"):
+            os.link(log, copy / log.name)
+    return copies
 
 
 # --- what comes of it
@@ -286,16 +308,19 @@ def told(found: Sequence[Taken]) -> dict[str, Any]:
     stock = at["logs", STOCK]
     compared_to = {
         f"{way}, of {STOCK}, a core": ratios(stock.cpu_s, at["logs", way].cpu_s)
-        for way in (PLAIN, TUPLES, ARROW, ARROW_2)
+        for way in (PLAIN, TUPLES, ARROW, ALL_COLUMNS, ARROW_2)
     }
-    for one, two in ((PLAIN, HALVES), (ARROW, ARROW_2)):
-        compared_to[f"{two}, of {one}, by the clock"] = ratios(
-            at["logs", one].seconds, at["logs", two].seconds
+    for table, one, two in (
+        ("logs", PLAIN, HALVES),
+        ("logs", ARROW, ARROW_2),
+        ("ten times", ARROW, ARROW_2),
+    ):
+        compared_to[f"{table}: {two}, of {one}, by the clock"] = ratios(
+            at[table, one].seconds, at[table, two].seconds
         )
     compared_to["seconds a byte, ten times of all"] = ratios(per_mb("ten times"), per_mb("logs"))
     compared_to["seconds a byte, all of a tenth"] = ratios(per_mb("logs"), per_mb("a tenth"))
-    for kind in MB:
-        table = f"{kind} writes"
+    for table in [f"{kind} writes{more}" for kind in MB for more in ("", ", ten times")]:
         full, part = at[table, ARROW], at[table, f"{ARROW}: filter"]
         compared_to[f"{table}, filter of all, by the clock"] = ratios(full.seconds, part.seconds)
         compared_to[f"{table}, filter of all, CPU"] = ratios(full.cpu_s, part.cpu_s)

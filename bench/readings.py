@@ -43,11 +43,12 @@ END { for (type in count) print type, count[type], newest[type] }
 @dataclass(frozen=True)
 class Logs:
     """Count the transactions of these ``version-2`` by type, and name the newest. zxids: only those, both
-    ends included. source: of the Spark data sources."""
+    ends included. source: of the Spark data sources; columns: that it makes, all for none."""
 
     folders: tuple[Path, ...]
     zxids: tuple[int, int] | None = None
     source: str = "zktxnlog"
+    columns: str = "type,zxid"
 
 
 @dataclass(frozen=True)
@@ -167,11 +168,12 @@ def asked(spark: SparkSession, question: Logs | Tree) -> Types | Znodes:
     """By the data sources. Rows are operations: the same as transactions, in logs without multi."""
     if isinstance(question, Tree):
         name = snapshot_files(FileDirectory(question.folder))[0].name
-        nodes = spark.read.format("zksnapshot").load(str(question.folder / name))
+        snapshot = spark.read.format("zksnapshot").option("columns", "data_length,mzxid")
+        nodes = snapshot.load(str(question.folder / name))
         row = nodes.agg(F.count("*"), F.sum(F.greatest("data_length", F.lit(0))), F.max("mzxid")).first()
         assert row is not None
         return row[0], row[1], row[2]
-    reader = spark.read.format(question.source)
+    reader = spark.read.format(question.source).option("columns", question.columns)
     if question.zxids:
         reader = reader.option("fromZxid", question.zxids[0]).option("toZxid", question.zxids[1])
     log = reader.load([str(folder) for folder in question.folders])

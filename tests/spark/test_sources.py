@@ -132,6 +132,8 @@ def test_options_that_leave_rows_out(
     [
         ({"fromZxid": "0xzz"}, "a zxid, such as 0x1a00000000"),
         ({"since": "yesterday"}, "a time, such as"),
+        ({"columns": "path,colour"}, "columns colour. Possible: server, file"),
+        ({"columns": "path", "mode": "permissive"}, "Needed: corrupt among them"),
         ({"types": "create,explode"}, "types explode. Possible: create, delete"),
         ({"pathPrefix": "/ümläut"}, "ASCII alone"),
     ],
@@ -154,10 +156,35 @@ def test_a_table_can_be_asked_again_and_joined_with_itself(spark: SparkSession, 
 
 
 def test_logs_that_hold_no_wanted_zxid_are_not_read(spark: SparkSession, two: Path) -> None:
-    assert log(spark, two / "zk*").rdd.getNumPartitions() == 4
-    assert log(spark, two / "zk*", fromZxid=151).rdd.getNumPartitions() == 2
-    assert log(spark, two / "zk*", pushdown=True).filter("zxid > 150").rdd.getNumPartitions() == 2
-    assert log(spark, two / "zk*", pushdown=True).filter("zxid <= 100").rdd.getNumPartitions() == 2
+    def tasks(filter: str = "", **options: int | bool) -> int:
+        frame = log(spark, two / "zk*", splitMB=0, **options)
+        return (frame.filter(filter) if filter else frame).rdd.getNumPartitions()
+
+    assert tasks() == 4
+    assert tasks(fromZxid=151) == 2
+    assert tasks("zxid > 150", pushdown=True) == 2
+    assert tasks("zxid <= 100", pushdown=True) == 2
+
+
+def test_columns_that_are_named_are_the_only_ones(spark: SparkSession, two: Path, recorded: Path) -> None:
+    frame = log(spark, two / "zk1", columns="path, zxid,data")
+    assert frame.columns == ["path", "zxid", "data"]
+    every = log(spark, two / "zk1", data=True).select("path", "zxid", "data")
+    assert frame.orderBy("zxid").collect() == every.orderBy("zxid").collect()
+    both = log(spark, two / "zk1", columns="zxid", types="delete", fromZxid=100)
+    assert sorted(row.zxid for row in both.collect()) == list(range(100, 201, 10))
+    folder = str(recorded / "3.5.8" / "observer-snap")
+    nodes = spark.read.format("zksnapshot").load(folder)
+    some = spark.read.format("zksnapshot").option("columns", "mzxid,path").load(folder)
+    assert sorted(some.collect()) == sorted(nodes.select("mzxid", "path").collect())
+    sessions = spark.read.format("zksnapshot").options(table="sessions", columns="session").load(folder)
+    assert sessions.columns == ["session"]
+
+
+def test_short_logs_are_read_together_by_one_task(spark: SparkSession, two: Path) -> None:
+    frame = log(spark, two / "zk*")
+    assert frame.rdd.getNumPartitions() == 1
+    assert frame.count() == log(spark, two / "zk*", splitMB=0).count() == 400
 
 
 def test_a_log_in_parts_is_the_same_log(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import gzip
 import struct
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -50,6 +51,29 @@ def test_the_logs_of_every_server_version(file: Path, data: bool) -> None:
     assert batch.schema.equals(SCHEMA)
     batch.validate(full=True)
     assert batch.to_pylist() == expected(scanned, data=data)
+
+
+@pytest.mark.parametrize("file", LOGS, ids=[str(file.relative_to(RECORDED)) for file in LOGS])
+def test_a_column_alone_is_as_among_the_others(file: Path) -> None:
+    found = stretch(gzip.decompress(file.read_bytes()), file.name.removesuffix(".gz"))
+    every = table(found, Wanted(data=True))
+    for name in SCHEMA.names:
+        alone = table(found, Wanted(data=True, schema=pa.schema([SCHEMA.field(name)])))
+        assert alone.equals(every.select([name])), name
+
+
+def test_bodies_are_not_decoded_for_what_headers_say() -> None:
+    """A setData without a body, whose checksum is right."""
+    found = stretch(log_from([create_payload(1, "/a"), payload(2, TxnType.setData, b"")]))
+    headers = pa.schema([SCHEMA.field(name) for name in ("zxid", "type", "failed")])
+    told = [("create", 1), ("setData", 2)]
+    assert [(row["type"], row["zxid"]) for row in table(found, Wanted(schema=headers)).to_pylist()] == told
+    for wanted in (
+        Wanted(schema=headers.append(SCHEMA.field("digest"))),
+        Wanted(schema=headers, prefix="/a"),
+    ):
+        with pytest.raises(MalformedError):
+            table(found, wanted)
 
 
 def test_there_are_logs_of_every_server_version() -> None:

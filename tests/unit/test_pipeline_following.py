@@ -71,13 +71,10 @@ class World:
             if isinstance(one, Missing):
                 found.append(one.reason)
                 continue
-            for table in rows(one.file, one.part, Wanted(), self.asked.options):
-                found += [
-                    why or zxid
-                    for zxid, why in zip(
-                        table.column("zxid").to_pylist(), table.column("corrupt").to_pylist(), strict=True
-                    )
-                ]
+            for portion in one.portions:
+                for table in rows(portion, Wanted(), self.asked.options):
+                    columns = table.column("zxid").to_pylist(), table.column("corrupt").to_pylist()
+                    found += [why or zxid for zxid, why in zip(*columns, strict=True)]
         return found
 
     @property

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,8 +51,9 @@ def rows(
 ) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     table = SnapshotTable(BytesReader(content), "s", name, block=block)
-    for batch in table.nodes(sought or Sought()):
-        assert batch.schema.equals(NODES)
+    sought = sought or Sought()
+    for batch in table.nodes(sought):
+        assert batch.schema.equals(sought.schema)
         batch.validate(full=True)
         found += batch.to_pylist()
     return found
@@ -72,6 +74,16 @@ def test_the_snapshots_of_every_server_version(file: Path, block: int) -> None:
     assert {row["session"]: row["timeout_ms"] for row in sessions.to_pylist()} == read_snapshot(
         BytesReader(content), name
     ).sessions
+
+
+@pytest.mark.parametrize("file", FILES, ids=[str(file.relative_to(RECORDED)) for file in FILES])
+def test_columns_that_are_asked_for_are_as_among_the_others(file: Path) -> None:
+    content, name = gzip.decompress(file.read_bytes()), file.name.removesuffix(".gz")
+    every = rows(content, name, Sought(data=True))
+    for names in (["path"], ["mtime", "version"], ["acl", "data"], ["zxid", "corrupt", "pzxid"]):
+        schema = pa.schema([NODES.field(one) for one in names])
+        some = rows(content, name, Sought(data=True, schema=schema))
+        assert some == [{one: row[one] for one in names} for row in every]
 
 
 def test_there_are_snapshots_of_every_server_version_and_kind() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.zkdata_fixtures import create_payload, log_from, record, set_payload
 from zkmigrate.pipeline import stretches
-from zkmigrate.pipeline.stretches import Part, Stretches, find, from_zxid, hop, parts
+from zkmigrate.pipeline.stretches import Part, Stretches, find, hop, parts, span
 from zkmigrate.zkdata.errors import CorruptError, ZkDataError
 from zkmigrate.zkdata.reader import BytesReader
 from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, EndKind, LogScan
@@ -25,6 +25,17 @@ def log(count: int, data: bytes = b"d" * 60, padding: int = 4096) -> bytes:
 def zxids(content: bytes, part: Part | None = None, block: int = 1 << 20, name: str = NAME) -> list[int]:
     found = Stretches(BytesReader(content), "s", part or Part(name), block=block)
     return [stretch.record(start).zxid for stretch in found for start in stretch.starts]
+
+
+class Counted(BytesReader):
+    """Counts the bytes that are read."""
+
+    total = 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        found = super().read(offset, length)
+        self.total += len(found)
+        return found
 
 
 @pytest.mark.parametrize("block", [64, 100, 1000, 1 << 20])
@@ -158,13 +169,35 @@ def test_a_part_that_does_not_end_where_the_next_begins_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("short_chain")
-@pytest.mark.parametrize("zxid", [0, 1, 2, 199, 200, 399, 400, 1000])
-def test_where_to_begin_for_a_zxid(zxid: int) -> None:
+@pytest.mark.parametrize("first", [0, 1, 2, 199, 200, 399, 400, 1000])
+@pytest.mark.parametrize("last", [0, 1, 3, 200, 210, 399, 400, 1 << 62])
+def test_where_to_read_for_some_zxids(first: int, last: int) -> None:
     content = log(400)
-    begin = from_zxid(BytesReader(content), zxid)
-    seen = zxids(content, Part(NAME, begin))
-    assert set(range(max(1, zxid), 401)) <= set(seen)
-    assert len(seen) <= len(range(max(1, zxid), 401)) + 30
+    start, stop = span(BytesReader(content), (first, last), 1)
+    seen = zxids(content, Part(NAME, start, stop)) if stop is None or start < stop else []
+    wanted = range(max(1, first), min(400, last) + 1)
+    assert set(wanted) <= set(seen)
+    assert seen == list(range(seen[0], seen[0] + len(seen))) if seen else not wanted
+    assert len(seen) <= len(wanted) + 60
+
+
+@pytest.mark.usefixtures("short_chain")
+def test_records_of_unlike_lengths_are_searched_as_well() -> None:
+    """Long ones first, then short ones: nothing stands where it would be expected."""
+    made = [set_payload(zxid, "/a", b"x" * (3000 if zxid < 100 else 10)) for zxid in range(1, 1500)]
+    content = log_from([create_payload(1, "/a"), *made[1:]])
+    for first in range(1, 1500, 37):
+        start, stop = span(BytesReader(content), (first, first + 5), 1)
+        assert set(range(first, min(1500, first + 6))) <= set(zxids(content, Part(NAME, start, stop)))
+
+
+def test_a_search_reads_little() -> None:
+    content = log_from(set_payload(zxid, "/a", b"x" * 200) for zxid in range(1, 200_000))
+    reader = Counted(content)
+    start, stop = span(reader, (150_000, 151_000), 1)
+    assert stop is not None
+    assert stop - start < 5 << 20
+    assert reader.total < 5 * stretches.CHAIN < len(content)
 
 
 def test_nothing_is_found_where_nothing_is() -> None:

@@ -177,7 +177,10 @@ def of_zookeeper(input: Input, begin: float, end: float) -> DataFrame:
     asked = input.asked
     sides = [input, *([Input(input.spark, asked, asked.dest)] if asked.dest else [])]
     first, last = (F.lit(datetime.fromtimestamp(at, UTC)) for at in (begin, end))
-    parts = [side.effects.filter((F.col("time") >= first) & (F.col("time") <= last)) for side in sides]
+    columns = ("zxid", "sequence", "time", "session", "type", "path", "timeout_ms")
+    parts = [
+        side.effects(*columns).filter((F.col("time") >= first) & (F.col("time") <= last)) for side in sides
+    ]
     log = parts[0]
     if len(parts) > 1:  # until FENCE dest has what source has
         log = log.unionByName(parts[1]).dropDuplicates(["zxid", "sequence", "time"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, reduce
+from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -61,24 +61,19 @@ class Input:
 
         return min(servers, key=reach)
 
-    @cached_property
-    def log(self) -> DataFrame:
-        """The reference server's log, operation by operation, as of `pipeline.columns.SCHEMA`."""
-        return self.log_of(self.reference)
+    def log(self, *columns: str, **options: str) -> DataFrame:
+        """The reference server's log, operation by operation. columns: of `pipeline.columns.SCHEMA`, the only
+        ones that are read; all for none. options: of the data source, besides."""
+        return self.log_of(self.reference, *columns, **options)
 
-    def log_of(self, server: str, **options: str) -> DataFrame:
-        """One server's log. options: of the data source, besides."""
-        return self._read("zktxnlog", self.logs_by_server[server], options)
+    def log_of(self, server: str, *columns: str, **options: str) -> DataFrame:
+        """One server's log, as `log` gives it."""
+        return self._read("zktxnlog", self.logs_by_server[server], columns, options)
 
-    @cached_property
-    def logs(self) -> DataFrame:
-        """The logs of all servers."""
-        return reduce(DataFrame.unionByName, [self.log_of(name) for name in self.logs_by_server])
-
-    @cached_property
-    def effects(self) -> DataFrame:
-        """`log` without the operations of multis that had no effect."""
-        return self.log.filter(~F.col("failed"))
+    def effects(self, *columns: str, **options: str) -> DataFrame:
+        """`log` without the operations of multis that had no effect. columns: at least one."""
+        log = self.log(*columns, "failed", **options)
+        return log.filter(~F.col("failed")).select(*columns)
 
     @cached_property
     def snapshot(self) -> File:
@@ -88,19 +83,21 @@ class Input:
                 return file
         raise UsageError(f"no whole snapshot at {_told(self.places)}")
 
-    @cached_property
-    def nodes(self) -> DataFrame:
-        """The znodes of the newest snapshot, as of `pipeline.nodes.NODES`."""
-        return self._read("zksnapshot", [self.snapshot], {})
+    def nodes(self, *columns: str, **options: str) -> DataFrame:
+        """The znodes of the newest snapshot. columns: of `pipeline.nodes.NODES`, the only ones that are made;
+        all for none. options: of the data source, besides."""
+        return self._read("zksnapshot", [self.snapshot], columns, options)
 
     @cached_property
     def sessions(self) -> DataFrame:
         """The sessions of the newest snapshot."""
-        return self._read("zksnapshot", [self.snapshot], {"table": "sessions"})
+        return self._read("zksnapshot", [self.snapshot], (), {"table": "sessions"})
 
-    def _read(self, source: str, found: Sequence[File], options: dict[str, str]) -> DataFrame:
+    def _read(
+        self, source: str, found: Sequence[File], columns: Sequence[str], options: dict[str, str]
+    ) -> DataFrame:
         reader = self.spark.read.format(source).option("server", found[0].server).options(**options)
-        return reader.load([file.path for file in found])
+        return reader.option("columns", ",".join(columns)).load([file.path for file in found])
 
 
 def under(path: Column, chroot: str) -> Column:
@@ -108,6 +105,11 @@ def under(path: Column, chroot: str) -> Column:
     if chroot == "/":
         return path.isNotNull()
     return F.coalesce((path == chroot) | path.startswith(f"{chroot}/"), F.lit(False))
+
+
+def only_under(chroot: str) -> dict[str, str]:
+    """Options with which a data source leaves out most of what is not `under` a chroot."""
+    return {"pathPrefix": chroot} if chroot != "/" and chroot.isascii() else {}
 
 
 def millis(time: Column) -> Column:

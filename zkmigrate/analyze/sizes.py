@@ -19,6 +19,7 @@ from zkmigrate.zkdata.logdir import hole
 from zkmigrate.zkdata.snapname import snapshot_zxid
 from zkmigrate.zkdata.tree import SYSTEM_ROOT
 from zkmigrate.zkdata.txnlog import log_zxid
+from zkmigrate.zkdata.zxid import format_zxid
 
 _FIRST = ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota")
 """What a server makes before its first transaction."""
@@ -44,7 +45,10 @@ def znodes(input: Input) -> DataFrame:
     snapshot and the log does not begin with the first transaction."""
     snapshot = beginning(input)
     start = 0 if snapshot is None else snapshot_zxid(snapshot.name) or 0
-    behind = input.effects.filter(F.col("zxid") > start)
+    behind = input.effects(
+        "zxid", "sequence", "session", "type", "path", "data_length", "ephemeral_owner",
+        fromZxid=format_zxid(start + 1),
+    )  # fmt: skip
     kind = F.col("type")
     order = F.struct("zxid", "sequence")
     creates, lives, data = (kind.isin(*of) for of in (CREATES, (*CREATES, *ENDS), (*CREATES, *WRITES)))
@@ -60,7 +64,7 @@ def znodes(input: Input) -> DataFrame:
     if snapshot is None:
         before = input.spark.createDataFrame([(path, 0, 0) for path in _FIRST], _COLUMNS)
     else:
-        before = input.nodes.select("path", "data_length", "ephemeral_owner")
+        before = input.nodes("path", "data_length", "ephemeral_owner")
     joined = before.join(last, "path", "full_outer").filter(
         F.coalesce("made", F.col("data_length").isNotNull())
     )

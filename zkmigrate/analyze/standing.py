@@ -10,7 +10,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from zkmigrate.analyze.input import Input, under
+from zkmigrate.analyze.input import Input, only_under, under
 from zkmigrate.analyze.kinds import CLOSES, ENDS, OPENS
 from zkmigrate.zkdata.logdir import hole
 from zkmigrate.zkdata.txn import CONTAINER_OWNER
@@ -90,11 +90,12 @@ def is_session(owner: Column) -> Column:
     return (owner != 0) & (owner != CONTAINER_OWNER) & (high != _TTL_MARK)
 
 
-def events(log: DataFrame) -> DataFrame:
-    """Openings and closings of sessions, a row each: a closing is its first row, the others are ephemerals
-    that it deletes."""
-    chosen = log.filter(F.col("type").isin(OPENS, CLOSES) & (F.col("sequence") == 0))
-    return chosen.select("zxid", "time", "session", "cxid", "type", "timeout_ms")
+def events(input: Input) -> DataFrame:
+    """Openings and closings of sessions in the log, a row each: a closing is its first row, the others are
+    ephemerals that it deletes."""
+    columns = ("zxid", "time", "session", "cxid", "type", "timeout_ms")
+    log = input.log(*columns, "sequence", types=f"{OPENS},{CLOSES}")
+    return log.filter("sequence = 0").select(*columns)
 
 
 def open_sessions(held: DataFrame | None, seen: DataFrame, start: int) -> DataFrame:
@@ -117,19 +118,20 @@ def open_sessions(held: DataFrame | None, seen: DataFrame, start: int) -> DataFr
     return joined.select("session", F.coalesce("timeout_ms", "before_ms").alias("timeout_ms"))
 
 
-def ephemerals(input: Input, nodes: DataFrame | None, seen: DataFrame, start: int) -> DataFrame:
-    """Ephemerals at or under the chroot, path and session. nodes: the snapshot's. The last of creation and
-    deletion counts; the closing of its session takes whatever was made before it, whether the log names it
-    or not."""
+def ephemerals(input: Input, seen: DataFrame, start: int) -> DataFrame:
+    """Ephemerals at or under the chroot, path and session. seen: as of `events`; start: as of `extent`. The
+    last of creation and deletion counts; the closing of its session takes whatever was made before it,
+    whether the log names it or not."""
     chroot = input.asked.chroot
     owner = F.col("ephemeral_owner")
     makes = F.coalesce(is_session(owner), F.lit(False))
-    behind = input.log_of(input.reference, fromZxid=format_zxid(start + 1)).filter("NOT failed")
-    changes = behind.filter(under(F.col("path"), chroot) & (F.col("type").isin(*ENDS) | makes)).select(
-        "path", "zxid", "sequence", owner
-    )
-    if nodes is not None:
-        there = nodes.filter(is_session(owner) & under(F.col("path"), chroot))
+    columns = ("path", "zxid", "sequence", "ephemeral_owner")
+    behind = input.effects(*columns, "type", fromZxid=format_zxid(start + 1), **only_under(chroot))
+    chosen = behind.filter(under(F.col("path"), chroot) & (F.col("type").isin(*ENDS) | makes))
+    changes = chosen.select(*columns)
+    if input.snapshots:
+        there = input.nodes("path", "ephemeral_owner", **only_under(chroot))
+        there = there.filter(is_session(owner) & under(F.col("path"), chroot))
         snapped = there.select("path", F.lit(start).alias("zxid"), F.lit(0).alias("sequence"), owner)
         changes = changes.unionByName(snapped)
     last = changes.groupBy("path").agg(F.max(F.struct("zxid", "sequence", "ephemeral_owner")).alias("at"))

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,8 @@ from zkmigrate.zkdata.txnlog import FRAME_SIZE, Record
 Longs: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Flags: TypeAlias = npt.NDArray[np.bool_]
+Columns: TypeAlias = dict[str, Callable[[], pa.Array]]
+"""What makes a column, for those that are wanted."""
 
 ACL = pa.list_(pa.struct([("perms", pa.int32()), ("scheme", pa.string()), ("id", pa.string())]))
 SCHEMA = pa.schema(
@@ -79,6 +81,23 @@ it. corrupt: what could not be read, at file and offset; all else is null then. 
 does not have are null.
 """
 
+_FROM_BODIES = frozenset(
+    [
+        "path",
+        "data_length",
+        "data",
+        "version",
+        "parent_cversion",
+        "acl",
+        "ephemeral_owner",
+        "ttl_ms",
+        "timeout_ms",
+        "error",
+        "digest",
+    ]
+)
+"""Columns that say more than records' headers, and which operations a transaction has, do."""
+
 _CREATES = (TxnType.create, TxnType.create2, TxnType.createContainer, TxnType.createTTL)
 _INT = struct.Struct(">i")
 _HEADER = struct.Struct(">qiqqi")
@@ -92,14 +111,22 @@ _MOST_MS = ((1 << 63) - 1) // 1000
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which operations, and whether their data. Bounds are inclusive. prefix: of the path, whole elements
-    or not; what has no path has no prefix. types: numbers as in TxnType; None for all."""
+    """Which operations, whether their data, and which columns of SCHEMA. Bounds are inclusive. prefix: of the
+    path, whole elements or not; what has no path has no prefix. types: numbers as in TxnType; None for
+    all."""
 
     data: bool = False
     zxids: tuple[int, int] = (-(1 << 63), (1 << 63) - 1)
     times_ms: tuple[int, int] = (-(1 << 63), (1 << 63) - 1)
     types: frozenset[int] | None = None
     prefix: str = ""
+    schema: pa.Schema = SCHEMA
+
+    @property
+    def bodies(self) -> bool:
+        """Whether the headers do not say it all. Bodies that nobody asks for are not decoded, so none of them
+        is refused."""
+        return bool(self.prefix) or not _FROM_BODIES.isdisjoint(self.schema.names)
 
 
 ALL = Wanted()
@@ -132,10 +159,12 @@ class Stretch:
 
 
 def table(stretch: Stretch, wanted: Wanted = ALL) -> pa.RecordBatch:
-    """The operations of a stretch in order, by SCHEMA. Raises MalformedError naming file and offset."""
+    """The operations of a stretch in order, by the schema that is wanted. Raises MalformedError naming file
+    and offset."""
     rows = _expanded(stretch, wanted)
     bodies = _Bodies(rows)
-    bodies.read()
+    if wanted.bodies:
+        bodies.read()
     return _batch(rows, bodies, _kept(rows, bodies, wanted), wanted)
 
 
@@ -185,9 +214,12 @@ class _Rows:
 
 def numbers(buffer: Bytes, at: Longs, width: int) -> Longs:
     """Big-endian integers of `width` bytes."""
-    found = buffer[at[:, None] + np.arange(width)]
-    kind = {1: ">i1", 4: ">i4", 8: ">i8"}[width]
-    return np.ascontiguousarray(found).view(kind).reshape(-1).astype(np.int64)
+    return everywhere(buffer, np.dtype(f">i{width}"))[at].astype(np.int64)
+
+
+def everywhere(buffer: Bytes, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """What a value of this kind would be at every place of the buffer, aligned or not; nothing is copied."""
+    return np.ndarray((max(0, len(buffer) - kind.itemsize + 1),), kind, buffer, strides=(1,))
 
 
 def _headers(buffer: Bytes, starts: Longs) -> _Records:
@@ -524,40 +556,53 @@ def _batch(rows: _Rows, bodies: _Bodies, keep: Longs, wanted: Wanted) -> pa.Reco
     count = len(keep)
     zxid = records.zxid[of]
     digest_at = records.digest[of]
-    digest = numbers(rows.buffer, np.maximum(digest_at, 0), 8) if count else np.zeros(0, np.int64)
-    columns = {
-        "server": pa.repeat(pa.scalar(rows.stretch.server), count),
-        "file": pa.repeat(pa.scalar(rows.stretch.file), count),
-        "offset": pa.array(records.start[of] + rows.stretch.base),
-        "zxid": pa.array(zxid),
-        "epoch": pa.array((zxid >> 32).astype(np.int32)),
-        "counter": pa.array(zxid & 0xFFFFFFFF),
-        "time": timestamps(records.time_ms[of]),
-        "session": pa.array(records.session[of]),
-        "cxid": pa.array(records.cxid[of].astype(np.int32)),
-        "type": _names(rows.kind[keep]),
-        "path": texts(
+
+    def from_body(name: str, kind: type[np.int32] | type[np.int64]) -> Callable[[], pa.Array]:
+        return lambda: _integers(bodies.numbers[name][keep], bodies.has[name][keep], kind)
+
+    columns: Columns = {
+        "server": lambda: pa.repeat(pa.scalar(rows.stretch.server), count),
+        "file": lambda: pa.repeat(pa.scalar(rows.stretch.file), count),
+        "offset": lambda: pa.array(records.start[of] + rows.stretch.base),
+        "zxid": lambda: pa.array(zxid),
+        "epoch": lambda: pa.array((zxid >> 32).astype(np.int32)),
+        "counter": lambda: pa.array(zxid & 0xFFFFFFFF),
+        "time": lambda: timestamps(records.time_ms[of]),
+        "session": lambda: pa.array(records.session[of]),
+        "cxid": lambda: pa.array(records.cxid[of].astype(np.int32)),
+        "type": lambda: _names(rows.kind[keep]),
+        "path": lambda: texts(
             rows.buffer,
             bodies.path_at[keep],
             bodies.path_length[keep],
             lambda place: rows.refuse(int(of[place])),
         ),
-        "sequence": pa.array(rows.sequence[keep].astype(np.int32)),
-        "multi": pa.array(rows.in_multi[keep]),
-        "failed": pa.array(records.failed[of]),
-        "data_length": _integers(bodies.data_length[keep], bodies.data_length[keep] != _ABSENT, np.int32),
-        "data": pa.nulls(count, pa.binary()),
-        "acl": _access(rows, bodies, keep),
-        "ephemeral_owner": _integers(bodies.numbers["owner"][keep], bodies.has["owner"][keep], np.int64),
-        "ttl_ms": _integers(bodies.numbers["ttl_ms"][keep], bodies.has["ttl_ms"][keep], np.int64),
-        "digest": _integers(digest, digest_at >= 0, np.int64),
-        "corrupt": pa.nulls(count, pa.string()),
+        "sequence": lambda: pa.array(rows.sequence[keep].astype(np.int32)),
+        "multi": lambda: pa.array(rows.in_multi[keep]),
+        "failed": lambda: pa.array(records.failed[of]),
+        "data_length": lambda: _integers(
+            bodies.data_length[keep], bodies.data_length[keep] != _ABSENT, np.int32
+        ),
+        "data": lambda: (
+            binary(rows.buffer, bodies.data_at[keep], bodies.data_length[keep])
+            if wanted.data
+            else pa.nulls(count, pa.binary())
+        ),
+        "version": from_body("version", np.int32),
+        "parent_cversion": from_body("parent_cversion", np.int32),
+        "acl": lambda: _access(rows, bodies, keep),
+        "ephemeral_owner": from_body("owner", np.int64),
+        "ttl_ms": from_body("ttl_ms", np.int64),
+        "timeout_ms": from_body("timeout_ms", np.int32),
+        "error": from_body("error", np.int32),
+        "digest": lambda: _integers(
+            numbers(rows.buffer, np.maximum(digest_at, 0), 8) if count else digest_at,
+            digest_at >= 0,
+            np.int64,
+        ),
+        "corrupt": lambda: pa.nulls(count, pa.string()),
     }
-    for name in ("version", "parent_cversion", "timeout_ms", "error"):
-        columns[name] = _integers(bodies.numbers[name][keep], bodies.has[name][keep], np.int32)
-    if wanted.data:
-        columns["data"] = binary(rows.buffer, bodies.data_at[keep], bodies.data_length[keep])
-    return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays([columns[name]() for name in wanted.schema.names], schema=wanted.schema)
 
 
 def timestamps(ms: Longs) -> pa.Array:

@@ -28,11 +28,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from zkmigrate.pipeline.columns import SCHEMA, one_row
+from zkmigrate.pipeline.columns import one_row
 from zkmigrate.pipeline.files import File, files, server_of
 from zkmigrate.pipeline.options import Given
 from zkmigrate.pipeline.stretches import Part, Stretches, find, parts
-from zkmigrate.pipeline.txnlog import Options, Portion, rows, take_options
+from zkmigrate.pipeline.txnlog import Options, Portion, Portions, packed, rows, take_options
 from zkmigrate.zkdata.errors import CursorError, ZkDataError
 from zkmigrate.zkdata.reader import RandomReader
 from zkmigrate.zkdata.tail import data_end
@@ -270,7 +270,7 @@ class Missing(InputPartition):
 
 def planned(
     start: Mapping[str, Mark], end: Mapping[str, Mark], logs: Mapping[str, Sequence[Seen]], options: Options
-) -> list[Portion | Missing]:
+) -> list[Portions | Missing]:
     """What the tasks of a micro-batch read. Raises CursorError for a log that is gone; permissive: `Missing`
     for it."""
     found: list[Portion | Missing] = []
@@ -278,7 +278,8 @@ def planned(
         mark = start.get(folder, upto)
         if mark != upto:
             found += _portions(folder, mark, upto, logs.get(folder, ()), options)
-    return found
+    missing = [one for one in found if isinstance(one, Missing)]
+    return [*missing, *packed((one for one in found if isinstance(one, Portion)), options.split)]
 
 
 def _portions(
@@ -333,16 +334,18 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         return _plain(reached(marks, logs, most, self.asked))
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Portion | Missing]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Portions | Missing]:
         return planned(_marks(start), _marks(end), listed(self.asked.options), self.asked.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, Missing):
-            yield one_row(SCHEMA, server=partition.server, file=partition.file, corrupt=partition.reason)
-            return
-        assert isinstance(partition, Portion)
         options = self.asked.options
-        yield from rows(partition.file, partition.part, options.wanted, options)
+        if isinstance(partition, Missing):
+            lost = {"server": partition.server, "file": partition.file, "corrupt": partition.reason}
+            yield one_row(options.wanted.schema, **lost)
+            return
+        assert isinstance(partition, Portions)
+        for portion in partition.portions:
+            yield from rows(portion, options.wanted, options)
 
 
 def _plain(marks: Mapping[str, Mark]) -> dict[str, Any]:

@@ -15,7 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkmigrate.pipeline.columns import ACL, Longs, begin_with, binary, numbers, rights, texts, timestamps
+from zkmigrate.pipeline.columns import (
+    ACL,
+    Bytes,
+    Columns,
+    Longs,
+    begin_with,
+    binary,
+    everywhere,
+    numbers,
+    rights,
+    texts,
+    timestamps,
+)
 from zkmigrate.zkdata.errors import CorruptError
 from zkmigrate.zkdata.reader import RandomReader
 from zkmigrate.zkdata.seal import check_snapshot
@@ -81,10 +93,11 @@ _FIXED = np.dtype(
 
 @dataclass(frozen=True)
 class Sought:
-    """Which znodes, and whether their data. prefix: of the path."""
+    """Which znodes, whether their data, and which columns of NODES. prefix: of the path."""
 
     data: bool = False
     prefix: str = ""
+    schema: pa.Schema = NODES
 
 
 @dataclass
@@ -127,13 +140,12 @@ class SnapshotTable:
     def sessions(self) -> pa.RecordBatch:
         """Its sessions."""
         found = self._opened().sessions
-        columns = {
+        columns: Columns = {
             **self._common(len(found)),
-            "session": pa.array(found.keys(), pa.int64()),
-            "timeout_ms": pa.array(found.values(), pa.int32()),
-            "corrupt": pa.nulls(len(found), pa.string()),
+            "session": lambda: pa.array(found.keys(), pa.int64()),
+            "timeout_ms": lambda: pa.array(found.values(), pa.int32()),
         }
-        return pa.RecordBatch.from_arrays([columns[name] for name in SESSIONS.names], schema=SESSIONS)
+        return pa.RecordBatch.from_arrays([columns[name]() for name in SESSIONS.names], schema=SESSIONS)
 
     def _opened(self) -> Snapshot:
         snapshot = read_snapshot(self.reader, self.name, max_record=self.max_record)
@@ -146,11 +158,12 @@ class SnapshotTable:
             pass
         raise CorruptError("the columns cannot read this snapshot", self.name)
 
-    def _common(self, count: int) -> dict[str, pa.Array]:
+    def _common(self, count: int) -> Columns:
         return {
-            "server": pa.repeat(pa.scalar(self.server), count),
-            "file": pa.repeat(pa.scalar(self.name), count),
-            "zxid": pa.repeat(pa.scalar(snapshot_zxid(self.name), pa.int64()), count),
+            "server": lambda: pa.repeat(pa.scalar(self.server), count),
+            "file": lambda: pa.repeat(pa.scalar(self.name), count),
+            "zxid": lambda: pa.repeat(pa.scalar(snapshot_zxid(self.name), pa.int64()), count),
+            "corrupt": lambda: pa.nulls(count, pa.string()),
         }
 
     def _batch(self, data: bytes, starts: Longs, sought: Sought) -> pa.RecordBatch:
@@ -165,26 +178,25 @@ class SnapshotTable:
         length_at = path_at + path_length
         data_length = numbers(buffer, length_at, 4)
         fixed_at = length_at + 4 + np.maximum(data_length, 0)
-        raw = np.ascontiguousarray(buffer[fixed_at[:, None] + np.arange(_FIXED.itemsize)])
-        fixed = raw.view(_FIXED).reshape(-1)
-        paths = texts(buffer, path_at, path_length, self._no_text)
-        columns = {
+        fixed = everywhere(buffer, _FIXED)[fixed_at]
+        columns: Columns = {
             **self._common(count),
-            "path": pc.if_else(pc.equal(pc.binary_length(paths), 0), "/", paths),
-            "data_length": pa.array(data_length.astype(np.int32)),
-            "data": binary(buffer, length_at + 4, data_length)
-            if sought.data
-            else pa.nulls(count, pa.binary()),
-            "acl": self._access(fixed["acl"].astype(np.int64)),
-            "corrupt": pa.nulls(count, pa.string()),
+            "path": lambda: self._paths(buffer, path_at, path_length),
+            "data_length": lambda: pa.array(data_length.astype(np.int32)),
+            "data": lambda: (
+                binary(buffer, length_at + 4, data_length) if sought.data else pa.nulls(count, pa.binary())
+            ),
+            "acl": lambda: self._access(fixed["acl"].astype(np.int64)),
         }
-        for name in ("czxid", "mzxid", "pzxid", "ephemeral_owner"):
-            columns[name] = pa.array(fixed[name].astype(np.int64))
-        for name in ("version", "cversion", "aversion"):
-            columns[name] = pa.array(fixed[name].astype(np.int32))
-        for name in ("ctime", "mtime"):
-            columns[name] = timestamps(fixed[name].astype(np.int64))
-        return pa.RecordBatch.from_arrays([columns[name] for name in NODES.names], schema=NODES)
+        wanted = sought.schema
+        found = [
+            columns[name]() if name in columns else _fixed(wanted.field(name), fixed) for name in wanted.names
+        ]
+        return pa.RecordBatch.from_arrays(found, schema=wanted)
+
+    def _paths(self, buffer: Bytes, at: Longs, length: Longs) -> pa.Array:
+        paths = texts(buffer, at, length, self._no_text)
+        return pc.if_else(pc.equal(pc.binary_length(paths), 0), "/", paths)
 
     def _no_text(self, _place: int) -> Exception:
         self._refuse()
@@ -193,6 +205,12 @@ class SnapshotTable:
     def _access(self, ids: Longs) -> pa.Array:
         unique, index = np.unique(ids, return_inverse=True)
         return pa.array([self._acls.get(int(one)) for one in unique], ACL).take(pa.array(index))
+
+
+def _fixed(column: pa.Field, fixed: np.ndarray) -> pa.Array:
+    """One of `_FIXED`, as the schema has it."""
+    values = fixed[column.name].astype(np.int64)
+    return timestamps(values) if pa.types.is_timestamp(column.type) else pa.array(values).cast(column.type)
 
 
 def _hop(data: bytes) -> tuple[list[int], int, bool]:

@@ -6,14 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+import pyarrow as pa
+
 from zkmigrate.errors import UsageError
+
+CORRUPT = "corrupt"
+"""The column of every table that says what could not be read."""
 
 
 class Given:
-    """Takes one option after the other; `end` refuses what is left. All raise UsageError."""
+    """Reads one option after the other; `end` refuses what nobody read. All raise UsageError."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        self._left = {key.lower(): value for key, value in given.items()}
+        self._given = {key.lower(): value for key, value in given.items()}
         self._known: list[str] = []
 
     def paths(self) -> tuple[str, ...]:
@@ -36,6 +41,28 @@ class Given:
         if found not in possible:
             raise UsageError(f"{name} {found!r}. Possible: {', '.join(possible)}")
         return found
+
+    def columns(self, schema: pa.Schema, permissive: bool) -> pa.Schema:
+        """Those that `columns` names, in its order, all when it is left out. permissive: a row may stand for
+        what could not be read, and has to be told from one that was."""
+        names = list(dict.fromkeys(self.words("columns"))) or schema.names
+        unknown = [name for name in names if name not in schema.names]
+        if unknown:
+            raise UsageError(f"columns {', '.join(unknown)}. Possible: {', '.join(schema.names)}")
+        if permissive and CORRUPT not in names:
+            raise UsageError(
+                f"columns {', '.join(names)} with mode permissive: a row for what could not be read would "
+                f"look like any other. Needed: {CORRUPT} among them"
+            )
+        return pa.schema([schema.field(name) for name in names])
+
+    def data(self) -> bool:
+        """Whether the data of znodes is asked for, by `data` or as one of the `columns`."""
+        return self.flag("data") or "data" in self.words("columns")
+
+    def words(self, name: str) -> list[str]:
+        """Words with commas between; none when it is left out."""
+        return [word.strip() for word in self.text(name, "").split(",") if word.strip()]
 
     def flag(self, name: str) -> bool:
         """true or false, false when it is left out."""
@@ -78,10 +105,12 @@ class Given:
 
     def end(self) -> None:
         """That is all there is."""
-        if self._left:
-            named = ", ".join(sorted(self._left))
+        known = {name.lower() for name in self._known}
+        if left := sorted(self._given.keys() - known):
+            named = ", ".join(left)
             raise UsageError(f"unknown option {named}. There are: {', '.join(self._known)}")
 
     def _take(self, name: str) -> str | None:
-        self._known.append(name)
-        return self._left.pop(name.lower(), None)
+        if name not in self._known:
+            self._known.append(name)
+        return self._given.get(name.lower())

@@ -3,8 +3,9 @@
 
 Options: ``table`` nodes (default) or sessions, with the columns `nodes.SESSIONS`; ``mode`` failfast
 (default) or permissive: a file that cannot be read is a row with `corrupt`; ``data`` true to have the data;
-``server`` a name for all rows; ``maxRecord`` bytes; ``pathPrefix`` leaves out other znodes before they become
-Arrow, and so does a filter of Spark's with ``pushdown`` true (see `txnlog` for what that costs).
+``columns`` those that are wanted, with commas between; ``server`` a name for all rows; ``maxRecord`` bytes;
+``pathPrefix`` leaves out other znodes before they become Arrow, and so does a filter of Spark's with
+``pushdown`` true (see `txnlog` for what that costs).
 One file is one task: only from its beginning can a snapshot be read.
 """
 
@@ -43,6 +44,7 @@ class Options:
     permissive: bool = False
     data: bool = False
     sessions: bool = False
+    schema: pa.Schema = NODES
     max_record: int = MAX_RECORD
     prefix: str = ""
     pushdown: bool = False
@@ -51,12 +53,15 @@ class Options:
 def parse_options(given: Mapping[str, str]) -> Options:
     """Raises UsageError."""
     from_spark = Given(given)
+    permissive = from_spark.choice("mode", ("failfast", "permissive")) == "permissive"
+    sessions = from_spark.choice("table", ("nodes", "sessions")) == "sessions"
     found = Options(
         from_spark.paths(),
         from_spark.text("server", ""),
-        from_spark.choice("mode", ("failfast", "permissive")) == "permissive",
-        from_spark.flag("data"),
-        from_spark.choice("table", ("nodes", "sessions")) == "sessions",
+        permissive,
+        from_spark.data(),
+        sessions,
+        from_spark.columns(SESSIONS if sessions else NODES, permissive),
         from_spark.number("maxRecord", MAX_RECORD),
         from_spark.prefix("pathPrefix"),
         from_spark.flag("pushdown"),
@@ -73,17 +78,13 @@ class SnapshotSource(DataSource):
         return "zksnapshot"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(_columns(parse_options(self.options)))
+        return from_arrow_schema(parse_options(self.options).schema)
 
     def reader(self, schema: StructType) -> SnapshotReader:
         options = parse_options(self.options)
-        if schema.fieldNames() != _columns(options).names:
-            raise UsageError("zksnapshot has its own schema. Needed: no schema(...); select what you want")
+        if schema.fieldNames() != options.schema.names:
+            raise UsageError("zksnapshot has its own schema. Needed: no schema(...), but the option columns")
         return PushedSnapshotReader(options) if options.pushdown else SnapshotReader(options)
-
-
-def _columns(options: Options) -> pa.Schema:
-    return SESSIONS if options.sessions else NODES
 
 
 class SnapshotReader(DataSourceReader):
@@ -91,7 +92,7 @@ class SnapshotReader(DataSourceReader):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.sought = Sought(options.data, options.prefix)
+        self.sought = Sought(options.data, options.prefix, options.schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         found = files(self.options.paths, self.options.server, lambda name: snapshot_zxid(name) is not None)
@@ -103,7 +104,7 @@ class SnapshotReader(DataSourceReader):
         table = SnapshotTable(file.reader(), file.server, file.name, self.options.max_record)
         try:
             if self.options.sessions:
-                yield table.sessions()
+                yield table.sessions().select(self.options.schema.names)
             else:
                 yield from table.nodes(self.sought)
         except ZkDataError as error:
@@ -111,7 +112,7 @@ class SnapshotReader(DataSourceReader):
                 raise
             zxid = snapshot_zxid(file.name)
             yield one_row(
-                _columns(self.options), server=file.server, file=file.name, zxid=zxid, corrupt=str(error)
+                self.options.schema, server=file.server, file=file.name, zxid=zxid, corrupt=str(error)
             )
 
 

@@ -38,6 +38,8 @@ CHAIN = 4 << 20
 """Records that follow a find for this many bytes stand in no payload: a default server's largest record has
 2 MB."""
 _NEAR = 1 << 20
+_FIRST_BLOCK = 1 << 20
+"""Blocks become longer while a part is read, so that little is read where little is wanted."""
 _FRAME = struct.Struct(">qi")
 _AT_ZXID = 12 + 12
 _AT_TYPE = 12 + 28
@@ -94,7 +96,8 @@ class Stretches(Iterator[Stretch]):
         self._part = part
         self._full = full
         self._max_record = max_record
-        self._block = block
+        self._block = min(block, _FIRST_BLOCK)
+        self._largest_block = block
         self._last: int | None = None
         self.offset = part.start
         self.end: LogEnd | None = None
@@ -109,6 +112,7 @@ class Stretches(Iterator[Stretch]):
             limit = None if part.stop is None else part.stop - self.offset
             starts, used = hop(data, 0, limit, self._max_record)
             if starts:
+                self._block = min(2 * self._block, self._largest_block)
                 return self._take(Stretch(self._server, part.file, self.offset, data, starts), used)
             needed = self._needed(data)
             if len(data) == size < needed:
@@ -200,18 +204,20 @@ def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
     kind = int.from_bytes(head[_AT_TYPE : _AT_TYPE + 4], "big", signed=True)
     if not HEADER_SIZE <= length <= MAX_RECORD or kind not in KNOWN_TYPES:
         return None
-    size, used = CHAIN, 0
-    while True:
-        data = reader.read(begin, size)
-        _, used = hop(data, used, stop - begin)
-        if begin + used >= stop or used >= CHAIN:
-            return int.from_bytes(head[_AT_ZXID : _AT_ZXID + 8], "big")
-        rest = data[used : used + 12]
-        length = _FRAME.unpack(rest)[1] if len(rest) == 12 else 0
-        needed = used + length + FRAME_SIZE
+    at, size = begin, _FIRST_BLOCK
+    while at < stop and at - begin < CHAIN:
+        data = reader.read(at, size)
+        _, used = hop(data, 0, stop - at)
+        at += used
+        if used:
+            size = _FIRST_BLOCK
+            continue
+        length = _FRAME.unpack_from(data)[1] if len(data) >= 12 else 0
+        needed = length + FRAME_SIZE
         if not HEADER_SIZE <= length <= MAX_RECORD or needed <= size or len(data) < size:
             return None
         size = needed
+    return int.from_bytes(head[_AT_ZXID : _AT_ZXID + 8], "big")
 
 
 def parts(
@@ -227,26 +233,46 @@ def parts(
     if not at_least or size < 2 * at_least:
         return [Part(name, start, stop)]
     end = data_end(reader) if stop is None else stop
+    count = (end - start) // at_least
     begins = [start]
-    while begins[-1] + 2 * at_least <= end:
-        found = find(reader, begins[-1] + at_least, end)
+    for number in range(1, count):
+        found = find(reader, max(begins[-1] + 1, start + number * (end - start) // count), end)
         if found is None:
             break
-        begins.append(found[0])
+        if found[0] > begins[-1]:
+            begins.append(found[0])
     stops = [*begins[1:], stop]
     return [Part(name, begin, stop) for begin, stop in zip(begins, stops, strict=True)]
 
 
-def from_zxid(reader: RandomReader, zxid: int) -> int:
-    """The offset of a record of this log from which on every transaction at or above `zxid` is found: one a
-    little before the first of them, by bisection, since zxids rise."""
+def span(reader: RandomReader, zxids: tuple[int, int], first: int) -> tuple[int, int | None]:
+    """From where to where to read this log for the transactions within bounds: from a record a little before
+    the first of them to one behind the last; None: to the log's end. first: the log's first zxid.
+
+    By halves, since zxids rise; and, every other time, where a record would stand if those behind the nearest
+    one known were as long as those before it.
+    """
     low, high = FILE_HEADER_SIZE, data_end(reader)
-    end = high
-    while high - low > _NEAR:
-        middle = (low + high) // 2
-        found = find(reader, middle, end)
-        if found is None or found[1] > zxid or found[0] >= high:
-            high = middle
+    end, stop = high, None
+    known, ahead, length, count = first, high - low, 0, 1
+    by_halves = True
+    while high - low > _NEAR and ahead > _NEAR:
+        expected = low + ahead - _NEAR // 2
+        at = (low + high) // 2 if by_halves or expected >= high else expected
+        by_halves = not by_halves
+        found = find(reader, at, end)
+        if found is not None:
+            length, count = found[0] - FILE_HEADER_SIZE, max(1, found[1] - first)
+            if found[1] > zxids[1]:
+                stop = found[0]
+        if found is None or found[1] > zxids[0] or found[0] >= high:
+            high = at
         else:
-            low = found[0]
-    return low
+            low, known = found
+        ahead = (zxids[0] - known) * length // count
+    behind = low + (zxids[1] - known) * length // count + _NEAR
+    if behind < (end if stop is None else stop) - _NEAR:
+        found = find(reader, behind, end)
+        if found is not None and found[1] > zxids[1]:
+            stop = found[0]
+    return low, stop

@@ -3,10 +3,11 @@
 
 ``spark.readStream`` follows live logs; see `following`.
 
-Options: ``mode`` failfast (default) or permissive; ``data`` true to have the data; ``server`` a name for
-all rows; ``splitMB`` megabytes of a log to one task, 256, 0 for whole logs; ``maxRecord`` bytes. Which rows:
-``fromZxid``, ``toZxid``, ``since``, ``until``, ``types``, ``pathPrefix``; logs and parts of logs are left out
-by zxid, rows by all of them before they become Arrow.
+Options: ``mode`` failfast (default) or permissive; ``columns`` those that are wanted, with commas between;
+``data`` true to have the data where they are not named; ``server`` a name for all rows; ``splitMB`` megabytes
+that one task reads, 256, of a long log or of several short ones, 0 for a task to each log; ``maxRecord``
+bytes. Which rows: ``fromZxid``, ``toZxid``, ``since``, ``until``, ``types``, ``pathPrefix``; logs and parts
+of logs are left out by zxid, rows by all of them before they become Arrow.
 
 With ``pushdown`` true Spark's own filters on these columns do the same. It is off because Spark 4.3.0 keeps
 what the last query of a DataFrame pushed down: a second query of the same DataFrame without a filter, or a
@@ -34,7 +35,7 @@ from zkmigrate.pipeline.columns import ALL, SCHEMA, Stretch, Wanted, one_row, ta
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.pipeline.filters import narrowed
 from zkmigrate.pipeline.options import Given
-from zkmigrate.pipeline.stretches import Part, Stretches, find, from_zxid, parts
+from zkmigrate.pipeline.stretches import Part, Stretches, find, parts, span
 from zkmigrate.zkdata.errors import MalformedError, ZkDataError
 from zkmigrate.zkdata.tail import data_end
 from zkmigrate.zkdata.txn import TxnType
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from zkmigrate.pipeline.following import FollowingReader
 
 _SPLIT_MB = 256
+"""Each task costs Spark some 0.06 s, in which as much as 4 MB of small writes are read."""
 _WORTH_SEARCHING = 32 << 20
 """A log shorter than this is read whole sooner than its place is searched for."""
 
@@ -72,25 +74,26 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 def take_options(given: Given) -> Options:
     """Those that following a log has as well. Raises UsageError."""
+    permissive = given.choice("mode", ("failfast", "permissive")) == "permissive"
     return Options(
         given.paths(),
         given.text("server", ""),
-        given.choice("mode", ("failfast", "permissive")) == "permissive",
+        permissive,
         given.number("splitMB", _SPLIT_MB) << 20,
         given.number("maxRecord", MAX_RECORD),
         Wanted(
-            given.flag("data"),
+            given.data(),
             (given.zxid("fromZxid", ALL.zxids[0]), given.zxid("toZxid", ALL.zxids[1])),
             (given.millis("since", ALL.times_ms[0]), given.millis("until", ALL.times_ms[1])),
-            _kinds(given.text("types", "")),
+            _kinds(given.words("types")),
             given.prefix("pathPrefix"),
+            given.columns(SCHEMA, permissive),
         ),
     )
 
 
-def _kinds(text: str) -> frozenset[int] | None:
-    """Types by their names with commas between; None for none given."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+def _kinds(names: Sequence[str]) -> frozenset[int] | None:
+    """Types by their names; None for none given."""
     unknown = [name for name in names if name not in TxnType.__members__]
     if unknown:
         possible = ", ".join(TxnType.__members__)
@@ -98,16 +101,39 @@ def _kinds(text: str) -> frozenset[int] | None:
     return frozenset(int(TxnType[name]) for name in names) or None
 
 
-@dataclass
-class Portion(InputPartition):
-    """What one task reads."""
+@dataclass(frozen=True)
+class Portion:
+    """A part of a log."""
 
     file: File
     part: Part
 
-    def __init__(self, file: File, part: Part) -> None:
-        super().__init__((file, part))
-        self.file, self.part = file, part
+    @property
+    def size(self) -> int:
+        """Bytes, with what the server keeps in advance behind the log's end."""
+        return (self.file.size if self.part.stop is None else self.part.stop) - self.part.start
+
+
+class Portions(InputPartition):
+    """What one task reads, in this order."""
+
+    def __init__(self, portions: Sequence[Portion]) -> None:
+        super().__init__(tuple(portions))
+        self.portions = tuple(portions)
+
+
+def packed(portions: Iterable[Portion], size: int) -> list[Portions]:
+    """In tasks of up to so many bytes each, in order; a portion that is larger has one of its own. 0: so has
+    each."""
+    found: list[list[Portion]] = []
+    room = 0
+    for portion in portions:
+        if not found or portion.size > room:
+            found.append([])
+            room = size
+        found[-1].append(portion)
+        room -= portion.size
+    return [Portions(one) for one in found]
 
 
 class TxnLogSource(DataSource):
@@ -118,23 +144,24 @@ class TxnLogSource(DataSource):
         return "zktxnlog"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(SCHEMA)
+        return from_arrow_schema(take_options(Given(self.options)).wanted.schema)
 
     def reader(self, schema: StructType) -> TxnLogReader:
-        _refuse_other(schema)
         options = parse_options(self.options)
+        _refuse_other(schema, options)
         return PushedTxnLogReader(options) if options.pushdown else TxnLogReader(options)
 
     def streamReader(self, schema: StructType) -> FollowingReader:
         from zkmigrate.pipeline.following import FollowingReader, parse_asked  # it imports this module
 
-        _refuse_other(schema)
-        return FollowingReader(parse_asked(self.options))
+        asked = parse_asked(self.options)
+        _refuse_other(schema, asked.options)
+        return FollowingReader(asked)
 
 
-def _refuse_other(schema: StructType) -> None:
-    if schema.fieldNames() != SCHEMA.names:
-        raise UsageError("zktxnlog has its own schema. Needed: no schema(...); select what you want")
+def _refuse_other(schema: StructType, options: Options) -> None:
+    if schema.fieldNames() != options.wanted.schema.names:
+        raise UsageError("zktxnlog has its own schema. Needed: no schema(...), but the option columns")
 
 
 class TxnLogReader(DataSourceReader):
@@ -144,13 +171,14 @@ class TxnLogReader(DataSourceReader):
         self.options = options
         self.wanted = options.wanted
 
-    def partitions(self) -> Sequence[Portion]:
+    def partitions(self) -> Sequence[Portions]:
         found = files(self.options.paths, self.options.server, lambda name: log_zxid(name) is not None)
-        return [
+        portions = (
             Portion(file, part)
             for file, following in _followed(found)
             for part in self._parts(file, following)
-        ]
+        )
+        return packed(portions, self.options.split)
 
     def _parts(self, file: File, following: int | None) -> list[Part]:
         """What there is to read of a log. following: the zxid with which the next log begins."""
@@ -158,14 +186,16 @@ class TxnLogReader(DataSourceReader):
         first = log_zxid(file.name) or 0
         if first > high or (following is not None and following <= low) or file.size <= FILE_HEADER_SIZE:
             return []
-        reader = file.reader()
-        if low > first and file.size > _WORTH_SEARCHING:
-            return [Part(file.name, from_zxid(reader, low))]
-        return parts(reader, file.name, self.options.split)
+        reader, start, stop = file.reader(), FILE_HEADER_SIZE, None
+        last = ALL.zxids[1] if following is None else following - 1
+        if (low > first or high < last) and file.size > _WORTH_SEARCHING:
+            start, stop = span(reader, (low, high), first)
+        return parts(reader, file.name, self.options.split, start, stop)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Portion)
-        yield from rows(partition.file, partition.part, self.wanted, self.options)
+        assert isinstance(partition, Portions)
+        for portion in partition.portions:
+            yield from rows(portion, self.wanted, self.options)
 
 
 class PushedTxnLogReader(TxnLogReader):
@@ -189,9 +219,10 @@ def _followed(found: Sequence[File]) -> Iterator[tuple[File, int | None]]:
         yield from zip(logs, [*following, None], strict=True)
 
 
-def rows(file: File, part: Part, wanted: Wanted, options: Options) -> Iterator[pa.RecordBatch]:
+def rows(portion: Portion, wanted: Wanted, options: Options) -> Iterator[pa.RecordBatch]:
     """The wanted rows of a part. Raises ZkDataError; permissive: a row with `corrupt` instead, and on
     behind it."""
+    file, part = portion.file, portion.part
     reader = file.reader()
     while True:
         stretches = Stretches(reader, file.server, part, max_record=options.max_record)
@@ -204,7 +235,7 @@ def rows(file: File, part: Part, wanted: Wanted, options: Options) -> Iterator[p
         except ZkDataError as error:
             if not options.permissive:
                 raise
-            yield _corrupt(file, error, stretches.offset)
+            yield _corrupt(wanted.schema, file, error, stretches.offset)
             stop = data_end(reader) if part.stop is None else part.stop
             found = find(reader, max(stretches.offset, FILE_HEADER_SIZE) + 1, stop)
             if found is None:
@@ -221,7 +252,7 @@ def _tables(stretch: Stretch, wanted: Wanted, permissive: bool) -> Iterator[pa.R
             raise
         half = len(stretch.starts) // 2
         if not half:
-            yield _corrupt_in(stretch, error)
+            yield _corrupt_in(wanted.schema, stretch, error)
             return
         for starts in (stretch.starts[:half], stretch.starts[half:]):
             yield from _tables(replace(stretch, starts=starts), wanted, permissive)
@@ -230,11 +261,11 @@ def _tables(stretch: Stretch, wanted: Wanted, permissive: bool) -> Iterator[pa.R
         yield batch
 
 
-def _corrupt(file: File, error: ZkDataError, offset: int) -> pa.RecordBatch:
+def _corrupt(schema: pa.Schema, file: File, error: ZkDataError, offset: int) -> pa.RecordBatch:
     at = offset if error.offset is None else error.offset
-    return one_row(SCHEMA, server=file.server, file=file.name, offset=at, corrupt=str(error))
+    return one_row(schema, server=file.server, file=file.name, offset=at, corrupt=str(error))
 
 
-def _corrupt_in(stretch: Stretch, error: MalformedError) -> pa.RecordBatch:
+def _corrupt_in(schema: pa.Schema, stretch: Stretch, error: MalformedError) -> pa.RecordBatch:
     at = stretch.base + stretch.starts[0]
-    return one_row(SCHEMA, server=stretch.server, file=stretch.file, offset=at, corrupt=str(error))
+    return one_row(schema, server=stretch.server, file=stretch.file, offset=at, corrupt=str(error))

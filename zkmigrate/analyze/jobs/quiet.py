@@ -8,7 +8,7 @@ from datetime import UTC
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.charts import over_time, week
-from zkmigrate.analyze.input import Input, millis, under
+from zkmigrate.analyze.input import Input, millis, only_under, under
 from zkmigrate.analyze.plain import moment
 from zkmigrate.analyze.quietest import MINUTES_OF_A_WEEK, Hour, hours
 from zkmigrate.analyze.section import Picture, Section
@@ -24,14 +24,15 @@ _BUSIEST = 5
 def run(input: Input) -> Section:
     """The job. A transaction counts once, however many znodes under the chroot it changes."""
     asked = input.asked
-    covered = input.log.agg(F.min("time"), F.max("time")).first()
+    covered = input.log("time").agg(F.min("time"), F.max("time")).first()
     if covered is None or covered[0] is None:
         raise UsageError(f"the log of {input.reference} holds no transaction: nothing tells when it is quiet")
     begin_ms, end_ms = (round(at.replace(tzinfo=UTC).timestamp() * 1000) for at in covered)
     step_s = 60 if end_ms - begin_ms > _SHORT_MS else 1
     first, last = begin_ms // (1000 * step_s), end_ms // (1000 * step_s)
     frame = (
-        input.effects.filter(under(F.col("path"), asked.chroot))
+        input.effects("zxid", "time", "path", **only_under(asked.chroot))
+        .filter(under(F.col("path"), asked.chroot))
         .groupBy(F.floor(millis(F.col("time")) / (1000 * step_s)).alias("step"))
         .agg(F.count_distinct("zxid").alias("transactions"))
         .select(F.timestamp_seconds(F.col("step") * step_s).alias("at"), "step", "transactions")

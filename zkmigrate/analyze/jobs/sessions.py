@@ -54,11 +54,11 @@ def run(input: Input) -> Section:
     """The job."""
     began = _snapshot(input)
     start = 0 if began is None else snapshot_zxid(began.name) or 0
-    seen = events(input.log_of(input.reference, types=f"{OPENS},{CLOSES}")).persist()
-    covered = extent(input.log, start)
+    seen = events(input).persist()
+    covered = extent(input.log("zxid", "epoch", "sequence", "time"), start)
     lives = _lives(seen).persist()
     opened = open_sessions(None if began is None else input.sessions, seen, start).persist()
-    owned = ephemerals(input, None if began is None else input.nodes, seen, start)
+    owned = ephemerals(input, seen, start)
     owners = _owners(owned, opened).persist()
     now = None if covered.missing else _now(opened, owners, input.asked.top)
     frames = {"sessions": lives}

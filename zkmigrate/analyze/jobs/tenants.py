@@ -29,7 +29,7 @@ def run(input: Input) -> Section:
     """The job. A write is an operation that had an effect and names a znode, a deletion by a closing session
     among them."""
     nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.asked.depth)).persist()
-    log = input.effects.filter(F.col("path").isNotNull())
+    log = input.effects("time", "session", "path", "data_length").filter(F.col("path").isNotNull())
     span = log.agg(F.min("time"), F.max("time"), F.count("*")).first()
     assert span is not None
     minutes = max((span[1] - span[0]).total_seconds() / 60, 1 / 60) if span[2] else 0.0

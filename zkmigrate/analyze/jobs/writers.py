@@ -32,11 +32,8 @@ def run(input: Input) -> Section:
     path, kind = F.col("path"), F.col("type")
     above = kind.isin(*DELETES) & F.lit(chroot).startswith(F.concat(path, F.lit("/")))
     touched = under(path, chroot) | F.coalesce(above, F.lit(False))
-    changes = (
-        input.effects.filter(kind.isin(*_CHANGES) & touched)
-        .select("zxid", "sequence", "time", "session", "type", "path")
-        .persist()
-    )
+    effects = input.effects("zxid", "sequence", "time", "session", "type", "path")
+    changes = effects.filter(kind.isin(*_CHANGES) & touched).persist()
     root = "" if chroot == "/" else chroot
     below = F.when(under(path, chroot), F.substr(path, F.lit(len(root) + 1)))
     number = F.regexp_extract(below, r"^/brokers/ids/(\d+)$", 1)
@@ -58,9 +55,8 @@ def run(input: Input) -> Section:
     registered = _registered(input, root)
     addresses = _addresses(input)
     writers = [_writer(row, types, places, registered, addresses) for row in rows]
-    span = input.log.agg(
-        F.min(millis(F.col("time"))), F.max(millis(F.col("time"))), F.count_distinct("zxid")
-    ).first()
+    time = millis(F.col("time"))
+    span = input.log("zxid", "time").agg(F.min(time), F.max(time), F.count_distinct("zxid")).first()
     assert span is not None
     figures = {
         "chroot": chroot,
@@ -77,8 +73,8 @@ def run(input: Input) -> Section:
 def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
     """With the timeout and the end of each session, where the log tells them."""
     time = millis(F.col("time"))
-    opened = input.log.filter(F.col("type") == OPENS)
-    closed = input.log.filter(F.col("type") == CLOSES)
+    opened = input.log("zxid", "session", "timeout_ms", types=OPENS)
+    closed = input.log("session", "time", types=CLOSES)
     timeouts = opened.groupBy("session").agg(F.max_by("timeout_ms", "zxid").alias("timeout_ms"))
     ends = closed.groupBy("session").agg(F.max(time).alias("ended_ms"))
     return sessions.join(timeouts, "session", "left").join(ends, "session", "left")
@@ -106,8 +102,7 @@ def _registered(input: Input, root: str) -> dict[int, int]:
     number = F.regexp_extract("path", r"/brokers/ids/(\d+)$", 1)
     folder = f"{root}/brokers/ids/"
     is_one = (F.concat(F.lit(folder), number) == F.col("path")) & (F.col("ephemeral_owner") != 0)
-    below = input.nodes.filter(F.col("path").startswith(folder))
-    named = below.filter(is_one)
+    named = input.nodes("path", "ephemeral_owner").filter(is_one)
     found = named.select("ephemeral_owner", number.try_cast("bigint").alias("broker")).collect()
     return {row["ephemeral_owner"]: row["broker"] for row in found}
 
