@@ -20,11 +20,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import zkmigrate
+from tests.unit.kafka_segments import batch, put
+from tests.unit.test_report import Run
 from zkmigrate.analyze.asked import Asked, Place
 from zkmigrate.analyze.input import Input
-from zkmigrate.analyze.jobs import tenants
+from zkmigrate.analyze.jobs import JOBS, job
 
-PACKAGES = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "fsspec", "click")
+PACKAGES = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "fsspec", "click", "ruamel")
 PYTHON = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
 HOME = Path(pyspark.__file__).parent
 FIRST_S = 120
@@ -85,10 +87,29 @@ def told(log: Path, pattern: str, count: int = 1) -> str:
     return str(found[0])
 
 
+@pytest.fixture
+def asked(recorded: Path, tmp_path: Path) -> Asked:
+    """Something for every job."""
+    source = recorded / "3.8.4" / "standalone"
+    dest, broker = tmp_path / "dest", tmp_path / "broker"
+    shutil.copytree(source, dest)
+    put(broker / "orders-0", 0, batch(0, 1_600_000_000_000, records=10, size=8280))
+    (broker / "meta.properties").write_text("broker.id=1\n")
+    run = Run(tmp_path)
+    for name in ("cutover.fence", "cutover.open"):
+        run.step(name, "begin")
+        run.clock.pass_(2.0)
+        run.step(name, "done", seconds=2.0)
+    run.journal.append("end", {"code": 0, "message": "done"})
+    run.journal.close()
+    places = (Place("", str(source)),), (Place("dest", str(dest)),)
+    return Asked(*places, chroot="/kafka", run=run.dir, broker_dirs=(str(broker),))
+
+
 def test_two_workers_answer_as_one_machine_does(
-    spark: SparkSession, recorded: Path, tmp_path: Path, bare: dict[str, str]
+    spark: SparkSession, asked: Asked, tmp_path: Path, bare: dict[str, str]
 ) -> None:
-    directory = str(recorded / "3.8.4" / "standalone")
+    directory = asked.source[0].path
     assert "No module named 'zkmigrate'" in run([PYTHON, "-c", "import zkmigrate"], tmp_path, bare).stderr
     archives = [tmp_path / "code.zip", tmp_path / "again.zip"]
     for archive in archives:
@@ -102,26 +123,31 @@ def test_two_workers_answer_as_one_machine_does(
     script = Path(shutil.copy(Path(zkmigrate.__file__).with_name("submitted.py"), tmp_path))
 
     with ExitStack() as stack:
-        asked = ["master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        log = stack.enter_context(daemon("master", asked, tmp_path, bare))
+        asks = ["master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        log = stack.enter_context(daemon("master", asks, tmp_path, bare))
         master = told(log, r"Starting Spark master at (spark://\S+)")
         works = [tmp_path / f"work{n}" for n in (1, 2)]
         for work in works:
-            asked = ["worker.Worker", master, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-            asked += ["--cores", "1", "--memory", "1g", "--work-dir", str(work)]
-            stack.enter_context(daemon(work.name, asked, tmp_path, bare))
+            asks = ["worker.Worker", master, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+            asks += ["--cores", "1", "--memory", "1g", "--work-dir", str(work)]
+            stack.enter_context(daemon(work.name, asks, tmp_path, bare))
         told(log, r"Registering worker (\S+)", count=2)
         submit = [str(HOME / "bin" / "spark-submit"), "--master", master, "--py-files", str(archives[0])]
         submit += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
         submit += ["--conf", "spark.sql.shuffle.partitions=2"]
-        answered = run([*submit, str(script), "tenants", directory, "--json"], tmp_path, bare)
-        assert answered.returncode == 0, answered.stderr
+        options = ["--chroot", asked.chroot, "--dest-dir", f"dest={asked.dest[0].path}"]
+        options += ["--run", str(asked.run), "--broker-dir", asked.broker_dirs[0], "--json"]
+        answered = run([*submit, str(script), "all", directory, *options], tmp_path, bare)
+        assert answered.returncode == 0, answered.stdout + answered.stderr[-5000:]
         refused = run([*submit, str(script), "tenants", directory, "--master", "local"], tmp_path, bare)
         assert refused.returncode == 2, refused.stderr
         assert "spark-submit chose the master" in refused.stdout
         shipped = {work: list(work.glob("app-*/*/code.zip")) for work in works}
     assert all(shipped.values())
 
-    local = tenants.run(Input(spark, Asked((Place("", directory),))))
-    here = json.dumps({"tenants": {"answer": local.answer, "held": local.held, **local.figures}})
-    assert json.loads(answered.stdout) == json.loads(here)
+    given = Input(spark, asked)
+    found = {name: job(name)(given) for name in JOBS}
+    here = {name: {"answer": one.answer, "held": one.held, **one.figures} for name, one in found.items()}
+    assert json.loads(answered.stdout) == json.loads(json.dumps(here))
+    assert here["proof"]["held"] is True
+    assert here["diff"]["dests"]["dest"]["differing"] == 0

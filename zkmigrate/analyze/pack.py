@@ -20,6 +20,8 @@ from zkmigrate.errors import UsageError
 
 _PACKAGE = "zkmigrate"
 _LEFT_OUT = f"{_PACKAGE}/lab/"
+_PLAYBOOKS = "playbooks"
+"""timeline reads a run by its playbook."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The first moment that an archive can name."""
 _MODE = 0o100644 << 16
@@ -30,7 +32,11 @@ def pack(out: Path) -> int:
     its own. An earlier archive is replaced. Raises UsageError for a file that is none, OSError."""
     if out.exists() and not zipfile.is_zipfile(out):
         raise UsageError(f"{out} is there and no archive. Needed: a new name, or an earlier archive's")
-    modules = dict(_modules(files(_PACKAGE), f"{_PACKAGE}/"))
+    modules = {
+        inside: content
+        for package in (_PACKAGE, _PLAYBOOKS)
+        for inside, content in _modules(files(package), f"{package}/")
+    }
     handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.absolute().parent)
     made = Path(name)
     try:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from zkmigrate.pipeline.following import FollowingReader
 
 _SPLIT_MB = 256
-"""Each task costs Spark some 0.06 s, in which as much as 4 MB of small writes are read."""
+"""Each task costs Spark some 0.06 s, in which 10 MB of small writes can be read."""
 _WORTH_SEARCHING = 32 << 20
 """A log shorter than this is read whole sooner than its place is searched for."""
 

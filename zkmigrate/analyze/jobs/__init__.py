@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from zkmigrate.errors import UsageError
 
 if TYPE_CHECKING:
     from zkmigrate.analyze.input import Input
@@ -21,6 +24,13 @@ which nothing was named."""
 
 
 def job(name: str) -> Callable[[Input], Section]:
-    """A job by its name."""
-    run: Callable[[Input], Section] = importlib.import_module(f"{__name__}.{name}").run
+    """A job by its name. Raises UsageError where a package is missing that it needs, as on a machine that has
+    Spark and only the code that was shipped there."""
+    try:
+        run: Callable[[Input], Section] = importlib.import_module(f"{__name__}.{name}").run
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{name} needs the Python module {error.name}, which {sys.executable} does not find. Needed: the "
+            "package that has it, on this machine; the other jobs do without"
+        ) from error
     return run
