@@ -27,7 +27,7 @@ def make(lab: Lab) -> str:
     ids = [str(lab.plans[host.name].number) for host in brokers]
     argv = [sys.executable, "-m", "zkmigrate.lab.canary_topic", bootstrap, *ids]
     done = subprocess.run(
-        lab.operator_command(argv), capture_output=True, text=True, timeout=2 * _LIMIT_S, check=False
+        lab.operator_command(argv), capture_output=True, text=True, timeout=3 * _LIMIT_S, check=False
     )
     if done.returncode:
         raise LabError(f"the canary's topic was not made: {done.stdout}{done.stderr}")
@@ -54,6 +54,9 @@ def main(bootstrap: str, *ids: str) -> None:
     """Make the topic and wait until a controller has taken it."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+    from zkmigrate.lab.load.producer import until_known_everywhere
+
+    until_known_everywhere(bootstrap, len(ids), _LIMIT_S)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     settings = {"min.insync.replicas": "2" if len(ids) > 2 else "1", "retention.ms": "3600000"}
     replicas = assigned([int(id) for id in ids])

@@ -136,14 +136,20 @@ def not_known_everywhere(bootstrap: str, needed: int) -> str | None:
     return None
 
 
-def create_topics(config: LoadConfig) -> None:
-    """Create the load topics; existing ones are left as they are.  Raises KafkaException otherwise."""
-    admin = AdminClient({"bootstrap.servers": config.bootstrap})
+def until_known_everywhere(bootstrap: str, needed: int, deadline_s: float) -> None:
+    """Waits until nothing is `not_known_everywhere`. For before a client is made that asks a controller: one
+    that was told of none asks again only after minutes. Raises NotReady."""
     wait_until(
         "a controller and enough brokers in every broker's metadata",
-        lambda: not_known_everywhere(config.bootstrap, config.replication_factor),
-        _CREATE_LIMIT_S,
+        lambda: not_known_everywhere(bootstrap, needed),
+        deadline_s,
     )
+
+
+def create_topics(config: LoadConfig) -> None:
+    """Create the load topics; existing ones are left as they are.  Raises KafkaException otherwise."""
+    until_known_everywhere(config.bootstrap, config.replication_factor, _CREATE_LIMIT_S)
+    admin = AdminClient({"bootstrap.servers": config.bootstrap})
     settings = {"min.insync.replicas": str(config.min_insync)}
     topics = [
         NewTopic(name, config.partitions, config.replication_factor, config=settings)
