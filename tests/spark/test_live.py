@@ -59,11 +59,13 @@ def test_a_live_server_is_followed(version: str, spark: SparkSession, tmp_path: 
     member = Member(1, tmp_path / "zk")
     inside, out = member.data / "version-2", str(tmp_path / "out")
 
-    def followed(**trigger: str | bool) -> StreamingQuery:
+    def followed(*, to_the_end: bool = False) -> StreamingQuery:
         options = {"data": "true", "server": "s", "splitMB": "1"}
         stream: DataFrame = spark.readStream.format("zktxnlog").options(**options).load(str(member.data))
         sink = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-        return sink.trigger(**trigger).start(out)  # type: ignore[arg-type]
+        if to_the_end:
+            return sink.trigger(availableNow=True).start(out)
+        return sink.trigger(processingTime="100 milliseconds").start(out)
 
     def has(rows: int, query: StreamingQuery) -> None:
         def missing() -> str | None:
@@ -84,12 +86,12 @@ def test_a_live_server_is_followed(version: str, spark: SparkSession, tmp_path: 
             before = spark.read.parquet(out).count() if name == "second" else 0
             wait_until("a log", lambda: None if inside.exists() and logs() else "none", ENOUGH_S)
             for rows in (300, 900):  # it goes on from the checkpoint, in the middle of a log
-                query = followed(processingTime="100 milliseconds")
+                query = followed()
                 try:
                     has(before + rows, query)
                 finally:
                     query.stop()
-    query = followed(availableNow=True)
+    query = followed(to_the_end=True)
     assert query.awaitTermination(ENOUGH_S)
     assert logs() >= 5
     found = [plain(row) for row in spark.read.parquet(out).orderBy("zxid", "sequence").collect()]

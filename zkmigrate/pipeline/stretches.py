@@ -74,6 +74,12 @@ def hop(
     return starts, at
 
 
+def _needed(data: bytes, max_record: int) -> int:
+    """How many bytes the record at the beginning has; 0 where that cannot be."""
+    length: int = _FRAME.unpack_from(data)[1] if len(data) >= 12 else 0
+    return length + FRAME_SIZE if HEADER_SIZE <= length <= max_record else 0
+
+
 class Stretches(Iterator[Stretch]):
     """The stretches of one part of a log, in order. At the end of a log `end` says how it ended.
 
@@ -114,17 +120,12 @@ class Stretches(Iterator[Stretch]):
             if starts:
                 self._block = min(2 * self._block, self._largest_block)
                 return self._take(Stretch(self._server, part.file, self.offset, data, starts), used)
-            needed = self._needed(data)
+            needed = _needed(data, self._max_record)
             if len(data) == size < needed:
                 size = needed
             else:
                 self._refer()
         raise StopIteration
-
-    def _needed(self, data: bytes) -> int:
-        """How many bytes the record at the beginning has, if that can be."""
-        length: int = _FRAME.unpack_from(data)[1] if len(data) >= 12 else 0
-        return length + FRAME_SIZE if HEADER_SIZE <= length <= self._max_record else 0
 
     def _take(self, found: Stretch, used: int) -> Stretch:
         zxids = found.zxids
@@ -212,9 +213,8 @@ def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
         if used:
             size = _FIRST_BLOCK
             continue
-        length = _FRAME.unpack_from(data)[1] if len(data) >= 12 else 0
-        needed = length + FRAME_SIZE
-        if not HEADER_SIZE <= length <= MAX_RECORD or needed <= size or len(data) < size:
+        needed = _needed(data, MAX_RECORD)
+        if needed <= size or len(data) < size:
             return None
         size = needed
     return int.from_bytes(head[_AT_ZXID : _AT_ZXID + 8], "big")

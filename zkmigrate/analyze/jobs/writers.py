@@ -17,6 +17,7 @@ from zkmigrate.analyze.input import Input, millis, under
 from zkmigrate.analyze.kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
 from zkmigrate.analyze.plain import moment
 from zkmigrate.analyze.section import Section
+from zkmigrate.analyze.standing import events
 from zkmigrate.report.tables import Table
 from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.writers import BROKERS_OWN, PLACE_DEPTH
@@ -72,12 +73,16 @@ def run(input: Input) -> Section:
 
 def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
     """With the timeout and the end of each session, where the log tells them."""
-    time = millis(F.col("time"))
-    opened = input.log("zxid", "session", "timeout_ms", types=OPENS)
-    closed = input.log("session", "time", types=CLOSES)
-    timeouts = opened.groupBy("session").agg(F.max_by("timeout_ms", "zxid").alias("timeout_ms"))
-    ends = closed.groupBy("session").agg(F.max(time).alias("ended_ms"))
-    return sessions.join(timeouts, "session", "left").join(ends, "session", "left")
+    opens, closes = F.col("type") == OPENS, F.col("type") == CLOSES
+    ends = (
+        events(input)
+        .groupBy("session")
+        .agg(
+            F.max_by("timeout_ms", F.when(opens, F.col("zxid"))).alias("timeout_ms"),
+            F.max(F.when(closes, millis(F.col("time")))).alias("ended_ms"),
+        )
+    )
+    return sessions.join(ends, "session", "left")
 
 
 def _counts(grouped: Any) -> dict[int, list[tuple[str, int]]]:
