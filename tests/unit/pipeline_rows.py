@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from zkmigrate.pipeline.columns import SCHEMA, whole_text
+from zkmigrate.pipeline.arrays import whole_text
+from zkmigrate.pipeline.columns import SCHEMA
 from zkmigrate.zkdata.txn import (
     CONTAINER_OWNER,
     Acl,

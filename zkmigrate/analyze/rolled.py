@@ -39,7 +39,8 @@ from zkmigrate.analyze.input import millis, under
 from zkmigrate.analyze.kinds import CREATES, ENDS, WRITES
 from zkmigrate.analyze.standing import is_session
 from zkmigrate.analyze.verb import reason
-from zkmigrate.pipeline.columns import ACL, TTL_OWNER
+from zkmigrate.pipeline.arrays import ACL
+from zkmigrate.pipeline.columns import TTL_OWNER
 from zkmigrate.zkdata.errors import CorruptError, NoDataError
 from zkmigrate.zkdata.logdir import hole
 from zkmigrate.zkdata.snapname import SnapshotFile

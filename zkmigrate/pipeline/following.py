@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from zkmigrate.pipeline.columns import one_row
+from zkmigrate.pipeline.arrays import one_row
 from zkmigrate.pipeline.files import File, files, server_of
 from zkmigrate.pipeline.options import Given
 from zkmigrate.pipeline.stretches import Part, Stretches, find, parts

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkmigrate.pipeline.columns import (
+from zkmigrate.pipeline.arrays import (
     ACL,
     Bytes,
     Columns,

@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from zkmigrate.errors import UsageError
-from zkmigrate.pipeline.columns import one_row
+from zkmigrate.pipeline.arrays import one_row
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.pipeline.filters import longer_prefix
 from zkmigrate.pipeline.nodes import NODES, SESSIONS, SnapshotTable, Sought

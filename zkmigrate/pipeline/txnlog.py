@@ -31,7 +31,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from zkmigrate.errors import UsageError
-from zkmigrate.pipeline.columns import ALL, SCHEMA, Stretch, Wanted, one_row, table
+from zkmigrate.pipeline.arrays import one_row
+from zkmigrate.pipeline.columns import ALL, SCHEMA, Stretch, Wanted, table
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.pipeline.filters import narrowed
 from zkmigrate.pipeline.options import Given
