@@ -1,9 +1,7 @@
-"""One Spark in local mode for all these tests."""
+"""One Spark in local mode for all these tests, as `analyze` starts it."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,29 +9,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.zkdata_fixtures import VERSIONS, recorded_files
-from zkmigrate.pipeline import register
+from zkmigrate.analyze.session import Bounds, session
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     home = tmp_path_factory.mktemp("spark")
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else the workers that plan take the first python3 in PATH
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("zkmigrate tests")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
-        .config("spark.local.dir", str(home))
-        .getOrCreate()
-    )
-    register(session)
-    yield session
-    session.stop()
+    with session(Bounds("local[2]", "1g", spill=home, progress=False, ui=False), lambda _line: None) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _given_back(spark: SparkSession) -> Iterator[None]:
+    """After each test, as `analyze` does after each job: what all of them persist, with its plans and
+    broadcasts, does not fit in this Spark's memory."""
+    yield
+    spark.catalog.clearCache()
 
 
 @pytest.fixture(scope="session")

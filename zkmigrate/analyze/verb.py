@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,11 +61,15 @@ def analyze(
             began = time.monotonic()
             hint(f"{name} …")
             try:
-                sections[name] = found = job(name)(given)
+                found = job(name)(given)
                 if out is not None:
                     _frames(out / name, found)
             except PySparkException as error:
                 raise AnalysisError(f"{name}: {reason(error)}") from error
+            # Else what this job persisted stays in Spark's memory and on its disk until the last job is done,
+            # with its plans and broadcasts.
+            sections[name] = replace(found, frames={})
+            spark.catalog.clearCache()
             hint(f"{name}: {time.monotonic() - began:.1f} s")
             if not as_json:
                 say("\n".join(text(found)))

@@ -1,0 +1,55 @@
+"""analyze, several jobs in one Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from zkmigrate.analyze import jobs, verb
+from zkmigrate.analyze.asked import Asked, Place
+from zkmigrate.analyze.input import Input
+from zkmigrate.analyze.section import Section
+from zkmigrate.analyze.session import Bounds
+
+
+def test_what_a_job_kept_is_given_back(
+    spark: SparkSession, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No frame that one job persisted is there for the next; its tables are written before that."""
+    kept: dict[str, tuple[bool, bool]] = {}
+    run = jobs.job
+
+    def keeps() -> bool:
+        return not spark._jsparkSession.sharedState().cacheManager().isEmpty()
+
+    def watched(name: str) -> Callable[[Input], Section]:
+        def both(given: Input) -> Section:
+            before = keeps()
+            found = run(name)(given)
+            kept[name] = (before, keeps())
+            return found
+
+        return both
+
+    @contextmanager
+    def this(_bounds: Bounds, _hint: verb.Say) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(verb, "job", watched)
+    monkeypatch.setattr(verb, "session", this)
+    disk = Place("zk", str(recorded / "3.8.4" / "standalone"))
+    asked = Asked((disk,), dest=(Place("d", disk.path),), chroot="/kafka")
+    said: list[str] = []
+    names = ("sessions", "continuity", "proof")
+    code = verb.analyze(names, asked, Bounds(), tmp_path / "out", said.append, said.append, as_json=True)
+    assert kept == dict.fromkeys(names, (False, True))
+    assert not keeps()
+    sessions = spark.read.parquet(str(tmp_path / "out" / "sessions" / "sessions.parquet")).count()
+    body = json.loads((tmp_path / "out" / verb.JSON).read_text(encoding="utf-8"))
+    assert 0 < body["sessions"]["opened"] <= sessions
+    assert (code, body["proof"]["held"]) == (0, True)
