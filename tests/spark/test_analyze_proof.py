@@ -257,6 +257,9 @@ def random_log(seed: int) -> tuple[list[bytes], bytes]:
             one = payload(
                 zxid, 21 if ttl else 19, text(path) + tail + (struct.pack(">q", 5000) if ttl else b"")
             )
+        elif kind == 11:
+            versions = draw.randrange(9), draw.randrange(9)
+            one = multi_payload(zxid, [set_payload(zxid, path, b"%d" % v, v) for v in versions])
         log.append(one)
     return log, snapshot_of(fuzzy)
 

@@ -25,12 +25,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -99,6 +100,8 @@ _EVENT = pa.schema(
 """What one path is shown, in the order of zxid and sequence: itself as the snapshot has it (`_BASE`), an
 operation on it, or, with `child`, one on a child; `_CLOSING` of a session that may own it. Of operations
 ctime is the time, version the new one, also of an ACL."""
+_Event: TypeAlias = SimpleNamespace
+"""Such a row."""
 _SAID = pa.schema([*_ZNODE, ("kind", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32())])
 """What a path says: what it is at the end, which creates of children were without effect, and that a closing
 deleted it."""
@@ -149,7 +152,7 @@ def holds(path: Column, chroot: str) -> Column:
     return inside if is_under(chroot, SYSTEM_ROOT) else inside & ~under(path, SYSTEM_ROOT)
 
 
-def znode(row: Row) -> Znode:
+def znode(row: Row | _Event) -> Znode:
     """A row with FIELDS as a value."""
     known = {"acl": _rights(row), "data_sha256": bytes(row.data_sha256)}
     return Znode(**{name: getattr(row, name) for name in FIELDS} | known, content_crc32=0)
@@ -357,8 +360,13 @@ def _said(events: list[DataFrame]) -> DataFrame:
     whole = events[0]
     for more in events[1:]:
         whole = whole.unionByName(more)
-    ordered = whole.select(*_EVENT.names).repartition("path").sortWithinPartitions("path", "zxid", "sequence")
-    return in_tasks(ordered, _replay, _SAID).persist(StorageLevel.DISK_ONLY)
+    order = ("path", "zxid", "sequence")
+    ordered = whole.select(*_EVENT.names).repartition("path").sortWithinPartitions(*order)
+    # Of writes that follow each other only the last leaves anything behind.
+    following = F.lead("kind").over(Window.partitionBy("path").orderBy(*order))
+    overwritten = F.col("kind").isin(*WRITES) & F.coalesce(following.isin(*WRITES), F.lit(False))
+    kept = ordered.withColumn("overwritten", overwritten).filter("NOT overwritten").drop("overwritten")
+    return in_tasks(kept, _replay, _SAID).persist(StorageLevel.DISK_ONLY)
 
 
 def in_tasks(
@@ -383,13 +391,15 @@ def _heard(said: DataFrame) -> tuple[int, int | None]:
 
 def _replay(events: Iterable[Row]) -> Iterator[tuple[Any, ...]]:
     """Path after path, by the rules of `zkdata.tree`. Takes rows of `_EVENT`, gives those of `_SAID`."""
-    for path, of_path in groupby(events, key=attrgetter("path")):
+    # A Row searches its names each time that it is asked for a value.
+    known = (SimpleNamespace(**event.asDict()) for event in events)
+    for path, of_path in groupby(known, key=attrgetter("path")):
         for said in _Path(path).take(of_path):
             yield tuple(said.get(name) for name in _SAID.names)
 
 
-def _rights(row: Row) -> tuple[Acl, ...] | None:
-    return None if row.acl is None else tuple(Acl(one.perms, one.scheme, one.id) for one in row.acl)
+def _rights(row: Row | _Event) -> tuple[Acl, ...] | None:
+    return None if row.acl is None else tuple(Acl(*one) for one in row.acl)
 
 
 class _Path:
@@ -400,7 +410,7 @@ class _Path:
         self._path = path
         self._tree = Tree(path)
 
-    def take(self, events: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    def take(self, events: Iterable[_Event]) -> Iterator[dict[str, Any]]:
         """Gives rows of `_SAID`."""
         for event in events:
             yield from self._one(event)
@@ -410,7 +420,7 @@ class _Path:
             values = {name: getattr(node, name) for name in FIELDS} | {"acl": acl}
             yield {"kind": _NODE, "path": self._path, **values}
 
-    def _one(self, event: Row) -> Iterator[dict[str, Any]]:
+    def _one(self, event: _Event) -> Iterator[dict[str, Any]]:
         tree, path = self._tree, self._path
         before = tree.nodes.get(path)
         if event.kind == _BASE:
@@ -432,13 +442,13 @@ class _Path:
             )
 
 
-def _txn(event: Row) -> Txn:
+def _txn(event: _Event) -> Txn:
     """An operation as a transaction of its own, without the data, whose hash the event has."""
     kind = TxnType.closeSession if event.kind == _CLOSING else TxnType[event.kind]
     return Txn(TxnHeader(event.session or 0, 0, event.zxid, event.ctime or 0, kind), _body(event), None)
 
 
-def _body(event: Row) -> TxnBody:
+def _body(event: _Event) -> TxnBody:
     path, acl = event.child or event.path, _rights(event) or ()
     match event.kind:
         case "create" | "create2":
