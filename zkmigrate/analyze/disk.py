@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from zkmigrate.analyze.asked import Place
+from zkmigrate.analyze.input import shared
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.zkdata.proofs import Side
@@ -58,6 +59,7 @@ class Disk:
             name for name, zxid in named.items() if zxid >= start and self.files[name].size > FILE_HEADER_SIZE
         ]
         more = {"data": str(data).lower(), "fromZxid": str(zxids[0]), "toZxid": str(zxids[1])}
+        more |= shared(spark, (self.files[name] for name in wanted))
         return self._read(spark, "zktxnlog", wanted, more) if wanted else None
 
     def znodes(self, spark: SparkSession, name: str) -> DataFrame:

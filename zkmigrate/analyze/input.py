@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,9 +11,13 @@ from pyspark.sql import functions as F
 from zkmigrate.analyze.asked import Asked, Place
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File, files
+from zkmigrate.pipeline.txnlog import SPLIT_MB
 from zkmigrate.zkdata.seal import check_snapshot
 from zkmigrate.zkdata.snapname import snapshot_zxid
 from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, log_zxid
+
+_WORTH_A_TASK_MB = 16
+"""What is read in somewhat more time than a task costs, see `pipeline.txnlog`."""
 
 
 class Input:
@@ -68,7 +72,8 @@ class Input:
 
     def log_of(self, server: str, *columns: str, **options: str) -> DataFrame:
         """One server's log, as `log` gives it."""
-        return self._read("zktxnlog", self.logs_by_server[server], columns, options)
+        logs = self.logs_by_server[server]
+        return self._read("zktxnlog", logs, columns, {**shared(self.spark, logs), **options})
 
     def effects(self, *columns: str, **options: str) -> DataFrame:
         """`log` without the operations of multis that had no effect. columns: at least one."""
@@ -98,6 +103,13 @@ class Input:
     ) -> DataFrame:
         reader = self.spark.read.format(source).option("server", found[0].server).options(**options)
         return reader.option("columns", ",".join(columns)).load([file.path for file in found])
+
+
+def shared(spark: SparkSession, logs: Iterable[File]) -> dict[str, str]:
+    """Options with which a data source gives each of Spark's cores a part of these logs, where that is worth
+    a task."""
+    each = sum(log.size for log in logs) // spark.sparkContext.defaultParallelism >> 20
+    return {"splitMB": str(min(SPLIT_MB, max(_WORTH_A_TASK_MB, each)))}
 
 
 def under(path: Column, chroot: str) -> Column:

@@ -45,7 +45,7 @@ from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, MAX_RECORD, log_zxid
 if TYPE_CHECKING:
     from zkmigrate.pipeline.following import FollowingReader
 
-_SPLIT_MB = 256
+SPLIT_MB = 256
 """Each task costs Spark some 0.06 s, in which 10 MB of small writes can be read."""
 _WORTH_SEARCHING = 32 << 20
 """A log shorter than this is read whole sooner than its place is searched for."""
@@ -58,7 +58,7 @@ class Options:
     paths: tuple[str, ...]
     server: str = ""
     permissive: bool = False
-    split: int = _SPLIT_MB << 20
+    split: int = SPLIT_MB << 20
     max_record: int = MAX_RECORD
     wanted: Wanted = ALL
     pushdown: bool = False
@@ -80,7 +80,7 @@ def take_options(given: Given) -> Options:
         given.paths(),
         given.text("server", ""),
         permissive,
-        given.number("splitMB", _SPLIT_MB) << 20,
+        given.number("splitMB", SPLIT_MB) << 20,
         given.number("maxRecord", MAX_RECORD),
         Wanted(
             given.data(),

@@ -1,0 +1,35 @@
+"""The tables that jobs read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.unit.zkdata_fixtures import create_payload, log_from
+from zkmigrate.analyze.asked import Asked, Place
+from zkmigrate.analyze.disk import disks
+from zkmigrate.analyze.input import Input, shared
+from zkmigrate.pipeline.files import File
+from zkmigrate.zkdata.txnlog import MAX_RECORD
+
+
+@pytest.mark.parametrize(
+    ("sizes_mb", "split_mb"), [([], 16), ([20, 20], 20), ([64, 128], 96), ([300, 300], 256), ([1], 16)]
+)
+def test_logs_are_shared_by_the_cores(sizes_mb: list[int], split_mb: int, spark: SparkSession) -> None:
+    """Of which this Spark has two."""
+    logs = [File("zk", f"log.{n}", mb << 20) for n, mb in enumerate(sizes_mb)]
+    assert shared(spark, logs) == {"splitMB": str(split_mb)}
+
+
+def test_a_log_that_is_worth_it_is_read_by_both(spark: SparkSession, tmp_path: Path) -> None:
+    many = [create_payload(zxid, f"/kafka/{zxid}", bytes(900_000)) for zxid in range(1, 41)]
+    (tmp_path / "log.1").write_bytes(log_from(many))
+    place = Place("zk", str(tmp_path))
+    by_disk = disks([place], MAX_RECORD)[0].log(spark)
+    assert by_disk is not None
+    for frame in (Input(spark, Asked((place,))).log("zxid"), by_disk):
+        assert frame.rdd.getNumPartitions() == 2
+        assert sorted(row.zxid for row in frame.select("zxid").collect()) == list(range(1, 41))
