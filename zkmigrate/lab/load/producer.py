@@ -34,9 +34,10 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     of that partition.  A record stays in the client's hands for up to the flush deadline: an interruption
     shows as late acknowledgements, not as failures.
 
-    The first record of each partition goes alone. Where a producer has written nothing yet, Kafka 2.8.2 takes
-    any sequence number: of two records under way while the partition's leader was being made, the first was
-    refused, the second written, and the client then acknowledged both, the first without an offset.
+    The first record of each partition goes alone. Where a producer has written nothing yet, brokers before
+    Kafka 4.5 take any sequence number (KAFKA-15591): of two records under way while the partition's leader
+    was being made, the first was refused, the second written, and the client then acknowledged both, the
+    first without an offset.
     """
     create_topics(config)
     counts = {"sent": 0, "acked": 0, "failed": 0}
