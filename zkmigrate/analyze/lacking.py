@@ -14,12 +14,12 @@ from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.input import millis, under
 from zkmigrate.analyze.kinds import CREATES, ENDS, WRITES
-from zkmigrate.analyze.rolled import in_tasks
+from zkmigrate.analyze.rolled import Plain, in_tasks
 from zkmigrate.analyze.standing import is_session
 from zkmigrate.zkdata.delta import DeltaFinding, Judge
 from zkmigrate.zkdata.txn import (
@@ -111,8 +111,8 @@ def _above(chroot: str) -> Iterator[str]:
 
 def _judging(
     chroot: str, on_dest: frozenset[int], highest: int
-) -> Callable[[Iterable[Row]], Iterator[tuple[Any, ...]]]:
-    def judge(taken: Iterable[Row]) -> Iterator[tuple[Any, ...]]:
+) -> Callable[[Iterable[Plain]], Iterator[tuple[Any, ...]]]:
+    def judge(taken: Iterable[Plain]) -> Iterator[tuple[Any, ...]]:
         rows = iter(taken)
         first = next(rows, None)
         owners: dict[int, set[str]] = {}
@@ -141,7 +141,7 @@ def _taken(judge: Judge) -> list[tuple[DeltaFinding, bool]]:
     return found
 
 
-def _txn(rows: list[Row], chroot: str) -> Txn:
+def _txn(rows: list[Plain], chroot: str) -> Txn:
     """What was left over of a transaction, without data and ACLs."""
     one = rows[0]
     kind = TxnType.multi if one.multi else TxnType[one.type]
@@ -156,7 +156,7 @@ def _txn(rows: list[Row], chroot: str) -> Txn:
     return Txn(head, _body(one), None)
 
 
-def _body(row: Row) -> TxnBody:
+def _body(row: Plain) -> TxnBody:
     if row.type == "createSession":
         return CreateSessionTxn(0)
     if row.type in ENDS:

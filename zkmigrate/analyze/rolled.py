@@ -100,11 +100,13 @@ _EVENT = pa.schema(
 """What one path is shown, in the order of zxid and sequence: itself as the snapshot has it (`_BASE`), an
 operation on it, or, with `child`, one on a child; `_CLOSING` of a session that may own it. Of operations
 ctime is the time, version the new one, also of an ACL."""
-_Event: TypeAlias = SimpleNamespace
-"""Such a row."""
 _SAID = pa.schema([*_ZNODE, ("kind", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32())])
 """What a path says: what it is at the end, which creates of children were without effect, and that a closing
 deleted it."""
+
+
+Plain: TypeAlias = SimpleNamespace
+"""A row as a task takes it. A Row searches its names each time that it is asked for a value."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def holds(path: Column, chroot: str) -> Column:
     return inside if is_under(chroot, SYSTEM_ROOT) else inside & ~under(path, SYSTEM_ROOT)
 
 
-def znode(row: Row | _Event) -> Znode:
+def znode(row: Row | Plain) -> Znode:
     """A row with FIELDS as a value."""
     known = {"acl": _rights(row), "data_sha256": bytes(row.data_sha256)}
     return Znode(**{name: getattr(row, name) for name in FIELDS} | known, content_crc32=0)
@@ -370,11 +372,11 @@ def _said(events: list[DataFrame]) -> DataFrame:
 
 
 def in_tasks(
-    frame: DataFrame, task: Callable[[Iterable[Row]], Iterator[tuple[Any, ...]]], gives: pa.Schema
+    frame: DataFrame, task: Callable[[Iterable[Plain]], Iterator[tuple[Any, ...]]], gives: pa.Schema
 ) -> DataFrame:
     """What `task` makes of the rows of each partition. By way of rows, since Spark's way by Arrow asks for
     pandas too."""
-    rows = frame.rdd.mapPartitions(task)
+    rows = frame.rdd.mapPartitions(lambda taken: task(Plain(**row.asDict()) for row in taken))
     return frame.sparkSession.createDataFrame(rows, from_arrow_schema(gives), verifySchema=False)
 
 
@@ -389,16 +391,14 @@ def _heard(said: DataFrame) -> tuple[int, int | None]:
 # --- in the tasks
 
 
-def _replay(events: Iterable[Row]) -> Iterator[tuple[Any, ...]]:
+def _replay(events: Iterable[Plain]) -> Iterator[tuple[Any, ...]]:
     """Path after path, by the rules of `zkdata.tree`. Takes rows of `_EVENT`, gives those of `_SAID`."""
-    # A Row searches its names each time that it is asked for a value.
-    known = (SimpleNamespace(**event.asDict()) for event in events)
-    for path, of_path in groupby(known, key=attrgetter("path")):
+    for path, of_path in groupby(events, key=attrgetter("path")):
         for said in _Path(path).take(of_path):
             yield tuple(said.get(name) for name in _SAID.names)
 
 
-def _rights(row: Row | _Event) -> tuple[Acl, ...] | None:
+def _rights(row: Row | Plain) -> tuple[Acl, ...] | None:
     return None if row.acl is None else tuple(Acl(*one) for one in row.acl)
 
 
@@ -410,7 +410,7 @@ class _Path:
         self._path = path
         self._tree = Tree(path)
 
-    def take(self, events: Iterable[_Event]) -> Iterator[dict[str, Any]]:
+    def take(self, events: Iterable[Plain]) -> Iterator[dict[str, Any]]:
         """Gives rows of `_SAID`."""
         for event in events:
             yield from self._one(event)
@@ -420,7 +420,7 @@ class _Path:
             values = {name: getattr(node, name) for name in FIELDS} | {"acl": acl}
             yield {"kind": _NODE, "path": self._path, **values}
 
-    def _one(self, event: _Event) -> Iterator[dict[str, Any]]:
+    def _one(self, event: Plain) -> Iterator[dict[str, Any]]:
         tree, path = self._tree, self._path
         before = tree.nodes.get(path)
         if event.kind == _BASE:
@@ -442,13 +442,13 @@ class _Path:
             )
 
 
-def _txn(event: _Event) -> Txn:
+def _txn(event: Plain) -> Txn:
     """An operation as a transaction of its own, without the data, whose hash the event has."""
     kind = TxnType.closeSession if event.kind == _CLOSING else TxnType[event.kind]
     return Txn(TxnHeader(event.session or 0, 0, event.zxid, event.ctime or 0, kind), _body(event), None)
 
 
-def _body(event: _Event) -> TxnBody:
+def _body(event: Plain) -> TxnBody:
     path, acl = event.child or event.path, _rights(event) or ()
     match event.kind:
         case "create" | "create2":
