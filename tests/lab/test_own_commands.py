@@ -1,5 +1,7 @@
 """The move on hosts whose ZooKeeper and Kafka systemd does not know: a script starts, stops and shows them.
 
+Source may reconfigure itself, and so may dest from START on: ZooKeeper rewrites zoo.cfg on both sides.
+Sessions live long, so that a slow machine has time for the way back.
 Each test goes on where the one before left the lab. There is no load here; a loaded one is moved by
 `python -m zkmigrate.lab.demo --service commands`.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +28,9 @@ from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.readiness import four_letter_word, server_mode
+from zkmigrate.lab.render import ZOO_CFG
+from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.waiting import wait_until
 
@@ -43,6 +49,9 @@ class Site:
 
     lab: Lab
     directory: Path
+    source: dict[str, str]
+    first: dict[str, list[str]] = field(default_factory=dict)
+    observing: dict[str, str] = field(default_factory=dict)
     sessions: dict[str, Any] = field(default_factory=dict)
 
     def start(self, verb: str, *options: str) -> subprocess.Popen[str]:
@@ -58,6 +67,22 @@ class Site:
         *seen, count = self.lab.exec(host, ["sh", "-c", PROCESS.format(name)]).stdout.split()
         assert count == "1"
         return tuple(seen)
+
+    def files(self) -> dict[str, list[str]]:
+        """ZooKeeper's files of each dest host, and those of a run."""
+        find = ["find", "/etc/zookeeper/conf", "/var/lib/zookeeper", "/var/lib/zkmigrate", "-type", "f"]
+        return {name: self.lab.exec(name, find, check=False).stdout.split() for name in DEST}
+
+    def configs(self, host: str) -> dict[str, str]:
+        """Every file of a host that has zoo.cfg's name, by what follows that."""
+        folder = (self.lab.host(host).root / ZOO_CFG.lstrip("/")).parent
+        return {path.name.removeprefix("zoo.cfg"): path.read_text() for path in folder.glob("zoo.cfg*")}
+
+    def modes(self, *wanted: str) -> str | None:
+        """The modes of the dest hosts, as long as they are others."""
+        with self.lab.operator():
+            seen = [server_mode(four_letter_word(self.lab.host(name).address, "srvr")) for name in DEST]
+        return None if sorted(map(str, seen)) == sorted(wanted) else str(seen)
 
     def phases(self, wanted: str) -> str | None:
         """The phases of dest hosts that are in another one; None when none is."""
@@ -91,25 +116,41 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("commands")
-    with Lab.up(LabSpec(service="commands"), print) as lab:
+    with Lab.up(LabSpec(service="commands", reconfig_enabled=True, session_timeout_ms=40_000), print) as lab:
         topic = canary_topic.make(lab)
         write_inventory(lab, directory / "migration.yml", canary_topic=topic)
-        yield Site(lab, directory)
+        site = Site(lab, directory, source_state(lab))
+        site.first = site.files()
+        yield site
 
 
 def test_dest_joins_and_rehearses_by_its_script(site: Site) -> None:
     for host in (*DEST, *BROKERS):
         assert site.lab.exec(host, ["systemctl", "cat", "zookeeper", "kafka"], check=False).returncode != 0
+    config = site.configs("source1")[""]
+    assert "dynamicConfigFile=" in config, "it has taken the server lines out of the config by itself"
+    assert "server." not in config
     assert site.tool("run", "--until", "rehearse") == 0
     for host in DEST:
         account, parent, session = site.server(host)
         assert account == "zookeeper"
         assert session == parent, "it runs in the session that its script made"
+    wait_until("dest observes again", lambda: site.modes(*["observer"] * 3), 60)
+    assert {"", ".bak"} <= set(site.configs("dest1")), "dest had reconfigEnabled in the rehearsal"
+
+
+def test_back_at_the_beginning_every_file_is_as_before(site: Site) -> None:
+    assert site.tool("rollback") == 0
+    assert site.files() == site.first
 
 
 def test_each_broker_is_restarted_once(site: Site) -> None:
     assert site.acknowledged() == {}, "nothing is sent before the roll"
-    assert site.tool("resume", "--until", "roll") == 0
+    assert site.tool("run", "--until", "roll", "--skip", "rehearse") == 0
+    site.observing = {name: site.configs(name)[""] for name in DEST}
+    for text in site.observing.values():
+        assert "version=100000000\n" in text
+        assert "reconfigEnabled=false\n" in text
     assert set(site.acknowledged()) == set(BROKERS)
     for host in BROKERS:
         assert site.server(host)[0] == "kafka"
@@ -132,11 +173,23 @@ def test_without_the_tool_stopped_hosts_start_their_observer(site: Site) -> None
     wait_until("dest has gone back by itself", lambda: site.phases("armed"), 30)
     site.clients_are_back()
     assert site.tool("resume") in TURNED_BACK
+    assert {name: site.configs(name)[""] for name in DEST} == site.observing
+    wait_until("dest observes again", lambda: site.modes(*["observer"] * 3), 60)
 
 
 def test_the_move_completes_and_leaves_nothing(site: Site) -> None:
     assert site.tool("run") == 0
     site.clients_are_back()
+    assert site.modes("follower", "follower", "leader") is None
+    for name in DEST:
+        there = site.configs(name)
+        dynamic = [text for suffix, text in there.items() if re.fullmatch(r"\.dynamic\.[0-9a-f]+", suffix)]
+        assert "dynamicConfigFile=" in there[""]
+        assert "server." not in there[""]
+        assert [sorted(re.findall(r"^server\.(\d+)=", text, re.M)) for text in dynamic] == [
+            ["11", "12", "13"]
+        ]
+    assert source_state(site.lab) == site.source
     for host in (*site.lab.role(Role.DEST), *site.lab.role(Role.BROKER)):
         site.server(host.name)
         left = ["ls", "/usr/local/sbin", "/var/lib/zkmigrate", "/etc/sudoers.d", "/etc/systemd/system"]
@@ -152,7 +205,7 @@ def watched(site: Site) -> tuple[int, dict[str, str]]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     print(done.stdout, done.stderr)

@@ -1,10 +1,8 @@
-"""Labs of other shapes: five dest hosts, a chroot two levels deep and one slow link; a source that may
-reconfigure itself."""
+"""A lab of another shape: five dest hosts, a chroot two levels deep and one slow link."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,12 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.lab import no_trace
-from tests.lab import tool as operator
 from zkmigrate.inventory import load
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word, server_mode
-from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.waiting import wait_until
 from zkmigrate.zkdata.logdir import walk
@@ -65,71 +61,6 @@ def files(lab: Lab, host: str) -> list[str]:
     """ZooKeeper's files of a dest host, and those of a run."""
     places = ["/etc/zookeeper/conf", "/var/lib/zookeeper", "/var/lib/zkmigrate"]
     return lab.exec(host, ["find", *places, "-type", "f"], check=False).stdout.split()
-
-
-def beside(lab: Lab, host: str) -> dict[str, str]:
-    """Every file of a dest host that has zoo.cfg's name, by what follows that."""
-    folder = (lab.host(host).root / CONFIG).parent
-    return {path.name.removeprefix("zoo.cfg"): path.read_text() for path in folder.glob("zoo.cfg*")}
-
-
-def serving(lab: Lab, *wanted: str) -> str | None:
-    """The modes of the three dest hosts, as long as they are others."""
-    with lab.operator():
-        seen = [server_mode(four_letter_word(lab.host(name).address, "srvr")) for name in FIVE[:3]]
-    return None if sorted(map(str, seen)) == sorted(wanted) else str(seen)
-
-
-def not_in_phase(lab: Lab, wanted: str) -> str | None:
-    """The phases of the dest hosts, as long as one is in another."""
-    paths = [lab.host(name).root / "var/lib/zkmigrate/lab/phase" for name in FIVE[:3]]
-    seen = [path.read_text().split()[0] if path.exists() else "none" for path in paths]
-    return None if set(seen) == {wanted} else str(seen)
-
-
-def test_a_source_that_may_reconfigure_itself_is_moved(tmp_path: Path) -> None:
-    """There and back, by itself and there again; ZooKeeper rewrites zoo.cfg on both sides meanwhile."""
-    with Lab.up(LabSpec(reconfig_enabled=True), print) as lab:
-        config = (lab.host("source1").root / CONFIG).read_text()
-        assert "dynamicConfigFile=" in config, "it has taken the server lines out of the config by itself"
-        assert "server." not in config
-        write_inventory(lab, tmp_path / "migration.yml")
-        source, first = source_state(lab), {name: files(lab, name) for name in FIVE[:3]}
-
-        def verb(*words: str) -> int:
-            return operator.ended(operator.started(lab, tmp_path, "lab", *words), "", 400)
-
-        assert verb("run", "--until", "rehearse") == 0
-        wait_until("dest observes again", lambda: serving(lab, *["observer"] * 3), 30)
-        assert {"", ".bak"} <= set(beside(lab, "dest1")), "dest had reconfigEnabled in the rehearsal"
-        assert verb("rollback") == 0
-        assert {name: files(lab, name) for name in FIVE[:3]} == first
-
-        assert verb("run", "--until", "roll", "--skip", "rehearse") == 0
-        observing = {name: beside(lab, name)[""] for name in FIVE[:3]}
-        for text in observing.values():
-            assert "version=100000000\n" in text
-            assert "reconfigEnabled=false\n" in text
-        process = operator.started(lab, tmp_path, "lab", "run", "--until", "cutover", "--hold-at", "cut")
-        wait_until("every dest host is cut", lambda: not_in_phase(lab, "cut"), 60, 0.05)
-        process.kill()
-        process.communicate()
-        wait_until("dest has gone back by itself", lambda: not_in_phase(lab, "armed"), 30)
-        assert verb("resume") == 9
-        assert {name: beside(lab, name)[""] for name in FIVE[:3]} == observing
-        wait_until("dest observes again", lambda: serving(lab, *["observer"] * 3), 30)
-
-        assert verb("run") == 0
-        assert serving(lab, "follower", "follower", "leader") is None
-        for name in FIVE[:3]:
-            there = beside(lab, name)
-            (dynamic,) = [
-                text for suffix, text in there.items() if re.fullmatch(r"\.dynamic\.[0-9a-f]+", suffix)
-            ]
-            assert "dynamicConfigFile=" in there[""]
-            assert "server." not in there[""]
-            assert sorted(re.findall(r"^server\.(\d+)=", dynamic, re.MULTILINE)) == ["11", "12", "13"]
-        assert source_state(lab) == source
 
 
 @pytest.fixture(scope="module")

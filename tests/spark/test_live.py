@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.lab.ensembles import Member, client, serving
+from tests.servers.ensembles import Member, client, serving
 from tests.spark.test_sources import plain
 from tests.unit.pipeline_rows import expected
 from zkmigrate.lab.waiting import wait_until

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from tests.lab.test_provisioned_servers import START_SECONDS, free_port, server, wait_for
+from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
 from zkmigrate.lab import provision
 
 
@@ -28,7 +28,7 @@ class Member:
 
     def line(self, *, observer: bool = False) -> str:
         role = "observer" if observer else "participant"
-        return f"server.{self.number}=127.0.0.1:{self.peers[0]}:{self.peers[1]}:{role}\n"
+        return f"server.{self.number}={ADDRESS}:{self.peers[0]}:{self.peers[1]}:{role}\n"
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def serving(
     config, log = member.folder / "zoo.cfg", member.folder / "zookeeper.log"
     config.write_text(
         f"tickTime=500\ninitLimit=20\nsyncLimit=10\ndataDir={member.data}\nclientPort={member.port}\n"
-        "clientPortAddress=127.0.0.1\nstandaloneEnabled=false\n4lw.commands.whitelist=*\n"
+        f"clientPortAddress={ADDRESS}\nstandaloneEnabled=false\n4lw.commands.whitelist=*\n"
         "admin.enableServer=false\n"
         + (f"peerType=observer\n{observes.line()}" if observes else "")
         + member.line(observer=observes is not None)
@@ -57,7 +57,7 @@ def serving(
 @contextmanager
 def client(member: Member) -> Iterator[KazooClient]:
     """A session on that server."""
-    made = KazooClient(f"127.0.0.1:{member.port}")
+    made = KazooClient(f"{ADDRESS}:{member.port}")
     made.start(START_SECONDS)
     try:
         yield made

@@ -15,19 +15,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.security import make_acl
 
-from tests.lab.ensembles import Member, client, serving
-from tests.lab.test_provisioned_servers import START_SECONDS
+from tests.servers.ensembles import Member, client, serving
+from tests.servers.process import ADDRESS, START_SECONDS
 from zkmigrate.clients.replay import MARKER
 from zkmigrate.lab.load.zkmessages import CREATE, EPHEMERAL, buffer, create_request
 from zkmigrate.lab.waiting import wait_until
 from zkmigrate.zkdata.messages import connect_request
-
-pytestmark = pytest.mark.lab
 
 OWNER_TIMEOUT_MS = 4000
 EXPIRY_SECONDS = 60
@@ -35,7 +32,7 @@ EXPIRY_SECONDS = 60
 
 def forgotten_owner(member: Member, path: str) -> socket.socket:
     """A session that owns an ephemeral and never says goodbye: it ends by its timeout once this is closed."""
-    sock = socket.create_connection(("127.0.0.1", member.port), timeout=START_SECONDS)
+    sock = socket.create_connection((ADDRESS, member.port), timeout=START_SECONDS)
     sock.sendall(connect_request(OWNER_TIMEOUT_MS))
     sock.recv(1000)
     header = (1).to_bytes(4, "big") + CREATE.to_bytes(4, "big")
@@ -150,7 +147,7 @@ def test_what_dest_did_is_done_again_on_source_once_each(tmp_path: Path) -> None
         assert (code, [c["id"] for c in found["conditions"] if not c["held"]]) == (0, []), said
         total = found["replay"]["transactions"]
         assert found["replay"]["count"] == 2
-        apply = ["--source", f"127.0.0.1:{source.port}", "--consent", "Ada Owner", "--yes"]
+        apply = ["--source", f"{ADDRESS}:{source.port}", "--consent", "Ada Owner", "--yes"]
 
         killed_behind(5, argv("apply", source, dest, "/kafka", *apply, "--rate", "20"), on_source, "/kafka")
         body = json.loads(on_source.get(f"/kafka/{MARKER}")[0])

@@ -9,16 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from tests.lab.ensembles import Member, client, serving
-from tests.lab.test_provisioned_servers import START_SECONDS, four_letter_word
+from tests.servers.ensembles import Member, client, serving
+from tests.servers.process import START_SECONDS, four_letter_word
 from zkmigrate.lab.waiting import wait_until
 from zkmigrate.zkdata.session import format_session
-
-pytestmark = pytest.mark.lab
 
 VERSION = "3.5.8"
 

@@ -1,0 +1,68 @@
+"""Real server processes on a loopback address of this process's own, and the wait until they answer."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from zkmigrate.lab.waiting import wait_until
+
+START_SECONDS = 60
+
+
+ADDRESS = f"127.1.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
+"""Where the servers of this process listen. Tests run side by side: on an address of its own nobody takes a
+port between :func:`free_port` and the start of the server."""
+
+
+def free_port() -> int:
+    """A port of :data:`ADDRESS` that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        return int(probe.getsockname()[1])
+
+
+def four_letter_word(port: int, word: str) -> str:
+    """The server's answer; empty while nobody answers."""
+    try:
+        with socket.create_connection((ADDRESS, port), timeout=5) as connection:
+            connection.sendall(word.encode())
+            return connection.makefile().read()
+    except OSError:
+        return ""
+
+
+@contextmanager
+def server(
+    java: str, jars: Sequence[Path], argv: Sequence[str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A server process that ends with the block."""
+    options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, jars))]
+    with log.open("wb") as output:
+        process = subprocess.Popen([java, *options, *argv], stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(START_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_for(
+    what: str, process: subprocess.Popen[bytes], log: Path, port: int, word: str, answer: str
+) -> None:
+    """Until ZooKeeper's answer holds `answer`; an ended server fails at once, with its log."""
+
+    def missing() -> str | None:
+        assert process.poll() is None, f"{what} ended with {process.returncode}:\n{log.read_text()[-3000:]}"
+        seen = four_letter_word(port, word)
+        return None if answer in seen else f"{word} said {seen!r}"
+
+    wait_until(what, missing, START_SECONDS)
