@@ -4,7 +4,15 @@ keep() { # NAME=VALUE: set it, and know it again after this terminal is lost
   printf -v "${1%%=*}" %s "${1#*=}"
 }
 next() { keep "LEG=$(date +%s)"; } # part of every operation id from here on: no id comes twice
-stop() { echo "STOP: $*"; return 1; }
+plain() { LC_ALL=C tr -cd '\t\n\040-\176'; } # a host's text for the screen: no control character is left in it
+stop() { printf 'STOP: %s\n' "$*" | plain; return 1; }
+# Nothing that a host said is counted with, or put into a command, before it has been looked at by this.
+NUMBER='0|[1-9][0-9]{0,9}' ZXID='0x([0-7]?[0-9a-f]{1,15})'
+PHASE='idle|armed|fenced|cut|stopped|sealed|go|started|checked|open'
+exact() { # HOST WHAT FORM VALUE: stop unless the whole value has that form
+  local LC_ALL=C form="^($3)\$"
+  [[ $4 =~ $form ]] || stop "$1 gave '${4:0:80}' as $2. No such value exists: look at that host before you go on"
+}
 left_out() { case " ${WITHOUT:-} " in *" $1 "*) return 0 ;; esac; return 1; } # HOST
 without() { # HOST: leave a dest host out that does not answer; for a way back before GO, for nothing else
   keep "WITHOUT=${WITHOUT:-} $1"
@@ -17,14 +25,14 @@ at() { # HOST COMMAND...: ssh HOST COMMAND; what it says is shown, and stays in 
   ! left_out "$host" || return 0
   ssh -n -F ssh.conf "$host" "$@" >"$host.out" 2>&1
   echo "exit=$?" >>"$host.out"
-  sed "s/^/$host: /" "$host.out"
+  sed "s/^/$host: /" "$host.out" | plain
 }
 give() { # FILE HOST COMMAND...: the same, with FILE as the command's input
   local file=$1 host=$2; shift 2
   ! left_out "$host" || return 0
   ssh -F ssh.conf "$host" "$@" <"$file" >"$host.out" 2>&1
   echo "exit=$?" >>"$host.out"
-  sed "s/^/$host: /" "$host.out"
+  sed "s/^/$host: /" "$host.out" | plain
 }
 went() { # PATTERN HOST...: wait for all; each must have said a line like that
   local pattern=$1 host bad=''; shift; wait
@@ -40,10 +48,25 @@ say() { # PATTERN HOST...: the same, and each must have ended with exit code 0
 }
 never() { # PATTERN HOST...: none may have said that
   local pattern=$1 host; shift
-  for host; do ! grep -E -- "$pattern" "$host.out" || { stop "$host said that"; return; }; done
+  for host; do ! grep -E -- "$pattern" "$host.out" || { stop "$host said that"; return; }; done | plain
+  return "${PIPESTATUS[0]}"
 }
-zkm() { local host=$1; shift; ssh -n -F ssh.conf "$host" sudo -n "$ZKM" --run "$RUN" "$@"; } # HOST READING-VERB...
-value() { sed -n "s/^$2=//p" "$1"; }                                                        # FILE KEY
+ask() { # HOST COMMAND...: what the host says, for us to read; its complaints go to the screen
+  { ssh -n -F ssh.conf "$@" 2>&1 >&3 3>&- | plain >&2; return "${PIPESTATUS[0]}"; } 3>&1
+}
+zkm() { local host=$1; shift; ask "$host" sudo -n "$ZKM" --run "$RUN" "$@"; } # HOST READING-VERB...
+value() { # HOST.FILE KEY: what the host said of it, nothing when it said nothing
+  local seen form; seen=$(sed -n "s/^$2=//p" "$1")
+  case $2 in
+    phase) form=$PHASE ;;
+    served_s) form="($NUMBER)[.][0-9]" ;;
+    fence_timeout_s) form="$NUMBER|-|permanent" ;;
+    boot_id) form='[0-9a-f-]{36}' ;;
+    stamp) form='[0-9a-f]{64}' ;;
+    *) stop "no form is known for $2" >&2; return ;;
+  esac
+  [ -z "$seen" ] || exact "${1%.*}" "$2" "$form" "$seen" >&2 && echo "$seen"
+}
 look() { # HOST...: status of each, into HOST.status
   local host
   for host; do zkm "$host" status >"$host.status" 2>&1 & done
@@ -54,7 +77,7 @@ stand() { # where every dest host stands, one line each
   for host in $DEST; do
     echo "$host: $(grep -E '^(phase|lapsed|fence_entries|fence_timeout_s|cut_entries|cut_timeout_s|unit_state|finisher|served_s)=' "$host.status" | tr '\n' ' ')"
     grep -q '^phase=' "$host.status" || sed "s/^/$host: /" "$host.status"
-  done
+  done | plain
 }
 until_like() { # SECONDS 'HOSTS' KEY=PATTERN...: until the status of every host has all these lines
   local end=$((SECONDS + $1)) hosts=$2 host want bad; shift 2
@@ -71,7 +94,7 @@ until_like() { # SECONDS 'HOSTS' KEY=PATTERN...: until the status of every host 
 none_open() { # every dest host answers, none is open and none opens within 4 s
   local host phase served answered=0; look $DEST
   for host in $DEST; do
-    phase=$(value "$host.status" phase); served=$(value "$host.status" served_s)
+    phase=$(value "$host.status" phase) && served=$(value "$host.status" served_s) || return
     case $phase in
       '') stop "$host does not answer; if GO was never sent: without $host"; return ;;
       open) stop "$host is open"; return ;;
@@ -95,11 +118,15 @@ source_leader() { # NAME=ADDRESS of source's leader
   done
   stop "no source host says that it leads" >&2
 }
-zxid_of() { sed -n 's/^Zxid: //p'; }
-source_zxid() { word "$LEADER_AT" "$SOURCE_PORT" srvr | zxid_of; }
-epoch() { echo $(($1 >> 32)); }
-learners() { # how many servers follow source's leader
-  word "$LEADER_AT" "$SOURCE_PORT" mntr | awk '$1 == "zk_learners" { n = $2 } $1 == "zk_followers" && n == "" { n = $2 } END { print n }'
+zxid_of() { sed -n 's/^Zxid: //p'; } # as the server said it: look at it with `exact`
+source_zxid() { # of source's leader
+  local seen; seen=$(word "$LEADER_AT" "$SOURCE_PORT" srvr | zxid_of)
+  exact "$LEADER_AT" Zxid "$ZXID" "$seen" >&2 && echo "$seen"
+}
+epoch() { exact "$1" Zxid "$ZXID" "$2" >&2 && echo $(($2 >> 32)); } # WHO-SAID-IT ZXID
+learners() { # how many servers follow source's leader; nothing when it does not answer
+  local seen; seen=$(word "$LEADER_AT" "$SOURCE_PORT" mntr | awk '$1 == "zk_learners" { n = $2 } $1 == "zk_followers" && n == "" { n = $2 } END { print n }')
+  [ -z "$seen" ] || exact "$LEADER_AT" 'the count of its learners' "$NUMBER" "$seen" >&2 && echo "$seen"
 }
 owners() { # from a `dump`: session and path of every ephemeral under the chroot
   awk -v under="$CHROOT/" '/^0x[0-9a-f]+:/ { sub(":.*", ""); session = $0; next }
@@ -115,7 +142,7 @@ survey() { # [rehearsal]: who owns what under the chroot, where those sessions l
   leader=$(source_leader) || return
   keep "LEADER=${leader%%=*}"; keep "LEADER_AT=${leader#*=}"
   word "$LEADER_AT" "$SOURCE_PORT" dump | owners >owners.before
-  cat owners.before
+  plain <owners.before
   [ -s owners.before ] || { stop "no ephemeral under $CHROOT: is dump allowed on $LEADER? is the chroot right?"; return; }
   keep "LEARNERS=$(learners)"
   [ "${LEARNERS:-0}" -ge "$DEST_COUNT" ] || { stop "source's leader counts '$LEARNERS' learners"; return; }
@@ -127,6 +154,7 @@ survey() { # [rehearsal]: who owns what under the chroot, where those sessions l
       timeout=$(sed -n "s/.*[(,]sid=$session,.*,to=\([0-9]*\),.*/\1/p" cons.dest | head -n 1)
       ! grep -q "[(,]sid=$session," cons.source || timeout=''
       [ "$timeout" ] || away="$away $session"
+      exact 'a server of dest' "the timeout of $session" "$NUMBER" "${timeout:-0}" || return
       if [ -z "$smallest" ] || [ "${timeout:-0}" -lt "$smallest" ]; then smallest=${timeout:-0}; fi
     done
     [ -z "$away" ] || { stop "not clients of dest alone:$away"; return; }
@@ -141,19 +169,21 @@ survey() { # [rehearsal]: who owns what under the chroot, where those sessions l
 left_ms() { # until the cut has to end by itself: by the hosts' own lease, whatever the clock here says
   local host seen least=''; look $DEST
   for host in $DEST; do
-    seen=$(value "$host.status" fence_timeout_s)
-    case $seen in '' | *[!0-9]*) seen=0 ;; esac
+    seen=$(value "$host.status" fence_timeout_s) || return
+    case $seen in '' | - | permanent) seen=0 ;; esac
     if [ -z "$least" ] || [ "$seen" -lt "$least" ]; then least=$seen; fi
   done
   echo $(((least - MORE_S) * 1000))
 }
 in_time() { # SECONDS: so much must be left, or there is only the way back
-  local left; left=$(left_ms)
+  local left; left=$(left_ms) || return
   [ "$left" -ge $(($1 * 1000)) ] || { stop "$left ms are left: walk back now"; return; }
   echo "$left ms are left"
 }
 records() { # how often the newest two logs of source's leader name the chroot
-  ssh -n -F ssh.conf "$LEADER" "cd $SOURCE_LOGS/version-2 && newest=\$(ls -t | grep '^log\.' | head -n 2) && echo \$newest \$(cat \$newest | tr -s '\\000' '\\n' | grep -aoE '$CHROOT(/|\$)' | wc -l)"
+  local seen
+  seen=$(ask "$LEADER" "cd $SOURCE_LOGS/version-2 && newest=\$(ls -t | grep '^log\.' | head -n 2) && echo \$newest \$(cat \$newest | tr -s '\\000' '\\n' | grep -aoE '$CHROOT(/|\$)' | wc -l)")
+  exact "$LEADER" 'what its newest logs hold' "(log[.][0-9a-f]{1,16} ){0,2}($NUMBER)" "$seen" >&2 && echo "$seen"
 }
 until_drained() { # SECONDS: nothing outstanding on any dest host
   local end=$((SECONDS + $1)) host bad
@@ -168,10 +198,12 @@ until_drained() { # SECONDS: nothing outstanding on any dest host
 until_zxid() { # SECONDS ZXID HOST...: until each has applied that transaction
   local end=$((SECONDS + $1)) wanted=$2 host bad seen; shift 2
   [ "$wanted" ] || { stop "no zxid to wait for"; return; }
+  exact 'the caller' 'the zxid to wait for' "$ZXID" "$wanted" || return
   while :; do
     bad=''
     for host; do
       seen=$(zkm "$host" word "$DEST_PORT" srvr | zxid_of)
+      [ -z "$seen" ] || exact "$host" Zxid "$ZXID" "$seen" || return
       [ "$seen" ] && [ $((seen)) -ge $((wanted)) ] || bad="$bad $host:${seen:-none}"
     done
     [ "$bad" ] || { echo "OK $*: at least $wanted"; return; }
@@ -192,7 +224,7 @@ until_mode() { # SECONDS PATTERN HOST...: until each says such a mode
 until_dropped() { # SECONDS: source's leader counts no dest host any more
   local end=$((SECONDS + $1)) seen
   while :; do
-    seen=$(learners)
+    seen=$(learners) || return
     [ "$seen" ] && [ "$seen" -le $((LEARNERS - DEST_COUNT)) ] && { echo "OK $LEADER counts $seen learners"; return; }
     [ $SECONDS -lt $end ] || { stop "$LEADER still counts '$seen' learners, $LEARNERS before"; return; }
     sleep 0.2
@@ -200,29 +232,34 @@ until_dropped() { # SECONDS: source's leader counts no dest host any more
 }
 same_source() { # nothing of the chroot has been written to source since DRAIN
   [ "$(source_leader)" = "$LEADER=$LEADER_AT" ] || { stop "source has another leader than at the survey"; return; }
-  [ "$(epoch "$(source_zxid)")" = "$(epoch "$Z")" ] || { stop "source is in another epoch than Z $Z"; return; }
-  local now; now=$(records)
+  local seen now at_z
+  seen=$(source_zxid) && now=$(epoch "$LEADER" "$seen") && at_z=$(epoch DRAIN "$Z") || return
+  [ "$now" = "$at_z" ] || { stop "source is in another epoch than Z $Z"; return; }
+  now=$(records) || return
   [ "$now" = "$RECORDS" ] || { stop "source's log names the chroot again: '$RECORDS' at DRAIN, '$now' now"; return; }
   echo "OK source has written nothing that names $CHROOT since DRAIN ($now)"
 }
 reformed() { # dest is one ensemble, holds Z, and every session owns what it owned
   local host mode leader='' followers=0 proven='' seen synced
   [ "${Z:-}" ] && [ -s owners.before ] || { stop "Z and the owners of before are not known here: whoever did SURVEY and DRAIN has them"; return; }
+  exact DRAIN Z "$ZXID" "$Z" || return
   for host in $DEST; do
     zkm "$host" word "$DEST_PORT" srvr >"$host.srvr" 2>&1
-    mode=$(sed -n 's/^Mode: //p' "$host.srvr"); seen=$(zxid_of <"$host.srvr"); echo "$host: $mode $seen"
+    mode=$(sed -n 's/^Mode: //p' "$host.srvr"); seen=$(zxid_of <"$host.srvr"); echo "$host: $mode $seen" | plain
     case $mode in leader) leader="$leader$host" ;; follower) followers=$((followers + 1)) ;; esac
     [ "$mode" = follower ] || continue
     # Followers of the first hour show the last transaction that came off the disks, until a new one is made.
+    exact "$host" Zxid "$ZXID" "$seen" || return
     [ $((seen)) -ge $((Z)) ] || { stop "$host came up with $seen, below Z $Z"; return; }
-    [ "$(epoch "$seen")" != "$(epoch "$Z")" ] || proven=$host
+    [ "$(epoch "$host" "$seen")" != "$(epoch DRAIN "$Z")" ] || proven=$host
   done
   [ "$followers" = $((DEST_COUNT - 1)) ] && [ "$leader" ] || { stop "no ensemble of one leader and $((DEST_COUNT - 1)) followers"; return; }
   [ "$proven" ] || { stop "all followers show dest's own epoch: whether the disks held Z $Z cannot be seen"; return; }
   synced=$(zkm "$leader" word "$DEST_PORT" mntr | awk '$1 == "zk_synced_followers" { print $2 }')
+  exact "$leader" zk_synced_followers "($NUMBER)([.]0)?" "$synced" || return
   [ "${synced%%.*}" = $((DEST_COUNT - 1)) ] || { stop "$leader has $synced synced followers"; return; }
   zkm "$leader" word "$DEST_PORT" dump | owners >owners.after
-  diff owners.before owners.after || { stop "ephemerals or their owners differ (< before, > now)"; return; }
+  cmp -s owners.before owners.after || { diff owners.before owners.after | plain; stop "ephemerals or their owners differ (< before, > now)"; return; }
   echo "OK $leader leads $followers followers, $(wc -l <owners.after) ephemerals with the owners of before"
 }
 still_owned() { # every session of before owns what it owned; others may have come
@@ -232,22 +269,24 @@ still_owned() { # every session of before owns what it owned; others may have co
   [ "$leader" ] || { stop "nobody leads dest"; return; }
   zkm "$leader" word "$DEST_PORT" dump | owners >owners.after
   comm -23 owners.before owners.after >lost
-  [ ! -s lost ] || { cat lost; stop "these are gone"; return; }
+  [ ! -s lost ] || { plain <lost; stop "these are gone"; return; }
   echo "OK $leader leads dest and every owner of before is there"
 }
 controller() { # the broker id that is the controller, by the owner of its znode
-  local leader session
+  local leader session id
   leader=$(source_leader) || return
   word "${leader#*=}" "$SOURCE_PORT" dump | owners >owners.now
   session=$(awk -v path="$CHROOT/controller" '$2 == path { print $1 }' owners.now)
-  sed -n "s|^$session $CHROOT/brokers/ids/||p" owners.now
+  exact "$leader" 'the session of the controller' 0x[0-9a-f]+ "$session" || return
+  id=$(sed -n "s|^$session $CHROOT/brokers/ids/||p" owners.now)
+  exact "$leader" 'the id of the controller' "$NUMBER" "$id" && echo "$id"
 }
 in_sync() { # BROKER ADDRESS:PORT: no under-replicated partition
   local said
   if [ -z "${KAFKA_TOPICS:-}" ]; then
     read -r -p "look at under-replicated partitions with your own tools. None? (yes) " said; [ "$said" = yes ]; return
   fi
-  said=$(ssh -n -F ssh.conf "$1" "$KAFKA_TOPICS --bootstrap-server $2 --describe --under-replicated-partitions" 2>in_sync.err) || return
+  said=$(ask "$1" "$KAFKA_TOPICS --bootstrap-server $2 --describe --under-replicated-partitions" 2>in_sync.err) || return
   [ -z "$said" ]
 }
 until_in_sync() { # SECONDS BROKER ADDRESS:PORT
@@ -262,6 +301,7 @@ until_moved() { # SECONDS ID dest|source ADDRESS...: until the broker is registe
     why='' session=''
     leader=$(source_leader) && lists || why='a server does not answer'
     [ "$leader" ] && session=$(word "${leader#*=}" "$SOURCE_PORT" dump | owners | sed -n "s|^\([^ ]*\) $CHROOT/brokers/ids/$id\$|\1|p")
+    [ -z "$session" ] || exact "$leader" "the session of broker $id" 0x[0-9a-f]+ "$session" || return
     [ "$session" ] && grep -q "[(,]sid=$session," "cons.$there" || why="registered by session '$session', which is no client of $there"
     for address; do ! grep -qF "/$address:" "cons.$other" || why="still a client of $other"; done
     [ "$why" ] || { echo "OK broker $id lives on $there, session $session"; return; }
@@ -270,7 +310,7 @@ until_moved() { # SECONDS ID dest|source ADDRESS...: until the broker is registe
   done
 }
 one_line() { # BROKER: the two files differ in the one line zookeeper.connect
-  diff "$1.old" "$1.new"
+  diff "$1.old" "$1.new" | plain
   [ "$(diff "$1.old" "$1.new" | grep -c '^>')" = 1 ] && [ "$(wc -l <"$1.old")" = "$(wc -l <"$1.new")" ] || stop "$1: not one changed line; look at $1.old"
 }
 fill() { # FILE KEY: type a value that this page does not hold

@@ -245,7 +245,9 @@ def _lock(book: Runbook, *words: str) -> tuple[str, ...]:
         "next",
         *(f"{line.replace('$N', '0')} &" for line in lines),
         f"say '^fencing [0-9]+$' {' '.join(dest)} &&",
-        f'keep "N=$(sed -n "s/^fencing //p" {outs} | sort -n | tail -n 1)" && echo "OK N is $N"',
+        # Only digits: what one host says here is put into commands for all of them.
+        f'keep "N=$(sed -nE "s/^fencing ([0-9]{{1,15}})$/\\1/p" {outs} | sort -n | tail -n 1)" && '
+        '[ "$N" ] && echo "OK N is $N"',
     )
 
 

@@ -47,7 +47,12 @@ def drain(s: Sheet) -> tuple[Block, ...]:
 
 def cut(s: Sheet) -> tuple[Block, ...]:
     (sent,) = waves(s, s.changes, Way.FORWARD)
-    first = ('in_time 5 && keep "CUT_MS=$(left_ms)" && keep STARTED=no &&', "{", *sent.text, "}")
+    first = (
+        'in_time 5 && keep "CUT_MS=$(left_ms)" && [ "$CUT_MS" ] && keep STARTED=no &&',
+        "{",
+        *sent.text,
+        "}",
+    )
     closed = (f"never '^probe .* (open|timeout|unreachable)$' {' '.join(s.dest)} && until_dropped 5",)
     return (
         Block(s.dest, first, f"{sent.expect}; before it a line `probe … refused` for every port of source"),
