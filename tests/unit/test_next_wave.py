@@ -168,7 +168,7 @@ def sick(view: KafkaView, explained: Iterable[int] = ()) -> bool:
 
 
 def spared(view: KafkaView, stopped: Iterable[int]) -> bool:
-    """Once these have stopped, each partition they are replicas of keeps its minimum in sync, and one leader."""
+    """Once these have stopped, each partition they are replicas of keeps its minimum in sync."""
     gone = set(stopped)
     return all(
         len(set(p.isr) - gone) >= max(1, view.min_isr.get(p.topic, 1))
