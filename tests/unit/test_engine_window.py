@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine_world import Tiny
-from zkmigrate.engine.ports import Decision, Fallback, WindowRules
+from zkmigrate.engine.ports import Decide, Decision, Fallback, WindowRules
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Blocked, Verdict, Way
@@ -34,7 +34,7 @@ def back(phase: str, finding: Finding, policy: Policy) -> Decision:
 
 def cut_over(
     folder: Path, step: str, deadline_s: float, answer: Fallback | None = None, *ids: str,
-    decide: Callable[[str, Finding, Policy], Decision] = back,
+    decide: Decide = back,
 ) -> tuple[int, list[str]]:  # fmt: skip
     """A window with one step blocked once: exit code, and what the operator was asked to decide."""
     tiny = Tiny(folder / "r", rules=WindowRules(decide, lambda _context: deadline_s, without_operator))

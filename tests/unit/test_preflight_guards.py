@@ -11,7 +11,8 @@ from tests.unit.preflight_world import context, healthy
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.preflight import run_preflight
-from zkmigrate.preflight.check import ALWAYS, AT_FIRST, JOINED, Check, Evidence, Gate, Judged, Scope
+from zkmigrate.preflight.check import ALWAYS, AT_FIRST, JOINED, Check, Gate, Judged, Scope
+from zkmigrate.preflight.evidence import Evidence
 from zkmigrate.preflight.security import in_kafka, in_zookeeper
 
 ZOO_CFG = "/etc/zookeeper/conf/zoo.cfg"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +59,7 @@ STARTED = replace(SEALED, phase="started", unit_state="active", unit_pid=8, fini
 OPEN = replace(STARTED, phase="open", fence_entries=0, fence_permanent=False)
 
 
-def context(rehearsal: bool = False, way: Way = Way.FORWARD, **records: Mapping[str, Any]) -> Context:
+def context(rehearsal: bool = False, way: Way = Way.FORWARD, **records: Any) -> Context:
     """A run over the model world's inventory; records by step."""
     return Context("run", inventory(), rehearsal=rehearsal, way=way, records=records)
 

@@ -100,7 +100,7 @@ WRONG: dict[str, tuple[Mapping[str, Any], tuple[str, str]]] = {
 def test_what_is_not_known_or_has_changed_blocks(name: str) -> None:
     changes, blocks = WRONG[name]
     f = facts()
-    whole = {
+    whole: dict[str, Any] = {
         key: {**getattr(f, key), **new} if isinstance(new, dict) else new for key, new in changes.items()
     }
     assert stopped_by(verdict(replace(f, **whole))) == [blocks]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,8 +46,8 @@ GOOD = CheckFacts(
 CHECKED = replace(GOOD, hosts=statuses(replace(STARTED, phase="checked")))
 
 
-def verdict(f: CheckFacts, **records: Mapping[str, Any]) -> Verdict:
-    known: dict[str, Mapping[str, Any]] = {"drain": {"z": hex(Z)}, "prove": {"baseline": to_json(BASELINE)}}
+def verdict(f: CheckFacts, **records: Any) -> Verdict:
+    known: dict[str, Any] = {"drain": {"z": hex(Z)}, "prove": {"baseline": to_json(BASELINE)}}
     return CheckStep().check(context(**known | records), f, Way.FORWARD)
 
 
