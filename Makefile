@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up all they need (as root, on Debian 12); a second run reuses it.
-.PHONY: demo drills test lint setup
+.PHONY: demo drills test lint mutants setup
 
 PYTHON = .venv/bin/python
 PYTEST = $(PYTHON) -m pytest -p tests.no_skips --durations=10
@@ -24,6 +24,13 @@ test: lint
 	$(PYTEST) tests/spark || status=$$?; \
 	$(PYTEST) --verbose tests/lab || status=$$?; \
 	$(PYTHON) -m zkmigrate.lab sweep || status=$$?; \
+	exit $$status
+
+# Take each guard out of a copy of the tree and see its tests fail; see docs/how-to/mutants.md. One survivor is an error.
+mutants: setup
+	@status=0; \
+	$(PYTHON) -m tests.mutants.python || status=$$?; \
+	$(PYTHON) -m tests.mutants.shell || status=$$?; \
 	exit $$status
 
 lint: setup

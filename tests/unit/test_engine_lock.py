@@ -135,6 +135,30 @@ def test_stealing_fences_the_old_operator_off() -> None:
     new.close()
 
 
+def test_one_who_was_taken_over_asks_nothing_more_of_any_host() -> None:
+    """Hosts that he still holds may be the next operator's by the time his word arrives."""
+    world = hosts()
+    asked: list[str] = []
+    answer = world["d1"].ask
+
+    def told(words: tuple[str, ...], number: int) -> Outcome:
+        asked.append(words[2])
+        return answer(words, number)
+
+    world["d1"].ask = told  # type: ignore[method-assign]
+    old = world.lock("anna-op", beat_s=0.01)
+    assert old.fencing("join", Way.FORWARD) == 1
+    new = HostLock(("d2", "d3"), "bert-op", world.ask, 2, steal=True, beat_s=60.0)
+    new.fencing("join", Way.FORWARD)
+    end = time.monotonic() + 20.0
+    while not old.lost:
+        assert time.monotonic() < end, "never: the old operator's heartbeat is refused"
+        threading.Event().wait(0.01)
+    old.close()
+    assert "release" not in asked
+    new.close()
+
+
 def test_a_host_whose_program_is_being_removed_does_not_end_the_run() -> None:
     world = hosts()
     lock = world.lock("anna-op", beat_s=0.01)

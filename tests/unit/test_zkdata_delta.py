@@ -132,6 +132,23 @@ def test_an_expiry_that_one_dest_host_has_applied_is_missing_on_the_others(highe
     assert result.held is held
 
 
+def test_an_ephemeral_that_was_deleted_is_not_lost_once_more_when_its_session_ends() -> None:
+    log = [delete_payload(5, "/kafka/e"), close_payload(6, OWNER)]
+    result = judge(log, after=4, upto=6, owners={OWNER: ["/kafka/e", "/kafka/f"]})
+    assert found(result) == [(5, "delete", "/kafka/e"), (6, "closeSession", "/kafka/f")]
+
+
+def test_an_ephemeral_that_was_changed_is_still_its_owners() -> None:
+    changed = payload(5, 5, text("/kafka/e") + struct.pack(">ii", -1, 3), OTHER)
+    result = judge([changed, close_payload(6, OWNER)], after=4, upto=6, owners={OWNER: ["/kafka/e"]})
+    assert found(result) == [(5, "setData", "/kafka/e"), (6, "closeSession", "/kafka/e")]
+
+
+def test_a_closing_session_loses_what_it_names_itself_though_nobody_knew_that_it_owns_it() -> None:
+    result = judge([close_payload(5, OWNER, "/kafka/e", "/other/e")], after=4, upto=5, owners={})
+    assert found(result) == [(5, "closeSession", "/kafka/e")]
+
+
 def test_closing_a_session_that_owns_nothing_here_is_fine() -> None:
     assert judge([close_payload(5, OTHER, "/other/e")], after=4, upto=5).held is True
 

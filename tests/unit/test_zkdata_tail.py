@@ -93,6 +93,12 @@ def test_header_only_and_empty_logs_are_skipped_for_older_ones() -> None:
     assert (tail.zxid, tail.file, tail.skipped) == (7, "log.5", ("log.9", "log.8"))
 
 
+def test_a_torn_first_record_of_the_newest_log_is_said_with_the_record_before_it() -> None:
+    files = {"log.5": build_log(5, 3) + PADDING, "log.8": build_log(8, 1)[:-5] + PADDING}
+    tail = newest(BytesDirectory(files))
+    assert (tail.zxid, tail.file, tail.skipped, tail.torn) == (7, "log.5", ("log.8",), True)
+
+
 @pytest.mark.parametrize("cut", [1, 5, 13, 40, 60])
 def test_a_torn_tail_is_walked_and_said(cut: int) -> None:
     tail = newest(BytesDirectory({"log.5": build_log(5, 3)[:-cut]}))

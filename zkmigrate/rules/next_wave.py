@@ -48,7 +48,8 @@ def next_wave(
 
     A half-done target comes first: one that is down, then one that comes back, then one whose old process
     still runs. It explains its own sickness, but a process that is up and in an ISR stops only where the rest
-    can spare it. The controller comes last; no two brokers that share a partition restart in one wave.
+    can spare it. The controller comes last; no two brokers that share a partition restart in one wave. A
+    broker that cannot be spared now is left for a later wave and holds back only the controller.
     Returns ``(names, reason)``; reason is empty when names are given or all have moved.
     """
     waiting = [b for b in brokers if not b.moved]
@@ -65,8 +66,9 @@ def next_wave(
         return (), reason
     ordered = sorted(waiting, key=lambda b: (b.id == view.controller, b.id))
     wave: list[BrokerPosition] = []
+    unsafe = ""
     for candidate in ordered:
-        if len(wave) >= width or (wave and candidate.id == view.controller):
+        if len(wave) >= width or ((wave or unsafe) and candidate.id == view.controller):
             break
         shares = any(
             candidate.id in p.replicas and any(w.id in p.replicas for w in wave) for p in view.partitions
@@ -74,11 +76,10 @@ def next_wave(
         if shares:
             continue
         if hurt := _hurt(view, candidate):
-            if not wave:
-                return (), hurt
+            unsafe = unsafe or hurt
             continue
         wave.append(candidate)
-    return tuple(b.name for b in wave), ""
+    return tuple(b.name for b in wave), "" if wave else unsafe
 
 
 def _sick(view: KafkaView, expected: frozenset[int]) -> str:

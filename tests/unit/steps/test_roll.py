@@ -1,0 +1,130 @@
+"""ROLL: when a broker counts as moved, and what keeps the roll from being done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by
+from tests.world.operator import inventory
+from zkmigrate.dependents.kafka import connect_string
+from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
+from zkmigrate.model.step import Done, Ready, Verdict, Waiting, Way
+from zkmigrate.steps.roll import BrokerFacts, RollFacts, RollStep
+from zkmigrate.zkdata.words import Connection
+
+ID = inventory().kafka.cluster_id
+DEST_FILE: Reading[bytes] = Seen(f"zookeeper.connect={connect_string(inventory())}\n".encode())
+SOURCE_FILE: Reading[bytes] = Seen(b"zookeeper.connect=10.0.0.1:2181/kafka\n")
+ON_DEST: Reading[frozenset[str]] = Seen(frozenset({"10.0.0.11"}))
+ON_SOURCE: Reading[frozenset[str]] = Seen(frozenset({"10.0.0.1"}))
+RUNS = replace(ARMED, phase="idle", clock=1_000_000.0)
+"""It started 900 s before the clock said this."""
+PARTITION = PartitionState("t", 0, 1, (1, 2, 3), (1, 2, 3))
+VIEW = KafkaView(ID, 3, dict.fromkeys((1, 2, 3), ("", 0, "")), (PARTITION,), {"t": 2})
+
+
+def entry(changed_s: float) -> DirEntry:
+    return DirEntry("server.properties", "f", 9, int(changed_s * 1e9), "0644", "kafka", "kafka")
+
+
+MOVED = BrokerFacts(properties=DEST_FILE, entry=entry(999_000.0), status=Seen(RUNS), zookeepers=ON_DEST)
+THERE = BrokerFacts(properties=SOURCE_FILE, entry=entry(500_000.0), status=Seen(RUNS), zookeepers=ON_SOURCE)
+
+
+def facts(
+    all_brokers: BrokerFacts = MOVED, view: Reading[KafkaView] | None = None, **broker2: Any
+) -> RollFacts:
+    brokers = {f"broker{n}": all_brokers for n in (1, 2, 3)}
+    if broker2:
+        brokers["broker2"] = replace(all_brokers, **broker2)
+    return RollFacts(
+        brokers=brokers,
+        view=view or Seen(VIEW),
+        cluster_ids=dict.fromkeys(DEST, Seen(ID)),
+        source_clients=dict.fromkeys(inventory().source_names, Seen(())),
+    )
+
+
+def verdict(f: RollFacts) -> Verdict:
+    return RollStep().check(context(), f, Way.FORWARD)
+
+
+def test_brokers_that_have_moved_are_done() -> None:
+    assert isinstance(verdict(facts()), Done)
+
+
+def test_the_first_broker_to_go_is_not_the_controller() -> None:
+    assert verdict(facts(THERE)) == Ready(("broker1",))
+    assert verdict(facts(THERE, Seen(replace(VIEW, controller=1)))) == Ready(("broker2",))
+
+
+def test_a_half_done_broker_is_restarted() -> None:
+    old = facts(MOVED, entry=entry(999_900.0), zookeepers=ON_SOURCE)
+    assert verdict(old) == Ready(("broker2",))
+
+
+@pytest.mark.parametrize(
+    "lacks",
+    [
+        {"zookeepers": Seen(frozenset())},
+        {"zookeepers": Seen(frozenset({"10.0.0.11", "10.0.0.2"}))},
+        {"zookeepers": SILENT},
+    ],
+    ids=["connected nowhere", "connected to both", "its sockets are not told"],
+)
+def test_a_restarted_broker_is_waited_for_until_it_uses_dest_alone(lacks: dict[str, Any]) -> None:
+    assert isinstance(verdict(facts(**lacks)), Waiting)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        replace(VIEW, brokers={1: ("", 0, ""), 3: ("", 0, "")}),
+        replace(VIEW, partitions=(replace(PARTITION, isr=(1, 3)),)),
+        replace(VIEW, partitions=(replace(PARTITION, leader=-1),)),
+    ],
+    ids=["one is not registered", "one is behind", "one partition is offline"],
+)
+def test_the_cluster_must_be_whole_before_the_roll_is_done(view: KafkaView) -> None:
+    assert isinstance(verdict(facts(view=Seen(view))), Waiting)
+
+
+def test_nobody_is_restarted_while_the_brokers_do_not_answer() -> None:
+    assert isinstance(verdict(facts(THERE, SILENT)), Waiting)
+
+
+@pytest.mark.parametrize(
+    "id", [Seen("another"), Absent("no /kafka/cluster/id"), SILENT], ids=["other", "none", "silent"]
+)
+def test_the_chroot_seen_through_dest_must_be_this_clusters(id: Reading[str]) -> None:
+    f = facts(THERE)
+    assert stopped_by(verdict(replace(f, cluster_ids={**f.cluster_ids, "dest2": id}))) == [
+        ("roll.cluster-id", "dest2")
+    ]
+
+
+def client(address: str) -> Reading[tuple[Connection, ...]]:
+    return Seen((Connection(address, 40000, 0, 1, 1, 0x77, 18000),))
+
+
+@pytest.mark.parametrize(
+    ("clients", "held"),
+    [(client("10.0.0.22"), False), (SILENT, False), (client("10.0.0.77"), True)],
+    ids=["a broker", "not told", "another tenant"],
+)
+def test_sources_own_client_lists_hold_no_broker(
+    clients: Reading[tuple[Connection, ...]], held: bool
+) -> None:
+    f = facts()
+    found = verdict(replace(f, source_clients={**f.source_clients, "source2": clients}))
+    assert isinstance(found, Done) is held
+    assert stopped_by(found) == ([] if held else [("roll.left-source", "source2")])
+
+
+def test_a_broker_of_which_nobody_tells_whether_it_runs_is_not_restarted() -> None:
+    f = facts(THERE, status=Seen(replace(RUNS, unit_state="unknown")))
+    assert not isinstance(verdict(f), Ready) or "broker2" not in getattr(verdict(f), "targets", ())

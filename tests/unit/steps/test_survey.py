@@ -1,0 +1,119 @@
+"""SURVEY: what must be known, and how much time must be left, before the window is begun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.steps.facts import DEST, SILENT, context, stopped_by
+from zkmigrate.facts.ownership import Ephemeral, Ownership
+from zkmigrate.facts.sessions import Homes
+from zkmigrate.facts.subtree import Comparison
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.step import Context, Done, Verdict, Way
+from zkmigrate.rules.window import FIND_DOOR_S
+from zkmigrate.steps.survey import LEAST_TO_SEAL_S, SurveyFacts, SurveyStep
+from zkmigrate.zkdata.tail import Tail
+from zkmigrate.zkdata.tree import Difference
+from zkmigrate.zkdata.txnlog import Cursor
+from zkmigrate.zkdata.zxid import Zxid
+
+NOW = 0x100000040
+SESSION = 0x1000021C3000000
+STATE = Ownership("/kafka", NOW, NOW, {"/kafka/ids/1": Ephemeral(SESSION, NOW - 5)}, {SESSION: 18000})
+PLACE = Cursor("log.100000001", 16, NOW)
+
+
+def facts(state: Ownership = STATE, **changes: Any) -> SurveyFacts:
+    tail = Seen(Tail(Zxid(NOW), "log", "log.100000001", 16, 40, False, 0, 0, (), ()))
+    good = SurveyFacts(
+        "source2",
+        1,
+        5,
+        Seen((state, PLACE)),
+        dict.fromkeys(DEST, tail),
+        Seen(Comparison(NOW, 9, dict.fromkeys(DEST, Seen(())))),
+        Homes(frozenset({SESSION}), {}, ()),
+    )
+    return replace(good, **changes)
+
+
+def verdict(f: SurveyFacts, c: Context | None = None) -> Verdict:
+    return SurveyStep().check(c or context(), f, Way.FORWARD)
+
+
+def test_what_can_be_read_and_leaves_time_is_recorded() -> None:
+    done = verdict(facts())
+    assert isinstance(done, Done)
+    assert done.record is not None
+    assert (done.record["leader"], done.record["epoch"], done.record["learners"]) == ("source2", 1, 5)
+    assert done.record["smallest_timeout_ms"] == 18000
+    assert done.record["on_dest"] == [hex(SESSION)]
+    assert set(done.record["cursors"]) == {*DEST, "source2"}
+
+
+def compared(found: Reading[tuple[Difference, ...]]) -> Reading[Comparison]:
+    return Seen(Comparison(NOW, 9, {**dict.fromkeys(DEST, Seen(())), "dest2": found}))
+
+
+LESS = Difference("/kafka/x", "data", "a", "b")
+WRONG: dict[str, tuple[Mapping[str, Any], tuple[str, str]]] = {
+    "a dest disk is not read": ({"tails": {**facts().tails, "dest2": SILENT}}, ("survey.tail", "dest2")),
+    "source's tree is not read": ({"ownership": SILENT}, ("survey.subtree", "source2")),
+    "learners are not told": ({"learners": None}, ("survey.learners", "")),
+    "a dest host is no learner": ({"learners": 2}, ("survey.learners", "")),
+    "no ephemerals": ({"ownership": Seen((replace(STATE, ephemerals={}), PLACE))}, ("survey.baseline", "")),
+    "a session elsewhere": (
+        {"homes": Homes(frozenset(), {SESSION: "source1"}, ())},
+        ("survey.sessions-on-dest", ""),
+    ),
+    "a client list is not read": (
+        {"homes": Homes(frozenset({SESSION}), {}, ("dest1: denied",))},
+        ("survey.sessions-on-dest", ""),
+    ),
+    "client lists were not asked": ({"homes": None}, ("survey.sessions-on-dest", "")),
+    "a disk holds another tree": ({"comparison": compared(Seen((LESS,)))}, ("survey.same-tree", "dest2")),
+    "a disk was not compared": ({"comparison": compared(SILENT)}, ("survey.same-tree", "dest2")),
+    "no disk was compared": ({"comparison": None}, ("survey.same-tree", "")),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_one_false_fact_blocks(name: str) -> None:
+    changes, blocks = WRONG[name]
+    assert stopped_by(verdict(facts(**changes))) == [blocks]
+
+
+def test_an_owner_without_a_timeout_blocks() -> None:
+    state = replace(STATE, ephemerals={**STATE.ephemerals, "/kafka/ids/2": Ephemeral(0x99, NOW)})
+    assert stopped_by(verdict(facts(state))) == [("survey.timeouts", "")]
+
+
+def back_takes(seconds: float) -> Context:
+    """A rehearsal whose way back took this long."""
+    return context(rehearse={"seconds": {"stop": {"back": seconds}}})
+
+
+def test_the_smallest_timeout_must_leave_time_for_a_way_back() -> None:
+    """Two thirds of 18 s, less the way back and the 3 s in which clients find the door; more than 1 s."""
+    assert (FIND_DOOR_S, LEAST_TO_SEAL_S) == (3.0, 1.0)
+    assert isinstance(verdict(facts(), back_takes(7.9)), Done)
+    for seconds in (8.0, 8.5, 9.5):
+        assert stopped_by(verdict(facts(), back_takes(seconds))) == [("survey.way-back", "")], seconds
+
+
+def test_the_door_must_open_before_dest_expires_a_session() -> None:
+    c = context()
+    late = c.inventory.policy.model_copy(update={"open_limit_s": 15.0})
+    c = replace(c, inventory=c.inventory.model_copy(update={"policy": late}))
+    assert stopped_by(verdict(facts(), c)) == [("survey.open-limit", "")]
+
+
+def test_a_rehearsal_reads_and_asks_for_no_more() -> None:
+    rehearsal = context(rehearsal=True)
+    f = facts(replace(STATE, ephemerals={}), comparison=None, homes=None)
+    assert isinstance(verdict(f, rehearsal), Done)
+    assert stopped_by(verdict(replace(f, learners=2), rehearsal)) == [("survey.learners", "")]
