@@ -15,6 +15,9 @@ from zkmigrate.model.step import Context, Way
 H = TypeVar("H", bound=HostPhase)
 H_co = TypeVar("H_co", bound=HostPhase, covariant=True)
 
+SERVING = ("started", "checked", "open")
+"""The phases of a host that has served in the reformed ensemble."""
+
 LOOK_MOVES = ("resume: zkmigrate looks again", "look on the host by hand: zkm-host status")
 
 
