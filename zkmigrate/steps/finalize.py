@@ -7,7 +7,7 @@ Clients may notice: nothing.
 Way back: none; the images are gone after it. Dest stays as it is.
 
 Proof: zkm-host is gone, after it removed every rule, set, guard and state of this run. A dest host that
-VERIFY left out and that still does not answer is named.
+VERIFY left out and that still does not answer is named; one that answers again joins the others first.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
-from zkmigrate.steps.go import past_the_door
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.steps.go import GoFacts, GoStep, past_the_door
 from zkmigrate.steps.install import PROGRAM
+from zkmigrate.steps.verify import LATE_HOST_S
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,12 @@ class FinalizeStep:
         silent = {h: r for h, r in f.programs.items() if isinstance(r, Unknown)}
         if lost := tuple(unknown("finalize.answer", h, r) for h, r in silent.items() if h not in missing):
             return Blocked(lost)
-        returned = tuple(h for h in missing if f.hosts.phase(h) in ("sealed", "go", "started", "checked"))
-        if returned:
-            return Blocked(tuple(_returned(f, host) for host in returned))
+        # A host that VERIFY left out and that is here again joins the others first.
+        if sealed := f.hosts.in_phase("sealed"):
+            return Ready(sealed)
+        if joining := f.hosts.in_phase("go", "started", "checked"):
+            limit = c.inventory.policy.open_limit_s + LATE_HOST_S
+            return Waiting("every dest host is open", f"not yet: {', '.join(joining)}", limit, 1.0)
         todo = tuple(h for h, r in f.programs.items() if isinstance(r, Seen))
         if todo:
             return Ready(todo)
@@ -89,6 +93,8 @@ class FinalizeStep:
         )
 
     def plan(self, c: Context, f: FinalizeFacts, target: str) -> Changes:
+        if f.hosts.phase(target) == "sealed":
+            return GoStep().plan(c, GoFacts(f.hosts, ()), target)
         if target in c.inventory.dest_names:
             return (HostVerb(target, "finalize"), UninstallProgram(target))
         return (UninstallProgram(target),)
@@ -99,22 +105,6 @@ class FinalizeStep:
 
     def undo(self, c: Context, f: FinalizeFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
-
-
-def _returned(f: FinalizeFacts, host: str) -> Finding:
-    return claim(
-        "finalize.returned",
-        "a dest host that VERIFY left out has joined the others since",
-        False,
-        target=host,
-        seen=f"it answers again, in phase {f.hosts.phase(host)}",
-        needed="phase open",
-        moves=(
-            "let it join: zkmigrate rollback --to verify (nothing is undone), then zkmigrate resume; VERIFY "
-            "sends the GO that it did not get",
-            "or replace it: docs/how-to/host-died.md",
-        ),
-    )
 
 
 def _left_there(host: str, reading: Reading[bytes]) -> Finding:
