@@ -443,7 +443,7 @@ class Walk:
             rehearsal=at.stage.rehearsal,
             way=at.way,
             records=self.history.records(),
-            begun=bool(self.history.touched(at.id)),
+            begun=self.history.lost or bool(self.history.touched(at.id)),
             unrestored=frozenset(
                 target
                 for target in self.history.touched(at.id)

@@ -65,7 +65,8 @@ class GoStep:
         # From the first GO sent the hosts finish alone: one that does not answer holds no other back.
         sent = c.begun or bool(hosts.in_phase(*GONE, "open"))
         if hosts.unknown and (way is Way.BACK or c.rehearsal or not sent):
-            return Blocked(hosts.unknown)
+            # While no GO was sent no host can be part of a quorum: those that answer need not wait shut.
+            return Blocked(hosts.unknown, others_back=way is Way.BACK and not sent)
         if way is Way.BACK:
             running = hosts.in_phase(*GONE)
             late = [h for h in running if _opens_in(c, hosts.at[h]) < TOO_LATE_S]
