@@ -10,7 +10,8 @@ import pytest
 from tests.world.operator import Killed, Operator
 from tests.world.rolled import copied, rolled
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.engine.events import StepEnded, Turned
+from zkmigrate.engine.events import Event, StepBegun, StepEnded, Turned
+from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import Change, Go, HostVerb
 from zkmigrate.model.fact import Reading, Unknown
@@ -204,6 +205,27 @@ def test_a_host_that_is_not_heard_before_the_first_go_turns_back_as_ever(night: 
     night.back_again()
     assert night.again().resume().code == 7
     assert night.phases() == ["idle"] * 3
+
+
+def test_with_a_lost_journal_nobody_goes_back_while_a_silent_host_may_have_go(
+    night: Night, tmp_path: Path
+) -> None:
+    assert night.operator.forward(until="cutover.seal").code == 0
+    copy = (night.operator.run_dir / "journal.jsonl").read_bytes()
+    order = Go("dest1", "first", tuple(f"10.0.0.1{n}:2181" for n in (1, 2, 3)), 2, 10_000)
+    assert night.world.apply(order, "cutover.go.dest1.99.1", 1)[0] == 0
+    Journal.recover(tmp_path / "again", lambda: night.world.wall, copies=[copy]).close()
+    night.operator.run_dir = tmp_path / "again"
+
+    class Events(list[Event]):
+        def append(self, event: Event) -> None:
+            super().append(event)
+            if isinstance(event, StepBegun) and (event.step, event.way) == ("go", Way.BACK):
+                night.silent.add("dest1")
+
+    night.again().events = Events()
+    assert night.operator.back("cutover").code == 8
+    assert night.phases()[1:] == ["sealed", "sealed"]
 
 
 def test_a_rollback_is_refused_while_a_host_that_may_have_go_is_not_heard(night: Night) -> None:
