@@ -198,11 +198,15 @@ class Kafka(_Frozen):
 
 
 class Lease(_Frozen):
-    """The kernel's own end of the block: times in milliseconds."""
+    """The kernel's own end of the block: times in milliseconds.
+
+    longest_ms: how long the fence may be made where hosts answer too slowly for the other two.
+    """
 
     fence_ttl_ms: Annotated[int, Field(ge=2000, le=60000)] = 5000
     cut_ttl_ms: Annotated[int, Field(ge=1000, le=30000)] = 2000
     renew_every_ms: Annotated[int, Field(ge=100, le=5000)] = 500
+    longest_ms: Annotated[int, Field(ge=2000, le=60000)] = 10000
 
 
 class Window(_Frozen):
@@ -216,11 +220,13 @@ class Policy(_Frozen):
     """What the operator allows. Times in seconds.
 
     join_outstanding: with more requests than this waiting at any source server, no further dest host joins.
+    window_margin: how many times as long as in the rehearsal FENCE to SEAL may take.
     """
 
     lease: Lease = Lease()
     open_limit_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     way_back_s: Annotated[float, Field(gt=0, le=600)] = 2.5
+    window_margin: Annotated[float, Field(ge=1, le=100)] = 1.5
     broker_lost_in_window: Literal["back", "forward", "ask"] = "ask"
     roll_wave: Annotated[int, Field(ge=1)] = 1
     join_outstanding: Annotated[int, Field(ge=0)] = 200

@@ -36,6 +36,7 @@ from zkmigrate.model.look import KafkaView
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Records
 from zkmigrate.rules import expected
+from zkmigrate.rules.lease import in_force
 from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
 from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.program import Program
@@ -94,9 +95,8 @@ class Site:
 
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
         """The watch, over channels of its own."""
-        hosts, lease = self.inventory.dest_names, self.inventory.policy.lease
-        renew = partial(self._renew, lock)
-        return Watch(hosts, lease, self.rules(), renew, clock.now, clock.wall, self._probes)
+        hosts, renew = self.inventory.dest_names, partial(self._renew, lock)
+        return Watch(hosts, in_force, self.rules(), renew, clock.now, clock.wall, self._probes)
 
     def sample(self, samples: Samples) -> Callable[[], None]:
         """Note from now on what is seen, for the report; the answer ends that."""
@@ -140,7 +140,9 @@ class Site:
 
     def _renew(self, lock: HostLock, host: str, fence_ms: int, cut_ms: int) -> Outcome:
         words = ("renew", str(fence_ms), str(cut_ms))
-        answer = self._watching.ask(host, *words, fencing=lock.number, deadline_s=_RENEW_S)
+        # A longer lease was chosen because the hosts answer slowly.
+        limit_s = max(_RENEW_S, cut_ms / 2000)
+        answer = self._watching.ask(host, *words, fencing=lock.number, deadline_s=limit_s)
         return Outcome(answer.rc, answer.output)
 
     def _probes(self, _stage: Stage) -> tuple[Probe, ...]:

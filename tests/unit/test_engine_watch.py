@@ -85,7 +85,7 @@ def fenced(tmp_path: Path, step: str = "main.fence") -> tuple[Stage, History]:
 @contextmanager
 def watching(moment: Moment, renew: Renewals, *asked: Probe, deadline_s: float = 8.0) -> Iterator[Watch]:
     rules = WindowRules(decide, lambda _context: deadline_s, without_operator)
-    watch = Watch(HOSTS, LEASE, rules, renew, moment.now, moment.wall, lambda _stage: asked)
+    watch = Watch(HOSTS, lambda _context: LEASE, rules, renew, moment.now, moment.wall, lambda _stage: asked)
     try:
         yield watch
     finally:
@@ -378,7 +378,7 @@ def test_ask_without_an_operator_means_go_only_once_all_hosts_are_sealed(
 def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tmp_path: Path) -> None:
     renew = Renewals()
     tiny = Tiny(tmp_path / "r")
-    tiny.watch = Watch(HOSTS, LEASE, tiny.rules, renew, tiny.clock.now, tiny.clock.wall)
+    tiny.watch = Watch(HOSTS, lambda _context: LEASE, tiny.rules, renew, tiny.clock.now, tiny.clock.wall)
     tiny.process(lambda walk: walk.forward(until="rehearse"))
 
     def cutting(change: Change) -> Outcome | None:
@@ -388,7 +388,7 @@ def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tmp_path: 
         return None
 
     tiny.hosts.answer = cutting
-    tiny.watch = Watch(HOSTS, LEASE, tiny.rules, renew, tiny.clock.now, tiny.clock.wall)
+    tiny.watch = Watch(HOSTS, lambda _context: LEASE, tiny.rules, renew, tiny.clock.now, tiny.clock.wall)
     ended = tiny.process(lambda walk: walk.forward())
     assert (ended.code, ended.findings[0].id) == (9, LEASE_LAPSED)
     assert {path for _, path in tiny.hosts.files} == {"/one", "/two"}

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from zkmigrate.rules.start_order import freshest, places
+from zkmigrate.rules.start_order import forms_quorum, freshest, places
 
 NEEDED = 0x100000EEC
 
@@ -60,3 +60,27 @@ def test_the_freshest_are_those_that_reach_what_is_needed(count: int) -> None:
 def test_a_host_beyond_what_is_needed_is_fresh_and_an_older_epoch_never_is() -> None:
     newest = {"dest1": NEEDED + 7, "dest2": 0x0FFFFFFFF, "dest3": 0x200000000}
     assert freshest(newest, NEEDED) == ("dest1", "dest3")
+
+
+def serve_alone(every: tuple[str, ...], first: tuple[str, ...], told: frozenset[str]) -> bool:
+    """What the hosts do that were told to start, each by itself: whether a majority comes to serve."""
+    place, majority = places(every, first), len(every) // 2 + 1
+    up: set[str] = set()
+    while True:
+        quorum = len(up) >= majority
+        may = {"first": True, "quorum": set(first) <= up, "rest": quorum}
+        more = {host for host in told - up if may[place[host]]}
+        if not more:
+            return quorum
+        up |= more
+
+
+@pytest.mark.parametrize(("count", "fresh"), TABLE)
+def test_a_part_of_the_hosts_forms_the_quorum_exactly_where_their_places_let_it(
+    count: int, fresh: int
+) -> None:
+    every = hosts(count)
+    for first in combinations(every, fresh):
+        for size in range(count + 1):
+            for told in combinations(every, size):
+                assert forms_quorum(every, first, told) == serve_alone(every, first, frozenset(told))

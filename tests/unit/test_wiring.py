@@ -7,15 +7,28 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
+
+import pytest
 
 from tests.unit.sshd import make_key
 from tests.world.operator import inventory
 from zkmigrate.engine import probes
+from zkmigrate.engine.lock import HostLock
 from zkmigrate.inventory import Ports, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.finding import Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.simulate.ensemble import UNSERVING
+from zkmigrate.transport.channels import Answer
 from zkmigrate.wiring import Site
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> Ssh:
+    make_key(tmp_path / "key")
+    (tmp_path / "known_hosts").write_text("")
+    (tmp_path / "known_hosts").chmod(0o600)
+    return Ssh(user="ops", key=str(tmp_path / "key"), known_hosts=str(tmp_path / "known_hosts"))
 
 
 @contextmanager
@@ -37,14 +50,10 @@ def server(said: list[str]) -> Iterator[int]:
             thread.join()
 
 
-def test_the_watch_of_a_site_asks_source_whether_it_serves(tmp_path: Path) -> None:
-    make_key(tmp_path / "key")
-    (tmp_path / "known_hosts").write_text("")
-    (tmp_path / "known_hosts").chmod(0o600)
+def test_the_watch_of_a_site_asks_source_whether_it_serves(ssh: Ssh) -> None:
     said: list[str] = []
     with server(said) as port:
         hosts = tuple(ZooKeeperHost(name=f"source{n}", address="127.0.0.1", myid=n) for n in (1, 2, 3))
-        ssh = Ssh(user="ops", key=str(tmp_path / "key"), known_hosts=str(tmp_path / "known_hosts"))
         source = Source(hosts=hosts, ports=Ports(client=port))
         site = Site(inventory().model_copy(update={"ssh": ssh, "source": source}), "run")
         try:
@@ -55,3 +64,26 @@ def test_the_watch_of_a_site_asks_source_whether_it_serves(tmp_path: Path) -> No
             site.close()
     assert held[probes.SOURCE_SICK] is Held.NO
     assert said == ["srvr"] * 6
+
+
+@pytest.mark.parametrize(("cut_ms", "limit_s"), [(5000, 2.5), (2000, 1.0), (300, 1.0)])
+def test_a_renewal_is_given_up_after_half_of_the_cut(
+    ssh: Ssh, monkeypatch: pytest.MonkeyPatch, cut_ms: int, limit_s: float
+) -> None:
+    class Lock:
+        number = 7
+
+    limits: list[float] = []
+
+    def ask(*_words: str, fencing: int, deadline_s: float) -> Answer:
+        limits.append(deadline_s)
+        return Answer(0, f"renewed by {fencing}")
+
+    site = Site(inventory().model_copy(update={"ssh": ssh}), "run")
+    try:
+        watching: Any = site._watching
+        monkeypatch.setattr(watching, "ask", ask)
+        assert site._renew(cast(HostLock, Lock()), "dest1", 9000, cut_ms).output == "renewed by 7"
+    finally:
+        site.close()
+    assert limits == [limit_s]

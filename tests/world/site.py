@@ -29,6 +29,7 @@ from zkmigrate.model.change import Change
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Records
 from zkmigrate.rules import expected
+from zkmigrate.rules.lease import in_force
 from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World, new_world
@@ -119,9 +120,8 @@ class WorldSite:
         def renew(host: str, fence_ms: int, cut_ms: int) -> Outcome:
             return Outcome(*self.world.renew(host, fence_ms, cut_ms))
 
-        lease = self.inventory.policy.lease
         return Watch(
-            self.inventory.dest_names, lease, self.rules(), renew, clock.now, clock.wall, lambda _stage: ()
+            self.inventory.dest_names, in_force, self.rules(), renew, clock.now, clock.wall, lambda _stage: ()
         )
 
     def sample(self, samples: Samples) -> Callable[[], None]:

@@ -9,10 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
-from zkmigrate.engine.events import Holding
+from tests.world.rolled import copied, rolled
+from zkmigrate.engine.events import Holding, Noted
 from zkmigrate.engine.ports import Answer, Fallback
 from zkmigrate.errors import UsageError
 from zkmigrate.simulate.world import SESSION_TIMEOUT_MS
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Operator:
+    return rolled(tmp_path_factory.mktemp("rolled"))
 
 
 def test_a_hold_behind_the_closed_door_counts_down_to_the_hosts_own_limit(
@@ -132,3 +138,23 @@ def test_a_hold_at_a_phase_that_is_behind_is_refused_before_anything_is_done(tmp
     operator.answers["go"] = "go"
     assert operator.resume(until="cutover", hold_at="go").code == 0
     assert {e.phase for e in operator.events if isinstance(e, Holding)} == {"go"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "told"), [("fence", True), ("prove", True), ("seal", False), ("check", False), ("", False)]
+)
+def test_a_hold_that_the_deadline_breaks_is_said_before_the_cut_over_is_asked_about(
+    tmp_path: Path, once: Operator, phase: str, told: bool
+) -> None:
+    """18 s sessions and a way back of 2.5 s leave 6.5 s."""
+    operator = copied(once, tmp_path)
+    assert operator.forward(until="cutover", hold_at=phase).code == 0
+    kinds = [type(e).__name__ for e in operator.events]
+    said = [(n, e.text) for n, e in enumerate(operator.events) if isinstance(e, Noted)]
+    if not told:
+        assert said == []
+        return
+    [(at, text)] = said
+    assert at < kinds.index("Consented")
+    assert f"the hold after cutover.{phase} ends by itself" in text
+    assert "6.5 s after FENCE" in text

@@ -8,6 +8,7 @@ afterwards the walk goes on by itself. A rehearsal is held before it begins, not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from zkmigrate.errors import UsageError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import inverses
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import Way
+from zkmigrate.model.step import Context, Way
 
 if TYPE_CHECKING:
     from zkmigrate.engine.run import World
@@ -100,6 +101,26 @@ class HoldPlaces:
             return self._window.hold(at, hold, lambda: self._let_go(hold, here, asked_for), stop_if_asked)
 
         return self._logged(at, hold, until, {"place": "after", "progress": ""})
+
+    def foretell(self, at: Next, hold_at: str, context: Context) -> None:
+        """Before a window's question: say when the deadline ends the hold of ``--hold-at``.
+
+        With ``--yes`` nobody may be there to answer it.
+        """
+        rules, ids = self._world.rules, [f"{at.stage.id}.{step.id}" for step in at.stage.steps]
+        begins, permanent = f"{at.stage.id}.{rules.begins}", f"{at.stage.id}.{rules.permanent}"
+        if at.way is Way.BACK or not {hold_at, begins, permanent} <= set(ids):
+            return
+        if not ids.index(begins) <= ids.index(hold_at) < ids.index(permanent):
+            return
+        left_s = rules.deadline_s(context)
+        when = "within seconds" if math.isinf(left_s) else f"{left_s:.1f} s after FENCE"
+        self._world.emit(
+            events.Noted(
+                f"the hold after {hold_at} ends by itself: the way back must start {when}, and without an "
+                "answer by then the run turns back (exit code 7); at the end of input it turns back at once"
+            )
+        )
 
     # --- holding ---------------------------------------------------------------------------------------
 

@@ -283,6 +283,7 @@ class Walk:
         if fresh and stage.id in self._skip:
             self._log.stage_skipped(stage, "--skip")
             return False
+        self._holds.foretell(at, self._hold_at, self._context(at))
         if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
             answer = self.world.confirm.consent(stage)
             self._log.answered(stage.id, "", stage.consent, answer, self._found())
@@ -443,6 +444,7 @@ class Walk:
             rehearsal=at.stage.rehearsal,
             way=at.way,
             records=self.history.records(),
+            begun=self.history.lost or bool(self.history.touched(at.id)),
             unrestored=frozenset(
                 target
                 for target in self.history.touched(at.id)

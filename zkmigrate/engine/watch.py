@@ -57,12 +57,12 @@ class Probe:
 
 
 class Watch:
-    """See the module's text. ``now`` and ``wall`` are the engine's clocks."""
+    """See the module's text. ``now`` and ``wall`` are the engine's clocks; ``lease``: that of a context."""
 
     def __init__(
         self,
         hosts: tuple[str, ...],
-        lease: Lease,
+        lease: Callable[[Context], Lease],
         rules: WindowRules,
         renew: Renew,
         now: Callable[[], float],
@@ -95,7 +95,7 @@ class Watch:
         session.renewing = f"{stage.id}.{rules.permanent}" not in history.done
         session.back = history.way is Way.BACK
         cut = f"{stage.id}.{rules.cuts}" in history.first_sent
-        session.silence_ms = self._lease.cut_ttl_ms if cut else self._lease.fence_ttl_ms
+        session.silence_ms = session.lease.cut_ttl_ms if cut else session.lease.fence_ttl_ms
         if begun:
             self._session = session
             together({h: partial(self._round, session, h, self._now(), LEAST_MS) for h in self._hosts})
@@ -108,7 +108,7 @@ class Watch:
         line, at_wall, at_mono = fenced
         here = self._first_line is not None and line > self._first_line
         since = at_mono if here else self._now() - max(0.0, self._wall() - at_wall)
-        return _Session(since + self._rules.deadline_s(context))
+        return _Session(since + self._rules.deadline_s(context), self._lease(context))
 
     def finding(self) -> Finding | None:
         """The first blocking finding that nobody has answered, the end of the lease before all others."""
@@ -158,7 +158,7 @@ class Watch:
 
     def _renewer(self, session: _Session, host: str) -> None:
         delivered = self._now()
-        while not session.over.wait(self._lease.renew_every_ms / 1000):
+        while not session.over.wait(session.lease.renew_every_ms / 1000):
             delivered = self._round(session, host, delivered) if session.renewing else self._now()
 
     def _round(self, session: _Session, host: str, delivered: float, least_ms: int = 0) -> float:
@@ -167,7 +167,7 @@ class Watch:
         if left_ms < LEAST_MS:
             return delivered
         fence_ms, cut_ms = (
-            int(min(ttl, left_ms)) for ttl in (self._lease.fence_ttl_ms, self._lease.cut_ttl_ms)
+            int(min(ttl, left_ms)) for ttl in (session.lease.fence_ttl_ms, session.lease.cut_ttl_ms)
         )
         try:
             outcome = self._renew(host, fence_ms, cut_ms)
@@ -212,8 +212,9 @@ class Watch:
 class _Session:
     """The threads of one window, from FENCE to OPEN or to the reopened door."""
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: float, lease: Lease) -> None:
         self.deadline = deadline
+        self.lease = lease
         self.renewing = True
         self.back = False
         self.silence_ms = 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from zkmigrate.facts.host import HostPhase, HostStatus, host_phase, host_status
+from zkmigrate.facts.host import HostPhase, HostStatus, host_phase, host_status, stamp
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
@@ -14,6 +14,9 @@ from zkmigrate.model.step import Context, Way
 
 H = TypeVar("H", bound=HostPhase)
 H_co = TypeVar("H_co", bound=HostPhase, covariant=True)
+
+SERVING = ("started", "checked", "open")
+"""The phases of a host that has served in the reformed ensemble."""
 
 LOOK_MOVES = ("resume: zkmigrate looks again", "look on the host by hand: zkm-host status")
 
@@ -108,6 +111,26 @@ def _each(c: Context, look: Look, ask: Callable[[Look, str], Reading[H]]) -> Sta
         {host: r.value for host, r in readings.items() if isinstance(r, Seen)},
         tuple(unknown(f"host.{host}", host, r) for host, r in readings.items() if not isinstance(r, Seen)),
     )
+
+
+def round_trips(c: Context, look: Look, tries: int) -> dict[str, Reading[float]]:
+    """The longest of several round trips to each dest host, in seconds.
+
+    ``stamp`` is asked, which starts about as many programs on the host as a renewal does, over a channel held
+    open like the watch's. All hosts are asked at once, as they are renewed.
+    """
+
+    def longest(host: str) -> Reading[float]:
+        took = 0.0
+        for _ in range(tries):
+            began = look.now()
+            answer = stamp(look, host)
+            if not isinstance(answer, Seen):
+                return answer
+            took = max(took, look.now() - began)
+        return Seen(took)
+
+    return look.each(c.inventory.dest_names, longest)
 
 
 def unknown(id: str, target: str, reading: Reading[object]) -> Finding:

@@ -107,9 +107,10 @@ class Context:
     run: id of the run, ``[a-z0-9-]{1,24}``. rehearsal: the cut-over steps act as rehearsal.
     records: step id → the record its last ``Done`` journaled (baseline, zxids, times).
     fencing: this operator's fencing number. unrestored: targets of this step on which the journal knows files
-    that were written or moved aside and not put back. way: the direction of the walk, so that a step does not
-    wait, going back, for answers that only going forward needs. kept: what the step's last ``Waiting`` of
-    this visit kept. tell: for looks that take long.
+    that were written or moved aside and not put back. begun: changes of this step were, or may have been,
+    sent and are not undone; true where the journal is lost. way: the direction of the walk, so that a step
+    does not wait, going back, for answers that only going forward needs. kept: what the step's last
+    ``Waiting`` of this visit kept. tell: for looks that take long.
     """
 
     run: str
@@ -118,6 +119,7 @@ class Context:
     rehearsal: bool = False
     records: Records = field(default_factory=dict)
     unrestored: frozenset[str] = frozenset()
+    begun: bool = False
     way: Way = Way.FORWARD
     kept: Mapping[str, Any] = field(default_factory=dict)
     tell: Teller = field(default=untold, compare=False)

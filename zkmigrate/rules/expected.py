@@ -5,7 +5,7 @@ from __future__ import annotations
 from zkmigrate.facts.sessions import Sessions
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context
-from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s, to_seal_s
 
 _WINDOW = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
 _REHEARSED = "as rehearsed, or the policy's if longer"
@@ -29,7 +29,7 @@ def before_the_run(c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
         *length,
         f"  lease: fence {lease.fence_ttl_ms} ms, cut {lease.cut_ttl_ms} ms, renewed every "
         f"{lease.renew_every_ms} ms; until SEAL dest goes",
-        "    back by itself when it is not renewed",
+        "    back by itself when it is not renewed; SURVEY makes it longer where the hosts answer slowly",
         *_deadline(c, sessions),
         f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
         "  clients may notice: clients of dest reconnect, metadata changes wait; what was sent but not",
@@ -56,6 +56,9 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
     timeout_ms = c.records.get("survey", {}).get("smallest_timeout_ms")
     if timeout_ms is not None:
         out += _arithmetic(timeout_ms / 1000, expected_way_back_s(c), _REHEARSED)
+        if (needed := to_seal_s(c)) is not None:
+            margin = f"{c.inventory.policy.window_margin:g} (policy.window_margin)"
+            out.append(f"FENCE to SEAL counts as {needed:.1f} s: as rehearsed, times {margin}")
     return (*out, *alone)
 
 

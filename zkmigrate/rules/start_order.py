@@ -8,7 +8,7 @@ nobody leads; the rest wait until a host of F leads with q - 1 synced followers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from zkmigrate.model.change import Place
 
@@ -41,3 +41,14 @@ def places(hosts: tuple[str, ...], first: tuple[str, ...]) -> dict[str, Place]:
         else:
             result[host] = "rest"
     return result
+
+
+def forms_quorum(hosts: tuple[str, ...], first: tuple[str, ...], told: Collection[str]) -> bool:
+    """Whether the hosts that were told to start can form a quorum without the others.
+
+    Those with the place ``rest`` do not count: each waits until a host of F leads. Where F is no majority,
+    its helpers wait for every host of F, so that nobody who starts early may be missing. Raises ValueError
+    as :func:`places` does.
+    """
+    early = [host for host, place in places(hosts, first).items() if place != "rest"]
+    return sum(host in told for host in early) > len(hosts) // 2

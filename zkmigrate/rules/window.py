@@ -146,6 +146,22 @@ def deadlines(smallest_timeout_s: float, way_back_s: float) -> Deadlines:
     return Deadlines(clients_back - way_back_s - FIND_DOOR_S, clients_back, smallest_timeout_s)
 
 
+TO_SEAL = ("fence", "drain", "cut", "stop", "prove", "seal")
+
+
+def rehearsed_s(context: Context, *steps: str) -> float | None:
+    """Seconds that these steps of the window took in the rehearsal, together; None where one is not known."""
+    seconds = context.records.get("rehearse", {}).get("seconds", {})
+    took = [seconds.get(step, {}).get("forward") for step in steps]
+    return None if None in took else float(sum(took))
+
+
+def to_seal_s(context: Context) -> float | None:
+    """Seconds that FENCE to SEAL may take: as rehearsed, times ``policy.window_margin``; None unrehearsed."""
+    took = rehearsed_s(context, *TO_SEAL)
+    return None if took is None else took * context.inventory.policy.window_margin
+
+
 _BACK_STEPS = ("fence", "drain", "cut", "stop", "prove")
 
 

@@ -20,12 +20,13 @@ from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, synce
 from zkmigrate.facts.host import HostPhase
 from zkmigrate.facts.ownership import Ownership, from_json
 from zkmigrate.facts.sessions import Sessions, owning_sessions
-from zkmigrate.facts.window import Statuses, phases
+from zkmigrate.facts.window import SERVING, H, Statuses, phases
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.steps.serve import go_on_without
 from zkmigrate.zkdata.zxid import epoch, format_zxid
 
 SYNCED_DEADLINE_S = 10.0
@@ -70,19 +71,23 @@ class CheckStep:
         if way is Way.BACK:
             return Done()
         opened = f.hosts.in_phase("open")
-        if f.hosts.unknown and not opened:
+        partly = go_on_without(c, f.hosts)
+        if f.hosts.unknown and not partly:
             return Blocked(f.hosts.unknown)
-        allowed = ("started", "checked", "open", *(("go",) if opened else ()))
-        if wrong := f.hosts.outside("check", *allowed):
+        if wrong := f.hosts.outside("check", *SERVING, *(("go", "sealed") if partly else ())):
             return Blocked(wrong)
-        followers = c.inventory.dest.majority - 1 if opened else len(c.inventory.dest.hosts) - 1
+        serving = c.inventory.dest.majority if opened else len(f.hosts.in_phase(*SERVING))
+        followers = serving - 1
+        if f.synced < followers and f.hosts.unknown:
+            # The host that is not heard may have led: the others elect anew, and nothing may turn them back.
+            return Blocked((_leaderless(f, followers),))
         if f.synced < followers:
             return Waiting("every follower is synced", f"{f.synced} of {followers}", SYNCED_DEADLINE_S, 0.05)
         if has_baseline(c):
             same = same_ownership(baseline(c), f.owners, f.znodes, exact=True)
         else:
             same = (without_baseline("check.baseline"),)
-        findings = (*quorum(c, f.servers), *same)
+        findings = (*quorum(c, those_serving(f.servers, f.hosts)), *same)
         if opened:
             # A finisher reached its own limit: there is no way back, so what does not hold is only said.
             findings = tuple(replace(x, severity=Severity.WARN) for x in findings)
@@ -101,6 +106,28 @@ class CheckStep:
 
     def undo(self, c: Context, f: CheckFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+
+def _leaderless(f: CheckFacts, followers: int) -> Finding:
+    return claim(
+        "check.leader",
+        "a leader with a majority is heard",
+        None,
+        seen=f"leader {f.servers.leader or 'not heard'}, {f.synced} followers synced",
+        needed=f"a leader, {followers} followers synced",
+        moves=("wait: the hosts elect anew, and open by themselves at policy.open_limit_s",),
+    )
+
+
+def those_serving(servers: EnsembleView, hosts: Statuses[H]) -> EnsembleView:
+    """Without the hosts that are missing: neither zkm-host nor the server there says that it serves."""
+    modes = servers.modes()
+    left = {
+        host: reading
+        for host, reading in servers.servers.items()
+        if hosts.phase(host) in SERVING or modes[host] in ("leader", "follower")
+    }
+    return replace(servers, servers=left)
 
 
 def baseline(c: Context) -> Ownership:

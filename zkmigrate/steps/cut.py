@@ -25,6 +25,7 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.rules.lease import in_force
 
 # The observer's election back-off starts to cost more than a JVM start after a cut of about this long.
 RESTART_AFTER_S = 2.0
@@ -113,7 +114,7 @@ class CutStep:
         )
 
     def plan(self, c: Context, f: CutFacts, target: str) -> Changes:
-        return (Cut(target, c.inventory.policy.lease.cut_ttl_ms),)
+        return (Cut(target, in_force(c).cut_ttl_ms),)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
         facts = CutFacts(NOWHERE, {}, None, {})

@@ -21,6 +21,7 @@ from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.rules.lease import in_force
 
 
 class FenceStep:
@@ -50,7 +51,7 @@ class FenceStep:
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
     def plan(self, c: Context, f: Standing, target: str) -> Changes:
-        return (Fence(target, c.inventory.policy.lease.fence_ttl_ms),)
+        return (Fence(target, in_force(c).fence_ttl_ms),)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
         return {host: self.plan(c, NOWHERE, host) for host in c.inventory.dest_names}

@@ -6,7 +6,8 @@ Clients may notice: nothing.
 
 Way back: none; the images are gone after it. Dest stays as it is.
 
-Proof: zkm-host is gone, after it removed every rule, set, guard and state of this run.
+Proof: zkm-host is gone, after it removed every rule, set, guard and state of this run. A dest host that
+VERIFY left out and that still does not answer is named; one that answers again joins the others first.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.window import Statuses, statuses, unknown
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import claim
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
-from zkmigrate.steps.go import past_the_door
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.steps.go import GoFacts, GoStep, past_the_door
 from zkmigrate.steps.install import PROGRAM
+from zkmigrate.steps.verify import LATE_HOST_S
 
 
 @dataclass(frozen=True)
@@ -69,19 +71,30 @@ class FinalizeStep:
     def check(self, c: Context, f: FinalizeFacts, way: Way) -> Verdict:
         if way is Way.BACK:
             return Blocked((past_the_door(f.opened),), no_way_back=True) if f.opened else Done()
-        lost = tuple(
-            unknown("finalize.answer", h, r) for h, r in f.programs.items() if isinstance(r, Unknown)
-        )
-        if lost:
+        missing = c.records.get("verify", {}).get("missing", ())
+        silent = {h: r for h, r in f.programs.items() if isinstance(r, Unknown)}
+        if lost := tuple(unknown("finalize.answer", h, r) for h, r in silent.items() if h not in missing):
             return Blocked(lost)
-        todo = tuple(h for h, r in f.programs.items() if not isinstance(r, Absent))
+        # A host that VERIFY left out and that is here again joins the others first.
+        if sealed := f.hosts.in_phase("sealed"):
+            return Ready(sealed)
+        if joining := f.hosts.in_phase("go", "started", "checked"):
+            limit = c.inventory.policy.open_limit_s + LATE_HOST_S
+            return Waiting("every dest host is open", f"not yet: {', '.join(joining)}", limit, 1.0)
+        todo = tuple(h for h, r in f.programs.items() if isinstance(r, Seen))
         if todo:
             return Ready(todo)
+        gone = (h for h in f.programs if h not in silent)
         return Done(
-            tuple(claim("finalize.gone", "nothing of ours is left", True, target=h) for h in f.programs)
+            (
+                *(claim("finalize.gone", "nothing of ours is left", True, target=h) for h in gone),
+                *(_left_there(host, reading) for host, reading in silent.items()),
+            )
         )
 
     def plan(self, c: Context, f: FinalizeFacts, target: str) -> Changes:
+        if f.hosts.phase(target) == "sealed":
+            return GoStep().plan(c, GoFacts(f.hosts, ()), target)
         if target in c.inventory.dest_names:
             return (HostVerb(target, "finalize"), UninstallProgram(target))
         return (UninstallProgram(target),)
@@ -92,6 +105,19 @@ class FinalizeStep:
 
     def undo(self, c: Context, f: FinalizeFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+
+def _left_there(host: str, reading: Reading[bytes]) -> Finding:
+    return claim(
+        "finalize.left",
+        "nothing of ours is left",
+        None,
+        severity=Severity.WARN,
+        target=host,
+        seen=str(reading),
+        needed="an answer",
+        moves=("clean it up when it is back, or replace it: docs/how-to/host-died.md",),
+    )
 
 
 def _reformed(config: ZooConfig) -> bool:

@@ -6,8 +6,9 @@ Clients may notice: nothing more than at the fence.
 
 Way back: only with every host reached: stop all of them, then put the images back (the step before).
 
-Proof: every host has recorded GO. Those that hold the newest transaction start first; laggards never reach a
-majority by themselves.
+Proof: every host has recorded GO, or enough of them to form the quorum while the others are not heard. Those
+that hold the newest transaction start first; laggards never reach a majority by themselves. A host that has
+no GO stays shut, and gets it from VERIFY once it is there again.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from zkmigrate.facts.host import HostPhase
-from zkmigrate.facts.window import Statuses, phases, statuses
+from zkmigrate.facts.window import SERVING, Statuses, phases, statuses
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
-from zkmigrate.rules.start_order import places
+from zkmigrate.rules.start_order import forms_quorum, places
 from zkmigrate.steps.arm import endpoint
 
 NO_WAY_BACK = "open.no-way-back"
@@ -61,8 +62,11 @@ class GoStep:
         hosts = f.hosts
         if way is Way.BACK and (opened := hosts.in_phase("open")):
             return Blocked((past_the_door(opened),), no_way_back=True)
-        if hosts.unknown:
-            return Blocked(hosts.unknown)
+        # From the first GO sent the hosts finish alone: one that does not answer holds no other back.
+        sent = c.begun or bool(hosts.in_phase(*GONE, "open"))
+        if hosts.unknown and (way is Way.BACK or c.rehearsal or not sent):
+            # While no GO was sent no host can be part of a quorum: those that answer need not wait shut.
+            return Blocked(hosts.unknown, others_back=way is Way.BACK and not sent)
         if way is Way.BACK:
             running = hosts.in_phase(*GONE)
             late = [h for h in running if _opens_in(c, hosts.at[h]) < TOO_LATE_S]
@@ -76,9 +80,12 @@ class GoStep:
             return Blocked(wrong)
         if todo := hosts.in_phase("sealed"):
             return Ready(todo)
-        return Done(
-            hosts.every("go.sent", "the host has its GO", lambda s: s.phase != "sealed", lambda s: s.phase)
+        if hosts.unknown and not _form_quorum(c, hosts):
+            return Blocked((_too_few(c, hosts), *hosts.unknown))
+        given = hosts.every(
+            "go.sent", "the host has its GO", lambda s: s.phase != "sealed", lambda s: s.phase
         )
+        return Done((*given, *(_not_heard(x) for x in hosts.unknown)))
 
     def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
         inventory = c.inventory
@@ -109,6 +116,48 @@ class GoStep:
 def _opens_in(c: Context, status: HostPhase) -> float:
     """Seconds until the host's finisher acts by itself; infinite before it serves."""
     return math.inf if status.served_s is None else c.inventory.policy.open_limit_s - status.served_s
+
+
+def _form_quorum(c: Context, hosts: Statuses[HostPhase]) -> bool:
+    """Whether the hosts that are known to have GO can form the quorum, or have formed it."""
+    told = hosts.in_phase(*GONE, "open")
+    if hosts.in_phase(*SERVING):
+        return True
+    if "first" not in c.records.get("prove", {}):
+        return len(told) >= c.inventory.dest.majority
+    return forms_quorum(c.inventory.dest_names, tuple(c.records["prove"]["first"]), told)
+
+
+def _too_few(c: Context, hosts: Statuses[HostPhase]) -> Finding:
+    told = ", ".join(hosts.in_phase(*GONE, "open")) or "no host that answers"
+    silent = ", ".join(x.target for x in hosts.unknown)
+    return claim(
+        "go.majority",
+        "enough dest hosts have their GO to form the quorum",
+        None,
+        seen=f"{told} has GO; no answer from {silent}",
+        needed=f"{c.inventory.dest.majority} of the hosts that hold the newest transaction",
+        moves=(
+            "bring a silent host back: the run sends its GO; if the run has ended, zkmigrate resume",
+            "nothing is lost meanwhile: no host serves, no session expires; docs/how-to/host-died.md",
+        ),
+    )
+
+
+def _not_heard(found: Finding) -> Finding:
+    return claim(
+        "go.not-heard",
+        "the host has its GO",
+        None,
+        severity=Severity.WARN,
+        target=found.target,
+        seen=found.seen,
+        needed="an answer",
+        moves=(
+            "the others go on without it. If it has its GO it joins them by itself; if not it stays shut, "
+            "and VERIFY sends the GO once it answers. Died for good: docs/how-to/host-died.md",
+        ),
+    )
 
 
 def past_the_door(hosts: tuple[str, ...]) -> Finding:

@@ -6,19 +6,19 @@ Clients may notice: brokers reconnect within about three seconds, with their old
 
 Way back: none that costs nothing. From now on brokers have seen dest's transactions; repair forward.
 
-Proof: the fence is empty on every host and the phase file says open.
+Proof: the fence is empty on every host that serves and the phase file says open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkmigrate.facts.window import NOWHERE, Standing, standing
+from zkmigrate.facts.window import NOWHERE, SERVING, Standing, standing
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
 from zkmigrate.steps.go import past_the_door
-from zkmigrate.steps.serve import late
+from zkmigrate.steps.serve import go_on_without, late
 
 
 class OpenStep:
@@ -36,18 +36,19 @@ class OpenStep:
         opened = hosts.in_phase("open")
         if way is Way.BACK and opened:
             return Blocked((past_the_door(opened),), no_way_back=True)
-        if hosts.unknown and not (way is Way.FORWARD and opened):
+        partly = go_on_without(c, hosts)
+        if hosts.unknown and not (way is Way.FORWARD and partly):
             return Blocked(hosts.unknown)
         if way is Way.BACK:
             return Done()
-        if wrong := hosts.outside("open", "started", "checked", "open", *(("go",) if opened else ())):
+        if wrong := hosts.outside("open", *SERVING, *(("go", "sealed") if partly else ())):
             return Blocked(wrong)
         if todo := hosts.in_phase("started", "checked"):
             return Ready(todo)
         findings = f.whole.every(
             "open.door",
             "clients reach this dest host, or it has not come yet",
-            lambda s: s.fence_entries == 0 or s.phase == "go",
+            lambda s: s.fence_entries == 0 or s.phase in ("go", "sealed"),
             lambda s: f"{s.fence_entries} set entries, {s.client_sockets} client sockets",
         )
         return Blocked(findings) if any(x.blocks for x in findings) else Done((*findings, *late(hosts)))

@@ -19,6 +19,7 @@ from zkmigrate.facts.window import NOWHERE, Standing, standing
 from zkmigrate.model.change import Applied, Changes, RestoreImage, Seal, Unseal
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.rules.lease import in_force
 
 
 class SealStep:
@@ -65,7 +66,7 @@ class SealStep:
         return {host: self.plan(later, NOWHERE, host) for host in hosts}
 
     def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:
-        lease = c.inventory.policy.lease
+        lease = in_force(c)
         unseal = Unseal(target, lease.fence_ttl_ms, lease.cut_ttl_ms)
         # Restoring is right in every case: where the host had not started yet, its data is left untouched.
         return (RestoreImage(target), unseal)

@@ -6,13 +6,14 @@ Clients may notice: nothing more than at the fence.
 
 Way back: as for GO: stop all, put the images back.
 
-Proof: every host says leader or follower, exactly one leads.
+Proof: every host says leader or follower, exactly one leads. A host that is not heard, or that GO did not
+reach, is named and left out as soon as a majority serves.
 """
 
 from __future__ import annotations
 
 from zkmigrate.facts.host import HostPhase
-from zkmigrate.facts.window import Statuses, phases
+from zkmigrate.facts.window import SERVING, Statuses, phases
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look
@@ -34,8 +35,7 @@ class ServeStep:
     def check(self, c: Context, f: Statuses[HostPhase], way: Way) -> Verdict:
         if way is Way.BACK:
             return Done()
-        if f.in_phase("open") and (missing := late(f)):
-            # Once a host has opened by itself the only way is forward; a host that is missing joins later.
+        if go_on_without(c, f) and (missing := late(f)):
             return Done(missing)
         if f.unknown:
             return Blocked(f.unknown)
@@ -65,7 +65,7 @@ class ServeStep:
             f.every(
                 "serve.serving",
                 "the host serves in the reformed ensemble",
-                lambda s: s.phase in ("started", "checked", "open"),
+                lambda s: s.phase in SERVING,
                 lambda s: s.phase,
             )
         )
@@ -77,9 +77,22 @@ class ServeStep:
         return ()
 
 
+def go_on_without(c: Context, f: Statuses[HostPhase]) -> bool:
+    """Whether the hosts that serve go on, whoever is missing.
+
+    Once a host is open the only way is forward. Before that a majority goes on without hosts that are not
+    heard or have no GO, for brokers wait at the door; a rehearsal, where nobody waits, needs every host.
+    """
+    if f.in_phase("open"):
+        return True
+    missing = bool(f.unknown) or bool(f.in_phase("sealed"))
+    return missing and not c.rehearsal and len(f.in_phase(*SERVING)) >= c.inventory.dest.majority
+
+
 def late(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
-    """A warning for each host that does not serve, or does not answer, while others are open."""
+    """A warning for each host that does not serve, does not answer, or has no GO, while the others go on."""
     notes = {str(x.target): x.seen for x in f.unknown}
+    notes |= dict.fromkeys(f.in_phase("sealed"), "sealed: GO did not reach it, so it stays shut")
     notes |= {host: f.at[host].finisher_note or f.at[host].finisher for host in f.in_phase("go")}
     return tuple(
         claim(
@@ -89,7 +102,10 @@ def late(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
             severity=Severity.WARN,
             target=host,
             seen=note,
-            moves=("the others serve and are open: repair this host, it joins them",),
+            moves=(
+                "the others serve: repair this host; VERIFY waits for it and sends a GO that it did not get",
+                "a host that died for good: docs/how-to/host-died.md",
+            ),
         )
         for host, note in sorted(notes.items())
     )

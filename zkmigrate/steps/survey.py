@@ -6,15 +6,17 @@ Clients may notice: nothing; it only reads.
 
 Way back: nothing was changed by this step.
 
-Proof: source's subtree and every dest disk could be read without error, and source's leader counts the dest
-hosts as learners. For the cut-over itself also: dest's disks hold the same subtree as source at one zxid,
-every session that owns a part of it is a client of dest and of nobody else, and the smallest of their
-timeouts leaves time for a way back.
+Proof: source's subtree and every dest disk could be read without error, source's leader counts the dest hosts
+as learners, and the dest hosts answer quickly enough for a lease. For the cut-over itself also: dest's disks
+hold the same subtree as source at one zxid, every session that owns a part of it is a client of dest and of
+nobody else, the smallest of their timeouts leaves time for a way back, and FENCE to SEAL, as long as it took
+in the rehearsal and a margin more, ends before that.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from zkmigrate.errors import HostError
 from zkmigrate.facts.clients import connections
@@ -23,13 +25,22 @@ from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
 from zkmigrate.facts.ownership import Ownership, from_json, to_json
 from zkmigrate.facts.sessions import Homes, homes
 from zkmigrate.facts.subtree import Comparison, compared_ownership, source_ownership
-from zkmigrate.facts.window import LOOK_MOVES, unknown
+from zkmigrate.facts.window import LOOK_MOVES, round_trips, unknown
+from zkmigrate.inventory import Lease
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
-from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+from zkmigrate.rules import lease
+from zkmigrate.rules.window import (
+    FIND_DOOR_S,
+    TO_SEAL,
+    deadlines,
+    expected_way_back_s,
+    rehearsed_s,
+    to_seal_s,
+)
 from zkmigrate.steps.cursors import cursor_of
 from zkmigrate.steps.cursors import to_json as cursor_json
 from zkmigrate.zkdata.errors import ZkDataError
@@ -40,6 +51,7 @@ from zkmigrate.zkdata.zxid import epoch, format_zxid
 LISTED = 5
 # FENCE to SEAL took 1.0 s at best where this was measured; less time than this is no window at all.
 LEAST_TO_SEAL_S = 1.0
+TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -47,7 +59,8 @@ class SurveyFacts:
     """leader: source's leader, and the epoch of its zxid; learners: how many it counts; ownership with the
     cursor in the leader's log; tails: newest durable transaction of every dest host, read before source's.
 
-    comparison and homes: of a real cut-over only, None in a rehearsal.
+    comparison and homes: of a real cut-over only, None in a rehearsal. renewals: the longest round trip of
+    each dest host, in seconds.
     """
 
     leader: str
@@ -57,6 +70,7 @@ class SurveyFacts:
     tails: dict[str, Reading[Tail]]
     comparison: Reading[Comparison] | None = None
     homes: Homes | None = None
+    renewals: Mapping[str, Reading[float]] = field(default_factory=dict)
 
 
 class SurveyStep:
@@ -85,7 +99,8 @@ class SurveyStep:
         tails = look.each(c.inventory.dest_names, tail)
         if c.rehearsal:
             read = _source(c, look, view.leader, now)
-            return SurveyFacts(view.leader, now, count, read, tails)
+            trips = round_trips(c, look, TRIES)
+            return SurveyFacts(view.leader, now, count, read, tails, renewals=trips)
         lowest = [int(r.value.zxid) for r in tails.values() if isinstance(r, Seen)]
         if len(lowest) < len(tails):
             return SurveyFacts(view.leader, now, count, Absent("dest's disks must be read first"), tails)
@@ -94,7 +109,10 @@ class SurveyStep:
         # After the disks: a session that opened since is not in the disks' state, and claims nothing.
         there = look.each(c.inventory.dest_names, lambda host: connections(look, host))
         left = look.each(c.inventory.source_names, lambda host: connections(look, host))
-        return SurveyFacts(view.leader, now, count, read, tails, comparison, homes(owners, there, left))
+        found = homes(owners, there, left)
+        # Last, for it tells how busy the hosts are now.
+        trips = round_trips(c, look, TRIES)
+        return SurveyFacts(view.leader, now, count, read, tails, comparison, found, trips)
 
     def check(self, c: Context, f: SurveyFacts, way: Way) -> Verdict:
         if way is Way.BACK:
@@ -103,6 +121,10 @@ class SurveyStep:
         if any(x.blocks for x in findings) or not isinstance(f.ownership, Seen):
             return Blocked(findings)
         state, cursor = f.ownership.value
+        picked = _lease(c, f, state)
+        findings = (*findings, _lease_fits(c, f, state, picked))
+        if picked is None:
+            return Blocked(findings)
         cursors = {h: cursor_json(r.value.cursor) for h, r in f.tails.items() if isinstance(r, Seen)}
         record = {
             "leader": f.leader,
@@ -111,6 +133,7 @@ class SurveyStep:
             "ownership": to_json(state),
             "cursors": {**cursors, f.leader: cursor_json(cursor)},
             "smallest_timeout_ms": state.smallest_timeout_ms,
+            "lease": {"fence_ttl_ms": picked.fence_ttl_ms, "cut_ttl_ms": picked.cut_ttl_ms},
             "on_dest": sorted(hex(session) for session in f.homes.on_dest) if f.homes else [],
         }
         return Done(findings, record)
@@ -174,6 +197,23 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
             ),
         )
     )
+    took, needed = rehearsed_s(c, *TO_SEAL), to_seal_s(c)
+    if took is not None and needed is not None:
+        margin = c.inventory.policy.window_margin
+        findings.append(
+            claim(
+                "survey.window-fits",
+                "FENCE to SEAL ends before the way back must start",
+                needed <= limits.start_back,
+                seen=f"it took {took:.1f} s in the rehearsal, times {margin:g} (policy.window_margin) is "
+                f"{needed:.1f} s; the way back must start {limits.start_back:.1f} s after FENCE",
+                needed=f"at most {limits.start_back:.1f} s",
+                moves=(
+                    "rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run",
+                    "raise zookeeper.session.timeout.ms and restart the brokers (the roll does)",
+                ),
+            )
+        )
     limit = c.inventory.policy.open_limit_s
     findings.append(
         claim(
@@ -186,6 +226,49 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
         )
     )
     return tuple(findings)
+
+
+def _worst_s(f: SurveyFacts) -> float | None:
+    """The longest round trip of all; None where a host was not heard."""
+    trips = [r.value for r in f.renewals.values() if isinstance(r, Seen)]
+    return max(trips) if trips and len(trips) == len(f.renewals) else None
+
+
+def _timeout_s(c: Context, state: Ownership) -> float | None:
+    timeout = None if c.rehearsal else state.smallest_timeout_ms
+    return None if timeout is None else timeout / 1000
+
+
+def _lease(c: Context, f: SurveyFacts, state: Ownership) -> Lease | None:
+    worst = _worst_s(f)
+    allowed = lease.longest(c, _timeout_s(c, state))
+    return None if worst is None else lease.chosen(c.inventory.policy.lease, worst, allowed)
+
+
+def _lease_fits(c: Context, f: SurveyFacts, state: Ownership, picked: Lease | None) -> Finding:
+    trips = each({h: f"{r.value:.2f} s" if isinstance(r, Seen) else str(r) for h, r in f.renewals.items()})
+    worst, allowed = _worst_s(f), lease.longest(c, _timeout_s(c, state))
+    if worst is None:
+        needed = "an answer of every dest host"
+    else:
+        cut_ms = lease.needed_ms(c.inventory.policy.lease, worst)
+        fence_ms = cut_ms + lease.FENCE_OUTLIVES_CUT_MS
+        needed = (
+            f"a cut of {cut_ms} ms and a fence of {fence_ms} ms hold the longest of them; policy and "
+            f"deadline allow {max(0.0, allowed.cut_ms):.0f} and {max(0.0, allowed.fence_ms):.0f} ms"
+        )
+    return claim(
+        "survey.lease",
+        "the dest hosts answer quickly enough for a lease",
+        None if worst is None else picked is not None,
+        seen=f"longest of {TRIES} round trips: {trips}"
+        + (f"; lease: fence {picked.fence_ttl_ms} ms, cut {picked.cut_ttl_ms} ms" if picked else ""),
+        needed=needed,
+        moves=(
+            "look why the host is slow, then resume: it is measured again",
+            "raise policy.lease.longest_ms, or the brokers' session timeout",
+        ),
+    )
 
 
 def _baseline(state: Ownership) -> tuple[Finding, ...]:

@@ -2,7 +2,8 @@
 
 Why now: a session that did not survive shows itself only when its timeout has passed on dest.
 
-Clients may notice: nothing; this step only reads.
+Clients may notice: nothing; this step only reads. One exception: a dest host that GO did not reach gets its
+GO here, once it answers again, and joins the others.
 
 Way back: nothing was changed by this step.
 
@@ -11,7 +12,8 @@ it. Each session that owned a part of the chroot, and each of its znodes, is com
 that is not what it was is named and does not stop the run: nothing can bring it back, and a broker that was
 restarted since has a session of its own. What source's log holds since PROVE is read once more: whoever still
 wrote under the chroot there is named, because dest does not have it. The subtree of every dest disk, as it
-was at the cut, is compared with source's.
+was at the cut, is compared with source's. A dest host that does not come back within a minute is named and
+left out, as long as a majority of them is open.
 """
 
 from __future__ import annotations
@@ -24,15 +26,23 @@ from zkmigrate.facts.ensemble import EnsembleView, dest_view
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.subtree import Digests, digests
-from zkmigrate.facts.window import Statuses, statuses
+from zkmigrate.facts.window import SERVING, Statuses, statuses
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.look import KafkaView, Look, Znode
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.rules.next_wave import out_of_sync
-from zkmigrate.steps.check import baseline, has_baseline, quorum, same_ownership, without_baseline
+from zkmigrate.steps.check import (
+    baseline,
+    has_baseline,
+    quorum,
+    same_ownership,
+    those_serving,
+    without_baseline,
+)
 from zkmigrate.steps.cursors import from_json
+from zkmigrate.steps.go import GoFacts, GoStep
 from zkmigrate.zkdata.delta import DeltaResult, delta
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.zxid import format_zxid
@@ -57,7 +67,8 @@ NOT_YET = Absent("not looked at yet")
 @dataclass(frozen=True)
 class VerifyFacts:
     """settled_for: seconds that the youngest of dest's servers has run. since_proof: source's log after
-    PROVE. trees: the subtree as it was at the cut, on every disk; None where it was not looked at."""
+    PROVE. trees: the subtree as it was at the cut, on every disk; None where it was not looked at.
+    since: when a host was first missing, by the look's clock; waited: seconds since then."""
 
     hosts: Statuses[HostStatus]
     settled_for: float
@@ -67,6 +78,8 @@ class VerifyFacts:
     view: Reading[KafkaView]
     since_proof: Reading[DeltaResult] = NOT_YET
     trees: Digests | None = None
+    since: float = 0.0
+    waited: float = 0.0
 
 
 class VerifyStep:
@@ -78,11 +91,15 @@ class VerifyStep:
 
     def observe(self, c: Context, look: Look) -> VerifyFacts:
         hosts = statuses(c, look)
-        settled = min((_age_s(s) for s in hosts.at.values()), default=0.0)
+        now = look.now()
+        since = c.kept.get("since", now)
+        settled = min((_age_s(s) for s in hosts.at.values() if s.phase == "open"), default=0.0)
         servers = dest_view(c.inventory, look)
         leader = servers.leader
         if leader is None or settled < _needed_s(c) or not has_baseline(c):
-            return VerifyFacts(hosts, settled, servers, NOT_YET, {}, look.kafka())
+            return VerifyFacts(
+                hosts, settled, servers, NOT_YET, {}, look.kafka(), since=since, waited=now - since
+            )
         znodes = look.each(tuple(baseline(c).ephemerals), lambda path: look.znode(leader, path))
         view = look.kafka()
         return VerifyFacts(
@@ -95,18 +112,28 @@ class VerifyStep:
             _since_proof(c, look),
             # It takes as long as the trees are large, so only once all the rest is as it must be.
             None if _behind(c, view) else _trees(c, look),
+            since,
+            now - since,
         )
 
     def check(self, c: Context, f: VerifyFacts, way: Way) -> Verdict:
         if way is Way.BACK:
             return Done()
-        if f.hosts.unknown:
+        enough = len(f.hosts.in_phase("open")) >= c.inventory.dest.majority
+        if f.hosts.unknown and not enough:
             return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("verify", "go", "started", "checked", "open"):
+        # A machine that was put in the place of a dead one knows nothing of this run: idle.
+        if wrong := f.hosts.outside("verify", "sealed", "go", *SERVING, *(("idle",) if enough else ())):
             return Blocked(wrong)
-        if late := f.hosts.where(lambda s: s.phase != "open"):
-            limit = c.inventory.policy.open_limit_s + LATE_HOST_S
-            return Waiting("every dest host is open", f"not yet: {', '.join(late)}", limit, 1.0)
+        if sealed := f.hosts.in_phase("sealed"):
+            return Ready(sealed)
+        missing = _missing(f)
+        limit = c.inventory.policy.open_limit_s + LATE_HOST_S
+        if missing and not (enough and f.waited >= limit):
+            # Hosts that serve without it do not wait for ever: the deadline is that of too few.
+            keep = {"since": f.since}
+            late = f"not yet: {', '.join(missing)}"
+            return Waiting("every dest host is open", late, limit + LATE_HOST_S, 1.0, keep)
         needed = _needed_s(c)
         if f.settled_for < needed:
             return Waiting(
@@ -135,20 +162,51 @@ class VerifyStep:
             seen=f"{len(f.view.value.brokers)} brokers",
         )
         findings = (
-            *quorum(c, f.servers),
+            *quorum(c, those_serving(f.servers, f.hosts)),
             *same,
             registered,
             synced,
             _strays(f.since_proof),
             *_same_tree(f.trees),
+            *_left_out(missing),
         )
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        if any(x.blocks for x in findings):
+            return Blocked(findings)
+        return Done(findings, {"missing": sorted(missing)})
 
     def plan(self, c: Context, f: VerifyFacts, target: str) -> Changes:
-        return ()
+        return GoStep().plan(c, GoFacts(f.hosts, ()), target)
 
     def undo(self, c: Context, f: VerifyFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+
+def _missing(f: VerifyFacts) -> dict[str, str]:
+    """Dest hosts that are not open, each with what it says; but a replaced one that serves is not missing."""
+    modes = f.servers.modes()
+    said = {str(x.target): x.seen for x in f.hosts.unknown}
+    said |= {
+        host: f"phase {status.phase}, server {modes[host]}"
+        for host, status in f.hosts.at.items()
+        if status.phase != "open" and not (status.phase == "idle" and modes[host] in ("leader", "follower"))
+    }
+    return said
+
+
+def _left_out(missing: dict[str, str]) -> tuple[Finding, ...]:
+    return tuple(
+        claim(
+            "verify.missing",
+            "the dest host serves with the others",
+            False,
+            severity=Severity.WARN,
+            target=host,
+            seen=f"{seen}; the others serve without it",
+            needed="phase open",
+            moves=("bring it back or replace it: docs/how-to/host-died.md",),
+        )
+        for host, seen in sorted(missing.items())
+    )
 
 
 def _age_s(status: HostStatus) -> float:

@@ -1,0 +1,130 @@
+"""SERVE, CHECK, OPEN and VERIFY with a dest host that is missing: when the others go on without it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.unit.test_steps_check import seen
+from tests.unit.test_steps_go import DEST, context
+from zkmigrate.facts.host import HostStatus, parse_status
+from zkmigrate.facts.window import Standing, Statuses
+from zkmigrate.model.fact import Absent
+from zkmigrate.model.finding import Held, claim
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
+from zkmigrate.simulate import program
+from zkmigrate.simulate.host import Host
+from zkmigrate.steps.check import CheckFacts, CheckStep
+from zkmigrate.steps.open_door import OpenStep
+from zkmigrate.steps.serve import ServeStep
+from zkmigrate.steps.verify import VerifyFacts, VerifyStep
+
+QUORUM = seen(dest1=("leader", 2 << 32), dest2=("follower", 2 << 32))
+
+
+def hosts(*phases: str) -> Statuses[HostStatus]:
+    """dest1, dest2, dest3 in these phases; ``-`` does not answer."""
+    told = dict(zip(DEST, phases, strict=True))
+    silent = tuple(claim(f"host.{h}", "answers", None, target=h) for h, p in told.items() if p == "-")
+    return Statuses({h: status(p) for h, p in told.items() if p != "-"}, silent)
+
+
+def status(phase: str) -> HostStatus:
+    host = Host("dest", "10.0.0.11", boot="boot")
+    host.set_phase(phase, 1.0)
+    return parse_status(program.status(host, 2.0, 3.0, (), 0, 0))
+
+
+GOES_ON = [
+    (("started", "started", "-"), True),
+    (("started", "checked", "sealed"), True),
+    (("open", "go", "-"), True),
+    (("started", "go", "-"), False),
+    (("go", "go", "-"), False),
+]
+
+
+@pytest.mark.parametrize(("phases", "on"), GOES_ON)
+def test_serve_goes_on_once_a_majority_serves_and_names_the_missing(
+    phases: tuple[str, ...], on: bool
+) -> None:
+    verdict = ServeStep().check(context(), hosts(*phases), Way.FORWARD)
+    assert isinstance(verdict, Done if on else Blocked)
+    late = [f.target for f in verdict.findings if f.id == "serve.late"]
+    assert late == [h for h, p in zip(DEST, phases, strict=True) if on and p in ("-", "sealed", "go")]
+
+
+def test_serve_waits_for_a_host_that_has_go_and_answers() -> None:
+    assert isinstance(ServeStep().check(context(), hosts("started", "started", "go"), Way.FORWARD), Waiting)
+
+
+@pytest.mark.parametrize("step", [ServeStep(), CheckStep(), OpenStep()], ids=["serve", "check", "open"])
+@pytest.mark.parametrize("c", [context(rehearsal=True), context()], ids=["rehearsal", "too few"])
+def test_nobody_goes_on_in_a_rehearsal_or_without_a_majority(
+    step: ServeStep | CheckStep | OpenStep, c: Context
+) -> None:
+    found = hosts("checked", "checked" if c.rehearsal else "go", "-")
+    if isinstance(step, ServeStep):
+        verdict = step.check(c, found, Way.FORWARD)
+    elif isinstance(step, CheckStep):
+        verdict = step.check(c, CheckFacts(found, QUORUM, 1, Absent("-"), {}), Way.FORWARD)
+    else:
+        verdict = step.check(c, Standing(found, Statuses({}, ())), Way.FORWARD)
+    assert isinstance(verdict, Blocked)
+    assert [f.id for f in verdict.findings] == ["host.dest3"]
+
+
+def test_check_without_a_leader_asks_again_while_the_silent_host_may_have_led() -> None:
+    facts = CheckFacts(hosts("started", "started", "-"), seen(), 0, Absent("leader"), {})
+    verdict = CheckStep().check(context(), facts, Way.FORWARD)
+    assert isinstance(verdict, Blocked)
+    assert [(f.id, f.held) for f in verdict.findings] == [("check.leader", Held.UNKNOWN)]
+
+
+@pytest.mark.parametrize(("phases", "synced"), [(("started",) * 3, 1), (("started", "started", "sealed"), 0)])
+def test_check_waits_until_every_host_that_serves_is_synced(phases: tuple[str, ...], synced: int) -> None:
+    facts = CheckFacts(hosts(*phases), QUORUM, synced, Absent("-"), {})
+    assert isinstance(CheckStep().check(context(), facts, Way.FORWARD), Waiting)
+
+
+def test_open_opens_the_hosts_that_serve() -> None:
+    found = hosts("checked", "started", "-")
+    verdict = OpenStep().check(context(), Standing(found, Statuses({}, ())), Way.FORWARD)
+    assert isinstance(verdict, Ready)
+    assert verdict.targets == ("dest1", "dest2")
+
+
+def test_open_walking_back_needs_every_host() -> None:
+    found = hosts("checked", "checked", "-")
+    assert isinstance(OpenStep().check(context(), Standing(found, found), Way.BACK), Blocked)
+
+
+@pytest.mark.parametrize(
+    ("phases", "waited", "verdict", "what"),
+    [
+        (("open", "open", "-"), 0.0, Waiting, "every dest host is open"),
+        (("open", "open", "-"), math.inf, Waiting, "twice the smallest"),
+        (("open", "open", "go"), math.inf, Waiting, "twice the smallest"),
+        (("open", "open", "idle"), math.inf, Waiting, "twice the smallest"),
+        (("open", "go", "go"), math.inf, Waiting, "every dest host is open"),
+        (("open", "-", "-"), math.inf, Blocked, "host.dest2"),
+        (("open", "idle", "go"), math.inf, Blocked, "verify.phase"),
+        (("open", "open", "armed"), math.inf, Blocked, "verify.phase"),
+        (("open", "open", "sealed"), math.inf, Ready, "dest3"),
+    ],
+)
+def test_verify_waits_for_a_missing_host_for_a_while_and_needs_a_majority(
+    phases: tuple[str, ...], waited: float, verdict: type[Waiting | Blocked | Ready], what: str
+) -> None:
+    view = seen(dest1=("leader", 2 << 32), dest2=("follower", 2 << 32), dest3=("observer", 0))
+    facts = VerifyFacts(hosts(*phases), 0.0, view, Absent("-"), {}, Absent("-"), waited=waited)
+    given = VerifyStep().check(context(), facts, Way.FORWARD)
+    assert isinstance(given, verdict)
+    if isinstance(given, Waiting):
+        assert given.what.startswith(what)
+    elif isinstance(given, Blocked):
+        assert given.findings[0].id == what
+    else:
+        assert isinstance(given, Ready)
+        assert given.targets == (what,)

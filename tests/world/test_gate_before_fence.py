@@ -1,0 +1,120 @@
+"""Before FENCE: a window that cannot succeed is not begun, and the lease fits the hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.world.operator import Operator
+from tests.world.rolled import copied, rolled
+from zkmigrate.engine.events import StepEnded
+from zkmigrate.model.change import Cut, Fence
+from zkmigrate.model.fact import Reading, Unknown
+from zkmigrate.model.finding import Finding, Held
+from zkmigrate.rules.window import TO_SEAL
+from zkmigrate.simulate.look import WorldLook
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Operator:
+    return rolled(tmp_path_factory.mktemp("rolled"))
+
+
+@pytest.fixture
+def operator(once: Operator, tmp_path: Path) -> Operator:
+    return copied(once, tmp_path)
+
+
+def slow(monkeypatch: pytest.MonkeyPatch, host: str, seconds: float) -> None:
+    """A host that answers so late."""
+    answer = WorldLook.zkm
+
+    def zkm(look: WorldLook, name: str, *words: str) -> Reading[str]:
+        if name == host and words[0] == "stamp":
+            look.world.advance(seconds)
+        return answer(look, name, *words)
+
+    monkeypatch.setattr(WorldLook, "zkm", zkm)
+
+
+def leases(operator: Operator) -> set[tuple[str, int]]:
+    """The leases of FENCE and CUT that the cut-over sent."""
+    sent = [c for c, op in operator.world.applied if op.startswith("cutover.") and isinstance(c, Fence | Cut)]
+    return {(c.verb, c.ttl_ms) for c in sent}
+
+
+def told(operator: Operator, id: str) -> Finding:
+    ends = [e for e in operator.events if isinstance(e, StepEnded) and e.stage == "cutover"]
+    [found] = [f for e in ends for f in e.findings if f.id == id]
+    return found
+
+
+def test_quick_hosts_get_the_lease_of_the_policy(operator: Operator) -> None:
+    assert operator.forward(until="cutover").code == 0
+    assert leases(operator) == {("fence", 5000), ("cut", 2000)}
+    assert told(operator, "survey.window-fits").held is Held.YES
+
+
+def test_a_host_that_answers_late_gets_a_longer_lease(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow(monkeypatch, "dest2", 0.9)
+    assert operator.forward(until="cutover").code == 0
+    assert leases(operator) == {("fence", 6000), ("cut", 4000)}
+    assert "lease: fence 6000 ms, cut 4000 ms" in told(operator, "survey.lease").seen
+
+
+def test_a_host_that_answers_too_late_is_refused_before_fence_with_both_figures(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow(monkeypatch, "dest2", 2.2)
+    ended = operator.forward(until="cutover")
+    assert ended.code == 7
+    [found] = [f for f in ended.findings if f.blocks]
+    assert found.id == "survey.lease"
+    assert "dest2: 2.20 s" in found.seen
+    assert "a cut of 8000 ms and a fence of 10000 ms hold the longest of them" in found.needed
+    assert "allow 6500 and 9000 ms" in found.needed
+    assert leases(operator) == set()
+
+
+def test_a_host_that_is_not_heard_while_it_is_measured_is_refused_before_fence(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = WorldLook.zkm
+
+    def zkm(look: WorldLook, name: str, *words: str) -> Reading[str]:
+        if name == "dest3" and words[0] == "stamp":
+            return Unknown("timeout", "no answer")
+        return answer(look, name, *words)
+
+    monkeypatch.setattr(WorldLook, "zkm", zkm)
+    ended = operator.forward(until="cutover")
+    assert (ended.code, [f.id for f in ended.findings if f.blocks]) == (7, ["survey.lease"])
+    assert leases(operator) == set()
+
+
+@pytest.mark.parametrize(("took_s", "code"), [(6.4 / 1.5, 0), (6.6 / 1.5, 7)])
+def test_fence_is_not_sent_where_the_rehearsed_time_does_not_fit(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, took_s: float, code: int
+) -> None:
+    """18 s sessions and a way back of 2.5 s leave 6.5 s."""
+    walk = operator._walk
+
+    def rehearsed() -> object:
+        made = walk()
+        for step in TO_SEAL:
+            made.history.seconds[f"rehearse.{step}"] = {"forward": took_s / len(TO_SEAL), "back": 0.1}
+        return made
+
+    monkeypatch.setattr(operator, "_walk", rehearsed)
+    ended = operator.forward(until="cutover")
+    assert ended.code == code
+    if code == 0:
+        return
+    [found] = [f for f in ended.findings if f.blocks]
+    assert found.id == "survey.window-fits"
+    assert "it took 4.4 s in the rehearsal, times 1.5 (policy.window_margin) is 6.6 s" in found.seen
+    assert "6.5 s after FENCE" in found.seen
+    assert leases(operator) == set()
