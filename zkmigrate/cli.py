@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,9 @@ import click
 from click.core import ParameterSource
 
 from zkmigrate import flags
+from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import ZkmigrateError
+from zkmigrate.ui.clean import clean_streams
 
 if TYPE_CHECKING:
     from zkmigrate.operate.setting import Setting
@@ -52,6 +55,28 @@ class Verbs(click.Group):
             return made
         return super().get_command(ctx, cmd_name)
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Take over what is printed, and Ctrl-C, before anything else is done."""
+        clean_streams()
+        given = extra.get("args", args[0] if args else None)
+        words = sys.argv[1:] if given is None else list(given)
+        here = threading.current_thread() is threading.main_thread()
+        if words[:1] == ["lab"] or not here:  # a lab takes its hosts down first, however often it is asked
+            return super().main(*args, **extra)
+        stop = Interrupt(at_once=True)
+        with stop.listening(), stop.answered(_say_stopping):
+            return super().main(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            if ctx.invoked_subcommand == "lab":
+                raise
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(130)  # threads that wait for a silent host must not keep us
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -76,6 +101,7 @@ def cli() -> None:
 @flags.common
 def preflight(**options: Any) -> None:
     """Look at everything that could go wrong; change nothing."""
+    _say_first("preflight", options)
     from zkmigrate.operate import preflight as looks
 
     _do(lambda: looks.preflight(_setting(options)))
@@ -143,6 +169,7 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 @click.option("--plan", type=flags.FILE, help="Only if this plan (plan --out, plan --json) still holds.")
 def run(**options: Any) -> None:
     """Begin a run, or walk one forward that has turned back."""
+    _say_first("run", options)
     from zkmigrate.operate import walks
 
     _do(lambda: walks.run(_setting(options), _wishes(options)))
@@ -164,6 +191,7 @@ def run(**options: Any) -> None:
 )
 def resume(**options: Any) -> None:
     """Go on with a run that was interrupted, in the direction it was going."""
+    _say_first("resume", options)
     from zkmigrate.operate import walks
 
     _do(lambda: walks.resume(_setting(options), _wishes(options)))
@@ -183,6 +211,7 @@ def resume(**options: Any) -> None:
 )
 def rollback(**options: Any) -> None:
     """Walk back, step by step, to the start of a named step or of everything."""
+    _say_first("rollback", options)
     from zkmigrate.operate import walks
 
     _do(lambda: walks.rollback(_setting(options), _wishes(options)))
@@ -338,6 +367,17 @@ def watch(
     _do(look)
 
 
+def _say_first(verb: str, options: dict[str, Any]) -> None:
+    """A first line for somebody at a terminal: imports and silent hosts take their time."""
+    if sys.stderr.isatty() and not options["as_json"]:
+        click.echo(f"zkmigrate {verb} begins; Ctrl-C stops it", err=True)
+
+
+def _say_stopping() -> None:
+    sys.stderr.write("zkmigrate: stopping, as asked; Ctrl-C once more ends it at once\n")
+    sys.stderr.flush()
+
+
 def _setting(options: dict[str, Any]) -> Setting:
     from zkmigrate.engine import runs
     from zkmigrate.operate import setting
@@ -375,10 +415,6 @@ def _do(verb: Callable[[], int]) -> None:
         code = _refused(str(error), error.exit_code)
     except OSError as error:  # of this machine: those of the hosts have become one of ours
         code = _refused(f"{error}. Possible now: mend that on this machine, then the same again", 8)
-    except KeyboardInterrupt:  # the second Ctrl-C: threads that wait for a silent host must not keep us
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(130)
     click.get_current_context().exit(code)
 
 
