@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import select
 import signal
@@ -18,6 +17,7 @@ from typing import Protocol
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_S = 0.2
 _GRACE_S = 0.6
+_LEAVE_S = 5.0
 
 
 class Clock(Protocol):
@@ -41,7 +41,8 @@ class Interrupt:
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         weakref.finalize(self, _close, self._reader, self._writer).atexit = False  # a thread may still wait
-        self._signals = itertools.count(1 if at_once else 0)
+        self._at_once = at_once
+        self._raised = False
         self._taken = _SIGNALS[:1] if at_once else _SIGNALS
 
     @property
@@ -86,11 +87,14 @@ class Interrupt:
             if over.is_set():
                 return
             threading.Thread(target=say, name="interrupt-told", daemon=True).start()
-            while sum(number in _SIGNALS for number in self._seen()) < 2:
+            while self._signals() < 2:
                 if over.wait(_LOOK_S):
                     return
-            if not over.wait(_GRACE_S):  # time for KeyboardInterrupt to end it in order
-                os._exit(130)
+            if over.wait(_GRACE_S):
+                return
+            if self._raised and not self._at_once:  # the main thread has heard, and says where it stopped
+                over.wait(_LEAVE_S)
+            os._exit(130)
 
         threading.Thread(target=listen, name="interrupt", daemon=True).start()
         try:
@@ -105,8 +109,13 @@ class Interrupt:
         except BlockingIOError:
             return b""
 
+    def _signals(self) -> int:
+        return sum(number in _SIGNALS for number in self._seen())
+
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if next(self._signals):  # one C call: another handler may run in the middle of this one
+        """Raise once: a further signal must not break into what the first exception cleans up."""
+        if not self._raised and self._signals() >= (1 if self._at_once else 2):
+            self._raised = True
             raise KeyboardInterrupt
 
 
