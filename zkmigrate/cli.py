@@ -41,8 +41,50 @@ _ELSEWHERE = {
 """Verbs, and groups of verbs, whose options are in a module of their own: its ``command`` makes them."""
 
 
+_GROUPS = {
+    "Look (changes nothing)": {
+        "init": "Write a first migration.yml from what the hosts show.",
+        "preflight": "Check everything that could go wrong.",
+        "plan": "Print every change that is known now.",
+        "status": "Show where a run stands and what it does now.",
+        "report": "Write one page about a run: timeline, gaps, proofs.",
+        "watch": "Look for days after the move: dest whole, nobody on source.",
+    },
+    "Move": {
+        "run": "Begin a run.",
+        "resume": "Continue a run that was interrupted.",
+        "rollback": "Walk a run back, to the start of a step or of everything.",
+        "hold": "Make a run wait at its next place.",
+        "release": "Continue a run that waits.",
+    },
+    "By hand": {
+        "runbook": "Write the steps as a page to follow without the tool.",
+        "replay": "Do again on source what dest did behind the open door.",
+    },
+    "Proofs": {
+        "prove": "Prove from disks that dest holds what source holds.",
+        "zxid": "Show the newest transaction of a disk or a subtree.",
+    },
+    "Analysis": {
+        "analyze": "Answer questions from logs and snapshots, with Spark.",
+        "collect": "Copy logs and snapshots of servers into a folder.",
+        "writers": "Show which sessions wrote under a chroot.",
+    },
+    "Lab and shell": {
+        "lab": "Start real ZooKeeper and Kafka hosts on this machine.",
+        "completion": "Print the script that completes words in a shell.",
+    },
+}
+
+
 class Verbs(click.Group):
     """The verbs; ``lab`` is imported only when one of its commands is used."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, self.list_commands(ctx)))
+        for group, verbs in _GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(verb.ljust(widest), line) for verb, line in verbs.items()])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*sorted((*super().list_commands(ctx), *_ELSEWHERE)), "lab"]
