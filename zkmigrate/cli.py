@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,9 @@ import click
 from click.core import ParameterSource
 
 from zkmigrate import flags
+from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import ZkmigrateError
+from zkmigrate.ui.clean import clean_streams
 
 if TYPE_CHECKING:
     from zkmigrate.operate.setting import Setting
@@ -38,8 +41,50 @@ _ELSEWHERE = {
 """Verbs, and groups of verbs, whose options are in a module of their own: its ``command`` makes them."""
 
 
+_GROUPS = {
+    "Look (changes nothing)": {
+        "init": "Write a first migration.yml from what the hosts show.",
+        "preflight": "Check everything that could go wrong.",
+        "plan": "Print every change that is known now.",
+        "status": "Show where a run stands and what it does now.",
+        "report": "Write one page about a run: timeline, gaps, proofs.",
+        "watch": "Look for days after the move: dest whole, nobody on source.",
+    },
+    "Move": {
+        "run": "Begin a run.",
+        "resume": "Continue a run that was interrupted.",
+        "rollback": "Walk a run back, to the start of a step or of everything.",
+        "hold": "Make a run wait at its next place.",
+        "release": "Continue a run that waits.",
+    },
+    "By hand": {
+        "runbook": "Write the steps as a page to follow without the tool.",
+        "replay": "Do again on source what dest did behind the open door.",
+    },
+    "Proofs": {
+        "prove": "Prove from disks that dest holds what source holds.",
+        "zxid": "Show the newest transaction of a disk or a subtree.",
+    },
+    "Analysis": {
+        "analyze": "Answer questions from logs and snapshots, with Spark.",
+        "collect": "Copy logs and snapshots of servers into a folder.",
+        "writers": "Show which sessions wrote under a chroot.",
+    },
+    "Lab and shell": {
+        "lab": "Start real ZooKeeper and Kafka hosts on this machine.",
+        "completion": "Print the script that completes words in a shell.",
+    },
+}
+
+
 class Verbs(click.Group):
     """The verbs; ``lab`` is imported only when one of its commands is used."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, self.list_commands(ctx)))
+        for group, verbs in _GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(verb.ljust(widest), line) for verb, line in verbs.items()])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*sorted((*super().list_commands(ctx), *_ELSEWHERE)), "lab"]
@@ -51,6 +96,28 @@ class Verbs(click.Group):
             made: click.Command = importlib.import_module(_ELSEWHERE[cmd_name]).command(_do)
             return made
         return super().get_command(ctx, cmd_name)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Take over what is printed, and Ctrl-C, before anything else is done."""
+        clean_streams()
+        given = extra.get("args", args[0] if args else None)
+        words = sys.argv[1:] if given is None else list(given)
+        here = threading.current_thread() is threading.main_thread()
+        if words[:1] == ["lab"] or not here:  # a lab takes its hosts down first, however often it is asked
+            return super().main(*args, **extra)
+        stop = Interrupt(at_once=True)
+        with stop.listening(), stop.answered(_say_stopping):
+            return super().main(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            if ctx.invoked_subcommand == "lab":
+                raise
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(130)  # threads that wait for a silent host must not keep us
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -76,6 +143,7 @@ def cli() -> None:
 @flags.common
 def preflight(**options: Any) -> None:
     """Look at everything that could go wrong; change nothing."""
+    _say_first("preflight", options)
     from zkmigrate.operate import preflight as looks
 
     _do(lambda: looks.preflight(_setting(options)))
@@ -143,6 +211,7 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 @click.option("--plan", type=flags.FILE, help="Only if this plan (plan --out, plan --json) still holds.")
 def run(**options: Any) -> None:
     """Begin a run, or walk one forward that has turned back."""
+    _say_first("run", options)
     from zkmigrate.operate import walks
 
     _do(lambda: walks.run(_setting(options), _wishes(options)))
@@ -164,6 +233,7 @@ def run(**options: Any) -> None:
 )
 def resume(**options: Any) -> None:
     """Go on with a run that was interrupted, in the direction it was going."""
+    _say_first("resume", options)
     from zkmigrate.operate import walks
 
     _do(lambda: walks.resume(_setting(options), _wishes(options)))
@@ -183,6 +253,7 @@ def resume(**options: Any) -> None:
 )
 def rollback(**options: Any) -> None:
     """Walk back, step by step, to the start of a named step or of everything."""
+    _say_first("rollback", options)
     from zkmigrate.operate import walks
 
     _do(lambda: walks.rollback(_setting(options), _wishes(options)))
@@ -338,6 +409,17 @@ def watch(
     _do(look)
 
 
+def _say_first(verb: str, options: dict[str, Any]) -> None:
+    """A first line for somebody at a terminal: imports and silent hosts take their time."""
+    if sys.stderr.isatty() and not options["as_json"]:
+        click.echo(f"zkmigrate {verb} begins; Ctrl-C stops it", err=True)
+
+
+def _say_stopping() -> None:
+    sys.stderr.write("zkmigrate: stopping, as asked; Ctrl-C once more ends it at once\n")
+    sys.stderr.flush()
+
+
 def _setting(options: dict[str, Any]) -> Setting:
     from zkmigrate.engine import runs
     from zkmigrate.operate import setting
@@ -375,10 +457,6 @@ def _do(verb: Callable[[], int]) -> None:
         code = _refused(str(error), error.exit_code)
     except OSError as error:  # of this machine: those of the hosts have become one of ours
         code = _refused(f"{error}. Possible now: mend that on this machine, then the same again", 8)
-    except KeyboardInterrupt:  # the second Ctrl-C: threads that wait for a silent host must not keep us
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(130)
     click.get_current_context().exit(code)
 
 

@@ -6,7 +6,6 @@ import contextlib
 import getpass
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,6 +64,13 @@ class Face:
     sample: Show = _unseen
 
 
+def in_lines(called: Called) -> events.Emit:
+    """The view for pipes, and for a terminal before there is more to show."""
+    if called.as_json:
+        return JsonLines(called.out, time.time)
+    return Plain(called.out, lambda: time.strftime("%H:%M:%S"), time.monotonic)
+
+
 def face_of(
     called: Called,
     yes: bool,
@@ -76,10 +82,10 @@ def face_of(
     a question is open."""
     if called.as_json:
         console = StdConsole(called.stdin, sys.stderr)
-        return Face(JsonLines(called.out, time.time), Unattended(console, look_up), console)
+        return Face(in_lines(called), Unattended(console, look_up), console)
     quiet: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     sample: Show = _unseen
-    view: events.Emit = Plain(called.out, lambda: time.strftime("%H:%M:%S"), time.monotonic)
+    view = in_lines(called)
     if called.interactive and os.environ.get("TERM", "dumb") != "dumb":
         from zkmigrate.ui.live import LiveView  # rich is slow to import
 
@@ -148,23 +154,3 @@ class RunLookUp:
 
     def asking(self, where: str) -> None:
         self.tell(events.Asking(where))
-
-
-def say_interrupted(interrupt: Interrupt, emit: events.Emit) -> threading.Event:
-    """Answer the first Ctrl-C at once, from a thread of its own; set the event to end that."""
-    over = threading.Event()
-
-    def listen() -> None:
-        while not over.is_set():
-            interrupt.wait(0.5)
-            if interrupt.wanted and not over.is_set():
-                emit(
-                    events.Noted(
-                        "asked to stop: what is in flight on the hosts is finished and journaled first; "
-                        "once more stops at once"
-                    )
-                )
-                return
-
-    threading.Thread(target=listen, name="interrupt", daemon=True).start()
-    return over

@@ -67,6 +67,14 @@ class Files:
                 f"tree-{host}.json": {"host": host, "complete": True, "error": "", "nodes": dict(nodes)}
                 for host in HOSTS
             },
+            "log.json": {
+                "complete": True,
+                "error": "",
+                "high": {"t/0": RECORDS // 2, "t/1": RECORDS // 2},
+                "records": {
+                    f"t/{part}": [[n // 2, f"p-{n}"] for n in range(part, RECORDS, 2)] for part in (0, 1)
+                },
+            },
             **{f"baseline-{name}.json": deepcopy(baseline) for name in ("before", "open", "after")},
         }
         self.texts = {"broker-b1.log": SESSION_START, "broker-b2.log": SESSION_START}
@@ -86,7 +94,9 @@ class Files:
             event("consumed", n * SECOND // 10, topic="t", partition=n % 2, offset=n // 2, id=f"p-{n}")
             for n in range(RECORDS)
         ]
-        return [opened("consumer"), *reads, closed(8 * SECOND, drained=True)]
+        high = {"t/0": RECORDS // 2, "t/1": RECORDS // 2}
+        drained = event("drained", 8 * SECOND, complete=True, position=dict(high), high=high)
+        return [opened("consumer"), *reads, drained, closed(8 * SECOND, drained=True)]
 
     @staticmethod
     def _metadata() -> list[Event]:
@@ -129,6 +139,11 @@ class Files:
 
     def insert(self, kind: str, *events: Event) -> None:
         self.lines[kind][1:1] = events
+
+    def in_log(self, part: str, record: list[Any]) -> None:
+        """One more record behind all others, in what was read again."""
+        self.documents["log.json"]["records"][part].append(record)
+        self.documents["log.json"]["high"][part] += 1
 
     def closing(self, kind: str, **fields: Any) -> None:
         self.lines[kind][-1].update(fields)

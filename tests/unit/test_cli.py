@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -371,3 +373,17 @@ def test_killed_in_the_middle_resume_and_rollback_work(busy: tuple[Place, subpro
     (place.world / "release").touch()
     assert place.call("rollback", "--yes").exit_code == 0
     assert {f for f in place.files() if not f.endswith(".begun")} == set()
+
+
+def test_help_has_every_verb_once_in_a_group_on_one_whole_line() -> None:
+    done = CliRunner().invoke(cli, ["--help"], terminal_width=80)
+    groups = re.findall(r"^([A-Z][^\n]*):\n((?:  \w[^\n]*\n)+)", done.output, re.MULTILINE)
+    assert [name for name, _ in groups if name != "Options"] == [
+        "Look (changes nothing)", "Move", "By hand", "Proofs", "Analysis", "Lab and shell",
+    ]  # fmt: skip
+    lines = [line for name, text in groups if name != "Options" for line in text.splitlines()]
+    said = dict(re.fullmatch(r"  (\S+) +([A-Z].*)", line).groups() for line in lines)  # type: ignore[union-attr]
+    assert sorted(said) == sorted(cli.list_commands(click.Context(cli)))
+    assert len(said) == len(lines)
+    assert all(line.endswith(".") and "..." not in line for line in said.values())
+    assert max(map(len, lines)) <= 80

@@ -610,3 +610,21 @@ def test_a_server_that_is_not_there_does_not_keep_the_others(side: Side, sshd: S
     (note,) = json.loads(result.stdout)["notes"]
     assert (note["server"], note["what"]) == ("zk2", "unreached")
     assert "No such file" in note["why"]
+
+
+@pytest.mark.parametrize("server", ["..", ".", "", "a/b", "/etc", "a\n", "\x1b[2J"])
+@pytest.mark.parametrize("place", ["files", "left", "servers"])
+def test_a_manifest_cannot_lead_out_of_its_folder(side: Side, place: str, server: str) -> None:
+    side.put("log.1", build_log(1, 5))
+    side.run()
+    path = side.out / "manifest.json"
+    body = json.loads(path.read_text())
+    if place == "files":
+        body["files"][0]["server"] = server
+    elif place == "left":
+        body["left"] = [{"server": server, "name": "log.1", "source_size": 1, "why": "x"}]
+    else:
+        body["servers"][server] = "host:/data"
+    path.write_text(json.dumps(body))
+    code, said = side.verify()
+    assert (code, "is no server's name" in said) == (8, True), said

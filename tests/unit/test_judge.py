@@ -43,7 +43,7 @@ def test_every_claim_holds_for_a_whole_run(tmp_path: Path) -> None:
     assert result["controller_epoch_unchanged_in_window"] is True
     assert result["other_tenant_unharmed"] is True
     assert result["acked_creates_missing"] == 0
-    assert result["claims"]["lost"]["source"] == "producer.jsonl, consumer.jsonl"
+    assert result["claims"]["lost"]["source"] == "producer.jsonl, consumer.jsonl, log.json"
 
 
 def test_an_empty_directory_proves_nothing(tmp_path: Path) -> None:
@@ -73,9 +73,41 @@ def double_one_record(files: Files) -> None:
 
 
 def acknowledge_one_record_twice(files: Files) -> None:
-    again = event("ack", 1, topic="t", partition=0, offset=998, id="p-4", sent_mono_ns=0)
+    """A second time behind all others: everybody sees it there."""
+    end = RECORDS // 2
+    again = event("ack", 1, topic="t", partition=0, offset=end, id="p-4", sent_mono_ns=0)
     files.insert("producer", again)
-    files.insert("consumer", event("consumed", 1, topic="t", partition=0, offset=998, id="p-4"))
+    files.insert("consumer", event("consumed", 1, topic="t", partition=0, offset=end, id="p-4"))
+    next(e for e in files.lines["consumer"] if e["event"] == "drained")["high"]["t/0"] += 1
+    files.in_log("t/0", [end, "p-4"])
+
+
+def double_one_record_in_the_log(files: Files) -> None:
+    """Only the second reading shows it."""
+    files.in_log("t/0", [RECORDS // 2, "p-4"])
+
+
+def cut_the_log_back(files: Files) -> None:
+    """Records were acknowledged and read live, then the log was cut back by five."""
+    log = files.documents["log.json"]
+    del log["records"]["t/0"][-5:]
+    log["high"]["t/0"] -= 5
+
+
+def cut_an_unacknowledged_record_back(files: Files) -> None:
+    files.drop("producer", lambda e: e.get("id") == "p-58")
+    del files.documents["log.json"]["records"]["t/0"][-1]
+    files.documents["log.json"]["high"]["t/0"] -= 1
+
+
+def read_beyond_the_high_watermark(files: Files) -> None:
+    """At the drain the position was beyond it; afterwards somebody wrote there again what was read."""
+    next(e for e in files.lines["consumer"] if e["event"] == "drained")["high"]["t/0"] -= 1
+
+
+def rewrite_what_was_read(files: Files) -> None:
+    """Everything was read live, and in the end the offset of p-11 holds another record."""
+    files.documents["log.json"]["records"]["t/1"][5][1] = "p-other"
 
 
 def fail_one_record(files: Files) -> None:
@@ -206,10 +238,15 @@ def let_a_raw_client_sleep_through_the_window(files: Files) -> None:
 
 FLAWS: list[tuple[Edit, set[str], Any]] = [
     (lose_one_record, {"lost"}, 1),
-    (rewrite_an_offset, {"lost"}, 1),
-    (move_one_record, {"lost", "duplicated"}, 1),
-    (double_one_record, {"duplicated"}, 1),
+    (rewrite_an_offset, {"lost", "cut_back"}, 1),
+    (move_one_record, {"lost", "duplicated", "cut_back"}, 1),
+    (double_one_record, {"duplicated", "cut_back"}, 1),
     (acknowledge_one_record_twice, {"duplicated"}, 1),
+    (double_one_record_in_the_log, {"duplicated"}, 1),
+    (cut_the_log_back, {"lost", "cut_back"}, 5),
+    (cut_an_unacknowledged_record_back, {"cut_back"}, 1),
+    (read_beyond_the_high_watermark, {"cut_back"}, 1),
+    (rewrite_what_was_read, {"lost", "cut_back"}, 1),
     (fail_one_record, {"produce_failed"}, 1),
     (leave_records_unflushed, {"produce_failed"}, 3),
     (stall_for_good, {"longest_ack_gap_s"}, 11.1),
@@ -272,7 +309,8 @@ RESTS_ON = {
         "acked", "lost", "duplicated", "produce_failed", "longest_ack_gap_s", "longest_partition_ack_gap_s",
         "gaps_s", "load_spans_window",
     },
-    "consumer.jsonl": {"consumed", "lost", "duplicated", "load_spans_window"},
+    "consumer.jsonl": {"consumed", "lost", "duplicated", "cut_back", "load_spans_window"},
+    "log.json": {"lost", "duplicated", "cut_back"},
     "metadata.jsonl": {"metadata_changes"},
     "raw.jsonl": {
         "raw_acked", "acked_creates_missing", "raw_order_violations", "raw_sessions_lost", "window_s",
@@ -362,6 +400,29 @@ def test_a_record_acknowledged_without_an_offset_has_to_be_read_in_its_partition
     verdict = verdict_of(tmp_path, edit)
     assert (verdict["lost"].value, verdict["duplicated"].value) == (0 if read else 1, 0)
     assert ("p-4 at t/0@None" in verdict["lost"].detail) is not read
+
+
+def test_a_loss_is_certain_when_the_log_was_read_again_though_the_group_did_not_finish(
+    tmp_path: Path,
+) -> None:
+    def edit(files: Files) -> None:
+        cut_the_log_back(files)
+        files.closing("consumer", drained=False)
+
+    verdict = verdict_of(tmp_path, edit)
+    assert (verdict["lost"].held, verdict["lost"].value) == (Held.NO, 5)
+    assert verdict["lost"].detail.startswith("p-50 at t/0@25, p-52 at t/0@26")
+    assert verdict["cut_back"].detail.startswith("p-50 beyond the end at t/0@25")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"complete": False, "error": "not read to the end: t/0"}, {"records": {"t": []}}, {"high": None}],
+)
+def test_a_log_that_was_not_read_again_whole_proves_nothing(tmp_path: Path, broken: dict[str, Any]) -> None:
+    verdict = verdict_of(tmp_path, lambda files: files.documents["log.json"].update(broken))
+    assert not_held(verdict) == dict.fromkeys(RESTS_ON["log.json"], Held.UNKNOWN)
+    assert "log: " in verdict["lost"].detail
 
 
 def test_a_duplicate_is_certain_even_in_a_file_cut_short(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from zkmigrate.report.sources import read
 from zkmigrate.report.tables import figures, tables
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.report.value import Beat, Report, Window
+from zkmigrate.ui.clean import clean
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -170,14 +171,14 @@ def test_hostile_text_stays_text_on_the_page(hostile: Report) -> None:
     ]
     assert sum(tag == "style" for tag, _ in parsed.elements) == 1
     for word in HOSTILE:
-        assert svg.clean(word).split("\n")[0] in parsed.text, "what was said can be read"
+        assert clean(word).split("\n")[0] in parsed.text, "what was said can be read"
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", html)
 
 
 def test_pictures_with_hostile_names_are_whole_xml(hostile: Report) -> None:
     root = ElementTree.fromstring(pictures.timeline(hostile))
     asked = {e.attrib["data-beat"] for e in root.iter() if "data-beat" in e.attrib}
-    assert asked == {svg.clean(word).replace("\n", " ").replace("\r", " ") for word in HOSTILE}
+    assert asked == {clean(word).replace("\n", " ").replace("\r", " ") for word in HOSTILE}
     tags = {e.tag.partition("}")[2] for e in root.iter()}
     assert tags <= {"svg", "title", "desc", "rect", "line", "text", "circle", "path"}
     assert root.find("{http://www.w3.org/2000/svg}title") is not None

@@ -238,3 +238,53 @@ def test_a_torn_compressed_snapshot_is_skipped_for_an_older_one() -> None:
 def test_an_unpacked_block_is_what_was_packed() -> None:
     for data in (b"a", b"ab" * 40_000, zlib.compress(b"noise") * 50):
         assert content(pack_snappy(data), "snapshot.5.snappy") == data
+
+
+def bomb(sessions: int = 0, lists: int = 0, entries: int = 0, znodes: int = 0) -> bytes:
+    """A snapshot that is well formed and holds the same item again and again."""
+    one_list = struct.pack(">qi", 1, entries) + struct.pack(">iii", 31, 0, 0) * entries
+    node = struct.pack(">i", 2) + b"/a" + struct.pack(">iq", 0, -1) + bytes(60)
+    body = struct.pack(">4siq", b"ZKSN", 2, -1) + struct.pack(">i", sessions) + bytes(12) * sessions
+    body += struct.pack(">i", lists) + one_list * lists + node * znodes + struct.pack(">i", 1) + b"/"
+    return body + struct.pack(">q", zlib.adler32(body)) + struct.pack(">i", 1) + b"/"
+
+
+@pytest.mark.parametrize(
+    ("ending", "items", "said"),
+    [
+        ("gz", {"sessions": 300_000}, "300000 sessions make 300000 items; a file of "),
+        ("snappy", {"sessions": 300_000}, "300000 sessions make 300000 items; a file of "),
+        ("gz", {"lists": 300_000}, "300000 access lists make 300000 items; a file of "),
+        (
+            "gz",
+            {"lists": 1, "entries": 300_000},
+            "300000 entries of access lists make 300001 items; a file of ",
+        ),
+        ("gz", {"znodes": 200_000}, "1 znodes make "),
+    ],
+)
+def test_a_small_file_never_makes_millions_of_items(ending: str, items: dict[str, int], said: str) -> None:
+    plain = bomb(**items)
+    data = gz(plain) if ending == "gz" else pack_snappy(plain, 1 << 20)
+    most = max(10_000, len(data))
+    with pytest.raises(CorruptError) as caught:
+        list(read_snapshot(BytesReader(data), f"snapshot.1.{ending}"))
+    assert said in str(caught.value)
+    assert f"a file of {len(data)} bytes holds at most {most}" in str(caught.value)
+
+
+def test_a_count_that_the_file_cannot_hold_is_refused_before_anything_is_read() -> None:
+    data = struct.pack(">4siqi", b"ZKSN", 2, -1, 1 << 30) + bytes(1 << 16)
+    reader = CountingReader(BytesReader(data))
+    with pytest.raises(CorruptError, match="1073741824 sessions make 1073741824 items"):
+        read_snapshot(reader, "snapshot.1")
+    assert reader.bytes_read <= len(data)
+
+
+def test_a_few_items_are_never_too_many_and_many_different_ones_are_read() -> None:
+    few = gz(bomb(znodes=9_999))
+    assert len(few) < 9_999
+    assert len(nodes_of({"snapshot.1.gz": few}, "snapshot.1.gz")) == 9_999
+    many = snapshot_of({f"/node-{n:08d}": b"" for n in range(30_000)})
+    packed = gzip.compress(many, 9)
+    assert len(nodes_of({"snapshot.1.gz": packed}, "snapshot.1.gz")) == 30_001

@@ -16,8 +16,8 @@ from zkmigrate.analyze.page import page
 from zkmigrate.analyze.section import Section
 from zkmigrate.analyze.session import Bounds, session
 from zkmigrate.errors import UsageError, ZkmigrateError
-from zkmigrate.report.svg import clean
 from zkmigrate.report.tables import Table
+from zkmigrate.ui.clean import inline
 
 NOT_HELD, UNPROVED = 10, 11
 """As of ``prove``."""
@@ -86,7 +86,7 @@ def analyze(
 
 def text(found: Section) -> Iterable[str]:
     """A section for a terminal: its answer and its tables in columns."""
-    yield f"{found.title}: {clean(found.answer)}"
+    yield f"{found.title}: {inline(found.answer)}"
     for table in found.tables:
         yield ""
         yield from _columns(table)
@@ -95,7 +95,7 @@ def text(found: Section) -> Iterable[str]:
 
 def _columns(table: Table) -> Iterable[str]:
     rows = [table.head, *table.rows]
-    cells = [[clean(cell) for cell in row] for row in rows]
+    cells = [[inline(cell) for cell in row] for row in rows]
     widths = [max(len(row[n]) for row in cells) for n in range(len(table.head))]
     yield f"  {table.title}{f': {table.intro}' if table.intro else ''}{'' if table.rows else ': none'}"
     for row in cells if table.rows else ():

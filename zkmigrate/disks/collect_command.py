@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkmigrate import flags
+from zkmigrate.disks.collected import SERVER
 from zkmigrate.disks.command import ssh_of
 
 if TYPE_CHECKING:
     from zkmigrate.disks.collect import Asked, Server
     from zkmigrate.disks.place import Place
 
-_NAME = re.compile(r"(?!\.+\Z)[A-Za-z0-9._-]+")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kKMG]?)")
 _TIMES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
@@ -168,12 +168,12 @@ def _named(text: str) -> tuple[str, Place]:
     from zkmigrate.errors import UsageError
 
     name, equals, rest = text.partition("=")
-    if equals and _NAME.fullmatch(name):
+    if equals and SERVER.fullmatch(name):
         return name, _absolute(parse_place(rest))
     place = _absolute(parse_place(text))
     path = Path(place.path)
     name = place.host or (path.parent.name if path.name == VERSION_2 else path.name)
-    if not _NAME.fullmatch(name):
+    if not SERVER.fullmatch(name):
         raise UsageError(f"{text!r} gives its folder no name. Needed: NAME={text}")
     return name, place
 

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ ASIDE = ".truncated"
 """Ending of a log that the source took back. No reader of ZooKeeper's files takes such a name."""
 
 NOT_AS_SAID = 10
+SERVER = re.compile(r"(?!\.+\Z)[A-Za-z0-9._-]+")
+"""Names that are a folder below, and no other."""
+
 _FORMAT = 1
 _BLOCK = 1 << 20
 
@@ -182,9 +186,12 @@ def load(out: Path) -> Manifest:
         entries = [_entry(one) for one in body["files"]]
         return Manifest(
             out,
-            {str(name): str(place) for name, place in body["servers"].items()},
+            {_server(name): str(place) for name, place in body["servers"].items()},
             {entry.key: entry for entry in entries},
-            {(one["server"], one["name"]): Left(int(one["source_size"]), one["why"]) for one in body["left"]},
+            {
+                (_server(one["server"]), one["name"]): Left(int(one["source_size"]), one["why"])
+                for one in body["left"]
+            },
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ManifestError(
@@ -194,8 +201,8 @@ def load(out: Path) -> Manifest:
 
 def _entry(body: dict[str, Any]) -> Entry:
     cut = body["cut"]
-    name, server = str(body["name"]), str(body["server"])
-    if body["state"] not in get_args(State) or "/" in name + server or not is_taken(name):
+    name, server = str(body["name"]), _server(body["server"])
+    if body["state"] not in get_args(State) or "/" in name or not is_taken(name):
         raise MalformedError(f"no file of ZooKeeper's: {server} {name}, {body['state']}")
     return Entry(
         server,
@@ -208,6 +215,13 @@ def _entry(body: dict[str, Any]) -> Entry:
         round(datetime.fromisoformat(body["taken"]).timestamp() * 1000),
         Cut(int(cut["offset"]), parse_zxid(cut["zxid"]), int(cut["record"])) if cut else None,
     )
+
+
+def _server(name: object) -> str:
+    """A server's name, which is a folder's too. MalformedError for one that leads elsewhere."""
+    if not SERVER.fullmatch(str(name)):
+        raise MalformedError(f"{name!r} is no server's name")
+    return str(name)
 
 
 def counted(number: int, what: str) -> str:

@@ -13,6 +13,7 @@ from zkmigrate.clients.words import four_letter_word
 from zkmigrate.disks.place import Disks, Place
 from zkmigrate.disks.tail import DiskError
 from zkmigrate.model.fact import Seen
+from zkmigrate.ui.clean import inline
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.session import format_session, unsigned
 from zkmigrate.zkdata.sums import read_sums
@@ -130,7 +131,7 @@ def text(found: Writing, at: Mapping[int, str], *, asked: bool) -> str:
         lines += [
             f"{format_session(one.session)} {who}{f', {where}' if where else ''}: {one.changes} changes, "
             f"last {_when(one.last_ms)}{ended}",
-            f"    {one.places_told(_PLACES)}",
+            f"    {inline(one.places_told(_PLACES))}",
         ]
     lines += [f"the log has a hole, writers may be missing: {gap}" for gap in found.gaps]
     return "\n".join(lines)

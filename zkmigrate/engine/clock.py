@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import select
 import signal
+import socket
+import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LOOK_S = 0.2
+_GRACE_S = 0.6
+_LEAVE_S = 5.0
 
 
 class Clock(Protocol):
@@ -26,26 +32,27 @@ class Interrupt:
     """Ctrl-C: the first asks the walk to stop at the next safe point, the second stops at once.
 
     While ``listening``, SIGINT, SIGTERM and SIGHUP come here; the second one raises KeyboardInterrupt in the
-    main thread, whatever it is doing.
+    main thread, whatever it is doing. at_once: the first one does, and only SIGINT is taken.
     """
 
-    def __init__(self) -> None:
-        # A handler may run in the middle of anything in the main thread, another handler included, so it
-        # takes no lock: it counts in one C call and writes to a pipe that ``wait`` looks at.
-        self._signals = itertools.count()
-        self._wanted = False
-        self._reader, self._writer = os.pipe()
-        weakref.finalize(self, _close, self._reader, self._writer)
+    def __init__(self, *, at_once: bool = False) -> None:
+        # Python runs a handler when the main thread comes back from what it waits for. The interpreter itself
+        # writes the number of a signal to this socket at once, in whichever thread it arrives.
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+        weakref.finalize(self, _close, self._reader, self._writer).atexit = False  # a thread may still wait
+        self._at_once = at_once
+        self._raised = False
+        self._taken = _SIGNALS[:1] if at_once else _SIGNALS
 
     @property
     def wanted(self) -> bool:
         """True once somebody asked the walk to stop."""
-        return self._wanted
+        return bool(self._seen())
 
     def ask(self) -> None:
         """Ask the walk to stop at the next safe point."""
-        self._wanted = True
-        os.write(self._writer, b"!")
+        self._writer.send(b"\0")
 
     def wait(self, seconds: float) -> None:
         """Wait that long, or until somebody asks the walk to stop."""
@@ -56,18 +63,60 @@ class Interrupt:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Take the signals over (main thread only), and give them back at the end."""
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.signal(number, self._on_signal) for number in numbers}
+        before = {number: signal.signal(number, self._on_signal) for number in self._taken}
+        told = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         try:
             yield
         finally:
+            signal.set_wakeup_fd(told)
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextmanager
+    def answered(self, say: Callable[[], None]) -> Iterator[None]:
+        """Call ``say`` as soon as somebody wants to stop. End the process, with 130, soon after the second
+        signal. Both come from threads of their own, so that nothing the main thread waits for delays them.
+        """
+        over = threading.Event()
+
+        def listen() -> None:
+            while not self.wanted:
+                if over.is_set():
+                    return
+                self.wait(_LOOK_S)
+            if over.is_set():
+                return
+            threading.Thread(target=say, name="interrupt-told", daemon=True).start()
+            while self._signals() < 2:
+                if over.wait(_LOOK_S):
+                    return
+            if over.wait(_GRACE_S):
+                return
+            if self._raised and not self._at_once:  # the main thread has heard, and says where it stopped
+                over.wait(_LEAVE_S)
+            os._exit(130)
+
+        threading.Thread(target=listen, name="interrupt", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _seen(self) -> bytes:
+        """A byte for each signal, its number, and 0 for each ``ask``; they stay where they are."""
+        try:
+            return self._reader.recv(64, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return b""
+
+    def _signals(self) -> int:
+        return sum(number in _SIGNALS for number in self._seen())
+
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if next(self._signals):
+        """Raise once: a further signal must not break into what the first exception cleans up."""
+        if not self._raised and self._signals() >= (1 if self._at_once else 2):
+            self._raised = True
             raise KeyboardInterrupt
-        self.ask()
 
 
 class RealClock:
@@ -86,6 +135,6 @@ class RealClock:
         self._interrupt.wait(seconds)
 
 
-def _close(*fds: int) -> None:
-    for fd in fds:
-        os.close(fd)
+def _close(*sockets: socket.socket) -> None:
+    for one in sockets:
+        one.close()

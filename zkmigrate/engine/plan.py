@@ -50,9 +50,14 @@ RUN = "RUN"
 
 _TAG = "TAG"
 _OWN = "OWN"
-_SECRET = re.compile(
-    r"(?im)^([ \t]*[^\s#!=:]*(?:password|passwd|secret|credential|jaas|keytab)[^\s=:]*[ \t]*[=: ])(.*)$"
-)
+_NAMED = r"(?:password|passwd|secret|credential|jaas|keytab|superdigest|keystore\.key|master\.key)"
+_SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{_NAMED}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
+"""A setting by its name, with the lines that continue its value."""
+
+_PART = r"""[^\s"'=;,]{0,80}"""
+_QUOTED = r"""\\?"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s;,]+"""
+_WITHIN = re.compile(rf"(?i)({_PART}{_NAMED}{_PART}[ \t]*=[ \t]*)(?:{_QUOTED})")
+"""``password="…"`` inside another line, as JAAS options and JVM flags have it."""
 
 
 @runtime_checkable
@@ -290,4 +295,5 @@ def _diff(change: PutFile, look: Look) -> tuple[str, str, str]:
 
 def without_secrets(content: bytes) -> str:
     """Text without the values of settings that are named like a secret, so that no diff can hold them."""
-    return _SECRET.sub(r"\1(hidden)", content.decode("utf-8", "replace"))
+    hidden = r"\1(hidden)"
+    return _WITHIN.sub(hidden, _SECRET.sub(hidden, content.decode("utf-8", "replace")))

@@ -67,12 +67,19 @@ def read(setting: Setting) -> tuple[Inventory, Playbook]:
 
 @contextlib.contextmanager
 def reached(setting: Setting, inventory: Inventory, run: str) -> Iterator[Site]:
-    """The hosts, for as long as the block lasts. run: its id."""
+    """The hosts, for as long as the block lasts. run: its id.
+
+    After a Ctrl-C that ends the process nothing is closed in order: a silent host would keep us.
+    """
     site = setting.site(inventory, run)
     try:
         yield site
-    finally:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         site.close()
+        raise
+    site.close()
 
 
 def existing(setting: Setting, run_id: str, inventory: Inventory, playbook: Playbook) -> Path:

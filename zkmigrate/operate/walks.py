@@ -19,7 +19,7 @@ from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.engine.run import Ended, Walk, World
 from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import UsageError
-from zkmigrate.face import RunLookUp, face_of, say_interrupted
+from zkmigrate.face import RunLookUp, face_of, in_lines
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook
@@ -38,6 +38,10 @@ from zkmigrate.operate.setting import (
 from zkmigrate.steps.go import NO_WAY_BACK
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.record import recorded
+
+_ASKED_TO_STOP = (
+    "asked to stop: what is in flight on the hosts is finished and journaled first; once more stops at once"
+)
 
 
 @dataclass(frozen=True)
@@ -172,9 +176,19 @@ def _walk(
         stack.callback(alone.close)
         stack.callback(runs.unmake, run_dir)
         stack.callback(alone.leave)
-        stack.enter_context(setting.interrupt.listening())
+        emit = in_lines(setting)
         site = stack.enter_context(reached(setting, inventory, run_dir.name))
-        start = _opened(wishes, Opening(run_dir, playbook, inventory, site.look, clock.wall), site, wanted)
+        try:  # nothing is in flight yet: here the first Ctrl-C ends it
+            if not setting.as_json:
+                emit(events.Noted("the hosts are asked where they stand; nothing is changed"))
+            start = _opened(
+                wishes, Opening(run_dir, playbook, inventory, site.look, clock.wall), site, wanted
+            )
+        except KeyboardInterrupt:
+            emit(events.RunEnded(130, "stopped while the hosts were asked; nothing was changed", ()))
+            raise
+        stack.enter_context(setting.interrupt.listening())
+        stack.enter_context(setting.interrupt.answered(lambda: emit(events.Noted(_ASKED_TO_STOP))))
         journal = start.journal
         stack.callback(journal.close)
         lock = site.lock(clock, steal=wishes.steal)
@@ -184,7 +198,6 @@ def _walk(
         look_up = RunLookUp(inventory, playbook, journal, holds=HoldFile(run_dir))
         face = face_of(setting, wishes.yes, faces, look_up, look_up.news)
         emit = look_up.tell = stack.enter_context(recorded(run_dir, face.emit))
-        stack.callback(say_interrupted(setting.interrupt, emit).set)
         for text in (*start.said, *hooks.missing(inventory.hooks)):
             emit(events.Noted(text))
         samples = Samples(

@@ -7,9 +7,10 @@ import textwrap
 from collections.abc import Sequence
 
 from zkmigrate.report.page import STATES
-from zkmigrate.report.svg import clean, clock
+from zkmigrate.report.svg import clock
 from zkmigrate.report.tables import Table, day, figures, lists, tables
 from zkmigrate.report.value import Lane, Report
+from zkmigrate.ui.clean import clean
 
 WIDTH = 100
 _MARKS = re.compile(r"([\\`*\[\]<>|#~&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?<!\S)[-+](?=\s))")

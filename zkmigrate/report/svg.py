@@ -6,10 +6,11 @@ Attributes instead of style sheets, so that a picture looks the same in a mail a
 from __future__ import annotations
 
 import html
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
+
+from zkmigrate.ui.clean import clean
 
 TEXT, FAINT, RULE = "#1a1a1a", "#595959", "#d9d9d9"
 FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
@@ -21,15 +22,6 @@ _STEPS = (
 )  # fmt: skip
 _BREAK_PX = 26
 _LABEL_PX = 70
-# Control characters, which XML forbids or a terminal obeys, and marks that turn the direction of writing.
-_UNFIT = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
-
-
-def clean(text: object) -> str:
-    """Text without characters that are not for reading; each becomes a replacement mark."""
-    return _UNFIT.sub("\ufffd", str(text))
 
 
 def esc(text: object) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TextIO
 
+from zkmigrate.ui.clean import indented
+
 _PATIENCE_S = 0.2
 _LINE_LIMIT = 1 << 16
 
@@ -47,7 +49,7 @@ class StdConsole:
     def _wrapped(self, line: str) -> str:
         """A line in the width of the terminal, further ones indented; as it is where nobody sees a width."""
         if not self._out.isatty():
-            return line
+            return indented(line)
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         width = shutil.get_terminal_size().columns
         return textwrap.fill(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from zkmigrate.engine import events
+from zkmigrate.ui.clean import clean
 
 
 class JsonLines:
@@ -21,5 +22,5 @@ class JsonLines:
     def __call__(self, event: events.Event) -> None:
         body = {"at": round(self._wall(), 3), **events.to_json(event)}
         with self._guard:
-            self._out.write(json.dumps(body, ensure_ascii=False) + "\n")
+            self._out.write(clean(json.dumps(body, ensure_ascii=False)) + "\n")
             self._out.flush()

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
 from zkmigrate.engine import events
 from zkmigrate.ui import words
 from zkmigrate.ui.board import Board
+from zkmigrate.ui.styled import Styled
 
 _STYLES = {"bold": "bold", "dim": "dim", "warn": "bold yellow", "bad": "bold red"}
 _SHARE = 2
@@ -38,7 +39,7 @@ class LiveView:
         keys: str = "",
         clock: Callable[[], str] = lambda: time.strftime("%H:%M:%S"),
     ) -> None:
-        self._console = Console(file=out)
+        self._console = Styled(out)
         self._board = Board(now, keys)
         self._live = self._fresh()
         # Whatever writes to the terminal holds it: what one thread printed would move what another one drew.

@@ -17,6 +17,7 @@ from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.places import Places
 from zkmigrate.preflight.check import AGAIN
 from zkmigrate.ui import found
+from zkmigrate.ui.clean import indented
 
 _WIDEST = 120
 """Longer lines are hard to read, however wide the terminal is."""
@@ -220,17 +221,18 @@ def show(
     if not terminal or os.environ.get("TERM", "dumb") == "dumb":
         out.write("".join(f"{line}\n" for line, _ in screen))
         return
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(file=out, width=width)
+    from zkmigrate.ui.styled import Styled
+
+    console = Styled(out, width)
     for line, style in screen:
         console.print(Text(line, style=style), soft_wrap=True)
 
 
 def _wrapped(text: str, head: str, width: int | None, style: str) -> list[Styled]:
     if width is None:
-        return [(head + text, style)]
+        return [(indented(head + text), style)]
     broken = textwrap.wrap(
         text, width, initial_indent=head, subsequent_indent=" " * (len(head) or 2),
         break_long_words=False, break_on_hyphens=False,

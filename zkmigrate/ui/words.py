@@ -6,6 +6,7 @@ from zkmigrate.engine import events
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Way
 from zkmigrate.ui import found
+from zkmigrate.ui.clean import indented
 
 _ARROW = {Way.FORWARD: "->", Way.BACK: "<-"}
 
@@ -101,7 +102,7 @@ class Story:
             self._told = event.findings
         if isinstance(event, events.RunEnded) and event.code not in _TURNED:  # their move has been made
             out += [f"   possible now: {move}" for move in found.moves(event.findings)]
-        return out
+        return [indented(line) for line in out]
 
 
 def _ended(event: events.ChangeEnded) -> str:

@@ -29,6 +29,9 @@ OPEN_ACL_ID = -1
 _STAT = struct.Struct(">qqqqiiiqq")
 _DIGEST = struct.Struct(">qiq")
 _ACL_LIMIT = 1 << 20
+_FEW = 10_000
+_LEAST_ITEM = 12
+"""Bytes, uncompressed, of a session or an entry of an access list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class Snapshot(Iterator[SnapshotNode]):
         self._name = name
         self._max_record = max_record
         self._blocks = raw_blocks(reader, name)
+        self._size = reader.size()
+        self._items = 0
         self._buffer = bytearray()
         self._base = 0  # offset of the buffer in the content
         self._pos = 0  # in the buffer
@@ -171,7 +176,19 @@ class Snapshot(Iterator[SnapshotNode]):
         count = self._int()
         if count < 0:
             raise self._fail(f"{count} {what}")
+        self._expect(count, what)
         return count
+
+    def _expect(self, count: int, what: str) -> None:
+        """Refuse more items than a file of this size can hold. Items differ, so that each takes a byte at
+        least, however well it is compressed: a few kilobytes never make millions of sessions or znodes."""
+        self._items += count
+        least = 1 if snapshot_codec(self._name) else _LEAST_ITEM
+        if self._items > _FEW and self._items * least > self._size:
+            raise self._fail(
+                f"{count} {what} make {self._items} items; a file of {self._size} bytes holds at most "
+                f"{max(_FEW, self._size // least)}"
+            )
 
     def _sessions(self) -> dict[int, int]:
         sessions: dict[int, int] = {}
@@ -191,6 +208,7 @@ class Snapshot(Iterator[SnapshotNode]):
             key, items = struct.unpack(">qi", self._bytes(12))
             if not -1 <= items <= _ACL_LIMIT:
                 raise self._fail(f"an access list of {items} items")
+            self._expect(max(0, items), "entries of access lists")
             table[key] = tuple(self._acl() for _ in range(items))
             self._settle(start)
             start = self._pos
@@ -210,6 +228,7 @@ class Snapshot(Iterator[SnapshotNode]):
             self._settle(start)
             self._finish()
             raise StopIteration
+        self._expect(1, "znodes")
         if path and not path.startswith("/"):
             raise self._fail(f"the path {path[:80]!r} does not start with /")
         data = self._field()

@@ -10,6 +10,8 @@ Besides the load's own files (``zkmigrate.lab.load``) a run directory holds what
     ``{"sessions": {"0x…": {"timeout_ms": …}}, "ephemerals": {path: {"owner": "0x…", "czxid": "0x…"}},
     "controller_epoch": n}``.  The load must run until the last of them is taken: a client that ends closes
     its session.
+``log.json``
+    what the topics hold once all clients have stopped (``zkmigrate.lab.load``)
 ``broker-NAME.log``
     the whole server log of each broker in ``run.json``
 """
@@ -46,6 +48,15 @@ class Tree:
 
 
 @dataclass(frozen=True)
+class Log:
+    """What the topics hold in the end: (topic, partition) → offset → id, and the high watermarks."""
+
+    records: Mapping[tuple[str, int], Mapping[int, str]] = field(default_factory=dict)
+    high: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Baseline:
     """One moment: sessions (id → timeout in ms), ephemerals (path → owner, czxid), the controller epoch."""
 
@@ -66,6 +77,7 @@ class RunHistory:
     """Server log by broker; None where ``run.json`` names a broker whose log is not there."""
     steps: tuple[Span, ...] = ()
     run_problem: str = ""
+    log: Log = Log(problem="missing")
 
     def recording(self, kind: str) -> Recording:
         return self.recordings.get(kind, Recording(kind, problem="missing"))
@@ -89,6 +101,7 @@ def load_history(directory: Path) -> RunHistory:
         broker_logs={broker: saved(f"broker-{broker}.log") for broker in brokers},
         steps=steps,
         run_problem=problem,
+        log=parse_log(saved("log.json")),
     )
 
 
@@ -117,6 +130,28 @@ def parse_tree(text: str | None) -> Tree:
         return Tree({path: int(czxid, 16) for path, czxid in document["nodes"].items()})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return Tree(problem=f"not a listing: {error!r}")
+
+
+def parse_log(text: str | None) -> Log:
+    """Parse ``log.json``."""
+    document, problem = _document(text)
+    if problem:
+        return Log(problem=problem)
+    if document.get("complete") is not True:
+        return Log(problem=f"incomplete: {document.get('error', '')}")
+    try:
+        records = {
+            part_of(key): {int(at): str(id) for at, id in of} for key, of in document["records"].items()
+        }
+        return Log(records, {part_of(key): int(end) for key, end in document["high"].items()})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return Log(problem=f"not what a log holds: {error!r}")
+
+
+def part_of(key: str) -> tuple[str, int]:
+    """Topic and partition of ``load-a/0``."""
+    topic, _, number = key.rpartition("/")
+    return topic, int(number)
 
 
 def parse_baseline(text: str | None) -> Baseline:

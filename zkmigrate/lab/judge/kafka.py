@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import TypeAlias
 
 from zkmigrate.lab.judge.claims import Claim, explain, truth
 from zkmigrate.lab.judge.gaps import ack_gaps, end_of_asking, gaps_of, longest_s
-from zkmigrate.lab.judge.history import RunHistory
+from zkmigrate.lab.judge.history import Log, RunHistory, part_of
 from zkmigrate.lab.load.record import Event, Recording
-from zkmigrate.model.finding import Held
 
 _SHOWN = 5
+_SOURCE = "producer.jsonl, consumer.jsonl, log.json"
+Read: TypeAlias = Mapping[tuple[str, int, int], Set[str]]
+"""(topic, partition, offset) → the ids that were read there."""
 
 
 def kafka_claims(history: RunHistory, ack_gap_limit_s: float) -> Iterator[Claim]:
-    """acked, consumed, lost, duplicated, produce_failed, the gaps and the metadata changes."""
+    """acked, consumed, lost, duplicated, cut_back, produce_failed, the gaps and the metadata changes."""
     producer, consumer = history.recording("producer"), history.recording("consumer")
     acks, reads = producer.of("ack"), consumer.of("consumed")
     unread = consumer.problem or _undrained(consumer)
     yield _counted("acked", len(acks), producer, producer.problem, "acknowledged records")
     yield _counted("consumed", len(reads), consumer, unread, "consumed records")
-    yield _lost(acks, reads, producer.problem, unread)
-    yield _duplicated(acks, reads, producer.problem, unread)
+    known = {"producer": producer.problem, "consumer": unread, "log": history.log.problem}
+    unsure = [f"{name}: {problem}" for name, problem in known.items() if problem]
+    yield _lost(acks, reads, history.log, unsure)
+    yield _duplicated(acks, reads, history.log, unsure)
+    yield _cut_back(consumer, reads, history.log)
     yield _failed(producer)
     yield from _gaps(history, producer, acks, ack_gap_limit_s)
     yield _metadata(history.recording("metadata"))
@@ -49,45 +55,79 @@ def _placed(acks: list[Event]) -> list[Event]:
     return [event for event in acks if event["offset"] is not None]
 
 
-def _lost(acks: list[Event], reads: list[Event], unsent: str, unread: str) -> Claim:
-    """Lost: an acknowledged record that was not read, and it alone, at the offset it was acknowledged at.
+def _lost(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]) -> Claim:
+    """Lost: an acknowledged record that was not read, and it alone, at the offset it was acknowledged at; by
+    the group while the load ran, and again once all clients had stopped.
 
     An id at another offset does not count, nor an offset that was read with two ids: after an unclean
     election an acknowledged offset may hold something else, and that is the loss to see. A record that was
     acknowledged without an offset has to be read somewhere in its partition.
     """
-    read: dict[tuple[str, int, int], set[str]] = defaultdict(set)
+    live: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     for event in reads:
-        read[_place(event)].add(event["id"])
+        live[_place(event)].add(event["id"])
+    gone = [] if log.problem else _missing(acks, _read_in(log))
+    missing = [*gone, *(event for event in _missing(acks, live) if event not in gone)]
+    shown = [f"{e['id']} at {e['topic']}/{e['partition']}@{e['offset']}" for e in missing[:_SHOWN]]
+    held = truth(bool(acks or reads) and not missing, unsure, bad_is_certain=bool(gone))
+    value = len(missing) if acks else None
+    return Claim("lost", value, held, "0", _SOURCE, explain(", ".join(shown), *unsure))
+
+
+def _missing(acks: list[Event], read: Read) -> list[Event]:
     there = {
         (topic, partition, id) for (topic, partition, _), ids in read.items() if len(ids) == 1 for id in ids
     }
     missing = [event for event in _placed(acks) if read.get(_place(event)) != {event["id"]}]
-    missing += [
+    return missing + [
         event
         for event in acks
         if event["offset"] is None and (event["topic"], event["partition"], event["id"]) not in there
     ]
-    known = bool(acks or reads)
-    shown = [f"{e['id']} at {e['topic']}/{e['partition']}@{e['offset']}" for e in missing[:_SHOWN]]
-    held = truth(known and not missing, [unsent and f"producer: {unsent}", unread and f"consumer: {unread}"])
-    detail = explain(", ".join(shown), unsent and f"producer: {unsent}", unread and f"consumer: {unread}")
-    value = len(missing) if acks else None
-    return Claim("lost", value, held if acks else Held.UNKNOWN, "0", "producer.jsonl, consumer.jsonl", detail)
 
 
-def _duplicated(acks: list[Event], reads: list[Event], unsent: str, unread: str) -> Claim:
+def _read_in(log: Log) -> Read:
+    return {
+        (topic, partition, offset): {id}
+        for (topic, partition), records in log.records.items()
+        for offset, id in records.items()
+    }
+
+
+def _duplicated(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]) -> Claim:
     """Duplicated: offsets beyond the first with the same id; one offset read twice is no duplicate."""
     places: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
     for event in [*_placed(acks), *reads]:
         places[event["id"]].add(_place(event))
+    for place, ids in _read_in(log).items():
+        places[next(iter(ids))].add(place)
     doubled = {id: found for id, found in places.items() if len(found) > 1}
     extra = sum(len(found) - 1 for found in doubled.values())
-    problems = [unsent and f"producer: {unsent}", unread and f"consumer: {unread}"]
-    held = truth(bool(reads), problems, bad_is_certain=extra > 0)
+    held = truth(bool(reads), unsure, bad_is_certain=extra > 0)
     shown = ", ".join(f"{id} at {sorted(found)}" for id, found in list(doubled.items())[:_SHOWN])
     value = extra if reads else None
-    return Claim("duplicated", value, held, "0", "producer.jsonl, consumer.jsonl", explain(shown, *problems))
+    return Claim("duplicated", value, held, "0", _SOURCE, explain(shown, *unsure))
+
+
+def _cut_back(consumer: Recording, reads: list[Event], log: Log) -> Claim:
+    """Cut back: records that the group had read, acknowledged or not, and that the log does not hold in the
+    end; and those at or beyond a high watermark, which cannot fall behind what was read."""
+    drained = next(iter(consumer.of("drained")), {})
+    then = {part_of(key): end for key, end in (drained.get("high") or {}).items()}
+    now = _read_in(log)
+    bad: dict[tuple[str, int, int], str] = {}
+    for event in reads:
+        part = (event["topic"], event["partition"])
+        if any(event["offset"] >= ends[part] for ends in (then, log.high) if part in ends):
+            bad[_place(event)] = f"{event['id']} beyond the end"
+        elif not log.problem and now.get(_place(event)) != {event["id"]}:
+            bad[_place(event)] = f"{event['id']} gone"
+    problems = [consumer.problem and f"consumer: {consumer.problem}", log.problem and f"log: {log.problem}"]
+    held = truth(bool(reads), problems, bad_is_certain=bool(bad))
+    shown = ", ".join(f"{what} at {at[0]}/{at[1]}@{at[2]}" for at, what in sorted(bad.items())[:_SHOWN])
+    value = len(bad) if reads else None
+    needed = "0: all that was read is there in the end"
+    return Claim("cut_back", value, held, needed, "consumer.jsonl, log.json", explain(shown, *problems))
 
 
 def _failed(producer: Recording) -> Claim:

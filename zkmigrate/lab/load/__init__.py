@@ -68,6 +68,9 @@ Session events (raw with ``host``; tenant with the server's address in ``host``)
     ``connect_failed``  ``session``, ``reason``, ``attempts`` (how many in a row had this reason)
     ``expired``         ``session``: the server says the session is gone; a new one follows
 
+``DIR/log.json`` (``python -m zkmigrate.lab.load again``), what the topics hold once all clients have stopped
+    ``{"complete", "error", "high": {"load-a/0": n}, "records": {"load-a/0": [[offset, id], …]}}``
+
 ``DIR/tree-HOST.json`` (``python -m zkmigrate.lab.load tree``), the listing that raw acks are compared with
     ``{"host", "root", "complete", "error", "nodes": {path: czxid}}``
 """

@@ -16,7 +16,7 @@ from zkmigrate.lab.load.tree import write_tree
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m zkmigrate.lab.load")
-    parser.add_argument("kind", choices=[*KINDS, "tree"])
+    parser.add_argument("kind", choices=[*KINDS, "tree", "again"])
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
@@ -32,6 +32,9 @@ def main(argv: list[str]) -> int:
             for host, address in config.raw_hosts.items()
         ]
         return 0 if all(complete) else 1
+    if options.kind == "again":
+        # imported here: the ZooKeeper kinds do not need the Kafka client to be installed
+        return 0 if importlib.import_module("zkmigrate.lab.load.again").write_log(options.out, config) else 1
     orders = Orders().listen()
     # each kind is imported alone: the ZooKeeper kinds do not need the Kafka client to be installed
     kind = importlib.import_module(f"zkmigrate.lab.load.{options.kind}")

@@ -110,10 +110,13 @@ def _drain(reading: _Reading, orders: Orders) -> bool:
     high = reading.high_watermarks(deadline)
     reading.record.write("drain", high=high)
 
-    def complete() -> bool:
-        return high is not None and all(reading.position.get(key, 0) >= end for key, end in high.items())
+    def behind() -> bool:
+        return high is None or any(reading.position.get(key, 0) < end for key, end in high.items())
 
-    while high is not None and not complete() and not orders.stopping and time.monotonic() < deadline:
+    while high is not None and behind() and not orders.stopping and time.monotonic() < deadline:
         reading.poll()
-    reading.record.write("drained", complete=complete(), position=reading.position, high=high)
-    return complete()
+    # Further than the high watermark: the log was cut back behind what was read.
+    beyond = any(end > (high or {}).get(key, 0) for key, end in reading.position.items())
+    complete = not behind() and not beyond
+    reading.record.write("drained", complete=complete, position=reading.position, high=high)
+    return complete

@@ -174,7 +174,7 @@ class LoadRunner:
         self._wait_ended(self._signal(KINDS, signal.SIGKILL), _GRACE_S)
 
     def finish(self) -> list[str]:
-        """The orderly end: writers stop, the consumer drains, dest's raw trees are listed.
+        """The orderly end: writers stop, the consumer drains, the log is read again, trees are listed.
 
         Returns what went wrong, in words; the judge finds the same in the files.
         """
@@ -182,15 +182,24 @@ class LoadRunner:
         wrong = [f"{kind} had to be killed" for kind in self.stop(writers)]
         if "consumer" in self._processes() and not self.drain():
             wrong.append("the consumer did not read to the high watermarks")
+        if "producer" in self._processes() and not self.read_again():
+            wrong.append("the log could not be read again from its beginning")
         if "raw" in self._processes() and not self.list_trees():
             wrong.append("not every dest host could be listed")
         return wrong
 
     def list_trees(self) -> bool:
         """Write ``tree-HOST.json`` of every raw host; False when one is incomplete."""
-        process = self._spawn("tree", self.directory / "tree.stderr")
+        return self._done("tree", self.config.drain_deadline_s)
+
+    def read_again(self) -> bool:
+        """Write ``log.json``; False when it is incomplete. For after every client has ended."""
+        return self._done("again", self.config.drain_deadline_s + _GRACE_S)
+
+    def _done(self, work: str, limit_s: float) -> bool:
+        process = self._spawn(work, self.directory / f"{work}.stderr")
         try:
-            return process.wait(self.config.drain_deadline_s) == 0
+            return process.wait(limit_s) == 0
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
