@@ -175,7 +175,7 @@ def test_a_lab_stands_below_its_makers_group_and_is_found_from_another(
 ) -> None:
     own = ["/quota"]
     mounted = control_groups.hierarchies(table.format(root=tmp_path))
-    monkeypatch.setattr(control_groups, "_mounted", lambda: mounted)
+    monkeypatch.setattr(control_groups, "mounted", lambda: mounted)
     monkeypatch.setattr(control_groups, "_own_group", lambda: own[0].strip("/"))
     lab = tmp_path / limited / "zkm-a1b2c3"
     for name in ("cpu.shares", "cpu.weight"):  # as the kernel does when a group is made

@@ -62,7 +62,8 @@ def own_group(cgroup: str) -> str:
     return unified
 
 
-def _mounted() -> tuple[Hierarchy, ...]:
+def mounted() -> tuple[Hierarchy, ...]:
+    """The cgroup hierarchies of this machine."""
     return hierarchies(Path("/proc/self/mountinfo").read_text())
 
 
@@ -81,7 +82,7 @@ def create(lab_id: str, host: str, weight: int = 1) -> tuple[Path, ...]:
     weight: the host's share of the processors beside the lab's other hosts, where that can be set.
     """
     files = []
-    for hierarchy in _mounted():
+    for hierarchy in mounted():
         parent = hierarchy.root
         if hierarchy.shares_processors:
             parent /= _own_group()
@@ -152,7 +153,7 @@ def remove(lab_id: str, host: str | None = None) -> None:
 
 def _directories(lab_id: str, host: str | None) -> Iterator[Path]:
     """The lab's cgroup directories, deepest first."""
-    for hierarchy in _mounted():
+    for hierarchy in mounted():
         for lab in _labs(hierarchy, group_name(lab_id)):
             top = lab if host is None else lab / host
             for directory, _names, _files in os.walk(top, topdown=False):
