@@ -11,8 +11,9 @@ import pytest
 from tests.unit.judge_fixtures import verdict_of
 from tests.unit.test_report import Run
 from zkmigrate.lab.canary_topic import acknowledged, assigned
-from zkmigrate.lab.demo import RUN, Demo, result_of, summary, told
+from zkmigrate.lab.demo import RUN, Demo, fitted, result_of, summary, told
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.fit import Fit, Speed
 from zkmigrate.lab.source_state import MYID, UNIT, complete
 from zkmigrate.lab.spec import LabSpec
 from zkmigrate.lab.timeline import opened_by
@@ -149,6 +150,58 @@ def test_what_does_not_end_well_after_three_tries_or_needs_an_operator_fails(
 ) -> None:
     with pytest.raises(LabError, match=rf"exit code {codes[-1]}; .*docs/reference/exit-codes.md"):
         walked(tmp_path, monkeypatch, *codes)
+
+
+def test_sessions_are_those_asked_for_or_those_that_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr("zkmigrate.lab.demo.needs_root", lambda: done.append("root"))
+    monkeypatch.setattr("zkmigrate.lab.demo.sweep", lambda _say: done.append("swept"))
+
+    def slow(_spec: LabSpec) -> Speed:
+        assert done == ["root", "swept"], "a lab that nobody owns would make the machine look slow"
+        return Speed(10.0, 1.0)
+
+    monkeypatch.setattr("zkmigrate.lab.demo.measure", slow)
+    said: list[str] = []
+    spec, speed = fitted(LabSpec(dest_count=5), None, said.append)
+    assert (spec.session_timeout_ms, spec.tick_time_ms, spec.dest_count) == (60_000, 3_000, 5)
+    assert speed == Speed(10.0, 1.0)
+    assert "starts three ZooKeepers in 10.0 s" in said[-1]
+    done.clear()
+    assert fitted(LabSpec(), 18_000, said.append)[0] == LabSpec()
+
+
+def test_the_analyses_run_when_no_load_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    class Load:
+        def finish(self) -> list[str]:
+            order.append("load ended")
+            return []
+
+    def noted(what: str, value: Any) -> Any:
+        order.append(what)
+        return value
+
+    demo = Demo(None, tmp_path, order.append, Fit(4.0))  # type: ignore[arg-type]
+    rates: dict[str, float] = {}
+
+    def runner(_lab: None, _history: Path, **asked: float) -> Load:
+        rates.update(asked)
+        return Load()
+
+    monkeypatch.setattr("zkmigrate.lab.demo.runner_for", runner)
+    monkeypatch.setattr("zkmigrate.lab.demo.source_state", lambda _lab: STATE)
+    monkeypatch.setattr("zkmigrate.lab.demo.measure_floor", lambda _lab: noted("floor", 1.0))
+    monkeypatch.setattr(demo, "_walk", lambda _load: order.append("moved"))
+    monkeypatch.setattr(demo, "_save_logs", lambda: None)
+    monkeypatch.setattr(demo, "_versions", dict)
+    monkeypatch.setattr(demo, "analyse", lambda: noted("analysed", True))
+    monkeypatch.setattr(demo, "_result", lambda *_facts: {})
+    demo.move()
+    assert rates["produce_rate"] == 25.0
+    steps = [line for line in order if line in ("moved", "load ended", "floor", "analysed")]
+    assert steps == ["moved", "load ended", "floor", "analysed"]
 
 
 def test_the_summary_tells_of_tries_that_turned_back(tmp_path: Path) -> None:
