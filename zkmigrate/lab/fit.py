@@ -79,7 +79,7 @@ class Fit:
         fence_ms = max(lease.fence_ttl_ms, min(lease.fence_ttl_ms * self.slowness, session_timeout_ms / 3))
         return {
             "lease": {
-                "fence_ttl_ms": max(int(fence_ms), int(cut_ms) + 2000),
+                "fence_ttl_ms": int(fence_ms),
                 "cut_ttl_ms": int(cut_ms),
                 "renew_every_ms": int(cut_ms / 4),
             },
