@@ -164,7 +164,7 @@ def test_sessions_are_those_asked_for_or_those_that_fit_the_machine(monkeypatch:
     monkeypatch.setattr("zkmigrate.lab.demo.measure", slow)
     said: list[str] = []
     spec, speed = fitted(LabSpec(dest_count=5), None, said.append)
-    assert (spec.session_timeout_ms, spec.tick_time_ms, spec.dest_count) == (60_000, 3_000, 5)
+    assert (spec.session_timeout_ms, spec.tick_time_ms, spec.dest_count) == (90_000, 4_500, 5)
     assert speed == Speed(10.0, 1.0)
     assert "starts three ZooKeepers in 10.0 s" in said[-1]
     done.clear()
@@ -199,7 +199,7 @@ def test_the_analyses_run_when_no_load_does(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(demo, "analyse", lambda: noted("analysed", True))
     monkeypatch.setattr(demo, "_result", lambda *_facts: {})
     demo.move()
-    assert rates["produce_rate"] == 25.0
+    assert rates["produce_rate"] == 6.25
     steps = [line for line in order if line in ("moved", "load ended", "floor", "analysed")]
     assert steps == ["moved", "load ended", "floor", "analysed"]
 

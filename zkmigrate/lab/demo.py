@@ -363,7 +363,7 @@ def fitted(spec: LabSpec, session_timeout_ms: int | None, say: Progress) -> tupl
 @click.option(
     "--session-timeout-ms",
     type=int,
-    help="Of brokers and raw clients; left out, what fits this machine, 18,000 to 60,000.",
+    help="Of brokers and raw clients; left out, what fits this machine, 18,000 to 90,000.",
 )
 @click.option(
     "--service",
