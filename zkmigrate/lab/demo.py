@@ -153,7 +153,7 @@ class Demo:
         places = [
             f"{host.name}={host.root / ZOOKEEPER_DATA.lstrip('/')}" for host in self.lab.role(Role.SOURCE)
         ]
-        asked = ("--chroot", self.lab.spec.chroot, "--window", "5", "--top", "8", "--master", "local[1]")
+        asked = ("--chroot", self.lab.spec.chroot, "--window", "5", "--top", "8")
         self.say(f"tool: zkmigrate analyze {','.join(ANALYSES)} ... {' '.join(asked)}")
         argv = [sys.executable, "-m", "zkmigrate", "analyze", ",".join(ANALYSES), *places, *asked]
         with running([*argv, "--out", str(self.directory / "analysis")]) as process:
