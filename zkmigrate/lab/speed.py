@@ -51,6 +51,7 @@ def _started(java: list[str], count: int) -> Iterator[tuple[float, int]]:
     """So many servers, each alone with its data; how long until all serve, and the port of one of them."""
     with tempfile.TemporaryDirectory(prefix="zkm-speed-") as directory, contextlib.ExitStack() as ended:
         ports = _free_ports(count)
+        servers: dict[Path, subprocess.Popen[bytes]] = {}
         began = time.monotonic()
         for port in ports:
             own = Path(directory) / str(port)
@@ -62,10 +63,15 @@ def _started(java: list[str], count: int) -> Iterator[tuple[float, int]]:
             )
             log = ended.enter_context((own / "log").open("wb"))
             server = subprocess.Popen([*java, str(config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            servers[own / "log"] = server
             ended.callback(server.wait)
             ended.callback(server.kill)
 
         def missing() -> str | None:
+            for file, server in servers.items():
+                if server.poll() is not None:
+                    said = file.read_text(errors="replace").strip()[-500:] or "it said nothing"
+                    raise LabError(f"the ZooKeeper that measures this machine ended by itself: {said}")
             silent = [p for p in ports if server_mode(four_letter_word(_HERE, "srvr", p)) is None]
             return f"an answer on {', '.join(str(port) for port in silent)}" if silent else None
 
