@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench.demo_speed import outcome
 from bench.roll import last_roll_s
 from bench.spread import spread
 from bench.subtree import ROOT, paths, ratios
@@ -79,3 +80,18 @@ def test_a_tree_to_walk_has_as_many_znodes_as_asked_for_parents_first(znodes: in
 
 def test_a_round_without_the_peer_is_held_against_its_last_figure() -> None:
     assert ratios([100.0, 80.0], [10.0, 10.0, 20.0]) == [10.0, 8.0, 4.0]
+
+
+def demo(**changed: Any) -> dict[str, Any]:
+    claims = {"lost": {"held": "yes"}, "window_s": {"held": "yes"}}
+    whole = {"claims": claims, "conditions": {"analysed": True}, "held": True, "seconds": 200.0}
+    return {**whole, "machine": {"slowness": 4.0}, "window_over_floor": 3.0, "tries": [], **changed}
+
+
+def test_a_demo_reaches_its_aim_when_it_holds_in_time() -> None:
+    assert outcome("alone", 0, 210.0, demo()).reached
+    assert not outcome("alone", 0, 260.0, demo(seconds=250.0)).reached
+    assert outcome("loops", 0, 260.0, demo(seconds=250.0)).reached
+    assert not outcome("quarter", 1, 210.0, None).reached
+    lost = outcome("quarter", 1, 210.0, demo(held=False, claims={"lost": {"held": "no"}}))
+    assert (lost.reached, lost.broken) == (False, ("lost",))

@@ -11,8 +11,9 @@ import pytest
 from tests.unit.judge_fixtures import verdict_of
 from tests.unit.test_report import Run
 from zkmigrate.lab.canary_topic import acknowledged, assigned
-from zkmigrate.lab.demo import RUN, result_of, summary, told
+from zkmigrate.lab.demo import RUN, Demo, fitted, result_of, summary, told
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.fit import Fit, Speed
 from zkmigrate.lab.source_state import MYID, UNIT, complete
 from zkmigrate.lab.spec import LabSpec
 from zkmigrate.lab.timeline import opened_by
@@ -34,6 +35,9 @@ def facts(**changed: Any) -> dict[str, Any]:
         "canary_acknowledged": {"broker1": 40, "broker2": 41, "broker3": 39},
         "opened_by": {"dest1": "operator"},
         "limits": {"ack_gap_s": 10.0, "tenant_gap_s": 5.0},
+        "machine": {"start_s": 1.1, "slowness": 1.0},
+        "tries": [],
+        "analysed": True,
         **changed,
     }
 
@@ -62,6 +66,8 @@ def test_a_whole_demo_holds_and_says_what_it_was_judged_by(tmp_path: Path) -> No
         ({"run_complete": False}, "run_complete"),
         ({"owners_on_dest_at_survey": False}, "owners_on_dest_at_survey"),
         ({"canary_acknowledged": {"broker1": 9, "broker2": 0}}, "canary_acknowledged_by_each_broker"),
+        ({"analysed": False}, "analysed"),
+        ({"floor_s": 0.01}, "window_over_floor"),
     ],
 )
 def test_a_condition_that_does_not_hold_spoils_the_result(
@@ -71,6 +77,136 @@ def test_a_condition_that_does_not_hold_spoils_the_result(
     assert result["held"] is False
     assert [name for name, held in result["conditions"].items() if not held] == [condition]
     assert "NOT every claim held" in summary(result)
+
+
+@pytest.mark.parametrize(("floor_s", "held"), [(0.1, False), (10.0, True)])
+def test_the_window_is_judged_by_the_floor_of_the_same_machine(
+    tmp_path: Path, floor_s: float, held: bool
+) -> None:
+    result = result_of(verdict_of(tmp_path), facts(floor_s=floor_s), WANTED)
+    assert result["window_over_floor"] == round(result["window_s"] / floor_s, 2)
+    assert result["conditions"]["window_over_floor"] is held is result["held"]
+
+
+class Tool:
+    """Answers the tool's calls with these exit codes, and keeps what was asked for."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+        self.calls: list[str] = []
+
+    def __call__(self, verb: str, *options: str) -> int:
+        self.calls.append(" ".join((verb, options[-1])))
+        return self.codes.pop(0)
+
+
+def walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *codes: int
+) -> tuple[Tool, list[str], list[str], list[dict[str, Any]]]:
+    """A demo's way from the rehearsal to the open door, with the tool's exit codes: the calls, the lines on
+    the screen, before which call the baseline was saved, and what the result says of tries."""
+    tool, said, saved = Tool(*codes), list[str](), list[str]()
+    demo = Demo(None, tmp_path, said.append)  # type: ignore[arg-type]
+    monkeypatch.setattr(demo, "_ran", tool)
+    monkeypatch.setattr(demo, "_wait_flowing", lambda _load: None)
+    monkeypatch.setattr("zkmigrate.lab.demo.save_baseline", lambda _lab, _path: saved.append(tool.calls[-1]))
+    demo._rolled_and_cut_over(None)  # type: ignore[arg-type]
+    return tool, said, saved, demo.tries
+
+
+def test_a_move_that_succeeds_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool, said, saved, tries = walked(tmp_path, monkeypatch, 0, 0)
+    assert tool.calls == ["resume roll", "resume cutover"]
+    assert (said, tries) == ([], [])
+    assert saved == ["resume roll"]
+
+
+@pytest.mark.parametrize("code", [7, 9])
+def test_a_window_that_turned_back_is_run_again_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    tool, said, saved, tries = walked(tmp_path, monkeypatch, code, 0, code, 0)
+    assert tool.calls == ["resume roll", "run roll", "resume cutover", "run cutover"]
+    assert saved == ["run roll"], "sessions that the first cut-over lost must be missing after the second"
+    assert [line[-11:] for line in said] == ["try 2 of 3.", "try 3 of 3."]
+    assert f"exit code {code}" in said[0]
+    assert [entry["until"] for entry in tries] == ["roll", "cutover"]
+
+
+def test_a_closed_gate_is_followed_by_another_rehearsal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool, _said, saved, tries = walked(tmp_path, monkeypatch, 0, 6, 0, 0, 0)
+    assert tool.calls == [
+        "resume roll", "resume cutover", "rollback rehearse", "run roll", "resume cutover",
+    ]  # fmt: skip
+    assert saved == ["resume roll", "run roll"], "the brokers were restarted in between"
+    assert [entry["then"] for entry in tries] == ["rehearse"]
+
+
+@pytest.mark.parametrize("codes", [(7, 7, 7), (0, 9, 7, 9), (8,), (0, 8), (0, 6, 3)])
+def test_what_does_not_end_well_after_three_tries_or_needs_an_operator_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...]
+) -> None:
+    with pytest.raises(LabError, match=rf"exit code {codes[-1]}; .*docs/reference/exit-codes.md"):
+        walked(tmp_path, monkeypatch, *codes)
+
+
+def test_sessions_are_those_asked_for_or_those_that_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr("zkmigrate.lab.demo.needs_root", lambda: done.append("root"))
+    monkeypatch.setattr("zkmigrate.lab.demo.sweep", lambda _say: done.append("swept"))
+
+    def slow(_spec: LabSpec) -> Speed:
+        assert done == ["root", "swept"], "a lab that nobody owns would make the machine look slow"
+        return Speed(10.0, 1.0)
+
+    monkeypatch.setattr("zkmigrate.lab.demo.measure", slow)
+    said: list[str] = []
+    spec, speed = fitted(LabSpec(dest_count=5), None, said.append)
+    assert (spec.session_timeout_ms, spec.tick_time_ms, spec.dest_count) == (90_000, 4_500, 5)
+    assert speed == Speed(10.0, 1.0)
+    assert "starts three ZooKeepers in 10.0 s" in said[-1]
+    done.clear()
+    assert fitted(LabSpec(), 18_000, said.append)[0] == LabSpec()
+
+
+def test_the_analyses_run_when_no_load_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    class Load:
+        def finish(self) -> list[str]:
+            order.append("load ended")
+            return []
+
+    def noted(what: str, value: Any) -> Any:
+        order.append(what)
+        return value
+
+    demo = Demo(None, tmp_path, order.append, Fit(4.0))  # type: ignore[arg-type]
+    rates: dict[str, float] = {}
+
+    def runner(_lab: None, _history: Path, **asked: float) -> Load:
+        rates.update(asked)
+        return Load()
+
+    monkeypatch.setattr("zkmigrate.lab.demo.runner_for", runner)
+    monkeypatch.setattr("zkmigrate.lab.demo.source_state", lambda _lab: STATE)
+    monkeypatch.setattr("zkmigrate.lab.demo.measure_floor", lambda _lab: noted("floor", 1.0))
+    monkeypatch.setattr(demo, "_walk", lambda _load: order.append("moved"))
+    monkeypatch.setattr(demo, "_save_logs", lambda: None)
+    monkeypatch.setattr(demo, "_versions", dict)
+    monkeypatch.setattr(demo, "analyse", lambda: noted("analysed", True))
+    monkeypatch.setattr(demo, "_result", lambda *_facts: {})
+    demo.move()
+    assert rates["produce_rate"] == 6.25
+    steps = [line for line in order if line in ("moved", "load ended", "floor", "analysed")]
+    assert steps == ["moved", "load ended", "floor", "analysed"]
+
+
+def test_the_summary_tells_of_tries_that_turned_back(tmp_path: Path) -> None:
+    tries = [{"verb": "resume", "until": "cutover", "code": 7, "then": "run"}]
+    assert "tries that turned back" in summary(result_of(verdict_of(tmp_path), facts(tries=tries), WANTED))
 
 
 def test_the_version_is_the_one_a_broker_logged_last() -> None:

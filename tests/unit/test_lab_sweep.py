@@ -136,19 +136,63 @@ def test_mounts_are_undone_last_mounted_first() -> None:
     ]
 
 
+V1 = (
+    "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
+    "32 31 0:29 / {root}/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
+    "34 31 0:31 / {root}/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"
+    "40 31 0:37 / {root}/systemd rw,relatime shared:9 - cgroup cgroup rw,name=systemd\n"
+    "41 31 0:38 / {root}/unified rw,relatime - cgroup2 cgroup2 rw\n"
+)
+V2 = "30 23 0:26 / {root}/v2 rw,relatime - cgroup2 cgroup2 rw\n"
+
+
 def test_cgroup_hierarchies_without_cpuset() -> None:
-    text = (
-        "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
-        "34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"
-        "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
-        "40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime shared:9 - cgroup cgroup rw,name=systemd\n"
-        "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n"
+    assert control_groups.hierarchies(V1.format(root="/cg")) == (
+        control_groups.Hierarchy(Path("/cg/cpu"), True),
+        control_groups.Hierarchy(Path("/cg/systemd"), False),
+        control_groups.Hierarchy(Path("/cg/unified"), False),
     )
-    assert control_groups.hierarchies(text) == (
-        Path("/sys/fs/cgroup/memory"),
-        Path("/sys/fs/cgroup/systemd"),
-        Path("/sys/fs/cgroup/unified"),
+    assert control_groups.hierarchies(V2.format(root="/cg")) == (
+        control_groups.Hierarchy(Path("/cg/v2"), True),
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "group"),
+    [
+        ("3:cpu,cpuacct:/limited/inner\n1:name=systemd:/other\n0::/other\n", "limited/inner"),
+        ("3:cpuset:/other\n2:cpuacct:/other\n1:cpu:/\n0::/other\n", ""),
+        ("0::/user.slice/session-3.scope\n", "user.slice/session-3.scope"),
+    ],
+)
+def test_the_group_of_a_process_is_the_one_that_shares_out_the_processors(text: str, group: str) -> None:
+    assert control_groups.own_group(text) == group
+
+
+@pytest.mark.parametrize(("table", "limited"), [(V1, "cpu/quota"), (V2, "v2/quota")])
+def test_a_lab_stands_below_its_makers_group_and_is_found_from_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, limited: str
+) -> None:
+    own = ["/quota"]
+    mounted = control_groups.hierarchies(table.format(root=tmp_path))
+    monkeypatch.setattr(control_groups, "mounted", lambda: mounted)
+    monkeypatch.setattr(control_groups, "_own_group", lambda: own[0].strip("/"))
+    lab = tmp_path / limited / "zkm-a1b2c3"
+    for name in ("cpu.shares", "cpu.weight"):  # as the kernel does when a group is made
+        (lab / "dest1").mkdir(parents=True, exist_ok=True)
+        (lab / name).write_text("")
+        (lab / "dest1" / name).write_text("")
+    files = control_groups.create("a1b2c3", "dest1", weight=3)
+    assert lab / "dest1" / "cgroup.procs" in files
+    assert len(files) == len(mounted)
+    assert (lab / "cpu.shares").read_text() == "10240"
+    assert (lab / "dest1" / "cpu.shares").read_text() == "3072"
+    assert (lab / "dest1" / "cpu.weight").read_text() == "300"
+    (lab / "dest1" / "cgroup.procs").write_text("4242\n")
+    own[0] = "/"
+    assert control_groups.pids("a1b2c3") == {4242}
+    assert control_groups.pids("a1b2c3", "dest1") == {4242}
+    assert control_groups.pids("ffffff") == set()
 
 
 def test_a_wait_that_ends_late_says_what_was_missing() -> None:

@@ -4,6 +4,9 @@
 host, the systemd of every host would use the same `system.slice/ssh.service`, and stopping a unit on one
 host would wait for the processes of all. So each host gets `zkm-LAB/HOST` in every mounted hierarchy, and
 whatever runs in there belongs to that host: that is how a lab is cleared after its owner was killed.
+
+In the hierarchy that shares out the processors the lab stands below the group of the process that made it.
+So a limit on that process (a quota, `cpu.max`) holds for the whole lab.
 """
 
 from __future__ import annotations
@@ -11,27 +14,61 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from zkmigrate.lab.waiting import wait_until
 
+HOSTS_TOGETHER = 10
+"""The weight of a whole lab: about one process of the usual priority for each host.
 
-def hierarchies(mountinfo: str) -> tuple[Path, ...]:
-    """Mount points of the cgroup hierarchies in the text of /proc/self/mountinfo (proc(5)).
+Without it the kernel would give the ten hosts together no more than one process that runs beside them."""
 
-    The v1 cpuset hierarchy is left out: a new group there takes no process before its CPUs are set.
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """One mounted hierarchy: where it is mounted, and whether it shares out the processors."""
+
+    root: Path
+    shares_processors: bool
+
+
+def hierarchies(mountinfo: str) -> tuple[Hierarchy, ...]:
+    """The cgroup hierarchies in the text of /proc/self/mountinfo (proc(5)).
+
+    The v1 cpuset hierarchy is left out: a new group there takes no process before its CPUs are set. The
+    unified hierarchy shares out the processors where no v1 hierarchy does.
     """
     found = []
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
         kind, _source, options = right.split(" ", 2)
-        if kind == "cgroup2" or (kind == "cgroup" and "cpuset" not in options.split(",")):
-            found.append(Path(left.split(" ")[4]))
-    return tuple(found)
+        names = options.split(",")
+        if kind == "cgroup2" or (kind == "cgroup" and "cpuset" not in names):
+            found.append((Path(left.split(" ")[4]), kind, "cpu" in names))
+    v1 = any(cpu for _root, _kind, cpu in found)
+    return tuple(Hierarchy(root, cpu or (kind == "cgroup2" and not v1)) for root, kind, cpu in found)
 
 
-def _mounted() -> tuple[Path, ...]:
+def own_group(cgroup: str) -> str:
+    """The group that shares out the processors in the text of /proc/self/cgroup (cgroups(7)), without "/"."""
+    unified = ""
+    for line in cgroup.splitlines():
+        number, controllers, path = line.split(":", 2)
+        if "cpu" in controllers.split(","):
+            return path.strip("/")
+        if number == "0":
+            unified = path.strip("/")
+    return unified
+
+
+def mounted() -> tuple[Hierarchy, ...]:
+    """The cgroup hierarchies of this machine."""
     return hierarchies(Path("/proc/self/mountinfo").read_text())
+
+
+def _own_group() -> str:
+    return own_group(Path("/proc/self/cgroup").read_text())
 
 
 def group_name(lab_id: str) -> str:
@@ -39,14 +76,31 @@ def group_name(lab_id: str) -> str:
     return f"zkm-{lab_id}"
 
 
-def create(lab_id: str, host: str) -> tuple[Path, ...]:
-    """Makes the host's cgroup in every hierarchy; returns the `cgroup.procs` files to write a pid to."""
+def create(lab_id: str, host: str, weight: int = 1) -> tuple[Path, ...]:
+    """Makes the host's cgroup in every hierarchy; returns the `cgroup.procs` files to write a pid to.
+
+    weight: the host's share of the processors beside the lab's other hosts, where that can be set.
+    """
     files = []
-    for root in _mounted():
-        directory = root / group_name(lab_id) / host
+    for hierarchy in mounted():
+        parent = hierarchy.root
+        if hierarchy.shares_processors:
+            parent /= _own_group()
+        lab = parent / group_name(lab_id)
+        directory = lab / host
         directory.mkdir(parents=True, exist_ok=True)
+        if hierarchy.shares_processors:
+            _weigh(lab, HOSTS_TOGETHER)
+            _weigh(directory, weight)
         files.append(directory / "cgroup.procs")
     return tuple(files)
+
+
+def _weigh(directory: Path, weight: int) -> None:
+    """Sets a group's share of the processors, in the kernel's units for one process of the usual priority."""
+    for name, unit in (("cpu.shares", 1024), ("cpu.weight", 100)):
+        if (file := directory / name).exists():
+            file.write_text(str(weight * unit))
 
 
 def pids(lab_id: str, host: str | None = None) -> set[int]:
@@ -99,9 +153,19 @@ def remove(lab_id: str, host: str | None = None) -> None:
 
 def _directories(lab_id: str, host: str | None) -> Iterator[Path]:
     """The lab's cgroup directories, deepest first."""
-    for root in _mounted():
-        top = root / group_name(lab_id)
-        if host is not None:
-            top = top / host
-        for directory, _names, _files in os.walk(top, topdown=False):
-            yield Path(directory)
+    for hierarchy in mounted():
+        for lab in _labs(hierarchy, group_name(lab_id)):
+            top = lab if host is None else lab / host
+            for directory, _names, _files in os.walk(top, topdown=False):
+                yield Path(directory)
+
+
+def _labs(hierarchy: Hierarchy, name: str) -> Iterator[Path]:
+    """The groups of this name; whoever takes a lab down may be in another group than whoever made it."""
+    if not hierarchy.shares_processors:
+        yield hierarchy.root / name
+        return
+    for directory, names, _files in os.walk(hierarchy.root):
+        if name in names:
+            names.remove(name)
+            yield Path(directory) / name

@@ -2,8 +2,9 @@
 recorded.
 
 ``python -m zkmigrate.lab.demo`` writes ``demo/result.json`` and exits 0 only if every claim held. The tool
-is run
-as an operator would run it: the command line, over ssh, from the operator's place in the lab.
+is run as an operator would run it: the command line, over ssh, from the operator's place in the lab. First
+the machine is measured, and the demo set up to fit it (``lab/fit.py``). What turned back is tried again, as
+an operator would do.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -27,16 +28,18 @@ from zkmigrate.lab import canary_topic, state
 from zkmigrate.lab.baseline import save_baseline
 from zkmigrate.lab.ending import end_on_signals, running
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.fit import AS_MEASURED, WINDOW_OVER_FLOOR, Fit, Speed, fit, words
 from zkmigrate.lab.floor import measure_floor
 from zkmigrate.lab.inventory import write_inventory
-from zkmigrate.lab.judge import Policy, Verdict, judge, load_history
-from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.judge import Verdict, judge, load_history
+from zkmigrate.lab.lab import Lab, needs_root, sweep
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.render import ZOOKEEPER_DATA
 from zkmigrate.lab.service import read_log
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.lab.speed import measure
 from zkmigrate.lab.timeline import opened_by, step_spans
 from zkmigrate.lab.versions import kafka_version, wanted_versions, zookeeper_version
 from zkmigrate.lab.waiting import Progress
@@ -47,17 +50,23 @@ ANALYSES = ("tenants", "writers", "quiet")
 BACKEND = "nspawn"
 FLOWING_S = 60.0
 LEFT = "there are still {}; `zkmigrate lab sweep`, or the next start, takes down what nobody owns any more"
-# Three JVMs starting beside the brokers on two cores hold a producer up; see docs/track-record.md.
-JUDGE = Policy(ack_gap_limit_s=10.0, tenant_gap_limit_s=5.0)
+TRIES = 3
+"""So often rehearsal, roll and cut-over are tried, the first time included."""
+AHEAD = ("nice", "-n", "-10")
+"""The tool renews leases: it goes before the load clients, which have the same processors."""
 
 
 @dataclass
 class Demo:
-    """One demo run; ``directory`` receives everything it saves."""
+    """One demo run; ``directory`` receives everything it saves, ``fit`` is how it is set up."""
 
     lab: Lab
     directory: Path
     say: Progress
+    fit: Fit = AS_MEASURED
+    speed: Speed | None = None
+    tries: list[dict[str, Any]] = field(default_factory=list)
+    """What ended a try of the tool's that was followed by another: verb, stage, exit code, what then."""
 
     @property
     def history(self) -> Path:
@@ -69,7 +78,7 @@ class Demo:
 
     def move(self) -> dict[str, Any]:
         """Load, move, verify, judge; returns what ``result.json`` holds."""
-        load = runner_for(self.lab, self.history)
+        load = runner_for(self.lab, self.history, **self.fit.rates())
         before = source_state(self.lab)
         try:
             self._walk(load)
@@ -82,44 +91,83 @@ class Demo:
         versions = self._versions()
         self.say("floor: three participants starting on the same data")
         floor = measure_floor(self.lab)
-        return self._result(unchanged, floor, versions)
+        return self._result(unchanged, floor, versions, self.analyse())
 
     def _walk(self, load: LoadRunner) -> None:
         self.say("load: producers, consumers, metadata changes and the other tenant start")
         load.start(("producer", "consumer", "metadata", "tenant"))
-        load.wait_flowing(("producer", "consumer", "tenant"), FLOWING_S)
-        self.analyse()
+        load.wait_flowing(("producer", "consumer", "tenant"), self._flowing_s)
         topic = canary_topic.make(self.lab)
-        write_inventory(self.lab, self.directory / "migration.yml", canary_topic=topic)
+        policy = self.fit.policy(self.lab.spec.session_timeout_ms)
+        write_inventory(self.lab, self.directory / "migration.yml", policy, canary_topic=topic)
         self.tool("run", "--run-id", RUN, "--yes", "--until", "join")
         self.say("load: one raw client per dest host starts")
         load.start(("raw",))
-        load.wait_flowing(("raw",), FLOWING_S)
-        self.tool("resume", "--run-id", RUN, "--yes", "--until", "roll")
-        save_baseline(self.lab, self.history / "baseline-before.json")
-        self.tool("resume", "--run-id", RUN, "--yes", "--until", "cutover")
-        load.wait_flowing(("producer", "consumer", "raw"), FLOWING_S, since_ns=time.monotonic_ns())
+        load.wait_flowing(("raw",), self._flowing_s)
+        self._rolled_and_cut_over(load)
+        self._wait_flowing(load)
         save_baseline(self.lab, self.history / "baseline-open.json")
         self.tool("resume", "--run-id", RUN, "--yes")
         save_baseline(self.lab, self.history / "baseline-after.json")
 
-    def analyse(self) -> None:
+    @property
+    def _flowing_s(self) -> float:
+        return FLOWING_S * self.fit.slowness
+
+    def _wait_flowing(self, load: LoadRunner) -> None:
+        kinds = ("producer", "consumer", "raw")
+        load.wait_flowing(kinds, self._flowing_s, since_ns=time.monotonic_ns())
+
+    def _rolled_and_cut_over(self, load: LoadRunner) -> None:
+        """Rehearse, roll and cut over; a try that turned back is followed by another, as often as TRIES says.
+
+        The sessions before the cut-over are those before its first try, unless the brokers were rolled again:
+        what a try that turned back has lost must be seen.
+        """
+        verb, until = "resume", "roll"
+        while True:
+            code = self._ran(verb, "--run-id", RUN, "--yes", "--until", until)
+            if not code and until == "cutover":
+                return
+            if not code:
+                save_baseline(self.lab, self.history / "baseline-before.json")
+                verb, until = "resume", "cutover"
+                continue
+            then = after(code, len(self.tries) + 1)
+            if then is None:
+                raise _ended(verb, code)
+            self.tries.append({"verb": verb, "until": until, "code": code, "then": then})
+            self.say(again(code, then, len(self.tries) + 1))
+            if then == "rehearse":
+                self.tool("rollback", "--run-id", RUN, "--yes", "--to", "rehearse")
+                until = "roll"
+            verb = "run"
+            self._wait_flowing(load)
+
+    def analyse(self) -> bool:
         """Who lives on source, who writes under the chroot and when it is quiet, from source's own files as
-        they are now; LabError where that fails. As slowly as need be: the load has the machine."""
+        they are now; whether that was told. Brokers and dest are off meanwhile: the lab is quiet."""
+        self.say("lab: brokers and dest are switched off, the analysis has the machine")
+        for host in (*self.lab.role(Role.BROKER), *self.lab.role(Role.DEST)):
+            self.lab.cut_power(host.name)
         places = [
             f"{host.name}={host.root / ZOOKEEPER_DATA.lstrip('/')}" for host in self.lab.role(Role.SOURCE)
         ]
-        asked = ("--chroot", self.lab.spec.chroot, "--window", "5", "--top", "8", "--master", "local[1]")
+        asked = ("--chroot", self.lab.spec.chroot, "--window", "5", "--top", "8")
         self.say(f"tool: zkmigrate analyze {','.join(ANALYSES)} ... {' '.join(asked)}")
         argv = [sys.executable, "-m", "zkmigrate", "analyze", ",".join(ANALYSES), *places, *asked]
-        with running(["nice", "-n", "19", *argv, "--out", str(self.directory / "analysis")]) as process:
-            code = process.wait()
-        if code:
-            raise LabError(f"zkmigrate analyze ended with exit code {code}")
+        with running([*argv, "--out", str(self.directory / "analysis")]) as process:
+            return process.wait() == 0
 
     def tool(self, verb: str, *options: str) -> None:
         """Run zkmigrate from the operator's place; LabError with its exit code when it is not 0."""
+        if code := self._ran(verb, *options):
+            raise _ended(verb, code)
+
+    def _ran(self, verb: str, *options: str) -> int:
+        """Run zkmigrate from the operator's place; its exit code."""
         argv = [
+            *AHEAD,
             sys.executable,
             "-m",
             "zkmigrate",
@@ -131,9 +179,7 @@ class Demo:
         self.say(f"tool: zkmigrate {verb} {' '.join(options)}")
         environment = {**os.environ, "ZKMIGRATE_RUNS": str(self.runs)}
         with running(self.lab.operator_command(argv), environment) as process:
-            code = process.wait()
-        if code:
-            raise LabError(f"zkmigrate {verb} ended with exit code {code}")
+            return process.wait()
 
     def _save_logs(self) -> None:
         """Broker logs and the steps with their times, as the judge reads them."""
@@ -154,10 +200,13 @@ class Demo:
             "kafka": kafka_version({b: (self.history / f"broker-{b}.log").read_text() for b in brokers}),
         }
 
-    def _result(self, source_unchanged: bool, floor_s: float, versions: dict[str, str]) -> dict[str, Any]:
+    def _result(
+        self, source_unchanged: bool, floor_s: float, versions: dict[str, str], analysed: bool
+    ) -> dict[str, Any]:
         history = read_journal(self.runs / RUN)
         surveyed = set(history.records()["cutover.survey"]["on_dest"])
         steps = json.loads((self.history / "run.json").read_text())["steps"]
+        limits = self.fit.judge()
         facts = {
             "backend": self.lab.record.backend,
             "versions": versions,
@@ -171,9 +220,21 @@ class Demo:
             "owners_on_dest_at_survey": self._owners() <= surveyed,
             "canary_acknowledged": self._canary(),
             "opened_by": opened_by(self.runs / RUN, [h.name for h in self.lab.role(Role.DEST)]),
-            "limits": {"ack_gap_s": JUDGE.ack_gap_limit_s, "tenant_gap_s": JUDGE.tenant_gap_limit_s},
+            "machine": {
+                **(asdict(self.speed) if self.speed else {}),
+                "slowness": self.fit.slowness,
+                "load": self.fit.load,
+                "session_timeout_ms": self.lab.spec.session_timeout_ms,
+            },
+            "tries": self.tries,
+            "analysed": analysed,
+            "limits": {
+                "ack_gap_s": limits.ack_gap_limit_s,
+                "tenant_gap_s": limits.tenant_gap_limit_s,
+                "window_over_floor": WINDOW_OVER_FLOOR,
+            },
         }
-        return result_of(judge(load_history(self.history), JUDGE), facts, wanted_versions(self.lab.spec))
+        return result_of(judge(load_history(self.history), limits), facts, wanted_versions(self.lab.spec))
 
     def _canary(self) -> dict[str, int]:
         """How many records of the produce canary each broker acknowledged."""
@@ -190,11 +251,40 @@ class Demo:
         return {znode["owner"] for znode in before["ephemerals"].values()}
 
 
+def after(code: int, tried: int) -> Literal["run", "rehearse"] | None:
+    """What to do when the tool ended with this code in its so manieth try: run again, rehearse again, or
+    nothing, since an operator has to look."""
+    if tried >= TRIES:
+        return None
+    if code in (7, 9):
+        return "run"
+    return "rehearse" if code == 6 else None
+
+
+def again(code: int, then: Literal["run", "rehearse"], number: int) -> str:
+    """What the screen says before another try."""
+    why = {6: "a gate is closed", 7: "the window turned back", 9: "a lease ended and dest went back"}[code]
+    how = "runs the stage again" if then == "run" else "goes back to the rehearsal and measures it again"
+    return (
+        f"the tool ended with exit code {code} ({why}; the lines above say why). Clients go on as before. "
+        f"The demo {how}, as an operator would: try {number} of {TRIES}."
+    )
+
+
+def _ended(verb: str, code: int) -> LabError:
+    return LabError(
+        f"zkmigrate {verb} ended with exit code {code}; the lines above say why. What each code means is in "
+        "docs/reference/exit-codes.md. Next: make the machine less busy, then run the demo again"
+    )
+
+
 def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -> dict[str, Any]:
     """What ``result.json`` holds. ``held`` only if every claim held and so did every condition.
 
     facts: what the driver of the run knows beside the recordings. wanted: the versions that were asked for.
     """
+    values = verdict.result()
+    ratio = _ratio(values["window_s"], facts["floor_s"])
     conditions = {
         "real_hosts": facts["backend"] == BACKEND,
         "versions_as_asked": facts["versions"] == wanted,
@@ -202,9 +292,16 @@ def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -
         "run_complete": facts["run_complete"],
         "owners_on_dest_at_survey": facts["owners_on_dest_at_survey"],
         "canary_acknowledged_by_each_broker": all(facts["canary_acknowledged"].values()),
+        "analysed": facts["analysed"],
+        "window_over_floor": ratio is not None and ratio <= WINDOW_OVER_FLOOR,
     }
     held = verdict.held and all(conditions.values())
-    return {**verdict.result(), **facts, "conditions": conditions, "held": held}
+    return {**values, **facts, "window_over_floor": ratio, "conditions": conditions, "held": held}
+
+
+def _ratio(window_s: float | None, floor_s: float) -> float | None:
+    """How many times the floor the window was; None without a window."""
+    return None if window_s is None or floor_s <= 0 else round(window_s / floor_s, 2)
 
 
 def told(directory: Path) -> Path:
@@ -233,9 +330,29 @@ def summary(result: dict[str, Any]) -> str:
     lines.append(f"{'opened_by':<49}{json.dumps(result['opened_by'])}")
     lines.append(f"{'canary_acknowledged':<49}{json.dumps(result['canary_acknowledged'])}")
     lines.append(f"{'limits':<49}{json.dumps(result['limits'])}")
-    lines.append(f"{'window_s / floor_s':<49}{result['window_s']} / {result['floor_s']}")
+    ratio = f"{result['window_s']} / {result['floor_s']} = {result['window_over_floor']}"
+    lines.append(f"{'window_s / floor_s':<49}{ratio}")
+    lines.append(f"{'machine':<49}{json.dumps(result['machine'])}")
+    if result["tries"]:
+        lines.append(f"{'tries that turned back':<49}{json.dumps(result['tries'])}")
     lines += ["", "every claim held" if result["held"] else "NOT every claim held: see demo/result.json"]
     return "\n".join(lines)
+
+
+def fitted(spec: LabSpec, session_timeout_ms: int | None, say: Progress) -> tuple[LabSpec, Speed]:
+    """The lab as this machine can carry it, with the sessions asked for, or with those that fit it.
+
+    Labs that nobody owns any more are swept first: they would make the machine look slower than it is.
+    """
+    needs_root()
+    sweep(say)
+    say("machine: three ZooKeepers start at once, twice, to measure it")
+    speed = measure(spec)
+    chosen = fit(speed)
+    timeout_ms = session_timeout_ms or chosen.session_timeout_ms
+    spec = replace(spec, session_timeout_ms=timeout_ms, tick_time_ms=chosen.tick_time_ms(timeout_ms))
+    say(f"machine: {words(speed, chosen, spec)}")
+    return spec, speed
 
 
 @click.command()
@@ -244,7 +361,9 @@ def summary(result: dict[str, Any]) -> str:
 @click.option("--kafka-version", default=LabSpec.kafka_version, help="Kafka.")
 @click.option("--dest-count", type=int, default=LabSpec.dest_count, help="Dest hosts: 3 or 5.")
 @click.option(
-    "--session-timeout-ms", type=int, default=LabSpec.session_timeout_ms, help="Of brokers and raw clients."
+    "--session-timeout-ms",
+    type=int,
+    help="Of brokers and raw clients; left out, what fits this machine, 18,000 to 90,000.",
 )
 @click.option(
     "--service",
@@ -261,7 +380,7 @@ def summary(result: dict[str, Any]) -> str:
 @click.option("--tree-size", type=int, default=0, help="Filler znodes on source, outside the chroot.")
 @click.option("--tree-node-bytes", type=int, default=LabSpec.tree_node_bytes, help="Size of each filler.")
 @click.option("--directory", default="demo", type=click.Path(path_type=Path), help="Where the result goes.")
-def main(directory: Path, **of_the_lab: Any) -> None:
+def main(directory: Path, session_timeout_ms: int | None, **of_the_lab: Any) -> None:
     """Move a loaded Kafka between two real ZooKeeper ensembles in a lab on this machine, and judge it."""
     started = time.monotonic()
 
@@ -274,9 +393,10 @@ def main(directory: Path, **of_the_lab: Any) -> None:
     end_on_signals()
     others = state.directories()
     try:
-        with Lab.up(LabSpec(**of_the_lab), say) as lab:
+        spec, speed = fitted(LabSpec(**of_the_lab), session_timeout_ms, say)
+        with Lab.up(spec, say) as lab:
             try:
-                result = Demo(lab, directory, say).move()
+                result = Demo(lab, directory, say, fit(speed), speed).move()
             finally:
                 say("lab: taking everything down")
     except ZkmigrateError as error:

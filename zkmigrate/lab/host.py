@@ -78,13 +78,15 @@ def attach_disk(directory: Path, mount_point: Path, megabytes: int) -> None:
     (mount_point / "lost+found").rmdir()
 
 
-def start(lab_id: str, host: str, directory: Path, read_only: dict[str, Path]) -> ProcessId:
+def start(lab_id: str, host: str, directory: Path, read_only: dict[str, Path], weight: int = 1) -> ProcessId:
     """Boots the host; `read_only` binds directories of this machine into it, by path inside.
+
+    weight: the host's share of the processors beside the lab's other hosts.
 
     The process enters the host's own cgroup before it becomes nspawn, so that nothing of the host is ever
     outside of it. Returns the nspawn process.
     """
-    groups = control_groups.create(lab_id, host)
+    groups = control_groups.create(lab_id, host, weight)
     argv = [
         "systemd-nspawn",
         "--quiet",

@@ -25,8 +25,8 @@ from zkmigrate.lab.spec import CLIENT_PORT, MOST_NODE_BYTES, HostPlan, LabSpec, 
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.waiting import Progress, silent, wait_until
 
-SSH_S, QUORUM_S, BROKERS_S = 60, 60, 120
-"""Deadlines of the waits of `Lab.up`, seconds; several times what a loaded two-core machine needs."""
+SSH_S, QUORUM_S, BROKERS_S = 180, 180, 360
+"""Deadlines of the waits of `Lab.up`, seconds; several times what a quarter of two loaded cores needs."""
 PLANT_TRIES = 30
 """So often a batch of filler znodes is tried while source has no quorum, a few seconds apart."""
 
@@ -65,9 +65,7 @@ class Lab:
         Labs whose owner died are swept first. Unless `kept`, the lab belongs to this process: once it is
         dead, the next `up` of anybody sweeps the lab. Raises LabError or provision.ProvisionError.
         """
-        if os.geteuid() != 0:
-            again = " ".join(["sudo", sys.executable, *sys.orig_argv[1:]])
-            raise LabError(f"the lab needs root (namespaces, mounts, systemd-nspawn); run: {again}")
+        needs_root()
         software = machines.fetch(spec, progress)
         sweep(progress)
         lab = cls(state.create(spec, kept=kept))
@@ -404,6 +402,13 @@ def _plant(client: KazooClient, paths: Sequence[str], size: int) -> None:
         batch.create(path, b"x" * size)
     if refused := [result for result in batch.commit() if isinstance(result, Exception)]:
         raise LabError(f"filler znodes were refused: {refused[0]!r}")
+
+
+def needs_root() -> None:
+    """LabError, with the command to type, when this process is not root."""
+    if os.geteuid() != 0:
+        again = " ".join(["sudo", sys.executable, *sys.orig_argv[1:]])
+        raise LabError(f"the lab needs root (namespaces, mounts, systemd-nspawn); run: {again}")
 
 
 def sweep(progress: Progress = silent) -> list[str]:

@@ -12,8 +12,10 @@ from zkmigrate.lab.spec import JAVA_11_KAFKA, LabSpec, Role, hosts_of
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.waiting import Progress
 
-BOOT_S = 60
+BOOT_S = 180
 """How long systemd-nspawn may take to start a container, seconds."""
+WEIGHTS: Mapping[Role, int] = {Role.DEST: 3}
+"""Shares of the processors, 1 for a role that is not named: in the window everybody waits for dest."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,9 @@ def boot(directory: Path, host: str) -> None:
     own = host_directory(directory, host)
     pairs = [line.split("\t") for line in _binds_file(directory, host).read_text().splitlines()]
     read_only = {inside: Path(path) for inside, path in pairs}
-    supervisor = lab_host.start(state.read(directory).id, host, own, read_only)
+    record = state.read(directory)
+    role = next(plan.role for plan in hosts_of(record.spec) if plan.name == host)
+    supervisor = lab_host.start(record.id, host, own, read_only, WEIGHTS.get(role, 1))
     state.update(directory, lambda record: record.with_host(host, HostRecord(supervisor)))
     leader = lab_host.wait_for_leader(host, own, supervisor, BOOT_S)
     state.update(directory, lambda record: record.with_host(host, HostRecord(supervisor, leader)))

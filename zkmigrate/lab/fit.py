@@ -1,0 +1,123 @@
+"""From how fast a machine is to how a demo is set up on it. Pure: no machine is touched.
+
+The slower the machine, the longer sessions and leases are and the less load runs, so that what takes longer
+there still has its time. All limits are those of a run under load on the machine of our figures, scaled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from zkmigrate.inventory import Policy as Defaults
+from zkmigrate.lab.judge import Policy
+from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.spec import LabSpec
+
+START_S = 1.1
+"""How long three ZooKeepers that start at once took on the machine of our figures, seconds."""
+ROUND_TRIP_MS = 1.5
+"""How long a ZooKeeper write took there, milliseconds."""
+
+ACK_GAP_S, TENANT_GAP_S = 10.0, 5.0
+"""The longest gaps there. Three JVMs that start beside the brokers hold up a producer on two cores."""
+WINDOW_OVER_FLOOR = 10.0
+"""The window's limit, as a multiple of what three participants need to start alone; 2 to 5 were seen."""
+_MOST = 8.0
+_LEAST_LOAD = 1 / 16
+_LONGEST_SESSION_S = 90.0
+_FASTER = 1.25
+"""Sessions and leases grow with this power of the slowness: a lab that does nothing takes a third of a core,
+so that a machine of half the speed has less than half left for a move."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What was measured: three ZooKeepers that start at once (s), a write to one of them (ms)."""
+
+    start_s: float
+    round_trip_ms: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a demo is set up: `slowness` (1 on the machine of our figures) and what follows from it."""
+
+    slowness: float = 1.0
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """The brokers' session timeout, in whole seconds."""
+        seconds = min(_LONGEST_SESSION_S, LabSpec.session_timeout_ms / 1000 * self.slowness**_FASTER)
+        return int(seconds) * 1000
+
+    @property
+    def load(self) -> float:
+        """The part of the full load that runs; what the brokers do for it slows a small machine most."""
+        return max(_LEAST_LOAD, self.slowness**-2)
+
+    def tick_time_ms(self, session_timeout_ms: int) -> int:
+        """ZooKeeper's tick for these sessions, which may last 20 ticks at most."""
+        return max(LabSpec.tick_time_ms, -(-session_timeout_ms // 20))
+
+    def rates(self) -> dict[str, float]:
+        """The load's rates, as `LoadConfig` takes them; what ends the load waits longer too."""
+        slower = {
+            name: getattr(LoadConfig, name) * self.load
+            for name in ("produce_rate", "metadata_rate", "raw_rate", "tenant_rate")
+        }
+        longer = {
+            name: getattr(LoadConfig, name) * self.slowness
+            for name in ("flush_deadline_s", "drain_deadline_s")
+        }
+        return {**slower, **longer}
+
+    def policy(self, session_timeout_ms: int) -> dict[str, Any]:
+        """`policy` of the inventory. The leases stay well below the time that a window has with these
+        sessions: the cut's lease a sixth of T at most, the fence's a third."""
+        defaults, timeout_s = Defaults(), session_timeout_ms / 1000
+        lease, longer = defaults.lease, self.slowness**_FASTER
+        cut_ms = max(lease.cut_ttl_ms, min(lease.cut_ttl_ms * longer, session_timeout_ms / 6))
+        fence_ms = max(lease.fence_ttl_ms, min(lease.fence_ttl_ms * longer, session_timeout_ms / 3))
+        return {
+            "lease": {
+                "fence_ttl_ms": int(fence_ms),
+                "cut_ttl_ms": int(cut_ms),
+                "renew_every_ms": int(cut_ms / 4),
+            },
+            "open_limit_s": round(max(10.0, min(10.0 * self.slowness, timeout_s / 2)), 1),
+            "way_back_s": round(
+                max(defaults.way_back_s, min(defaults.way_back_s * self.slowness, timeout_s / 3)), 1
+            ),
+            "step_deadline_s": round(defaults.step_deadline_s * self.slowness),
+        }
+
+    def judge(self) -> Policy:
+        """The limits by which the run is judged."""
+        return Policy(
+            ack_gap_limit_s=round(ACK_GAP_S * self.slowness, 1),
+            tenant_gap_limit_s=round(TENANT_GAP_S * self.slowness, 1),
+        )
+
+
+AS_MEASURED = Fit()
+"""The set-up of the machine of our figures."""
+
+
+def fit(speed: Speed) -> Fit:
+    """The set-up for a machine of this speed: never faster than the machine of our figures, and bounded
+    where a demo would no longer mean anything."""
+    # A ZooKeeper's write waits for the disk, which only a very slow disk makes the slower of the two.
+    slowness = max(speed.start_s / START_S, speed.round_trip_ms / ROUND_TRIP_MS / 4)
+    return Fit(round(min(_MOST, max(1.0, slowness)), 2))
+
+
+def words(speed: Speed, chosen: Fit, spec: LabSpec) -> str:
+    """The line that tells what was measured and what was chosen."""
+    lease = chosen.policy(spec.session_timeout_ms)["lease"]
+    return (
+        f"this machine starts three ZooKeepers in {speed.start_s:.1f} s ({START_S:g} s on the machine of our "
+        f"figures) and writes to one in {speed.round_trip_ms:.0f} ms ({ROUND_TRIP_MS:g} ms): "
+        f"sessions {spec.session_timeout_ms / 1000:g} s, load {chosen.load:.0%}, "
+        f"lease {lease['cut_ttl_ms'] / 1000:.1f} s, limits of the judge x {chosen.slowness:g}"
+    )
