@@ -6,6 +6,7 @@ Time passes in the model as it does for the tool: a question to a silent host ta
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,8 +29,9 @@ from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import SESSION_TIMEOUT_MS, SLICE_S
 
 SILENT = "dest2"
-ZKM_S, WORD_S, MUTE_S = 30.0, 3.0, 0.3
-"""What a question takes without a limit, as in ``engine/observe.py``."""
+APPLY_S, ZKM_S, WORD_S, MUTE_S = 20.0, 30.0, 3.0, 0.3
+"""What a question takes without a limit, as in ``engine/channel.py`` and ``engine/observe.py``."""
+OTHERS_S = 60.0
 FORWARD_S = SESSION_TIMEOUT_MS / 1000
 PHASES = ("fence", "cut", "stopped", "seal")
 
@@ -94,7 +96,7 @@ class Silenced(Operator):
 
     taken: it has carried the change out. frozen: everything on the host stands still, not the ssh login
     alone. unserved: seconds from the first FENCE until all brokers were served again. held_until: of a hold,
-    counted likewise.
+    counted likewise. ahead: hosts that took the change before it, all the others.
     """
 
     verb: str = ""
@@ -105,6 +107,8 @@ class Silenced(Operator):
     fenced_at: float = 0.0
     unserved: float = 0.0
     held_until: float = 0.0
+    ahead: set[str] = field(default_factory=set)
+    others: threading.Condition = field(default_factory=threading.Condition)
 
     def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
         return Answer("go") if self.world.now - self.fenced_at >= self.held_until else None
@@ -112,15 +116,20 @@ class Silenced(Operator):
     def _apply(self, change: Change, operation: str, fencing: int) -> Outcome:
         if operation.startswith("cutover.") and change.verb == "fence":
             self.fenced_at = self.fenced_at or self.world.now
-        mine = change.host == SILENT and operation.startswith("cutover.") and change.verb == self.verb
-        if mine and not self.silent and not self.taken:
+        harmed = operation.startswith("cutover.") and change.verb == self.verb and not self.silent
+        if harmed and change.host == SILENT:
+            with self.others:
+                assert self.others.wait_for(lambda: len(self.ahead) == 2, OTHERS_S), "the others answered"
+            if self.taken:
+                super()._apply(change, operation, fencing)
             self.falls_silent()
         if change.host in self.silent:
-            raise HostError(self.waited_for(change.host, 20.0))
+            raise HostError(self.waited_for(change.host, APPLY_S))
         outcome = super()._apply(change, operation, fencing)
-        if mine and self.taken and not self.silent:
-            self.falls_silent()
-            raise HostError(self.waited_for(change.host, 20.0))
+        if harmed:
+            with self.others:
+                self.ahead.add(change.host)
+                self.others.notify()
         return outcome
 
     def falls_silent(self) -> None:
@@ -229,7 +238,7 @@ def test_a_host_that_falls_silent_after_seal_keeps_no_broker_waiting(
     before = sessions(made)
     made.verb, made.taken, made.frozen = verb, taken, frozen
 
-    ended = made.forward(until="cutover")
+    made.forward(until="cutover")
 
     made.pass_time(2 * FORWARD_S)
     assert made.unserved <= FORWARD_S + 2
