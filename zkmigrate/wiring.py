@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from zkmigrate import hostside
+from zkmigrate import deadline, hostside
 from zkmigrate.clients.canary import BrokerCanary
 from zkmigrate.clients.produce import ProduceCanary
 from zkmigrate.engine import probes, sampler
@@ -37,7 +37,7 @@ from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Records
 from zkmigrate.rules import expected
 from zkmigrate.rules.lease import in_force
-from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
+from zkmigrate.rules.window import deadline_s, decide_finding, limits, without_operator
 from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.program import Program
 from zkmigrate.transport.ssh import Transport
@@ -45,6 +45,8 @@ from zkmigrate.transport.ssh import Transport
 _RENEW_S = 1.0
 _CALL_S = 10.0
 _CANARY_S = 1.0
+_PROBE_S = 3.0
+"""Seconds for each question of the watch's probes: one silent host must not hide the others."""
 _PRODUCE_IN = ("roll", "cutover", "verify")
 """Stages of the move that brokers, and with them producers, may notice; forward and back."""
 
@@ -71,8 +73,10 @@ class Site:
         program = Program(self._transport, run, hostside.program(), hostside.sudoers)
         self._steps = Channels(self._transport, run, "steps")
         self._watching = Channels(self._transport, run, "watch")
+        # A status takes many times as long as a renewal, which must not wait for it.
+        self._probing = Channels(self._transport, run, "looks")
         self.look = NotingObserve(inventory, self._transport, program, self._steps)
-        self._watch_look = Observe(inventory, self._transport, program, self._watching)
+        self._watch_look = Observe(inventory, self._transport, program, self._probing)
         self.apply = ChannelApply(self._steps, program)
         brokers = {b.name: (b.address, b.port) for b in inventory.kafka.brokers}
         self._canary, self._sampled = BrokerCanary(brokers), BrokerCanary(brokers)
@@ -85,7 +89,7 @@ class Site:
 
     def rules(self) -> WindowRules:
         """The window's rules of the ZooKeeper move."""
-        return WindowRules(decide_finding, deadline_s, without_operator)
+        return WindowRules(decide_finding, deadline_s, without_operator, limits=limits)
 
     def window_lines(self, records: Records) -> tuple[str, ...]:
         """What ``plan`` says about the window. records: of a run that may have been rehearsed."""
@@ -130,6 +134,7 @@ class Site:
             *canaries,
             self._steps,
             self._watching,
+            self._probing,
             self._transport,
         ):
             part.close()
@@ -158,7 +163,8 @@ class Site:
 
     def _statuses(self) -> dict[str, Reading[HostStatus]]:
         look = self._watch_look
-        asked = look.each(self.inventory.dest_names, lambda host: host_status(look, host))
+        with deadline.within(_PROBE_S):
+            asked = look.each(self.inventory.dest_names, lambda host: host_status(look, host))
         if self._samples is not None:
             sampler.note_phases(self._samples, asked)
         return asked

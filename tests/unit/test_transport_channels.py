@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
+from zkmigrate import deadline
 from zkmigrate.errors import UsageError
 from zkmigrate.transport import Channels, Transport, TransportError
 
@@ -176,3 +178,37 @@ def test_the_real_program_answers_over_the_channel(tmp_path: Path) -> None:
     assert status.rc == 0
     assert "phase=idle" in status.output.splitlines()
     assert unknown.rc == 2
+
+
+def test_a_request_without_time_left_is_not_sent(sshd: Sshd, channels: Channels) -> None:
+    channels.ask("d1", "echo", "a")
+    with pytest.raises(TransportError, match="no time was left") as raised:
+        channels.ask("d1", "act", "late", deadline_s=-1.0)
+    assert not raised.value.outcome_unknown
+    assert channels.ask("d1", "act", "now") and acted(sshd) == ["now"]
+
+
+def test_in_a_hurry_a_silent_host_is_asked_beside_and_told_until_it_answers(
+    sshd: Sshd, channels: Channels
+) -> None:
+    channels.ask("d1", "echo", "a")
+    sshd.refuse_sudo()  # no channel can be opened anew
+    with deadline.within(0.5):
+        with pytest.raises(TransportError, match="not answered in time"):
+            channels.ask("d1", "silent", "x")
+        for _ in range(3):
+            with pytest.raises(TransportError, match="asked beside"):
+                channels.ask("d1", "echo", "b")
+    sshd.allow_sudo()
+
+    def silent() -> bool:
+        with deadline.within(5.0):
+            try:
+                return channels.ask("d1", "echo", "c").output != "c"
+            except TransportError:
+                return True
+
+    end = time.monotonic() + 60
+    while silent():
+        assert time.monotonic() < end, "the host is heard again"
+    assert acted(sshd) == ["x"]

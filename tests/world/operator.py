@@ -34,7 +34,7 @@ from zkmigrate.model.change import Change
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Way
-from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
+from zkmigrate.rules.window import deadline_s, decide_finding, limits, without_operator
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import SLICE_S, World, new_world
 
@@ -153,7 +153,7 @@ class Operator:
             lock=self,
             interrupt=Interrupt(),
             emit=self.events.append,
-            rules=WindowRules(decide_finding, deadline_s, without_operator),
+            rules=WindowRules(decide_finding, deadline_s, without_operator, limits=limits),
             watch=self.watch,
             hooks=self.hooks,
             holds=HoldFile(self.run_dir),

@@ -30,7 +30,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Records
 from zkmigrate.rules import expected
 from zkmigrate.rules.lease import in_force
-from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
+from zkmigrate.rules.window import deadline_s, decide_finding, limits, without_operator
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World, new_world
 
@@ -114,7 +114,7 @@ class WorldSite:
         return HostLock(names, "tester", lambda _h, _w, _f: Outcome(0, "fencing 1"), 1, steal=steal)
 
     def rules(self) -> WindowRules:
-        return WindowRules(decide_finding, deadline_s, without_operator)
+        return WindowRules(decide_finding, deadline_s, without_operator, limits=limits)
 
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
         def renew(host: str, fence_ms: int, cut_ms: int) -> Outcome:

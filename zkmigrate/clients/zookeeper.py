@@ -7,6 +7,7 @@ read-only mode are not accepted: cut off from their quorum, what they show prove
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
+from zkmigrate import deadline
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Znode
 from zkmigrate.transport.failure import socket_cause, socket_text
@@ -53,7 +55,10 @@ class ZnodeReader:
             found: dict[str, int] = {}
             for at in range(0, len(paths), _IN_FLIGHT):
                 sent = {path: client.exists_async(path) for path in paths[at : at + _IN_FLIGHT]}
-                stats = {path: answer.get(timeout=self._answer_s) for path, answer in sent.items()}
+                stats = {
+                    path: answer.get(timeout=deadline.remaining(self._answer_s))
+                    for path, answer in sent.items()
+                }
                 found |= {path: int(stat.mtime) for path, stat in stats.items() if stat is not None}
             return Seen(found)
 
@@ -62,7 +67,9 @@ class ZnodeReader:
     def _asked(self, host: str, path: str, ask: Callable[[KazooClient], Reading[T]]) -> Reading[T]:
         """A question in the host's session, and what its failures mean; path: what is read, in words."""
         held = self._hosts[host]
-        with held.turn:
+        if not held.turn.acquire(timeout=deadline.remaining(math.inf) if deadline.bounded() else -1):
+            return Unknown("timeout", f"{host}: the read before this one has not been answered yet")
+        try:
             try:
                 return ask(self._connected(held))
             except NoNodeError:
@@ -78,6 +85,8 @@ class ZnodeReader:
             except KazooException as error:
                 held.drop()
                 return Unknown("failed", f"{host}: {type(error).__name__} reading {path} {error}".rstrip())
+        finally:
+            held.turn.release()
 
     def close(self) -> None:
         """Close every session."""
@@ -91,7 +100,7 @@ class ZnodeReader:
             held.drop()
         if held.client is None:
             # kazoo tells a closed port from a silent one only by its log; this tells it by the error.
-            socket.create_connection(held.where, timeout=self._connect_s).close()
+            socket.create_connection(held.where, timeout=deadline.remaining(self._connect_s)).close()
             client = KazooClient(
                 hosts=held.address,
                 timeout=_SESSION_S,
@@ -100,13 +109,15 @@ class ZnodeReader:
                 command_retry={"max_tries": 0},
             )
             held.client = client
-            client.start(timeout=self._connect_s)
+            client.start(timeout=deadline.remaining(self._connect_s))
         return held.client
 
     def _znode(self, client: KazooClient, path: str) -> Reading[Znode]:
         for _ in range(_TRIES):
-            data, before = client.get_async(path).get(timeout=self._answer_s)
-            children, stat = client.get_children_async(path, include_data=True).get(timeout=self._answer_s)
+            data, before = client.get_async(path).get(timeout=deadline.remaining(self._answer_s))
+            children, stat = client.get_children_async(path, include_data=True).get(
+                timeout=deadline.remaining(self._answer_s)
+            )
             if (before.czxid, before.mzxid) == (stat.czxid, stat.mzxid):
                 return Seen(
                     Znode(

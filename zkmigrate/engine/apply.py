@@ -6,16 +6,19 @@ The real Apply is :class:`zkmigrate.engine.channel.ChannelApply`.
 from __future__ import annotations
 
 import hashlib
+import math
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from zkmigrate import deadline
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.events import ChangeEnded, ChangeSent, Emit
 from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.lanes import together
+from zkmigrate.engine.lanes import Late, together
 from zkmigrate.errors import HostError, LockedError, UsageError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Change, Changes
@@ -23,6 +26,15 @@ from zkmigrate.model.step import Way
 
 FENCED_OFF = 9
 _OUTPUT_KEPT = 4000
+
+Limits: TypeAlias = Callable[[str], tuple[float, float]]
+"""``limits(verb)``: seconds that one message of a change with this verb, of a look where it is empty, and all
+of it, may take now; infinite outside a window."""
+
+
+def unlimited(_verb: str) -> tuple[float, float]:
+    """Outside a window a change takes as long as its own limit says (``engine/channel.py``)."""
+    return math.inf, math.inf
 
 
 @dataclass(frozen=True)
@@ -56,7 +68,8 @@ class Wave:
 
     All intents of the wave are made durable with one fsync before the first change is sent; the outcomes
     with one after the last. A change that fails or stays unknown ends its target's plan: the rest is
-    journaled as skipped, and the step looks again.
+    journaled as skipped, and the step looks again. In a window each change has a limit, and targets that
+    answered do not wait for one that is late: its change counts as unknown, and nothing more is sent to it.
     """
 
     def __init__(
@@ -73,7 +86,9 @@ class Wave:
         self._emit = emit
         self._now = now
 
-    def run(self, at: Next, plans: Mapping[str, Changes], fencing: int) -> dict[str, str]:
+    def run(
+        self, at: Next, plans: Mapping[str, Changes], fencing: int, limits: Limits = unlimited
+    ) -> dict[str, str]:
         """Apply and journal; returns how each failed target failed (empty when all is done).
 
         LockedError when a host fenced this operator off; JournalError when something could not be recorded.
@@ -92,8 +107,15 @@ class Wave:
             for operation, change in lane:
                 self._intend(at, target, leg, operation, change)
         self._journal.sync()
+        quick_s, whole_s = limits("")
+        end = self._now() + whole_s
+        seconds = {change.verb: limits(change.verb)[0] for changes in plans.values() for change in changes}
+        walks = {target: _Lane(lane, seconds, end) for target, lane in lanes.items()}
+        late = None
+        if not math.isinf(quick_s):
+            late = Late(quick_s, lambda target: self._left(target, walks[target]), self._now)
         failures = together(
-            {target: partial(self._walk, target, lane, fencing) for target, lane in lanes.items()}
+            {target: partial(self._walk, target, lane, fencing) for target, lane in walks.items()}, late
         )
         self._journal.sync()
         for target, failure in failures.items():
@@ -122,33 +144,69 @@ class Wave:
         }
         self._journal.append("intent", body, sync=False)
 
-    def _walk(self, target: str, lane: tuple[tuple[str, Change], ...], fencing: int) -> str:
+    def _walk(self, target: str, lane: _Lane, fencing: int) -> str:
         """The changes of one target in order; returns what the first one that failed said."""
         failure = ""
-        for operation, change in lane:
+        for operation, change in lane.changes:
             if failure:
-                self._ended(target, operation, "skipped", Outcome(-1))
+                self._ended(target, lane, operation, "skipped", Outcome(-1))
                 continue
+            with lane.guard:
+                if lane.left:
+                    return ""
+                lane.sent = operation
             self._emit(ChangeSent(target, operation, change))
             try:
-                outcome = self._apply(change, operation, fencing)
+                with deadline.within(lane.seconds[change.verb], lane.end - self._now(), self._now):
+                    outcome = self._apply(change, operation, fencing)
             except HostError as error:
                 failure = f"not confirmed: {error}"
-                self._ended(target, operation, "unknown", Outcome(-1, str(error)))
+                self._ended(target, lane, operation, "unknown", Outcome(-1, str(error)))
                 continue
             if outcome.rc:
                 failure = f"rc {outcome.rc}: {outcome.output.strip()}"
-            self._ended(target, operation, "failed" if outcome.rc else "done", outcome)
+            self._ended(target, lane, operation, "failed" if outcome.rc else "done", outcome)
         return failure
 
-    def _ended(self, target: str, operation: str, status: str, outcome: Outcome) -> None:
-        output = outcome.output[-_OUTPUT_KEPT:]
-        body = {
-            "operation": operation,
-            "status": status,
-            "rc": outcome.rc,
-            "output": output,
-            "mono": self._now(),
-        }
-        self._journal.append("outcome", body, sync=False)
+    def _left(self, target: str, lane: _Lane) -> str:
+        """Wait no longer for a target: what was sent is unknown, and nothing more is sent to it."""
+        said = f"{target}: no answer yet, while most of the others have answered"
+        with lane.guard:
+            for operation, _ in lane.changes:
+                if operation not in lane.ended:
+                    status = "unknown" if operation == lane.sent else "skipped"
+                    self._ended(target, lane, operation, status, Outcome(-1, said))
+            lane.left = True
+        return f"not confirmed: {said}"
+
+    def _ended(self, target: str, lane: _Lane, operation: str, status: str, outcome: Outcome) -> None:
+        with lane.guard:
+            if lane.left:
+                return
+            lane.ended.add(operation)
+            output = outcome.output[-_OUTPUT_KEPT:]
+            body = {
+                "operation": operation,
+                "status": status,
+                "rc": outcome.rc,
+                "output": output,
+                "mono": self._now(),
+            }
+            self._journal.append("outcome", body, sync=False)
         self._emit(ChangeEnded(target, operation, status, outcome.rc, output))
+
+
+class _Lane:
+    """The changes of one target of a wave. seconds: what a change with a verb may take. end: by the clock, of
+    all of them. left: nobody waits for it any more. sent: the last one sent."""
+
+    def __init__(
+        self, changes: tuple[tuple[str, Change], ...], seconds: Mapping[str, float], end: float
+    ) -> None:
+        self.changes = changes
+        self.seconds = seconds
+        self.end = end
+        self.guard = threading.RLock()
+        self.left = False
+        self.sent = ""
+        self.ended: set[str] = set()

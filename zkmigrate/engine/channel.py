@@ -24,7 +24,7 @@ DEADLINES_S: dict[str, float] = {
 """Seconds to wait for the reply of the verbs that stop or start a service or copy data."""
 
 DEADLINE_S = 20.0
-"""Seconds to wait for every other verb; in the window the watch decides long before."""
+"""Seconds to wait for every other verb. In the window all of them have less (``rules.window.limits``)."""
 
 
 class ChannelApply:

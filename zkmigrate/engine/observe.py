@@ -12,12 +12,14 @@ import binascii
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from typing import TypeVar, cast
 
+from zkmigrate import deadline
 from zkmigrate.clients import kafka as kafka_client
 from zkmigrate.clients.words import four_letter_word
 from zkmigrate.clients.zookeeper import ZnodeReader
+from zkmigrate.engine.lanes import Late, together
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Absent, Cause, Reading, Seen, Unknown
@@ -35,8 +37,12 @@ FILE_LIMIT = 1 << 20
 """Bytes: the largest file that ``file`` reads, and the most that zkm-host gives in one read."""
 
 _WORD_S = 3.0
+_MUTE_S = 0.3
+"""In a hurry, for a server whose last four-letter word was not answered in time; a healthy one takes
+milliseconds."""
+_LATE_S = 4.0
+"""In a hurry, so long after most hosts have answered a host is given up whose own waits did not end."""
 _GETENT_NOTHING = 2
-_AT_ONCE = 16
 _ABSENT = "absent"
 _CAUSES: dict[int, Cause] = {4: "missing-tool", 9: "denied"}
 """What the exit codes of zkm-host mean for a look; everything else is ``failed``."""
@@ -56,6 +62,7 @@ class Observe:
         self._clients = {h.name: (h.address, source.ports.client) for h in source.hosts}
         self._clients |= {h.name: (h.address, dest.ports.client) for h in dest.hosts}
         self._znodes = ZnodeReader(self._clients)
+        self._mute: set[str] = set()
 
     def close(self) -> None:
         """Close the ZooKeeper sessions; the transport and channels belong to who made them."""
@@ -70,7 +77,13 @@ class Observe:
     def word(self, host: str, word: str) -> Reading[str]:
         if host not in self._clients:
             return Unknown("failed", f"{host} is no ZooKeeper host: it has no four-letter words")
-        return four_letter_word(*self._clients[host], word, _WORD_S)
+        most_s = _MUTE_S if deadline.bounded() and host in self._mute else _WORD_S
+        answer = four_letter_word(*self._clients[host], word, deadline.remaining(most_s))
+        if isinstance(answer, Unknown) and answer.cause == "timeout":
+            self._mute.add(host)
+        else:
+            self._mute.discard(host)
+        return answer
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         if self._is_source(host):
@@ -160,7 +173,12 @@ class Observe:
     def znode(self, host: str, path: str) -> Reading[Znode]:
         if host not in self._clients:
             return Unknown("failed", f"{host} is no ZooKeeper host: it has no znodes")
-        return self._znodes.read(host, path)
+        if deadline.bounded() and host in self._mute:
+            return Unknown("timeout", f"{host} has not answered for a while")
+        answer = self._znodes.read(host, path)
+        if isinstance(answer, Unknown) and answer.cause == "timeout":
+            self._mute.add(host)
+        return answer
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
         if host not in self._clients:
@@ -172,11 +190,12 @@ class Observe:
         return kafka_client.view(brokers, self._reassignments)
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
-        names = list(hosts)
-        if len(names) < 2:
-            return {name: ask(name) for name in names}
-        with ThreadPoolExecutor(min(_AT_ONCE, len(names)), "look") as pool:
-            return dict(zip(names, pool.map(ask, names), strict=True))
+        def given_up(host: str) -> T:
+            # In a hurry only readings are asked for.
+            return cast(T, Unknown("timeout", f"{host}: no answer yet, while most of the others answered"))
+
+        late = Late(_LATE_S, given_up, time.monotonic) if deadline.bounded() else None
+        return together({name: partial(ask, name) for name in hosts}, late)
 
     def _is_source(self, host: str) -> bool:
         return host in self._inventory.source_names

@@ -5,6 +5,7 @@ Look and Step are in :mod:`zkmigrate.model`; Apply is in :mod:`zkmigrate.engine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
@@ -43,9 +44,18 @@ class Decide(Protocol):
     def __call__(self, phase: str, finding: Finding, policy: Policy) -> Decision: ...
 
 
+def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tuple[float, float]:
+    """Every wait has its own limit only."""
+    return math.inf, math.inf
+
+
 @dataclass(frozen=True)
 class WindowRules:
     """The pure rules that a window stage is walked by.
+
+    limits: seconds that one message of a look or change, and all of it, may take in a window. It is told the
+    phase, the verb of the change (empty for a look), whether the walk goes back, and the seconds left until
+    the way back must start (None without such a deadline).
 
     deadline_s: how many seconds after the first FENCE the way back must have started, ``math.inf`` for no
     limit; it may read the rehearsal's times from the context. without_operator: what Ask means when nobody
@@ -62,6 +72,7 @@ class WindowRules:
     permanent: str = "seal"
     serves: str = "serve"
     ends: str = "open"
+    limits: Callable[[str, str, bool, float | None], tuple[float, float]] = no_limits
 
 
 class Lock(Protocol):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, assert_never
 
 from zkmigrate.engine import asked, events
@@ -197,7 +198,8 @@ class Walk:
                     if (again := patience.count(plans)) >= TRIES:
                         return patience.exhausted(plans, back=self._way_back())
                     self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets))
-                    failures = self._wave.run(at, plans, context.fencing)
+                    limits = partial(self._window.limits, at)
+                    failures = self._wave.run(at, plans, context.fencing, limits)
                     patience.note(failures)
                     self._window.follow(at, self._context(at))
                     if failures or again:
@@ -210,7 +212,8 @@ class Walk:
         if at.way is Way.BACK and at.step.hazard is Hazard.READ_ONLY:
             return Done(), None
         try:
-            facts = at.step.observe(context, self.world.look)
+            with self._window.look(at):
+                facts = at.step.observe(context, self.world.look)
             return at.step.check(context, facts, at.way), facts
         except HostError as error:
             limit = self.inventory.policy.step_deadline_s

@@ -5,10 +5,13 @@ Outside a window every method here lets the walk go on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from zkmigrate import deadline
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import Next
@@ -50,6 +53,20 @@ class Window:
         self._context = context
         if at.stage.window:
             self._world.watch.follow(at.stage, self._history, context)
+
+    def limits(self, at: Next, verb: str) -> tuple[float, float]:
+        """Seconds that one message, and all of a change with this verb (of a look: empty), may take now."""
+        if not at.stage.window:
+            return math.inf, math.inf
+        back = at.way is Way.BACK
+        return self._world.rules.limits(self.phase(at.stage), verb, back, self._world.watch.left_s())
+
+    def look(self, at: Next) -> AbstractContextManager[None]:
+        """The scope in which a step looks: as long as the window bears."""
+        each_s, whole_s = self.limits(at, "")
+        if math.isinf(each_s):
+            return nullcontext()
+        return deadline.within(each_s, whole_s, self._world.clock.now)
 
     def ask(self, at: Next) -> None:
         """Between steps and while waiting: what did the watch see? Raises TurnBack when it turns the run.

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.waiting import wait_until
 
 HOSTS_TOGETHER = 10
@@ -131,6 +132,28 @@ def kill(lab_id: str, host: str | None = None) -> None:
         return f"{len(left)} processes" if left else None
 
     wait_until(f"processes of {group_name(lab_id)} ended", remaining, 15, poll_s=0.05)
+
+
+def freeze(lab_id: str, host: str, *, frozen: bool) -> None:
+    """Stops every process of a host where it stands, or lets them go on; the kernel keeps its connections.
+
+    By the freezer hierarchy of cgroup v1, or by cgroup v2's own file.
+    """
+    for root in _mounted():
+        top = root / group_name(lab_id) / host
+        old, new = top / "freezer.state", top / "cgroup.freeze"
+        file, words = (old, ("THAWED", "FROZEN")) if old.exists() else (new, ("0", "1"))
+        if not file.exists():
+            continue
+        file.write_text(words[frozen])
+
+        def other(file: Path = file, wanted: str = words[frozen]) -> str | None:
+            seen = file.read_text().strip()
+            return None if seen == wanted else seen
+
+        wait_until(f"{host} {'frozen' if frozen else 'thawed'}", other, 10, poll_s=0.02)
+        return
+    raise LabError("no cgroup hierarchy of this machine has a freezer")
 
 
 def remove(lab_id: str, host: str | None = None) -> None:

@@ -9,8 +9,8 @@ import shutil
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from zkmigrate.lab import control_groups, network, render, service
 from zkmigrate.lab import host as lab_host
-from zkmigrate.lab import network, render, service
 from zkmigrate.lab.commands import run
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
@@ -100,6 +100,26 @@ def pause(lab: Lab, host: str) -> None:
 def resume(lab: Lab, host: str) -> None:
     """Lets a paused server go on."""
     _signal(lab, host, "CONT", "RSD")
+
+
+def freeze(lab: Lab, host: str) -> None:
+    """Every process of a host stands still; its kernel keeps its connections. Inverse: `thaw`."""
+    control_groups.freeze(lab.id, host, frozen=True)
+
+
+def thaw(lab: Lab, host: str) -> None:
+    """Lets a frozen host go on."""
+    control_groups.freeze(lab.id, host, frozen=False)
+
+
+def pause_ssh(lab: Lab, host: str) -> None:
+    """Every sshd process of a host is stopped; all else runs on. Inverse: `resume_ssh`."""
+    lab.exec(host, ["pkill", "-STOP", "sshd"])
+
+
+def resume_ssh(lab: Lab, host: str) -> None:
+    """Lets the stopped sshd processes go on."""
+    lab.exec(host, ["pkill", "-CONT", "sshd"])
 
 
 def partition(lab: Lab, host: str, other: str | None = None) -> None:

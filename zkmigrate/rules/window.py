@@ -183,6 +183,45 @@ def expected_way_back_s(context: Context) -> float:
     return max(context.inventory.policy.way_back_s, float(measured))
 
 
+MESSAGE_S = 3.0
+"""Seconds for one question to a host, or a change that only sets an entry or writes a line: both take
+milliseconds. A renewal on a machine at a load of 30 took 1.5 s."""
+
+SLOW_S: dict[str, float] = {
+    "service": 30.0,
+    "started-observer": 30.0,
+    "halt": 30.0,
+    "image": 120.0,
+    "arm": 300.0,
+    "disarm": 120.0,
+}
+"""Seconds for the verbs that stop or start ZooKeeper, or copy or remove its data. Hosts that have answered
+do not wait as long for one that has not (``engine.lanes.Late``)."""
+
+LEAST_S = 0.5
+"""Seconds that a look or a change gets although the deadline is nearer: less answers nothing."""
+
+
+def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[float, float]:
+    """Seconds that one message of a look or change may take in the window, and all of its messages together.
+
+    phase: id of the last step with an effect, "" before the first. verb: of the change, "" for a look. back:
+    walking back. left_s: seconds until the way back must start, None without such a deadline.
+
+    Before the first FENCE everything takes the time it needs: nobody is kept out. From then on a host that
+    does not answer counts as silent after :data:`MESSAGE_S`. Until SEAL is done nothing lasts past the moment
+    at which the way back must start. Walking back, and once all hosts are sealed, a shorter wait would help
+    nobody: then only the single message is limited.
+    """
+    if _AFTER_STEP.get(phase, Phase.ARMED) is Phase.ARMED:
+        return math.inf, math.inf
+    most = SLOW_S.get(verb, MESSAGE_S)
+    whole = most if verb else math.inf
+    if not back and left_s is not None:
+        whole = min(whole, max(left_s, LEAST_S))
+    return min(most, whole), whole
+
+
 _AFTER_STEP: dict[str, Phase] = {
     "arm": Phase.ARMED,
     "survey": Phase.ARMED,

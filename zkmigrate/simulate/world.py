@@ -56,7 +56,8 @@ class World:
     """Build with :func:`new_world`. ``faults`` are called before each apply with (change, operation).
 
     source_down: source hosts whose server does not run; while too few do source_leader is empty.
-    following: dest hosts that observe source, with the start of their process.
+    following: dest hosts that observe source, with the start of their process. frozen: dest hosts on which
+    nothing runs on, while the kernel keeps their connections and ends their leases.
     """
 
     inventory: Inventory
@@ -70,6 +71,7 @@ class World:
     source_leader: str = ""
     source_down: set[str] = field(default_factory=set)
     following: dict[str, float] = field(default_factory=dict)
+    frozen: set[str] = field(default_factory=set)
     sessions_made: int = 0
     acknowledged: list[Transaction] = field(default_factory=list)
     faults: list[Callable[[Change, str], None]] = field(default_factory=list)
@@ -121,7 +123,7 @@ class World:
     def mode(self, name: str) -> str:
         """``observer``, ``leader``, ``follower``; empty when a dest host does not serve."""
         host = self.hosts[name]
-        if not host.ready(self.now):
+        if not host.ready(self.now) or name in self.frozen:
             return ""
         if self._observes(host):
             if host.cut.holds(self.now) or not self.source_leader:
@@ -168,8 +170,9 @@ class World:
     def _settle(self) -> None:
         self._elect_source()
         for host in self._dest_hosts():
-            self._guard_lease(host)
-            self._finish(host)
+            if host.name not in self.frozen:
+                self._guard_lease(host)
+                self._finish(host)
         self._elect()
         for host in self._dest_hosts():
             self._replicate(host)
@@ -258,6 +261,7 @@ class World:
             h
             for h in self._dest_hosts()
             if h.ready(self.now)
+            and h.name not in self.frozen
             and not self._observes(h)
             and h.phase in ("go", "started", "checked", "open", "idle")
         ]

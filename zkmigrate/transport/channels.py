@@ -8,6 +8,7 @@ apart.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import threading
 import time
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 import paramiko
 
+from zkmigrate import deadline
 from zkmigrate.errors import UsageError
 from zkmigrate.hostside import INSTALLED_PATH
 from zkmigrate.model.fact import Cause
@@ -26,6 +28,10 @@ _WORD = re.compile(r"[A-Za-z0-9._:/,=@+%-]+\Z")
 _END = re.compile(rb"\. (?P<id>[0-9]+) (?P<rc>[0-9]{1,3})\Z")
 _REPLY_LIMIT = 8 << 20
 _STDERR_LIMIT = 64 << 10
+_TURN_S = 0.5
+"""In a hurry, so long for the request before, which somebody has stopped waiting for."""
+_BESIDE_S = 10.0
+_AGAIN_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,9 @@ class Channels:
     """One held-open channel per host for one user of it (the steps, or the watch beside them).
 
     Requests to one host are answered one after the other; different hosts do not wait for each other.
+
+    Within a deadline (:mod:`zkmigrate.deadline`) a host that has once not answered in time is silent: it is
+    asked beside whether it is there, and until it says so every request to it fails at once.
     """
 
     def __init__(self, transport: Transport, run: str, lane: Lane, program: str = INSTALLED_PATH) -> None:
@@ -66,7 +75,7 @@ class Channels:
             held = self._held.setdefault(
                 host, _Held(host, self._transport, self._lane, self._run, self._program)
             )
-        return held.ask(words, fencing, time.monotonic() + deadline_s)
+        return held.ask(words, fencing, time.monotonic() + deadline.remaining(deadline_s))
 
     def open(self, host: str, fencing: int) -> None:
         """Make sure that the channel is open before it is needed. Raises TransportError."""
@@ -77,7 +86,7 @@ class Channels:
         with self._lock:
             held = self._held.pop(host, None)
         if held is not None:
-            held.close()
+            held.end()
 
     def close(self) -> None:
         """Close every channel."""
@@ -100,9 +109,36 @@ class _Held:
         self._buffer = bytearray()
         self._stderr = bytearray()
         self._next = 0
+        self._silent = False
+        self._over = threading.Event()
 
     def ask(self, words: tuple[str, ...], fencing: int | None, end: float) -> Answer:
-        if not self._turn.acquire(timeout=max(0.0, end - time.monotonic())):
+        if not deadline.bounded():
+            return self._asked(words, fencing, end)
+        if self._silent:
+            raise TransportError(self._host, "timeout", "it has not answered for a while; it is asked beside")
+        try:
+            return self._asked(words, fencing, end, _TURN_S)
+        except TransportError as error:
+            if error.cause == "timeout":
+                self._silent = True
+                threading.Thread(target=self._until_heard, name=f"heard-{self._host}", daemon=True).start()
+            raise
+
+    def _until_heard(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._asked(("help",), None, time.monotonic() + _BESIDE_S)
+            except TransportError:
+                self._over.wait(_AGAIN_S)
+            else:
+                break
+        self._silent = False
+
+    def _asked(
+        self, words: tuple[str, ...], fencing: int | None, end: float, turn_s: float = math.inf
+    ) -> Answer:
+        if not self._turn.acquire(timeout=max(0.0, min(turn_s, end - time.monotonic()))):
             raise TransportError(
                 self._host, "timeout", "the request before this one has not been answered yet"
             )
@@ -115,6 +151,10 @@ class _Held:
                 raise
         finally:
             self._turn.release()
+
+    def end(self) -> None:
+        self._over.set()
+        self.close()
 
     def close(self) -> None:
         channel, self._channel = self._channel, None
@@ -138,6 +178,8 @@ class _Held:
         return opened
 
     def _exchange(self, channel: paramiko.Channel, words: tuple[str, ...], end: float) -> Answer:
+        if time.monotonic() >= end:
+            raise TransportError(self._host, "timeout", f"no time was left to send {words[0]}")
         self._next += 1
         number = str(self._next)
         self._send(channel, " ".join((number, *words)).encode("ascii") + b"\n", words[0], end)

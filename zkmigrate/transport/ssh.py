@@ -12,6 +12,7 @@ never is.
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import threading
 import time
@@ -25,6 +26,7 @@ import fabric
 import paramiko
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from zkmigrate import deadline
 from zkmigrate.errors import UsageError
 from zkmigrate.transport.connection import Connection, Output
 from zkmigrate.transport.failure import TransportError, socket_cause, socket_text
@@ -78,16 +80,21 @@ class Transport:
     ) -> Output:
         """Run a command on a host, whatever its exit code. Raises TransportError."""
         wait = self._limits.command_s if deadline_s is None else deadline_s
-        return self.connection(host).run(argv, stdin, wait, self._limits.output)
+        return self.connection(host).run(argv, stdin, deadline.remaining(wait), self._limits.output)
 
     def read(self, host: str, path: str, limit: int = 1 << 20) -> bytes:
         """A whole file by SFTP as the ssh account. OSError as the host says, TransportError."""
-        return self.connection(host).read_file(path, limit, self._limits.file_s)
+        return self.connection(host).read_file(path, limit, self.file_s)
 
     @property
     def file_s(self) -> float:
         """Seconds that one SFTP request may take."""
-        return self._limits.file_s
+        return deadline.remaining(self._limits.file_s)
+
+    @property
+    def _connect_s(self) -> float:
+        """Seconds that one wait on the way to a login may take."""
+        return deadline.remaining(self._limits.connect_s)
 
     def user(self, host: str) -> str:
         """The account that is logged in to on a host. Raises TransportError."""
@@ -133,7 +140,9 @@ class Transport:
         key = (place, lane)
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
+        if not lock.acquire(timeout=deadline.remaining(math.inf) if deadline.bounded() else -1):
+            raise TransportError(place.name, "timeout", "connecting to it has not ended yet")
+        try:
             found = self._open.get(key)
             if found is not None and found.alive:
                 return found
@@ -144,6 +153,8 @@ class Transport:
             opened = self._connect(place, lane)
             self._open[key] = opened
             return opened
+        finally:
+            lock.release()
 
     def close(self) -> None:
         """Close every connection; nothing can be opened afterwards."""
@@ -163,9 +174,10 @@ class Transport:
 
     def _undropped(self, place: Place, attempt: Callable[[], T]) -> T:
         """What an attempt gives, tried again where an overloaded sshd dropped it. Raises TransportError."""
+        attempts = 1 if deadline.bounded() else self._limits.attempts
         tries = Retrying(
             retry=retry_if_exception_type(_Dropped),
-            stop=stop_after_attempt(self._limits.attempts),
+            stop=stop_after_attempt(attempts),
             wait=wait_random_exponential(multiplier=0.3, max=3.0),
             reraise=True,
         )
@@ -175,7 +187,7 @@ class Transport:
             raise TransportError(
                 place.name,
                 "refused",
-                f"the connection was dropped {self._limits.attempts} times before login ({error}); sshd may "
+                f"the connection was dropped {attempts} times before login ({error}); sshd may "
                 "refuse bursts (MaxStartups) or this address, or what answers there is no sshd",
             ) from error
 
@@ -193,11 +205,11 @@ class Transport:
 
     def _socket(self, place: Place, gateway: Connection | None) -> socket.socket | paramiko.Channel:
         if gateway is None:
-            return _dial(place.name, place.address, place.port, self._limits)
-        return gateway.tunnel(place.name, place.address, place.port, self._limits.connect_s)
+            return _dial(place.name, place.address, place.port, self._connect_s, self._limits.silent_s)
+        return gateway.tunnel(place.name, place.address, place.port, self._connect_s)
 
     def _login(self, place: Place, sock: socket.socket | paramiko.Channel) -> paramiko.SSHClient:
-        limits, trust = self._limits, self._trust(place)
+        connect_s, trust = self._connect_s, self._trust(place)
         # Lazy and with an empty ssh configuration: nothing of the machine or the user is read.
         config = fabric.Config(
             lazy=True, overrides={"load_ssh_configs": False}, ssh_config=paramiko.SSHConfig()
@@ -212,10 +224,10 @@ class Transport:
                 "pkey": trust.key,
                 "allow_agent": False,
                 "look_for_keys": False,
-                "timeout": limits.connect_s,
-                "banner_timeout": limits.connect_s,
-                "auth_timeout": limits.connect_s,
-                "channel_timeout": limits.connect_s,
+                "timeout": connect_s,
+                "banner_timeout": connect_s,
+                "auth_timeout": connect_s,
+                "channel_timeout": connect_s,
                 "transport_factory": _quick,
             },
         )
@@ -229,10 +241,10 @@ class Transport:
         except (paramiko.SSHException, OSError, EOFError) as error:
             with suppress(Exception):
                 client.close()
-            raise self._refusal(place, error, time.monotonic() - begun) from error
+            raise self._refusal(place, error, connect_s, time.monotonic() - begun) from error
         transport = client.get_transport()
         if transport is not None:
-            transport.set_keepalive(limits.keepalive_s)
+            transport.set_keepalive(self._limits.keepalive_s)
         return client
 
     def _trust(self, place: Place) -> Trust:
@@ -249,8 +261,8 @@ class Transport:
                 self._trusted[wanted] = found
         return found
 
-    def _refusal(self, place: Place, error: Exception, waited_s: float) -> Exception:
-        """What a failed login means to the operator."""
+    def _refusal(self, place: Place, error: Exception, connect_s: float, waited_s: float) -> Exception:
+        """What a failed login, which had ``connect_s`` for each of its waits, means to the operator."""
         host, pins = place.name, " or ".join(place.known_hosts)
         if isinstance(error, UnknownHostKey):
             why = f"{error}; check that fingerprint at the host's console, then pin it in {pins}"
@@ -265,8 +277,8 @@ class Transport:
             why = f"login as {place.user} with key {place.key} refused ({error})"
             return TransportError(host, "denied", f"{why}; that account's authorized_keys must hold the key")
         # paramiko reports a login that takes too long in several ways, each after the whole time.
-        if waited_s >= self._limits.connect_s or isinstance(error, TimeoutError):
-            return TransportError(host, "timeout", f"no ssh login within {self._limits.connect_s:g} s")
+        if waited_s >= connect_s or isinstance(error, TimeoutError):
+            return TransportError(host, "timeout", f"no ssh login within {connect_s:.3g} s")
         if _dropped(error):
             return _Dropped(str(error) or "connection closed")
         return TransportError(host, "failed", f"ssh login failed: {error}")
@@ -289,14 +301,14 @@ def _dropped(error: Exception) -> bool:
     return isinstance(error, EOFError | ConnectionError) or "banner" in str(error)
 
 
-def _dial(host: str, address: str, port: int, limits: Limits) -> socket.socket:
+def _dial(host: str, address: str, port: int, connect_s: float, silent_s: float) -> socket.socket:
     """A connected socket of our own: no delay for small requests, broken once data stays unacknowledged."""
     try:
-        sock = socket.create_connection((address, port), timeout=limits.connect_s)
+        sock = socket.create_connection((address, port), timeout=connect_s)
     except OSError as error:
         raise TransportError(
             host, socket_cause(error), f"cannot connect to {address}:{port}: {socket_text(error)}"
         ) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.silent_s * 1000))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silent_s * 1000))
     return sock

@@ -12,6 +12,7 @@ from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since, sessions_away
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.window_cases import Case
+from zkmigrate.lab.drills.window_harm import ServedAgain
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.footprint import configs, phases, tree_differences
 from zkmigrate.lab.judge import judge, load_history
@@ -39,7 +40,7 @@ class Bench:
     """A lab whose brokers and clients are on dest, under load, with the operator who is to cut over.
 
     source: what source's hosts have to show. new: znodes whose owner a harm made a new one; noticed: what a
-    harm saw go wrong; killed_broker: the one it killed.
+    harm saw go wrong; killed_broker: the one it killed; served: when clients find a server again.
     """
 
     lab: Lab
@@ -49,6 +50,7 @@ class Bench:
     noticed: list[str] = field(default_factory=list)
     killed_broker: str = ""
     typing: Typing | None = None
+    served: ServedAgain | None = None
     source: dict[str, str] = field(init=False)
     _rolled: dict[str, list[str]] = field(init=False)
     _sessions: dict[str, Any] = field(init=False)
@@ -171,6 +173,10 @@ class Bench:
 
     def _troubles(self) -> str:
         return "" if self.typing is None else self.typing.troubles()
+
+    def tell(self, text: str) -> None:
+        """Something that belongs into the case's outcome, right or wrong."""
+        self._told.append(text)
 
     # --- the hosts --------------------------------------------------------------------------------------
 

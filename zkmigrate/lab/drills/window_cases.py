@@ -18,6 +18,7 @@ from zkmigrate.lab.drills.window_harm import (
     HostReboots,
     LinkCut,
     NoRules,
+    Silence,
     SourceLeaderDead,
 )
 
@@ -71,7 +72,10 @@ class Case:
         return f"{self.way}: {codes[0]}{then}" + (f", {self.alarm} told" if self.alarm else "")
 
 
-LABS = {"ask": "ask", "back": "back", "forward": "forward", "apart": "ask"}
+LABS = {
+    "ask": "ask", "back": "back", "forward": "forward", "apart": "ask",
+    **{f"silent-{kind}-{hold}": "ask" for kind in ("frozen", "ssh", "dropped") for hold in ("go", "check")},
+}  # fmt: skip
 """The labs by name, each with its policy.broker_lost_in_window."""
 
 
@@ -260,6 +264,31 @@ def _broker_lost() -> tuple[Case, ...]:
     )  # fmt: skip
 
 
+def _silent() -> tuple[Case, ...]:
+    """A dest host answers nobody for as long as the tool runs. Before GO the others are let go at once."""
+    kinds: dict[Literal["frozen", "ssh", "dropped"], str] = {
+        "frozen": "dest2 is frozen", "ssh": "dest2's sshd stands still",
+        "dropped": "packets between the operator and dest2 are dropped",
+    }  # fmt: skip
+    before = tuple(
+        Case(
+            f"silent-{kind}-{hold}", f"{what} while held after {hold}, then go", "back",
+            (OPERATOR_NEEDED,), hold=hold, harm=Silence("dest2", kind), answer="go",
+            resumed=(TURNED, LEASE_ENDED),
+        )
+        for hold in ("fence", "cut", "stop", "prove") for kind, what in kinds.items()
+    )  # fmt: skip
+    after = tuple(
+        Case(
+            f"silent-{kind}-{hold}", f"{what} while held after {hold}, then go", "forward",
+            (0, 6, 8), hold=hold, harm=Silence("dest2", kind), answer="go", resumed=(0,),
+            lab=f"silent-{kind}-{hold}", last=True,
+        )
+        for hold in ("go", "check") for kind, what in kinds.items()
+    )  # fmt: skip
+    return (*before, *after)
+
+
 def _past_open() -> tuple[Case, ...]:
     return (
         Case(
@@ -286,6 +315,7 @@ CASES: tuple[Case, ...] = (
     *_link_cut(),
     *_host_dead(),
     *_source_leader(),
+    *_silent(),
     *_broker_lost(),
     *_past_open(),
 )

@@ -6,21 +6,27 @@ hosts did wrong in between; nothing where they did right.
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kazoo.exceptions import NoNodeError
 
-from zkmigrate.lab import fault
+from zkmigrate.inventory import Policy
+from zkmigrate.lab import fault, network
 from zkmigrate.lab.footprint import phases
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.source_state import without_process
 from zkmigrate.lab.spec import CLIENT_PORT, Role
 from zkmigrate.lab.waiting import wait_until
+from zkmigrate.rules.window import deadlines
 
 if TYPE_CHECKING:
     from zkmigrate.lab.drills.bench import Bench
 
+SERVED_S = 90.0
 TOLD_S, EXPIRED_S, BOOTED_S, ELECTED_S, JOINED_S = 30.0, 120.0, 60.0, 60.0, 90.0
 SHUT = ("sealed", "go", "started", "checked")
 UNIT = "zookeeper.service"
@@ -104,6 +110,74 @@ class HostLate(HostDead):
         status = bench.lab.exec(self.host, [*program, "status"]).stdout
         fencing = dict(line.split("=", 1) for line in status.splitlines())["fencing"]
         bench.lab.exec(self.host, [*program, "--as", fencing, *words])
+
+
+@dataclass(frozen=True)
+class Silence(Harm):
+    """A dest host does not answer the operator any more; its connections stay. How long brokers find no
+    server on the other hosts is told, counted from FENCE, and held against the window's deadline."""
+
+    host: str
+    kind: Literal["frozen", "ssh", "dropped"]
+
+    def begin(self, bench: Bench) -> None:
+        others = [h.address for h in bench.lab.role(Role.DEST) if h.name != self.host]
+        bench.served = ServedAgain(network.netns(bench.lab.id, "broker1"), others)
+        if self.kind == "frozen":
+            fault.freeze(bench.lab, self.host)
+        elif self.kind == "ssh":
+            fault.pause_ssh(bench.lab, self.host)
+        else:
+            fault.partition(bench.lab, self.host, network.OPERATOR)
+
+    def mend(self, bench: Bench) -> list[str]:
+        if self.kind == "frozen":
+            fault.thaw(bench.lab, self.host)
+        elif self.kind == "ssh":
+            fault.resume_ssh(bench.lab, self.host)
+        else:
+            fault.heal(bench.lab, self.host, network.OPERATOR)
+        assert bench.served is not None
+        assert bench.typing is not None
+        begun = bench.typing.of("StepBegun")
+        fenced = next(e["at"] for e in begun if (e["stage"], e["step"]) == ("cutover", "fence"))
+        went = any(e["step"] == "go" and e["way"] == "forward" for e in begun)
+        bench.served.wait(SERVED_S)
+        after = round(bench.served.at - fenced, 1)
+        since_harm = round(bench.served.at - bench.served.since, 1)
+        session_s = bench.lab.spec.session_timeout_ms / 1000
+        least = deadlines(session_s, Policy().way_back_s)
+        limit = round((least.forward if went else least.start_back) + 2, 1)
+        bench.tell(f"served again {after} s after FENCE, {since_harm} s after the silence, limit {limit} s")
+        return [] if after <= limit else [f"served again only {after} s after FENCE, limit {limit} s"]
+
+
+class ServedAgain:
+    """Asks from a broker's place, ten times a second, until one of these servers serves.
+
+    since: when asking began; at: when a server first served; both in seconds since the epoch.
+    """
+
+    def __init__(self, place: str, addresses: list[str]) -> None:
+        self.since, self.at = time.time(), math.inf
+        self._place, self._addresses = place, addresses
+        self._served = threading.Event()
+        threading.Thread(target=self._ask, name="served-again", daemon=True).start()
+
+    def wait(self, limit_s: float) -> None:
+        """NotReady where none serves within the limit."""
+        wait_until("a broker is served", lambda: None if self._served.is_set() else "no server", limit_s)
+
+    def _ask(self) -> None:
+        with network.inside(self._place):
+            while not any(self._serves(address) for address in self._addresses):
+                self._served.wait(0.1)
+        self.at = time.time()
+        self._served.set()
+
+    @staticmethod
+    def _serves(address: str) -> bool:
+        return server_mode(four_letter_word(address, "srvr")) is not None
 
 
 def not_kept_shut(bench: Bench, host: str) -> list[str]:
