@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from zkmigrate import inventory_hooks
+from zkmigrate import inventory_accept, inventory_hooks
 from zkmigrate.hop import parse_hops
 from zkmigrate.inventory_types import NEEDED, items_at, value_at
 from zkmigrate.marked_yaml import Document, Mistake, Path
@@ -55,6 +55,7 @@ def cross_check(document: Document) -> list[Mistake]:
         *_paths(top),
         *_lease(top),
         *inventory_hooks.wrong(top),
+        *inventory_accept.wrong(top),
         *_window(top),
     ]
     return [Mistake(document.mark(path), path, reason) for path, reason in found]

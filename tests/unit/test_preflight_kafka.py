@@ -10,6 +10,7 @@ from tests.unit.preflight_world import (
     CLUSTER_ID,
     CMDLINE,
     FACTS,
+    OWNER,
     RUNS,
     TIMEOUT,
     WHITELIST,
@@ -101,6 +102,12 @@ def tenant(*hosts: str) -> Break:
     """A client of these source hosts that is nobody's, and owns what the recorded dumps show."""
     text = cons("10.71.0.99").replace("sid=0x1000000000001,", "sid=0x1000021c3000000,")
     return both(*(word(host, "cons", text) for host in hosts))
+
+
+def foreign_client(world: PreflightWorld) -> None:
+    """A client of dest2 at nobody's address; brokers, the operator and a probe are there too."""
+    told = cons("10.71.0.32", "10.71.0.2", "10.71.0.99").replace("sid=0x1000000000003,", f"sid={OWNER:#x},")
+    world.words["dest2", "cons"] = Seen(told.rstrip() + "\n /10.71.0.98:4[0](queued=0,recved=1,sent=0)\n\n")
 
 
 def written(session: int, path: str, gap: int = 0) -> Break:
@@ -214,6 +221,11 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         "kafka.other-clients", "preflight", "", tenant("source1", "source2"),
         "1 session on source1, source2, owns /kafka/controller, /kafka/brokers/ids/1",
         word("source3", "cons", "cons" + WHITELIST),
+    ),
+    *(
+        ("dest.foreign-client", gate, "", foreign_client, "1 session on dest2, owns /kafka/controller, "
+         "/kafka/brokers/ids/1", word("dest3", "cons", "cons" + WHITELIST))
+        for gate in ("roll", "cutover")
     ),
     ("kafka.writers", "cutover", "", written(0x99, "/kafka/config/topics/t"),
      "1 change to /kafka/config/topics (1) in the last hour", written(0x99, "/other", 5)),

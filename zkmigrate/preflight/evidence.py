@@ -26,7 +26,7 @@ from zkmigrate.facts.properties import properties_of, system_properties
 from zkmigrate.facts.runs import other_runs
 from zkmigrate.facts.sessions import Homes, Sessions, dump, homes, sessions_of
 from zkmigrate.facts.surroundings import Surroundings, surroundings
-from zkmigrate.facts.tenants import UNASKED, Tenants, tenants
+from zkmigrate.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
 from zkmigrate.facts.words import answer
 from zkmigrate.facts.writers import Written, lately_written
 from zkmigrate.inventory import Broker, Inventory, ZooKeeperHost
@@ -67,8 +67,8 @@ class Evidence:
     clock before and after ``facts`` was asked. homes: where those sessions are connected, None before the
     cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own commands.
     broker_files: server.properties as it is on each broker. brokers: what their hosts show, until they are
-    rolled. tenants: who else is a client of source. chroot: what one dest host shows of it, None before the
-    join. written: who wrote under it lately.
+    rolled. tenants: who else is a client of source. foreign: who is a client of dest and none of Kafka's.
+    chroot: what one dest host shows of it, None before the join. written: who wrote under it lately.
     """
 
     at: float
@@ -108,6 +108,7 @@ class Evidence:
     own: OwnCommands = field(default_factory=OwnCommands)
     brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
     tenants: Tenants = UNASKED
+    foreign: Tenants = UNASKED
     chroot: Chroot | None = None
     written: Reading[Written] = NOT_ASKED
 
@@ -145,7 +146,8 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
         tenants=tenants(inventory, look, cons, dumps) if gate != "cutover" else UNASKED,
     )
     if joined:
-        common = replace(common, dest=dest_view(inventory, look))
+        strangers = foreign_clients(inventory, look, cons, dumps)
+        common = replace(common, dest=dest_view(inventory, look), foreign=strangers)
     common = _as_configured(c, look, common, gate)
     if gate == "preflight":
         return _before_anything(c, look, common)

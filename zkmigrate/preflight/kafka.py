@@ -100,11 +100,24 @@ def under_replicated(_c: Context, e: Evidence) -> Iterator[Judged]:
     yield from _partitions(e, behind, "none under-replicated", ("wait until the replicas have caught up",))
 
 
+def _topics(
+    e: Evidence, wrong: Iterable[PartitionState], seen: str, needed: str, moves: tuple[str, ...]
+) -> Iterator[Judged]:
+    """The same, topic by topic, so that somebody can answer for one of them."""
+    topics = sorted({p.topic for p in wrong})
+    if not topics or not isinstance(e.kafka, Seen):
+        yield from _partitions(e, (), needed, moves)
+    accept = "accept its pause during each restart: name the topic under accept in migration.yml"
+    for topic in topics:
+        yield Judged(False, seen, needed, topic, (*moves, accept))
+
+
 @check("kafka.replication", "every partition has a second replica", Scope.CLUSTER)
 def replication(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P29. A partition with one replica is down while its broker restarts."""
     single = [p for p in _all(e.kafka) if len(p.replicas) < 2]
-    yield from _partitions(e, single, "no partition with replication factor 1", ("add replicas",))
+    needed = "no partition with replication factor 1"
+    yield from _topics(e, single, "a partition has one replica", needed, ("add replicas",))
 
 
 @check("kafka.min-isr", "every partition can lose one broker and still be written", Scope.CLUSTER)
@@ -122,7 +135,8 @@ def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
             p for p in e.kafka.value.partitions if len(p.replicas) > 1 and told[p.topic] >= len(p.replicas)
         ]
         moves = ("lower min.insync.replicas or add replicas",)
-        yield from _partitions(e, tight, "min.insync.replicas below the replication factor", moves)
+        needed = "min.insync.replicas below the replication factor"
+        yield from _topics(e, tight, "min.insync.replicas is as high as the replicas are many", needed, moves)
     else:
         yield unseen(e.kafka, BROKERS_ANSWER)
 

@@ -31,6 +31,7 @@ def before_the_run(c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
         f"{lease.renew_every_ms} ms; until SEAL dest goes",
         "    back by itself when it is not renewed",
         *_deadline(c, sessions),
+        *(f"  accepted: {x.line}" for x in c.inventory.accept),
         f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
         "  clients may notice: clients of dest reconnect, metadata changes wait; what was sent but not",
         "    acknowledged at FENCE is unknown to its sender, as in any disconnect",
@@ -45,6 +46,7 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
         f"once dest serves, the hosts wait {limit:g} s for OPEN (policy.open_limit_s), then check and open",
         "  by themselves: a hold there lasts no longer",
     )
+    alone = (*alone, *(f"accepted: {x.line}" for x in c.inventory.accept))
     measured = _measured(c)
     if not measured:
         way_back = f"{expected_way_back_s(c):g} s (policy.way_back_s)"

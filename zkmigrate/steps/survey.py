@@ -8,8 +8,8 @@ Way back: nothing was changed by this step.
 
 Proof: source's subtree and every dest disk could be read without error, and source's leader counts the dest
 hosts as learners. For the cut-over itself also: dest's disks hold the same subtree as source at one zxid,
-every session that owns a part of it is a client of dest and of nobody else, and the smallest of their
-timeouts leaves time for a way back.
+every session that owns a part of it is a client of dest and of nobody else, no foreign client is connected
+to dest, and the smallest of their timeouts leaves time for a way back.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from zkmigrate.facts.clients import connections
 from zkmigrate.facts.disk import durable_tail
 from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
 from zkmigrate.facts.ownership import Ownership, from_json, to_json
-from zkmigrate.facts.sessions import Homes, homes
+from zkmigrate.facts.sessions import Homes, dump, homes
 from zkmigrate.facts.subtree import Comparison, compared_ownership, source_ownership
+from zkmigrate.facts.tenants import foreign_clients
 from zkmigrate.facts.window import LOOK_MOVES, unknown
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
+from zkmigrate.rules.accepted import accepted
+from zkmigrate.rules.foreign import foreign
 from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
 from zkmigrate.steps.cursors import cursor_of
 from zkmigrate.steps.cursors import to_json as cursor_json
@@ -47,7 +50,8 @@ class SurveyFacts:
     """leader: source's leader, and the epoch of its zxid; learners: how many it counts; ownership with the
     cursor in the leader's log; tails: newest durable transaction of every dest host, read before source's.
 
-    comparison and homes: of a real cut-over only, None in a rehearsal.
+    comparison and homes: of a real cut-over only, None in a rehearsal. foreign: who else is a client of dest,
+    likewise; accepted where somebody answers for it.
     """
 
     leader: str
@@ -57,6 +61,7 @@ class SurveyFacts:
     tails: dict[str, Reading[Tail]]
     comparison: Reading[Comparison] | None = None
     homes: Homes | None = None
+    foreign: tuple[Finding, ...] = ()
 
 
 class SurveyStep:
@@ -94,7 +99,18 @@ class SurveyStep:
         # After the disks: a session that opened since is not in the disks' state, and claims nothing.
         there = look.each(c.inventory.dest_names, lambda host: connections(look, host))
         left = look.each(c.inventory.source_names, lambda host: connections(look, host))
-        return SurveyFacts(view.leader, now, count, read, tails, comparison, homes(owners, there, left))
+        dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
+        strangers = foreign(foreign_clients(c.inventory, look, there, dumps))
+        return SurveyFacts(
+            view.leader,
+            now,
+            count,
+            read,
+            tails,
+            comparison,
+            homes(owners, there, left),
+            accepted(c.inventory.accept, strangers, look.wall()),
+        )
 
     def check(self, c: Context, f: SurveyFacts, way: Way) -> Verdict:
         if way is Way.BACK:
@@ -154,7 +170,7 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
     )
     if c.rehearsal:
         return tuple(findings)
-    findings += [*_baseline(state), _homes(f.homes), *_same_tree(f.comparison)]
+    findings += [*_baseline(state), _homes(f.homes), *f.foreign, *_same_tree(f.comparison)]
     timeout = state.smallest_timeout_ms
     if timeout is None:
         return tuple(findings)
