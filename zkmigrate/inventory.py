@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -292,6 +293,12 @@ class Inventory(_Frozen):
             if host.name == name:
                 return host.address
         raise KeyError(name)
+
+
+def without_brokers(inventory: Inventory, names: Collection[str]) -> Inventory:
+    """The same without these brokers."""
+    left = tuple(b for b in inventory.kafka.brokers if b.name not in names)
+    return inventory.model_copy(update={"kafka": inventory.kafka.model_copy(update={"brokers": left})})
 
 
 def _named(hosts: tuple[ZooKeeperHost, ...], name: str) -> ZooKeeperHost:

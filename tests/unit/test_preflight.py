@@ -457,7 +457,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         no_kafka,
     ),
     (
-        "kafka.min-isr", "preflight", "", kafka(replace(view(), min_isr={"orders": 3})), "as high as the replicas",
+        "kafka.min-isr", "preflight", "", kafka(replace(view(), min_isr={"orders": 3})), "as high as the",
         kafka(replace(view(), min_isr={})),
     ),
     ("kafka.reassignment", "roll", "", kafka(replace(view(), reassigning=(("orders", 2),))), "orders-2",

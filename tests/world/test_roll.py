@@ -249,3 +249,37 @@ def test_the_roll_is_not_done_while_a_broker_is_silent(
     for way in Way:
         waits = verdict(world, way, frozenset(world.inventory.broker_names))
         assert not isinstance(waits, Done)
+
+
+@pytest.mark.parametrize("step_s", [-60.0, -3600.0])
+def test_a_clock_that_is_set_back_before_the_restart_restarts_no_broker_twice(
+    tmp_path: Path, step_s: float
+) -> None:
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="join").code == 0
+
+    def fault(change: Change, operation: str) -> None:
+        if isinstance(change, SetService) and change.host in world.inventory.broker_names:
+            world.hosts[change.host].skew_s += step_s
+
+    world.faults.append(fault)
+    assert operator.resume(until="roll").code == 0
+    assert restarts(world) == dict.fromkeys(world.inventory.broker_names, 1)
+    assert operator.back("roll").code == 0
+    assert restarts(world) == dict.fromkeys(world.inventory.broker_names, 2), "there and back"
+
+
+def test_a_file_changed_by_hand_after_ours_is_compared_by_the_hosts_own_clock(tmp_path: Path) -> None:
+    """What zkm-host noted is of its own change, and tells nothing of a later one."""
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="roll").code == 0
+    file = world.hosts["broker1"].files[world.inventory.kafka.config]
+    world.advance(60.0)
+    world.hosts["broker1"].files[world.inventory.kafka.config] = replace(file, changed=world.wall)
+    world.brokers["broker1"].connected = ""
+    facts = RollStep().observe(Context("run", world.inventory), WorldLook(world))
+    broken = replace(facts.brokers["broker1"], zookeepers=Seen(frozenset()))
+    facts = replace(facts, brokers={**facts.brokers, "broker1": broken})
+    assert RollStep().check(Context("run", world.inventory), facts, Way.FORWARD) == Ready(("broker1",))

@@ -36,7 +36,7 @@ from zkmigrate.engine.ports import (
 )
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import HostError, UsageError, ZkmigrateError
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory import Inventory, without_brokers
 from zkmigrate.model.change import Changes, inverses
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import Look
@@ -71,9 +71,9 @@ class Walk:
 
     def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, world: World) -> None:
         self.playbook = playbook
-        self.inventory = inventory
         self.journal = journal
         self.history = journal.history
+        self.inventory = inventory = without_brokers(inventory, self.history.retired)
         self.world = world
         self._wave = Wave(journal, inventory, world.apply, world.emit, world.clock.now)
         self._log = Logbook(playbook, journal, world)
@@ -391,6 +391,8 @@ class Walk:
         self.world.emit(
             events.RunBegun(self.history.run, self.playbook.id, way, resumed, hosts, stages, over)
         )
+        for retired in self.history.retired.values():
+            self.world.emit(events.Noted(retired.words))
         try:
             self._moments.before_run(way)
             begin()
@@ -451,6 +453,7 @@ class Walk:
             tell=lambda what, progress: self.world.emit(
                 events.Waits(at.stage.id, at.step.id, what, progress, None)
             ),
+            retired=tuple(self.history.retired.values()),
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from zkmigrate import hooks
 from zkmigrate import inventory as inventories
 from zkmigrate.engine import asked, events, planfile, runs
+from zkmigrate.engine import journal as journals
 from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import Journal
@@ -173,7 +174,9 @@ def _walk(
         stack.callback(runs.unmake, run_dir)
         stack.callback(alone.leave)
         stack.enter_context(setting.interrupt.listening())
-        site = stack.enter_context(reached(setting, inventory, run_dir.name))
+        retired = journals.folded(journals.kept_lines(run_dir)).retired
+        left = inventories.without_brokers(inventory, retired)
+        site = stack.enter_context(reached(setting, left, run_dir.name))
         start = _opened(wishes, Opening(run_dir, playbook, inventory, site.look, clock.wall), site, wanted)
         journal = start.journal
         stack.callback(journal.close)

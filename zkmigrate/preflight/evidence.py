@@ -18,7 +18,7 @@ from zkmigrate.facts.dest import DataState, data_state
 from zkmigrate.facts.disk import listed
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, source_view
 from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status, reach, unit_status
-from zkmigrate.facts.kafka import cluster_id
+from zkmigrate.facts.kafka import cluster_id, kafka_view
 from zkmigrate.facts.largest import Largest, largest_znode
 from zkmigrate.facts.own_commands import OwnCommands, own_commands
 from zkmigrate.facts.processes import running_flags
@@ -139,7 +139,7 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
         cons=cons,
         dumps=dumps,
         statuses=look.each((*inventory.dest_names, *inventory.broker_names), lambda h: host_status(look, h)),
-        kafka=look.kafka(),
+        kafka=kafka_view(c, look),
         here=look.here(),
         broker_files=look.each(inventory.broker_names, lambda host: look.file(host, inventory.kafka.config)),
         sessions=sessions_of(dumps, cons, inventory.kafka.chroot),

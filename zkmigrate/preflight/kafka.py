@@ -12,6 +12,7 @@ from zkmigrate.model.look import KafkaView, PartitionState
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import Evidence
+from zkmigrate.rules.retire import NOT_ON_SOURCE, on_source
 from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
 
 LISTED = 5
@@ -208,6 +209,20 @@ def _left(broker: Broker, e: Evidence) -> Judged:
     return Judged(True, "nowhere", needed, broker.name)
 
 
+@check("kafka.retired", "a retired broker stays away", Scope.CLUSTER, (Gate.CUTOVER,))
+def retired(c: Context, e: Evidence) -> Iterator[Judged]:
+    """A host that was left out of the run as gone for good may come back, with a file that names source. By
+    the client lists of all source hosts; kafka.brokers tells whether it has registered."""
+    if not c.retired:
+        yield Judged(True, "none retired", NOT_ON_SOURCE)
+    for broker in c.retired:
+        if e.clients is None:
+            yield Judged(None, "not looked at", NOT_ON_SOURCE, broker.host)
+            continue
+        held, seen = on_source(broker, e.clients, c.inventory.source_names)
+        yield Judged(held, seen, NOT_ON_SOURCE, broker.host, ("end the broker there, or cut that host off",))
+
+
 @check(
     "kafka.sessions-on-dest", "every session that owns a part of the chroot is a client of dest only",
     Scope.CLUSTER, (Gate.CUTOVER,),
@@ -281,5 +296,5 @@ def _numbers(values: Iterable[int]) -> str:
 
 CHECKS = (
     brokers, controller, cluster_id, offline, under_replicated, replication, min_isr, reassignment, addresses,
-    canary_topic, left_source, sessions_on_dest, session_timeout,
+    canary_topic, left_source, retired, sessions_on_dest, session_timeout,
 )  # fmt: skip

@@ -46,7 +46,7 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
         f"once dest serves, the hosts wait {limit:g} s for OPEN (policy.open_limit_s), then check and open",
         "  by themselves: a hold there lasts no longer",
     )
-    alone = (*alone, *(f"accepted: {x.line}" for x in c.inventory.accept))
+    alone = (*alone, *(r.words for r in c.retired), *(f"accepted: {x.line}" for x in c.inventory.accept))
     measured = _measured(c)
     if not measured:
         way_back = f"{expected_way_back_s(c):g} s (policy.way_back_s)"

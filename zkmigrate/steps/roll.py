@@ -22,7 +22,7 @@ from zkmigrate.dependents.kafka import connect_string, current_connect, names_an
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.facts.clients import addresses, connections
 from zkmigrate.facts.host import HostStatus, unit_status
-from zkmigrate.facts.kafka import cluster_id
+from zkmigrate.facts.kafka import cluster_id, kafka_view
 from zkmigrate.facts.sockets import plain, sockets
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Broker, Inventory
@@ -88,7 +88,7 @@ class RollStep:
 
         return RollFacts(
             look.each(inventory.broker_names, one),
-            look.kafka(),
+            kafka_view(c, look),
             look.each(inventory.dest_names, lambda h: cluster_id(look, h, inventory.kafka.chroot)),
             look.each(inventory.source_names, lambda h: connections(look, h)),
             spared_topics(inventory.accept, look.wall()),
@@ -263,16 +263,22 @@ def _restarted(inventory: Inventory, state: BrokerFacts, way: Way) -> bool:
     """The file is right and the process is younger than it: another restart would change nothing.
 
     The file is dated by its last change, not by its content: one that was put back has the content's old
-    time, and the process that is still to be restarted would seem younger. Both times are the host's own, so
-    a clock that differs from the operator's does not matter.
+    time, and the process that is still to be restarted would seem younger. Where zkm-host made that change,
+    both times are on the boot's clock, which nobody sets. Else both are on the host's own clock: one that
+    differs from the operator's does not matter, one that is set in between does.
     """
     if _names_dest(inventory, state) is not (way is Way.FORWARD):
         return False
     changed = state.entry.changed_ns if state.entry is not None else None
     if changed is None:
         return False
-    started = state.status.value.unit_started if isinstance(state.status, Seen) else None
-    return started is not None and started + CLOCK_STEP_S >= changed / 1e9
+    status = state.status.value if isinstance(state.status, Seen) else None
+    if status is None or status.unit_started is None:
+        return False
+    written = status.written
+    if written is not None and (written.path, written.changed_ns) == (inventory.kafka.config, changed):
+        return written.boot_id != status.boot_id or status.unit_since >= written.uptime_s
+    return status.unit_started + CLOCK_STEP_S >= changed / 1e9
 
 
 def _wait_for(inventory: Inventory, f: RollFacts, name: str, way: Way) -> Waiting:

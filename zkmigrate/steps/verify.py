@@ -22,6 +22,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import EnsembleView, dest_view
 from zkmigrate.facts.host import HostStatus
+from zkmigrate.facts.kafka import kafka_view
 from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.subtree import Digests, digests
 from zkmigrate.facts.window import Statuses, statuses
@@ -82,9 +83,9 @@ class VerifyStep:
         servers = dest_view(c.inventory, look)
         leader = servers.leader
         if leader is None or settled < _needed_s(c) or not has_baseline(c):
-            return VerifyFacts(hosts, settled, servers, NOT_YET, {}, look.kafka())
+            return VerifyFacts(hosts, settled, servers, NOT_YET, {}, kafka_view(c, look))
         znodes = look.each(tuple(baseline(c).ephemerals), lambda path: look.znode(leader, path))
-        view = look.kafka()
+        view = kafka_view(c, look)
         return VerifyFacts(
             hosts,
             settled,
