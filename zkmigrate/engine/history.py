@@ -223,6 +223,20 @@ class History:
             s for s in reversed(steps) if s.id in self.begun or (self.lost and s.id not in self.undone)
         )
 
+    def short_of(self, playbook: Playbook, to: str) -> str:
+        """The step at which the run stands, where it has not come to the start of ``to``; else empty.
+
+        With a lost journal the facts say how far it came.
+        """
+        for stage in playbook.stages:
+            for step in stage.steps:
+                id = f"{stage.id}.{step.id}"
+                if not to or self.lost or to in (stage.id, id):
+                    return ""
+                if stage.id not in self.stages_done and id not in self.done:
+                    return id
+        return ""
+
     def no_way_back(self, playbook: Playbook) -> str:
         """The first step without a way back that a host has done, by what the journal knows; else empty."""
         sent = {step for step, _, applied in self._applied.values() if applied.confirmed}

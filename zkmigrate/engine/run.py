@@ -113,8 +113,14 @@ class Walk:
         """Walk back to the start of ``to`` (a stage, ``stage.step``, or empty for everything). by: who asked.
 
         A step on the way that has no way back any more refuses before anything is undone (code 6).
+        UsageError for a place that the run has not come to.
         """
         asked.known(self.playbook, to)
+        if at := self.history.short_of(self.playbook, to):
+            raise UsageError(
+                f"run {self.history.run} has not come to {to}: it stands at {at}. Nothing was changed. "
+                "Possible now: resume, or rollback to a place before that"
+            )
         return self._guarded(lambda: self._begin_back(to, by), Way.BACK)
 
     def _wish(self, until: str, hold_at: str, skip: tuple[str, ...]) -> None:

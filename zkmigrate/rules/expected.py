@@ -42,11 +42,12 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
     """For the question before the cut-over: what the rehearsal measured and the deadline that follows, or
     that there was none, and how long the hosts wait for OPEN."""
     limit = c.inventory.policy.open_limit_s
-    alone = (
+    alone: tuple[str, ...] = (
         f"once dest serves, the hosts wait {limit:g} s for OPEN (policy.open_limit_s), then check and open",
         "  by themselves: a hold there lasts no longer",
+        *(retired.words for retired in c.retired),
+        *(f"accepted: {x.line}" for x in c.inventory.accept),
     )
-    alone = (*alone, *(r.words for r in c.retired), *(f"accepted: {x.line}" for x in c.inventory.accept))
     measured = _measured(c)
     if not measured:
         way_back = f"{expected_way_back_s(c):g} s (policy.way_back_s)"
