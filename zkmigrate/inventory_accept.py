@@ -14,7 +14,7 @@ from zkmigrate.marked_yaml import Path
 NEVER = frozenset({
     "source.quorum", "source.snapshots", "dest.empty", "dest.observing", "dest.members", "dest.cluster-id",
     "kafka.brokers", "kafka.cluster-id", "kafka.left-source", "kafka.retired", "kafka.sessions-on-dest",
-    "kafka.session-timeout", "host.rules", "host.socket-kill", "run.hour", "run.alone",
+    "kafka.session-timeout", "host.one-role", "host.rules", "host.socket-kill", "run.hour", "run.alone",
 })  # fmt: skip
 """What nobody can answer for: the proofs, the window and its lease rest on these."""
 

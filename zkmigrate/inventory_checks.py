@@ -117,7 +117,8 @@ def _clash(what: str, first: _Host, host: _Host) -> str:
         return f"{what} is there twice among the {host.role} hosts (needed: each once)"
     return (
         f"{what} is already a {first.role} host, {first.name or 'without a name'} "
-        f"(needed: each host in one role; are {first.role} and {host.role} swapped?)"
+        f"(needed: each host in one role, Kafka and ZooKeeper on machines of their own; are {first.role} and "
+        f"{host.role} swapped?)"
     )
 
 
