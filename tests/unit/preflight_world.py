@@ -408,6 +408,10 @@ def healthy() -> PreflightWorld:
     for n in (1, 2, 3):
         dest = f"dest{n}"
         world.programs[dest, "status"] = Seen(STATUS)
+        world.socket_lists[dest] = Seen(
+            f"0 0 10.71.0.2{n}:40000 10.71.0.12:2888\n0 0 10.71.0.2{n}:40001 10.71.0.11:3888\n"
+            f"0 0 10.71.0.2{n}:22 10.71.0.13:50022\n0 0 10.71.0.2{n}:2181 10.71.0.3{n}:50000\n"
+        )
         world.programs[dest, "facts"] = Seen(facts_of(2, n))
         world.listings[dest, "/etc/zookeeper/conf"] = Seen((file_entry("java.env"),))
         observer = b"dataDir=/var/lib/zookeeper\nclientPort=2181\npeerType=observer\n"

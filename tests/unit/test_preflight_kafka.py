@@ -154,6 +154,11 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         "zookeeper.metadata.migration.enable=true", no_file("broker2", PROPERTIES),
     ),
     (
+        "dest.cut-ends", "cutover", "dest2",
+        lambda w: w.socket_lists.update({"dest2": Seen("0 0 10.71.0.22:873 10.71.0.13:50100\n")}),
+        "port 873 with source3 port 50100", lambda w: w.socket_lists.pop("dest2"),
+    ),
+    (
         "kafka.config", "preflight", "broker1",
         file("broker1", PROPERTIES, server_properties(1, "${file:/etc/zk:hosts}").encode()),
         "zookeeper.connect=${file:/etc/zk:hosts}/kafka is taken from a config provider",

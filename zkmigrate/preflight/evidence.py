@@ -25,6 +25,7 @@ from zkmigrate.facts.processes import running_flags
 from zkmigrate.facts.properties import properties_of, system_properties
 from zkmigrate.facts.runs import other_runs
 from zkmigrate.facts.sessions import Homes, Sessions, dump, homes, sessions_of
+from zkmigrate.facts.sockets import Socket, sockets
 from zkmigrate.facts.surroundings import Surroundings, surroundings
 from zkmigrate.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
 from zkmigrate.facts.words import answer
@@ -68,6 +69,7 @@ class Evidence:
     cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own commands.
     broker_files: server.properties as it is on each broker. brokers: what their hosts show, until they are
     rolled. tenants: who else is a client of source. foreign: who is a client of dest and none of Kafka's.
+    dest_sockets: the established connections of each dest host.
     chroot: what one dest host shows of it, None before the join. written: who wrote under it lately.
     """
 
@@ -109,6 +111,7 @@ class Evidence:
     brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
     tenants: Tenants = UNASKED
     foreign: Tenants = UNASKED
+    dest_sockets: Mapping[str, Reading[tuple[Socket, ...]]] = field(default_factory=dict)
     chroot: Chroot | None = None
     written: Reading[Written] = NOT_ASKED
 
@@ -144,6 +147,7 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
         broker_files=look.each(inventory.broker_names, lambda host: look.file(host, inventory.kafka.config)),
         sessions=sessions_of(dumps, cons, inventory.kafka.chroot),
         tenants=tenants(inventory, look, cons, dumps) if gate != "cutover" else UNASKED,
+        dest_sockets=look.each(inventory.dest_names, lambda host: sockets(look, host)),
     )
     if joined:
         strangers = foreign_clients(inventory, look, cons, dumps)

@@ -30,6 +30,7 @@ def before_the_run(c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
         f"  lease: fence {lease.fence_ttl_ms} ms, cut {lease.cut_ttl_ms} ms, renewed every "
         f"{lease.renew_every_ms} ms; until SEAL dest goes",
         "    back by itself when it is not renewed",
+        "  cut: all TCP but ssh is refused between dest's and source's addresses, from CUT until finalize",
         *_deadline(c, sessions),
         *(f"  accepted: {x.line}" for x in c.inventory.accept),
         f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
