@@ -262,6 +262,23 @@ def rollback(**options: Any) -> None:
 @cli.command()
 @flags.common
 @flags.run_id
+@click.argument("host")
+@click.option(
+    "--reason", required=True, metavar="TEXT", help="Shown on every later screen and in the report."
+)
+def retire(host: str, run_id: str, reason: str, **options: Any) -> None:
+    """Leave a broker that is gone for good out of a run; changes no host.
+
+    Proved first: it serves nothing, and it is no client of source. There is no way to take it back in.
+    """
+    from zkmigrate.operate import retire as retiring
+
+    _do(lambda: retiring.retire(_setting(options), run_id, host, reason))
+
+
+@cli.command()
+@flags.common
+@flags.run_id
 @click.option("--offline", is_flag=True, help="Only the files of the run; ask no host.")
 @click.option(
     "--wait",

@@ -114,7 +114,14 @@ class RunLookUp:
         if not stage.window or stage.rehearsal:
             return ()
         history = self.journal.history
-        return expected.before_the_cut(Context(history.run, self.inventory, records=history.records()))
+        return expected.before_the_cut(
+            Context(
+                history.run,
+                self.inventory,
+                records=history.records(),
+                retired=tuple(history.retired.values()),
+            )
+        )
 
     def cannot_go_back(self, to: str) -> str:
         history = self.journal.history

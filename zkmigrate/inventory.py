@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from zkmigrate import inventory_checks, inventory_types, marked_yaml
 from zkmigrate.errors import InventoryError
+from zkmigrate.inventory_accept import Accept
 from zkmigrate.inventory_hooks import Hook, Hooks, Moment
 
 # No pattern below lets a blank, a quote or another character through that means something to a shell;
@@ -246,6 +248,7 @@ class Inventory(_Frozen):
     kafka: Kafka
     policy: Policy = Policy()
     hooks: Hooks = Hooks()
+    accept: tuple[Accept, ...] = ()
 
     def source_host(self, name: str) -> ZooKeeperHost:
         """The source host of that name; KeyError when there is none."""
@@ -296,6 +299,12 @@ class Inventory(_Frozen):
             if host.name == name:
                 return host.address
         raise KeyError(name)
+
+
+def without_brokers(inventory: Inventory, names: Collection[str]) -> Inventory:
+    """The same without these brokers."""
+    left = tuple(b for b in inventory.kafka.brokers if b.name not in names)
+    return inventory.model_copy(update={"kafka": inventory.kafka.model_copy(update={"brokers": left})})
 
 
 def _named(hosts: tuple[ZooKeeperHost, ...], name: str) -> ZooKeeperHost:
@@ -356,11 +365,13 @@ def digest(inventory: Inventory) -> str:
 
     Left out are the operator's own files (``ssh.key``, ``ssh.known_hosts``, ``ssh.config``): a run may be
     resumed elsewhere. So are the hooks and the canary's topic: one that fails can be mended or taken out in
-    the middle of a run.
+    the middle of a run. So is ``accept``: what somebody answers for is found out in the middle of a run, and
+    each gate journals it.
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},
         "hooks": True,
+        "accept": True,
         "kafka": {"canary_topic"},
     }
     said = inventory.model_dump(mode="json", exclude=local)

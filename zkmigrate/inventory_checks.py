@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from zkmigrate import inventory_hooks
+from zkmigrate import inventory_accept, inventory_hooks
 from zkmigrate.hop import parse_hops
 from zkmigrate.inventory_types import NEEDED, items_at, value_at
 from zkmigrate.marked_yaml import Document, Mistake, Path
@@ -55,6 +55,7 @@ def cross_check(document: Document) -> list[Mistake]:
         *_paths(top),
         *_lease(top),
         *inventory_hooks.wrong(top),
+        *inventory_accept.wrong(top),
         *_window(top),
     ]
     return [Mistake(document.mark(path), path, reason) for path, reason in found]
@@ -116,7 +117,8 @@ def _clash(what: str, first: _Host, host: _Host) -> str:
         return f"{what} is there twice among the {host.role} hosts (needed: each once)"
     return (
         f"{what} is already a {first.role} host, {first.name or 'without a name'} "
-        f"(needed: each host in one role; are {first.role} and {host.role} swapped?)"
+        f"(needed: each host in one role, Kafka and ZooKeeper on machines of their own; are {first.role} and "
+        f"{host.role} swapped?)"
     )
 
 

@@ -21,7 +21,7 @@ NEEDED = {
     "user": "a Unix account name",
     "group": "a Unix group name",
     "cluster_id": "Kafka's cluster id, 22 characters of A-Z a-z 0-9 _ -",
-    "chroot": "an absolute znode path without a trailing slash, such as /kafka",
+    "chroot": "an absolute znode path without a trailing slash, such as /kafka; / itself is not moved",
     "canary_topic": "a topic's name: letters, digits and . _ -",
     "settings": "letters, digits, blanks and . _ : / , = @ + % - (or * alone)",
     "key": "a file name without blanks, quotes or shell characters",
@@ -32,6 +32,10 @@ NEEDED = {
 NEEDED["run"] = "a program's file name without blanks, quotes or shell characters; words for it go into args"
 NEEDED["args"] = "text without control characters"
 NEEDED["begin"] = NEEDED["end"] = "date, time and zone, such as 2026-11-21T22:00+01:00"
+NEEDED["until"] = NEEDED["begin"]
+NEEDED["finding"] = "the id of a check of the gates, such as kafka.replication"
+NEEDED["target"] = "a host, address or topic as the finding names it"
+NEEDED["who"] = NEEDED["why"] = "a line of text that is not empty"
 NEEDED["stop"] = NEEDED["status"] = NEEDED["kill"] = NEEDED["start"]
 _REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"
 

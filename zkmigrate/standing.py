@@ -55,6 +55,7 @@ def of_run(
         "seconds": {step: history.seconds[step] for step in playbook.step_ids() if step in history.seconds},
         "consents": dict(history.consents),
         "not_confirmed": _not_confirmed(history),
+        "retired": [retired.words for retired in history.retired.values()],
     }
 
 
@@ -123,6 +124,8 @@ def lines(body: Mapping[str, Any]) -> list[str]:
     out += [_walked_back(step, body["seconds"][step]) for step in body["seconds"] if step not in body["done"]]
     out += [f"  skipped {stage}" for stage in body["skipped"]]
     out += [f"  begun {step}" for step in body["begun"]]
+    out += [f"  {words}" for words in body["retired"]]
+    out += [f"  accepted: {line}" for line in body.get("accepted", ())]
     out += [f"  not confirmed: {operation}" for operation in body["not_confirmed"]]
     for step, told in body.get("findings", {}).items():
         out.append(f"  found by {step}:")

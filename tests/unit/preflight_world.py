@@ -156,6 +156,12 @@ unit.LoadState=loaded
 unit.ActiveState=inactive
 """
 
+
+def facts_of(role: int, number: int) -> str:
+    """The same of dest host (role 2) or broker (3) number, with its own address."""
+    return FACTS.replace("10.71.0.21/24", f"10.71.0.{role}{number}/24")
+
+
 PROCESSES = """\
 /sbin/init
 /usr/bin/java -XX:+UseSerialGC -Xmx256m -Dzookeeper.log.dir=/var/log -cp /etc/zookeeper/conf:/opt/zk/* \
@@ -402,7 +408,11 @@ def healthy() -> PreflightWorld:
     for n in (1, 2, 3):
         dest = f"dest{n}"
         world.programs[dest, "status"] = Seen(STATUS)
-        world.programs[dest, "facts"] = Seen(FACTS)
+        world.socket_lists[dest] = Seen(
+            f"0 0 10.71.0.2{n}:40000 10.71.0.12:2888\n0 0 10.71.0.2{n}:40001 10.71.0.11:3888\n"
+            f"0 0 10.71.0.2{n}:22 10.71.0.13:50022\n0 0 10.71.0.2{n}:2181 10.71.0.3{n}:50000\n"
+        )
+        world.programs[dest, "facts"] = Seen(facts_of(2, n))
         world.listings[dest, "/etc/zookeeper/conf"] = Seen((file_entry("java.env"),))
         observer = b"dataDir=/var/lib/zookeeper\nclientPort=2181\npeerType=observer\n"
         world.files[dest, "/etc/zookeeper/conf/zoo.cfg"] = Seen(observer)
@@ -427,7 +437,7 @@ def healthy() -> PreflightWorld:
         broker = f"broker{n}"
         world.programs[broker, "status"] = Seen(RUNS)
         world.listings[broker, "/opt/kafka"] = Seen((file_entry("service", mode="0755"),))
-        world.programs[broker, "facts"] = Seen(FACTS)
+        world.programs[broker, "facts"] = Seen(facts_of(3, n))
         broker_host(world, broker, n)
         world.socket_lists[broker] = Seen(f"0      0      10.71.0.3{n}:50000 10.71.0.2{n}:2181 \n")
     for host in (*world.reached, "source1", "source2", "source3"):
@@ -435,8 +445,10 @@ def healthy() -> PreflightWorld:
         world.process_lists[host] = Seen(PROCESSES)
     for host in world.reached:
         world.programs[host, "surroundings"] = Seen(SURROUNDINGS)
-        active = FACTS.replace("ActiveState=inactive", "ActiveState=active")
-        world.programs[host, "facts"] = Seen(FACTS if host.startswith("dest") else active)
+        told = world.programs[host, "facts"]
+        if host.startswith("broker") and isinstance(told, Seen):
+            active = told.value.replace("ActiveState=inactive", "ActiveState=active")
+            world.programs[host, "facts"] = Seen(active)
     return world
 
 

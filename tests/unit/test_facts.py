@@ -32,6 +32,7 @@ from zkmigrate.facts.ensemble import leader_mntr, learners, source_view, synced_
 from zkmigrate.facts.host import (
     Drain,
     HostStatus,
+    WrittenFile,
     drain,
     host_facts,
     host_status,
@@ -112,6 +113,20 @@ def test_status_under_a_lease() -> None:
     assert (status.finisher, status.finisher_note) == ("failed", "place reached, then died")
     assert status.missing == ("nc", "ss")
     assert status.rules_on_top
+
+
+@pytest.mark.parametrize("clock", ["940.000", "1000.000", "4600.000"])
+def test_a_clock_that_was_set_moves_no_phase_on_the_boots_clock(clock: str) -> None:
+    text = STATUS.replace("phase=idle\nphase_since=0", "phase=cut\nphase_since=990\nphase_up_ms=90000")
+    assert _status(text.replace("time=1000.000", f"time={clock}")).phase_since == 90.0
+
+
+def test_the_file_that_was_written_last_is_dated_on_the_boots_clock() -> None:
+    text = STATUS + "written=5a4e6b0c 95010 990.000000001 /etc/kafka/server.properties\n"
+    written = WrittenFile("5a4e6b0c", 95.01, 990_000_000_001, "/etc/kafka/server.properties")
+    assert _status(text).written == written
+    assert _status().written is None
+    _unknown(host_status(_world(status=STATUS + "written=then\n"), "h"), "garbled", "written='then'")
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,14 @@ from tests.unit.preflight_world import (
     CLUSTER_ID,
     CMDLINE,
     FACTS,
+    OWNER,
     RUNS,
     TIMEOUT,
     WHITELIST,
     PreflightWorld,
     cons,
     context,
+    facts_of,
     file_entry,
     healthy,
     inventory,
@@ -103,6 +105,19 @@ def tenant(*hosts: str) -> Break:
     return both(*(word(host, "cons", text) for host in hosts))
 
 
+def shows(host: str, address: str) -> Break:
+    """A host that has one more address than its own."""
+    return lambda w: w.programs.update({
+        (host, "facts"): Seen(facts_of(int(host[0] == "b") + 2, int(host[-1])) + f"address=e1 {address}/24\n")
+    })  # fmt: skip
+
+
+def foreign_client(world: PreflightWorld) -> None:
+    """A client of dest2 at nobody's address; brokers, the operator and a probe are there too."""
+    told = cons("10.71.0.32", "10.71.0.2", "10.71.0.99").replace("sid=0x1000000000003,", f"sid={OWNER:#x},")
+    world.words["dest2", "cons"] = Seen(told.rstrip() + "\n /10.71.0.98:4[0](queued=0,recved=1,sent=0)\n\n")
+
+
 def written(session: int, path: str, gap: int = 0) -> Break:
     """Somebody wrote to source; gap: so many transactions are missing before."""
     stray = create_payload((1 << 32) + 2 + gap, path, session=session)
@@ -137,6 +152,45 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         file("broker2", PROPERTIES,
         server_properties(2).encode() + b"zookeeper.metadata.migration.enable=true\n"),
         "zookeeper.metadata.migration.enable=true", no_file("broker2", PROPERTIES),
+    ),
+    (
+        "dest.cut-ends", "cutover", "dest2",
+        lambda w: w.socket_lists.update({"dest2": Seen("0 0 10.71.0.22:873 10.71.0.13:50100\n")}),
+        "port 873 with source3 port 50100", lambda w: w.socket_lists.pop("dest2"),
+    ),
+    (
+        "kafka.config", "preflight", "broker1",
+        file("broker1", PROPERTIES, server_properties(1, "${file:/etc/zk:hosts}").encode()),
+        "zookeeper.connect=${file:/etc/zk:hosts}/kafka is taken from a config provider",
+        no_file("broker1", PROPERTIES),
+    ),
+    *(
+        (
+            "kafka.config", "preflight", "broker1",
+            file("broker1", PROPERTIES, server_properties(1).replace("2181/kafka", f"2181{root}").encode()),
+            "no chroot: Kafka is at the root of ZooKeeper", no_file("broker1", PROPERTIES),
+        )
+        for root in ("", "/")
+    ),
+    (
+        "kafka.authorizer", "roll", "broker2",
+        file("broker2", PROPERTIES, f"{server_properties(2)}authorizer.zookeeper.url=zk9:21/a\n".encode()),
+        "authorizer.zookeeper.url=zk9:21/a", no_file("broker2", PROPERTIES),
+    ),
+    (
+        "kafka.started-with", "roll", "broker1",
+        command("--override", "authorizer.zookeeper.url=zk9:2181"),
+        "authorizer.zookeeper.url=zk9:2181", no_file("broker1", CMD),
+    ),
+    *(
+        (
+            "host.one-role", "preflight", host, shows(host, address),
+            seen, lambda w, host=host: w.programs.update({(host, "facts"): TIMEOUT}),
+        )
+        for host, address, seen in (
+            ("broker2", "10.71.0.12", "it is also source2 (10.71.0.12)"),
+            ("dest3", "10.71.0.31", "it is also broker1 (10.71.0.31)"),
+        )
     ),
     (
         "kafka.started-with", "preflight", "broker1",
@@ -214,6 +268,11 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         "kafka.other-clients", "preflight", "", tenant("source1", "source2"),
         "1 session on source1, source2, owns /kafka/controller, /kafka/brokers/ids/1",
         word("source3", "cons", "cons" + WHITELIST),
+    ),
+    *(
+        ("dest.foreign-client", gate, "", foreign_client, "1 session on dest2, owns /kafka/controller, "
+         "/kafka/brokers/ids/1", word("dest3", "cons", "cons" + WHITELIST))
+        for gate in ("roll", "cutover")
     ),
     ("kafka.writers", "cutover", "", written(0x99, "/kafka/config/topics/t"),
      "1 change to /kafka/config/topics (1) in the last hour", written(0x99, "/other", 5)),

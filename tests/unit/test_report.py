@@ -304,6 +304,37 @@ def test_real_clients_are_laid_beside_the_run(tmp_path: Path) -> None:
     assert "longest gap of the producer" in page(report)
 
 
+@pytest.mark.parametrize(
+    ("held", "outcome", "states"),
+    [
+        (None, "blocked", ["not known"]),
+        (False, "blocked", ["not known"]),
+        (True, "blocked", ["old ZooKeeper"]),
+        (True, "done", ["old ZooKeeper"]),
+    ],
+)
+def test_a_broker_is_on_the_old_zookeeper_only_where_its_file_was_seen_to_say_so(
+    tmp_path: Path, held: bool | None, outcome: str, states: list[str]
+) -> None:
+    run = Run(tmp_path)
+    run.clock.pass_(1.0)
+    run.step("preflight.preflight", "begin")
+    run.clock.pass_(1.0)
+    told = claim("kafka.config", "the file is the broker's", held, seen="no answer in 10 s", target="b1")
+    run.step("preflight.preflight", outcome, seconds=1.0, findings=[encode_finding(told)])
+    (row,) = (lane for lane in run.report().lanes if lane.kind == "broker")
+    assert [span.state for span in row.spans] == states
+    assert [span.note for span in row.spans] == (["no answer in 10 s"] if not held else [""])
+
+
+def test_before_any_look_nothing_is_said_of_a_broker(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.clock.pass_(1.0)
+    run.step("preflight.preflight", "begin")
+    (row,) = (lane for lane in run.report().lanes if lane.kind == "broker")
+    assert [span.state for span in row.spans] == ["not known"]
+
+
 def test_the_names_that_an_older_journal_lacks_are_those_that_were_changed(tmp_path: Path) -> None:
     run = Run(tmp_path, begin={"hosts": {}})
     run.clock.pass_(1.0)

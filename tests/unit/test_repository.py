@@ -39,6 +39,7 @@ NEUTRAL = {
     "hostside",
     "inventory",
     "inventory_checks",
+    "inventory_accept",
     "inventory_hooks",
     "inventory_types",
     "marked_yaml",

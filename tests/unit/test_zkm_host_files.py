@@ -15,6 +15,7 @@ import pytest
 from tests.unit.zkm_net import PROGRAM, Host, encode, need_root
 from zkmigrate import hostside
 from zkmigrate.engine.observe import parse_listing
+from zkmigrate.facts.host import parse_status
 from zkmigrate.model.fact import Seen
 
 
@@ -71,6 +72,24 @@ def test_restore_puts_back_content_mode_and_owner_exactly(host: Host, tmp_path: 
     assert target.read_bytes() == b"\x00before\n\n"
     assert (seen.st_mode & 0o7777, seen.st_uid, seen.st_gid) == (0o604, 12, 34)
     assert seen.st_mtime_ns == 1_600_000_000_123_456_789
+
+
+def test_status_dates_the_file_that_was_put_or_put_back_last_on_the_boots_clock(
+    host: Host, tmp_path: Path
+) -> None:
+    target = tmp_path / "server.properties"
+    target.write_bytes(b"before")
+    for change in (lambda: host.put(str(target), b"after", operation="w"), lambda: host.do("restore", "w")):
+        before = parse_status(host.call("status").text).uptime_s
+        change()
+        status = parse_status(host.call("status").text)
+        assert status.written is not None
+        listed = parse_listing(str(target), host.call("list", str(target)).text)
+        assert isinstance(listed, Seen)
+        assert status.written.path == str(target)
+        assert status.written.changed_ns == listed.value[0].changed_ns
+        assert status.written.boot_id == status.boot_id
+        assert before <= status.written.uptime_s <= status.uptime_s
 
 
 def test_a_file_that_was_put_back_is_listed_as_changed_by_that(host: Host, tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.dependents.kafka import connect_string, with_connect
-from zkmigrate.engine.events import WaveBegun
+from zkmigrate.engine.events import Waits, WaveBegun
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import Change, SetService
-from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.step import Blocked, Context, Ready, Waiting, Way
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import BrokerProcess, World
 from zkmigrate.steps.roll import RollStep
@@ -196,3 +196,90 @@ def test_on_the_way_back_a_broker_that_hangs_comes_first(
     order = [e.targets for e in begun if e.stage == "roll"]
     assert order == [("broker2",), ("broker1",), ("broker3",)]
     assert all(p.connected.startswith("source") for p in world.brokers.values())
+
+
+def silenced(monkeypatch: pytest.MonkeyPatch, host: str, until: float, what: str = "status") -> None:
+    """Have ``zkm-host status`` of this host unanswered until a moment of the world's clock."""
+    answer = WorldLook.zkm
+
+    def zkm(look: WorldLook, asked: str, *args: str) -> Reading[str]:
+        if asked == host and args[0] == what and look.world.now < until:
+            return Unknown("timeout", f"{host}: no answer in 10 s")
+        return answer(look, asked, *args)
+
+    monkeypatch.setattr(WorldLook, "zkm", zkm)
+
+
+def test_one_unanswered_status_is_waited_for_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = joined(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="roll.preflight").code == 0
+    silenced(monkeypatch, "broker2", world.now + 60)
+    assert operator.resume(until="roll").code == 0
+    told = [e for e in operator.events if isinstance(e, Waits) and e.what == "broker2 answers"]
+    assert told
+    assert "broker2: no answer in 10 s" in told[0].progress
+    assert restarts(world) == dict.fromkeys(world.inventory.broker_names, 1)
+
+
+def test_the_others_go_on_while_one_is_silent_and_every_partition_is_in_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = joined(tmp_path)
+    silenced(monkeypatch, "broker2", world.now + 3600)
+    assert verdict(world) == Ready(("broker3",)), "broker1 is the controller, the last one"
+    world.hosts["broker2"].stop()
+    world.advance(1.0)
+    waits = verdict(world)
+    assert isinstance(waits, Waiting), "nobody stops while a silent broker is out of sync"
+    assert waits.what == "broker2 answers"
+    assert "ISR [1, 3] of [1, 2, 3]" in waits.progress
+    assert "zkmigrate retire broker2 --run-id run" in waits.progress
+    assert waits.deadline_s == world.inventory.policy.step_deadline_s
+
+
+def test_the_roll_is_not_done_while_a_broker_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = quiet_world()
+    assert Operator(world, tmp_path / "run").forward(until="roll").code == 0
+    silenced(monkeypatch, "broker2", world.now + 3600)
+    for way in Way:
+        waits = verdict(world, way, frozenset(world.inventory.broker_names))
+        assert not isinstance(waits, Done)
+
+
+@pytest.mark.parametrize("step_s", [-60.0, -3600.0])
+def test_a_clock_that_is_set_back_before_the_restart_restarts_no_broker_twice(
+    tmp_path: Path, step_s: float
+) -> None:
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="join").code == 0
+
+    def fault(change: Change, operation: str) -> None:
+        if isinstance(change, SetService) and change.host in world.inventory.broker_names:
+            world.hosts[change.host].skew_s += step_s
+
+    world.faults.append(fault)
+    assert operator.resume(until="roll").code == 0
+    assert restarts(world) == dict.fromkeys(world.inventory.broker_names, 1)
+    assert operator.back("roll").code == 0
+    assert restarts(world) == dict.fromkeys(world.inventory.broker_names, 2), "there and back"
+
+
+def test_a_file_changed_by_hand_after_ours_is_compared_by_the_hosts_own_clock(tmp_path: Path) -> None:
+    """What zkm-host noted is of its own change, and tells nothing of a later one."""
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="roll").code == 0
+    file = world.hosts["broker1"].files[world.inventory.kafka.config]
+    world.advance(60.0)
+    world.hosts["broker1"].files[world.inventory.kafka.config] = replace(file, changed=world.wall)
+    world.brokers["broker1"].connected = ""
+    facts = RollStep().observe(Context("run", world.inventory), WorldLook(world))
+    broken = replace(facts.brokers["broker1"], zookeepers=Seen(frozenset()))
+    facts = replace(facts, brokers={**facts.brokers, "broker1": broken})
+    assert RollStep().check(Context("run", world.inventory), facts, Way.FORWARD) == Ready(("broker1",))

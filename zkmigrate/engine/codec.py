@@ -54,6 +54,7 @@ def encode_finding(finding: Finding) -> dict[str, Any]:
         "moves": list(finding.moves),
         "target": finding.target,
         "cause": finding.cause,
+        "accepted": finding.accepted,
     }
 
 
@@ -69,7 +70,8 @@ def decode_finding(body: Mapping[str, Any]) -> Finding:
             needed=body["needed"],
             moves=tuple(body["moves"]),
             target=body["target"],
-            cause=body.get("cause", ""),  # journals of earlier versions have none
+            cause=body.get("cause", ""),  # journals of earlier versions have none, nor the next
+            accepted=body.get("accepted", ""),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise JournalError(f"the journal holds a finding that this version cannot read: {error!r}") from None

@@ -16,6 +16,7 @@ Bodies by kind:
 - ``consent`` {stage, question, answer, by}
 - ``hold`` {stage, step, way, event: begin|end, hold: {at, why, by, place, since}, how?: released|go|stop|
   back|deadline|left, by?}: outside the window before the step, in the window after it
+- ``retired`` {host, id, addresses, by, reason, findings}: a broker that is gone for good was left out
 - ``turn`` {way, to, then: next|again|end, why, code, reset: stage ids that are not done any more}; forward
   {way, why, kept: stage ids that a refused way back never reached and that stay done}; by: who asked
 - ``found`` {text, leg, stages, steps, unrecorded, consented, operations: [{operation, step, target, verb,
@@ -38,7 +39,7 @@ from zkmigrate.engine.codec import decode_change
 from zkmigrate.model.change import Applied, Recorded, Restore
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import AnyStep, Hazard, Way
+from zkmigrate.model.step import AnyStep, Hazard, Retired, Way
 
 Then: TypeAlias = Literal["next", "again", "end"]
 
@@ -106,7 +107,7 @@ class History:
     sent: a change was sent to a host, ever. begun_at: step → seconds since the epoch at which it was last
     entered. held: the body of the hold that the walk is in, with its time as ``at``. found: what the
     step that was done last found, as JSON. hooks: those that have had their moment, by :func:`hook_key`, and
-    the stage of each.
+    the stage of each. retired: brokers that were left out of the run, by host.
     """
 
     run: str = ""
@@ -138,6 +139,7 @@ class History:
     consents: dict[str, str] = field(default_factory=dict)
     hooks: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+    retired: dict[str, Retired] = field(default_factory=dict)
     _records: dict[str, dict[str, Any]] = field(default_factory=dict)
     _applied: dict[str, tuple[str, str, Applied]] = field(default_factory=dict)
     _undoes: dict[str, str] = field(default_factory=dict)
@@ -220,6 +222,20 @@ class History:
         return tuple(
             s for s in reversed(steps) if s.id in self.begun or (self.lost and s.id not in self.undone)
         )
+
+    def short_of(self, playbook: Playbook, to: str) -> str:
+        """The step at which the run stands, where it has not come to the start of ``to``; else empty.
+
+        With a lost journal the facts say how far it came.
+        """
+        for stage in playbook.stages:
+            for step in stage.steps:
+                id = f"{stage.id}.{step.id}"
+                if not to or self.lost or to in (stage.id, id):
+                    return ""
+                if stage.id not in self.stages_done and id not in self.done:
+                    return id
+        return ""
 
     def no_way_back(self, playbook: Playbook) -> str:
         """The first step without a way back that a host has done, by what the journal knows; else empty."""
@@ -335,6 +351,11 @@ class History:
     def _on_hold(self, body: Mapping[str, Any], entry: Entry) -> None:
         if body["event"] == "begin":
             self.held = {**body, "at": entry.at}
+
+    def _on_retired(self, body: Mapping[str, Any], _: Entry) -> None:
+        self.retired[body["host"]] = Retired(
+            body["host"], body["id"], tuple(body["addresses"]), body["by"], body["reason"]
+        )
 
     def _on_turn(self, body: Mapping[str, Any], _: Entry) -> None:
         self.way = Way(body["way"])

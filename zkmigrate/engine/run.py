@@ -37,7 +37,7 @@ from zkmigrate.engine.ports import (
 )
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import HostError, UsageError, ZkmigrateError
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory import Inventory, without_brokers
 from zkmigrate.model.change import Changes, inverses
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import Look
@@ -72,9 +72,9 @@ class Walk:
 
     def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, world: World) -> None:
         self.playbook = playbook
-        self.inventory = inventory
         self.journal = journal
         self.history = journal.history
+        self.inventory = inventory = without_brokers(inventory, self.history.retired)
         self.world = world
         self._wave = Wave(journal, inventory, world.apply, world.emit, world.clock.now)
         self._log = Logbook(playbook, journal, world)
@@ -114,8 +114,14 @@ class Walk:
         """Walk back to the start of ``to`` (a stage, ``stage.step``, or empty for everything). by: who asked.
 
         A step on the way that has no way back any more refuses before anything is undone (code 6).
+        UsageError for a place that the run has not come to.
         """
         asked.known(self.playbook, to)
+        if at := self.history.short_of(self.playbook, to):
+            raise UsageError(
+                f"run {self.history.run} has not come to {to}: it stands at {at}. Nothing was changed. "
+                "Possible now: resume, or rollback to a place before that"
+            )
         return self._guarded(lambda: self._begin_back(to, by), Way.BACK)
 
     def _wish(self, until: str, hold_at: str, skip: tuple[str, ...]) -> None:
@@ -395,6 +401,8 @@ class Walk:
         self.world.emit(
             events.RunBegun(self.history.run, self.playbook.id, way, resumed, hosts, stages, over)
         )
+        for retired in self.history.retired.values():
+            self.world.emit(events.Noted(retired.words))
         try:
             self._moments.before_run(way)
             begin()
@@ -456,6 +464,7 @@ class Walk:
             tell=lambda what, progress: self.world.emit(
                 events.Waits(at.stage.id, at.step.id, what, progress, None)
             ),
+            retired=tuple(self.history.retired.values()),
         )
 
 

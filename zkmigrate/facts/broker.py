@@ -19,8 +19,9 @@ from zkmigrate.inventory import Kafka
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look
 
-CONNECT = re.compile(r"zookeeper[._]connect\b", re.IGNORECASE)
-"""zookeeper.connect, or the same as an environment variable; not zookeeper.connection.timeout.ms."""
+CONNECT = re.compile(r"zookeeper[._](connect|url)\b", re.IGNORECASE)
+"""zookeeper.connect or authorizer.zookeeper.url, or the same as environment variables; not
+zookeeper.connection.timeout.ms."""
 
 _MAINS = ("kafka.Kafka", "io.confluent.support.metrics.SupportedKafka")
 """The classes that packages start a broker with; the file of properties is their first argument."""

@@ -47,6 +47,17 @@ class HostPhase:
     rest: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class WrittenFile:
+    """The file that zkm-host put or put back last. changed_ns: its time of change as a listing tells it.
+    uptime_s: when that was, on the clock of the boot with this id, which nobody sets."""
+
+    boot_id: str
+    uptime_s: float
+    changed_ns: int
+    path: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class HostStatus(HostPhase):
     """``zkm-host status``: the same, and what holds on the host: rules, sets, sockets, the service.
@@ -59,7 +70,7 @@ class HostStatus(HostPhase):
     client_sockets: established to the client port, without loopback, operator and peers; like
     ``source_sockets`` None while nothing is armed. unit_state is unknown while nothing is armed.
     missing: tools the host lacks. clock: the host's own, in seconds since the epoch, read together with
-    ``uptime_s``.
+    ``uptime_s``. written: the last file that was put; None where zkm-host does not tell.
     """
 
     version: str
@@ -85,6 +96,7 @@ class HostStatus(HostPhase):
     image: str
     missing: tuple[str, ...]
     clock: float = 0.0
+    written: WrittenFile | None = None
 
     @property
     def unit_started(self) -> float | None:
@@ -263,6 +275,10 @@ def parse_status(text: str) -> HostStatus:
     """Raises ValueError or KeyError (the missing key)."""
     f = _Fields(keyvalue.parse(text))
     uptime, clock, phase_clock = f.seconds("uptime_s"), f.seconds("time"), f.seconds("phase_since")
+    # A clock that was set since then moves the phase's time on it; the boot's clock stays.
+    phase_since = max(0.0, uptime - (clock - phase_clock)) if phase_clock else 0.0
+    if "phase_up_ms" in f.left:
+        phase_since = f.whole("phase_up_ms") / 1000
     finisher, _, note = f.text("finisher").partition(" ")
     fence_timeout, fence_permanent = f.lease("fence_timeout_s")
     cut_timeout, cut_permanent = f.lease("cut_timeout_s")
@@ -272,7 +288,7 @@ def parse_status(text: str) -> HostStatus:
         uptime_s=uptime,
         run=f.text("run"),
         phase=f.one_of("phase", PHASES),
-        phase_since=max(0.0, uptime - (clock - phase_clock)) if phase_clock else 0.0,
+        phase_since=phase_since,
         fencing=f.whole("fencing"),
         lapsed=f.yes("lapsed"),
         in4=f.one_of("in4", CHAIN_STATES),
@@ -295,9 +311,17 @@ def parse_status(text: str) -> HostStatus:
         image=f.one_of("image", ("none", "begun", "complete")),
         missing=tuple(name for name in f.text("tools_missing").split(",") if name),
         served_s=f.seconds("served_s") if "served_s" in f.left else None,
+        written=_written_file(f.text("written")) if "written" in f.left else None,
         rest=f.left,
         clock=clock,
     )
+
+
+def _written_file(text: str) -> WrittenFile:
+    match = re.fullmatch(r"([0-9a-zA-Z-]{1,40}) ([0-9]{1,15}) ([0-9]{1,12})\.([0-9]{9}) (/.*)", text)
+    if match is None:
+        raise ValueError(f"written={text[:120]!r} is no file with its times")
+    return WrittenFile(match[1], int(match[2]) / 1000, int(match[3] + match[4]), match[5])
 
 
 def parse_drain(text: str) -> Drain:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import Look, Znode
+from zkmigrate.model.look import KafkaView, Look, Znode
+from zkmigrate.model.step import Context
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ class Controller:
     owner: int
     czxid: int
     epoch: int
+
+
+def kafka_view(c: Context, look: Look) -> Reading[KafkaView]:
+    """The cluster as its brokers answer; nobody waits for those that were retired from the run."""
+    reading = look.kafka()
+    return Seen(reading.value.without([r.id for r in c.retired])) if isinstance(reading, Seen) else reading
 
 
 def cluster_id(look: Look, via: str, chroot: str) -> Reading[str]:

@@ -3,7 +3,8 @@
 One JSON object per line. ``kind`` says which: ``begin`` (run, playbook, plan digest), ``stage``, ``step``
 (with its verdict), ``intent`` and ``outcome`` of one change, ``record`` (facts for later steps), ``consent``
 (a question was answered: by whom, over which findings in doubt),
-``hold`` (somebody at another terminal made the run wait), ``turn`` (the direction changed, and why),
+``hold`` (somebody at another terminal made the run wait), ``retired`` (a broker was left out of the run),
+``turn`` (the direction changed, and why),
 ``found`` (the journal was lost: what the hosts say instead), ``hook`` (one of the operator's programs ended),
 ``note``. ``previous`` chains every line to the one before.
 """
@@ -16,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal[
     "begin", "stage", "step", "intent", "outcome", "record",
-    "consent", "hold", "turn", "finding", "found", "hook", "note", "end",
+    "consent", "hold", "retired", "turn", "finding", "found", "hook", "note", "end",
 ]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ class Finding:
     moves: what the operator can do now, each a short imperative sentence.
     target: host or broker the claim is about, empty for the whole cluster.
     cause: why it is unknown, as in :class:`zkmigrate.model.fact.Unknown`, where one look that failed is all
-    there is to say; else empty.
+    there is to say; else empty. accepted: by whom, until when and why it does not block, else empty.
     """
 
     id: str
@@ -51,6 +51,7 @@ class Finding:
     moves: tuple[str, ...] = ()
     target: str = ""
     cause: str = ""
+    accepted: str = ""
 
     @property
     def blocks(self) -> bool:

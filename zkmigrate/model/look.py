@@ -7,8 +7,8 @@ Hosts are named as in the inventory. All looks are read-only and bounded by a de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from zkmigrate.model.fact import Reading
@@ -81,6 +81,17 @@ class KafkaView:
     min_isr: Mapping[str, int] = field(default_factory=dict)
     reassigning: tuple[tuple[str, int], ...] | None = ()
     releases: Mapping[str, str] = field(default_factory=dict)
+
+    def without(self, retired: Collection[int]) -> KafkaView:
+        """The same, where nobody waits for these brokers to be in sync: they count as replicas only where
+        they are in the ISR."""
+        return replace(
+            self,
+            partitions=tuple(
+                replace(p, replicas=tuple(r for r in p.replicas if r not in retired or r in p.isr))
+                for p in self.partitions
+            ),
+        )
 
 
 class RandomReader(Protocol):

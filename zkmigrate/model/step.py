@@ -101,6 +101,21 @@ def untold(_what: str, _progress: str) -> None:
 
 
 @dataclass(frozen=True)
+class Retired:
+    """A broker that is gone for good and was left out of the run. id: its broker.id. by: who said so."""
+
+    host: str
+    id: int
+    addresses: tuple[str, ...]
+    by: str
+    reason: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.host} (broker {self.id}) is retired from this run by {self.by}: {self.reason}"
+
+
+@dataclass(frozen=True)
 class Context:
     """What every step of a run may know without looking.
 
@@ -110,7 +125,8 @@ class Context:
     that were written or moved aside and not put back. begun: changes of this step were, or may have been,
     sent and are not undone; true where the journal is lost. way: the direction of the walk, so that a step
     does not wait, going back, for answers that only going forward needs. kept: what the step's last
-    ``Waiting`` of this visit kept. tell: for looks that take long.
+    ``Waiting`` of this visit kept. tell: for looks that take long. retired: brokers that were left out of the
+    run; the inventory does not name them.
     """
 
     run: str
@@ -123,6 +139,7 @@ class Context:
     way: Way = Way.FORWARD
     kept: Mapping[str, Any] = field(default_factory=dict)
     tell: Teller = field(default=untold, compare=False)
+    retired: tuple[Retired, ...] = ()
 
 
 class Step(Protocol[F]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkmigrate.engine import runs
 from zkmigrate.engine.codec import encode_finding
+from zkmigrate.inventory import without_brokers
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.step import Blocked, Context, Done, Way
 from zkmigrate.operate.setting import Setting, onward_command, print_json, reached, read, words_on
@@ -17,7 +18,14 @@ def preflight(setting: Setting) -> int:
     under_way = runs.joined(setting.runs, inventory, playbook)
     gate = runs.gate_ahead(under_way, playbook).id if under_way else "preflight"
     records = under_way.history.records() if under_way else {}
-    context = Context(run=under_way.run if under_way else "look", inventory=inventory, records=records)
+    gone = under_way.history.retired if under_way else {}
+    inventory = without_brokers(inventory, gone)
+    context = Context(
+        run=under_way.run if under_way else "look",
+        inventory=inventory,
+        records=records,
+        retired=tuple(gone.values()),
+    )
     if under_way and not setting.as_json:
         setting.out.write(f"run {under_way.run} has joined dest: judged as before its stage {gate}\n")
     if setting.interactive and not setting.as_json:

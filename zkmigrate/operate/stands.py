@@ -36,6 +36,7 @@ def status(
     run_dir = existing(setting, run_id, inventory, playbook)
     code = _waited(setting, run_dir, wait, timeout_s) if wait else 0
     body = standing.of_run(run_dir, playbook, (*inventory.dest_names, *inventory.broker_names), time.time)
+    body["accepted"] = [x.line for x in inventory.accept]
     if wait:
         body["waited"] = {"for": wait, "code": code}
     if findings:

@@ -11,6 +11,7 @@ from pathlib import Path
 from zkmigrate import hooks
 from zkmigrate import inventory as inventories
 from zkmigrate.engine import asked, events, planfile, runs
+from zkmigrate.engine import journal as journals
 from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import Journal
@@ -177,7 +178,9 @@ def _walk(
         stack.callback(runs.unmake, run_dir)
         stack.callback(alone.leave)
         emit = in_lines(setting)
-        site = stack.enter_context(reached(setting, inventory, run_dir.name))
+        retired = journals.folded(journals.kept_lines(run_dir)).retired
+        left = inventories.without_brokers(inventory, retired)
+        site = stack.enter_context(reached(setting, left, run_dir.name))
         try:  # nothing is in flight yet: here the first Ctrl-C ends it
             if not setting.as_json:
                 emit(events.Noted("the hosts are asked where they stand; nothing is changed"))

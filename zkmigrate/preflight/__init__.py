@@ -24,6 +24,7 @@ from zkmigrate.preflight import (
 )
 from zkmigrate.preflight.check import Check, Gate, Scope
 from zkmigrate.preflight.evidence import Evidence, gather
+from zkmigrate.rules.accepted import accepted
 
 __all__ = ["CHECKS", "Check", "Evidence", "Gate", "Scope", "judge", "run_preflight"]
 
@@ -47,11 +48,13 @@ def run_preflight(c: Context, look: Look, gate: str) -> tuple[Finding, ...]:
     """Look once, then judge: the findings of a gate, ``preflight``, ``roll`` or ``cutover``.
 
     A finding blocks when its check counts at this gate and its claim is false or unknown; a check that comes
-    later is listed without weight. Raises ValueError for another gate.
+    later is listed without weight. What somebody answers for warns (``accept``). Raises ValueError for
+    another gate.
     """
     return judge(c, gather(c, look, Gate(gate)), Gate(gate))
 
 
 def judge(c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
     """The findings of a gate over evidence that was looked at for it."""
-    return tuple(finding for check in CHECKS for finding in check.findings(c, e, gate))
+    found = (finding for check in CHECKS for finding in check.findings(c, e, gate))
+    return accepted(c.inventory.accept, found, e.at)

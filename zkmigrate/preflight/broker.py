@@ -46,7 +46,10 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
             f"{path}{where}: " + ("; ".join(wrong) or f"broker {id}, zookeeper.connect={connect}"),
             f"broker.id {inventory.broker(host).id}, source hosts, chroot {inventory.kafka.chroot}",
             host,
-            ("correct kafka in migration.yml", "correct the broker's file"),
+            (
+                "correct kafka in migration.yml",
+                "correct the broker's file: zookeeper.connect with addresses and chroot written out",
+            ),
         )
 
 
@@ -55,11 +58,21 @@ def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes)
     source = {a for h in inventory.source.hosts for a in (h.address, *h.also)}
     servers, slash, path = connect.partition("/")
     names = {item.strip().rpartition(":")[0].strip("[]") or item.strip() for item in servers.split(",")}
+    ours = inventory.kafka.chroot
     wrong = []
     if id != str(inventory.broker(host).id):
         wrong.append(f"broker.id={id or '(none)'}, in the inventory {inventory.broker(host).id}")
-    if slash + path.strip() != inventory.kafka.chroot:
-        wrong.append(f"chroot {slash + path or '(none)'}, in the inventory {inventory.kafka.chroot}")
+    if "${" in connect:
+        return [
+            *wrong,
+            f"zookeeper.connect={connect} is taken from a config provider, which the roll cannot edit",
+        ]
+    if slash + path.strip() in ("", "/"):
+        wrong.append(
+            f"no chroot: Kafka is at the root of ZooKeeper, and only a subtree such as {ours} is moved"
+        )
+    elif slash + path.strip() != ours:
+        wrong.append(f"chroot {slash + path}, in the inventory {ours}")
     if strange := sorted(names - source):
         wrong.append(f"zookeeper.connect names {', '.join(strange)}, no source host")
     try:
@@ -88,6 +101,23 @@ def security(c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(not found, ", ".join(found) or "none", "none of these keys", host, moves)
         else:
             yield unseen(reading, "server.properties, readable through sudo", host)
+
+
+@check("kafka.authorizer", "the authorizer has no ZooKeeper of its own", Scope.BROKERS, BEFORE_ROLL)
+def authorizer(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P32. With authorizer.zookeeper.url the ACLs are read from and written to another place than the chroot.
+    The roll does not edit that key: after the cut-over the authorizer would still use source."""
+    key = "authorizer.zookeeper.url"
+    for host in e.broker_files:
+        reading = e.properties(host, c.inventory.kafka.config)
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "server.properties, readable through sudo", host)
+            continue
+        value = reading.value.get(key, "").strip()
+        moves = (
+            f"take {key} out and restart the broker: the authorizer then uses zookeeper.connect, ACLs too",
+        )
+        yield Judged(not value, f"{key}={value}" if value else "none", f"no {key}", host, moves)
 
 
 @check("kafka.kraft", "the broker keeps its metadata in ZooKeeper alone", Scope.BROKERS, BEFORE_ROLL)
@@ -230,4 +260,4 @@ def _log_dirs(
     return Judged(True, seen, needed, host)
 
 
-CHECKS = (config, security, kraft, started_with, only_place, pending_config, log_dirs)
+CHECKS = (config, security, authorizer, kraft, started_with, only_place, pending_config, log_dirs)

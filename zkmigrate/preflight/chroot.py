@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zkmigrate.facts.chroot import Chroot
-from zkmigrate.facts.tenants import Tenant
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Severity
+from zkmigrate.model.finding import Held, Severity
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import NOT_ASKED, Evidence
+from zkmigrate.rules.foreign import FOREIGN, NO_FOREIGNER, foreign
 
 LISTED = 5
 QUIET_S = 600
@@ -96,12 +96,22 @@ def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
             if inside
             else ("find out what each is: leave other tenants alone, give Kafka's tools dest's addresses",)
         )
-        yield Judged(False, _described(tenant, inside), needed, tenant.address, moves)
+        yield Judged(False, tenant.words(tuple(inside)), needed, tenant.address, moves)
     if e.tenants.unknown:
         allow = ("allow cons in source's 4lw.commands.whitelist, or let the ssh account run ss",)
         yield Judged(None, "; ".join(e.tenants.unknown), needed, moves=allow)
     elif not e.tenants.found:
         yield Judged(True, "none", needed)
+
+
+@check(FOREIGN, NO_FOREIGNER, Scope.CLUSTER, JOINED)
+def foreign_client(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P06, P35. A session on dest that is no broker's, no operator's and no canary's. After OPEN it would
+    write to dest, while others of its kind write to source: two truths. By cons and dump of dest's servers;
+    SURVEY looks once more, just before FENCE."""
+    for f in foreign(e.foreign):
+        held = None if f.held is Held.UNKNOWN else f.held is Held.YES
+        yield Judged(held, f.seen, f.needed, f.target, f.moves)
 
 
 @check(
@@ -128,13 +138,6 @@ def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(True, f"{found.brokers} sessions of brokers {span}", needed)
 
 
-def _described(tenant: Tenant, inside: list[str]) -> str:
-    count = tenant.sessions
-    what = "connected" if count is None else "1 session" if count == 1 else f"{count} sessions"
-    owns = (*inside, *(path for path in tenant.owns if path not in inside))
-    return f"{what} on {', '.join(tenant.at)}" + (f", owns {_few(owns)}" if owns else ", owns nothing")
-
-
 def _chroot(e: Evidence) -> Chroot:
     return e.chroot or Chroot(NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED)
 
@@ -144,4 +147,4 @@ def _few(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names[:LISTED]) + more
 
 
-CHECKS = (admin_work, quiet, tools, other_clients, writers)
+CHECKS = (admin_work, quiet, tools, other_clients, foreign_client, writers)

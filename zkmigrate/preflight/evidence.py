@@ -18,15 +18,16 @@ from zkmigrate.facts.dest import DataState, data_state
 from zkmigrate.facts.disk import listed
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, source_view
 from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status, reach, unit_status
-from zkmigrate.facts.kafka import cluster_id
+from zkmigrate.facts.kafka import cluster_id, kafka_view
 from zkmigrate.facts.largest import Largest, largest_znode
 from zkmigrate.facts.own_commands import OwnCommands, own_commands
 from zkmigrate.facts.processes import running_flags
 from zkmigrate.facts.properties import properties_of, system_properties
 from zkmigrate.facts.runs import other_runs
 from zkmigrate.facts.sessions import Homes, Sessions, dump, homes, sessions_of
+from zkmigrate.facts.sockets import Socket, sockets
 from zkmigrate.facts.surroundings import Surroundings, surroundings
-from zkmigrate.facts.tenants import UNASKED, Tenants, tenants
+from zkmigrate.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
 from zkmigrate.facts.words import answer
 from zkmigrate.facts.writers import Written, lately_written
 from zkmigrate.inventory import Broker, Inventory, ZooKeeperHost
@@ -67,8 +68,9 @@ class Evidence:
     clock before and after ``facts`` was asked. homes: where those sessions are connected, None before the
     cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own commands.
     broker_files: server.properties as it is on each broker. brokers: what their hosts show, until they are
-    rolled. tenants: who else is a client of source. chroot: what one dest host shows of it, None before the
-    join. written: who wrote under it lately.
+    rolled. tenants: who else is a client of source. foreign: who is a client of dest and none of Kafka's.
+    dest_sockets: the established connections of each dest host.
+    chroot: what one dest host shows of it, None before the join. written: who wrote under it lately.
     """
 
     at: float
@@ -108,6 +110,8 @@ class Evidence:
     own: OwnCommands = field(default_factory=OwnCommands)
     brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
     tenants: Tenants = UNASKED
+    foreign: Tenants = UNASKED
+    dest_sockets: Mapping[str, Reading[tuple[Socket, ...]]] = field(default_factory=dict)
     chroot: Chroot | None = None
     written: Reading[Written] = NOT_ASKED
 
@@ -138,14 +142,16 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
         cons=cons,
         dumps=dumps,
         statuses=look.each((*inventory.dest_names, *inventory.broker_names), lambda h: host_status(look, h)),
-        kafka=look.kafka(),
+        kafka=kafka_view(c, look),
         here=look.here(),
         broker_files=look.each(inventory.broker_names, lambda host: look.file(host, inventory.kafka.config)),
         sessions=sessions_of(dumps, cons, inventory.kafka.chroot),
         tenants=tenants(inventory, look, cons, dumps) if gate != "cutover" else UNASKED,
+        dest_sockets=look.each(inventory.dest_names, lambda host: sockets(look, host)),
     )
     if joined:
-        common = replace(common, dest=dest_view(inventory, look))
+        strangers = foreign_clients(inventory, look, cons, dumps)
+        common = replace(common, dest=dest_view(inventory, look), foreign=strangers)
     common = _as_configured(c, look, common, gate)
     if gate == "preflight":
         return _before_anything(c, look, common)

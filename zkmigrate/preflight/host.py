@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zkmigrate.facts.clients import addresses, numeric
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import Severity
@@ -46,6 +47,23 @@ def access(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(facts.value.root, seen, "as root", host, moves)
         else:
             yield unseen(facts, "an answer of zkm-host as root", host, moves)
+
+
+@check("host.one-role", "Kafka and ZooKeeper are not on one machine", Scope.OWN)
+def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. The cut blocks all between dest's addresses and source's, so a host with two parts would be cut
+    off from itself; a broker beside a server has not been drilled. By the addresses that each host shows."""
+    parts = (*c.inventory.source.hosts, *c.inventory.dest.hosts, *c.inventory.kafka.brokers)
+    needed = "no address of a host of another name"
+    for host, facts in e.facts.items():
+        if not isinstance(facts, Seen):
+            yield unseen(facts, needed, host)
+            continue
+        here = {a for text in facts.value.addresses for a in numeric(text)}
+        others = [f"{p.name} ({a})" for p in parts if p.name != host for a in sorted(addresses(p) & here)]
+        moves = ("correct migration.yml", "give each its own machine: this layout is not supported")
+        seen = f"it is also {', '.join(others)}" if others else "none"
+        yield Judged(not others, seen, needed, host, moves)
 
 
 @check("host.tools", "the host has the tools that zkm-host uses there", Scope.OWN, ALWAYS)
@@ -246,4 +264,4 @@ def keepers(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(not found, "; ".join(found) or "none seen", needed, host, moves)
 
 
-CHECKS = (access, unit, keepers, tools, socket_kill, rules, commands, start_guard, clock, alone)
+CHECKS = (access, one_role, unit, keepers, tools, socket_kill, rules, commands, start_guard, clock, alone)

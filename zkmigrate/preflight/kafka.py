@@ -12,6 +12,7 @@ from zkmigrate.model.look import KafkaView, PartitionState
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import Evidence
+from zkmigrate.rules.retire import NOT_ON_SOURCE, on_source
 from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
 
 LISTED = 5
@@ -100,11 +101,24 @@ def under_replicated(_c: Context, e: Evidence) -> Iterator[Judged]:
     yield from _partitions(e, behind, "none under-replicated", ("wait until the replicas have caught up",))
 
 
+def _topics(
+    e: Evidence, wrong: Iterable[PartitionState], seen: str, needed: str, moves: tuple[str, ...]
+) -> Iterator[Judged]:
+    """The same, topic by topic, so that somebody can answer for one of them."""
+    topics = sorted({p.topic for p in wrong})
+    if not topics or not isinstance(e.kafka, Seen):
+        yield from _partitions(e, (), needed, moves)
+    accept = "accept its pause during each restart: name the topic under accept in migration.yml"
+    for topic in topics:
+        yield Judged(False, seen, needed, topic, (*moves, accept))
+
+
 @check("kafka.replication", "every partition has a second replica", Scope.CLUSTER)
 def replication(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P29. A partition with one replica is down while its broker restarts."""
     single = [p for p in _all(e.kafka) if len(p.replicas) < 2]
-    yield from _partitions(e, single, "no partition with replication factor 1", ("add replicas",))
+    needed = "no partition with replication factor 1"
+    yield from _topics(e, single, "a partition has one replica", needed, ("add replicas",))
 
 
 @check("kafka.min-isr", "every partition can lose one broker and still be written", Scope.CLUSTER)
@@ -122,7 +136,8 @@ def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
             p for p in e.kafka.value.partitions if len(p.replicas) > 1 and told[p.topic] >= len(p.replicas)
         ]
         moves = ("lower min.insync.replicas or add replicas",)
-        yield from _partitions(e, tight, "min.insync.replicas below the replication factor", moves)
+        needed = "min.insync.replicas below the replication factor"
+        yield from _topics(e, tight, "min.insync.replicas is as high as the replicas are many", needed, moves)
     else:
         yield unseen(e.kafka, BROKERS_ANSWER)
 
@@ -192,6 +207,20 @@ def _left(broker: Broker, e: Evidence) -> Judged:
         allow = ("allow cons in source's 4lw.commands.whitelist, or let the ssh account run ss",)
         return Judged(None, "; ".join(e.clients.unknown), needed, broker.name, allow)
     return Judged(True, "nowhere", needed, broker.name)
+
+
+@check("kafka.retired", "a retired broker stays away", Scope.CLUSTER, (Gate.CUTOVER,))
+def retired(c: Context, e: Evidence) -> Iterator[Judged]:
+    """A host that was left out of the run as gone for good may come back, with a file that names source. By
+    the client lists of all source hosts; kafka.brokers tells whether it has registered."""
+    if not c.retired:
+        yield Judged(True, "none retired", NOT_ON_SOURCE)
+    for broker in c.retired:
+        if e.clients is None:
+            yield Judged(None, "not looked at", NOT_ON_SOURCE, broker.host)
+            continue
+        held, seen = on_source(broker, e.clients, c.inventory.source_names)
+        yield Judged(held, seen, NOT_ON_SOURCE, broker.host, ("end the broker there, or cut that host off",))
 
 
 @check(
@@ -267,5 +296,5 @@ def _numbers(values: Iterable[int]) -> str:
 
 CHECKS = (
     brokers, controller, cluster_id, offline, under_replicated, replication, min_isr, reassignment, addresses,
-    canary_topic, left_source, sessions_on_dest, session_timeout,
+    canary_topic, left_source, retired, sessions_on_dest, session_timeout,
 )  # fmt: skip

@@ -56,6 +56,28 @@ def _unreached(
     return wrong, unknown
 
 
+@check("dest.cut-ends", "the cut ends no connection but ZooKeeper's own", Scope.DEST, ALWAYS, Severity.WARN)
+def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
+    """From CUT until finalize all TCP but this host's sshd is refused between dest's and source's addresses,
+    not ZooKeeper's ports alone. By the connections that each dest host has with source hosts now; one that
+    comes and goes, such as a backup's, is seen only while it is there."""
+    source, dest = c.inventory.source, c.inventory.dest
+    of = {a: h.name for h in source.hosts for a in addresses(h)}
+    own = {p for ports in (source.ports, dest.ports) for p in (ports.quorum, ports.election)}
+    needed = "no connection with source beside quorum, election and ssh"
+    for host, reading in e.dest_sockets.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, needed, host)
+            continue
+        ends = [
+            f"port {s.local_port} with {of[s.peer]} port {s.peer_port}"
+            for s in reading.value
+            if s.peer in of and not own & {s.local_port, s.peer_port} and s.local_port != c.inventory.ssh.port
+        ]
+        moves = ("see what it is: it is refused from CUT until finalize; let it use another host meanwhile",)
+        yield Judged(not ends, ", ".join(ends) or "none", needed, host, moves)
+
+
 @check("dest.ports", "the dest host reaches the other dest hosts' quorum and election ports", Scope.DEST)
 def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
     """P02. Dest's own quorum needs them, for the first time in the rehearsal. Nobody listens yet, so that a
@@ -240,4 +262,4 @@ def _ahead(dated: Dated) -> tuple[float, float] | None:
     return dated.clock.value - dated.after, dated.clock.value - dated.before
 
 
-CHECKS = (dest_ports, client_port, from_operator, names, namespace, login, clocks)
+CHECKS = (cut_ends, dest_ports, client_port, from_operator, names, namespace, login, clocks)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from zkmigrate.model.change import Change, Go, SetService
+from zkmigrate.model.finding import Held
 from zkmigrate.report.story import Story
 from zkmigrate.report.value import Gap, Lane, Op, Span, Visit
 
@@ -181,9 +182,19 @@ def broker_lanes(story: Story, start: float) -> tuple[Lane, ...]:
     return tuple(Lane(host, "broker", tuple(_broker(host, story, start))) for host in broker_hosts(story))
 
 
+def _at_first(host: str, story: Story) -> tuple[str, str]:
+    """What a broker is known to have been before the roll, and why where that is nothing."""
+    looks = [v for v in story.visits if v.step == "preflight.preflight"]
+    said = [f for v in looks for f in v.findings if (f.id, f.target) == ("kafka.config", host)]
+    rolled = any(op.target == host and op.step.partition(".")[0] == "roll" for op in story.ops)
+    if rolled or any(v.outcome == "done" for v in looks) or any(f.held is Held.YES for f in said):
+        return OLD, ""
+    return UNKNOWN, said[-1].seen if said else "nobody has looked at its server.properties yet"
+
+
 def _broker(host: str, story: Story, start: float) -> list[Span]:
     line = _Line()
-    line.turn(start, OLD)
+    line.turn(start, *_at_first(host, story))
     for visit in story.visits:
         restarts = [op for op in visit.ops if isinstance(op.change, SetService) and op.target == host]
         if visit.step.partition(".")[0] != "roll":

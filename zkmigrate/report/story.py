@@ -80,6 +80,10 @@ class _Teller:
                 self._decide(at, "consent", body["stage"], "the stage is skipped", "skip", body.get("by", ""))
             case "hold":
                 self._hold(at, body)
+            case "retired":
+                seen = "; ".join(decode_finding(f).seen for f in body["findings"])
+                what = f"{body['reason']}; seen then: {seen}"
+                self._decide(at, "retired", body["host"], what, "left out of the run", body["by"])
             case "hook" if body["stops"] or body["code"] != 0:
                 self._hook(at, body)
             case "turn":

@@ -391,7 +391,8 @@ def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
     for (stands, id, sentence), same in groups.items():
         if stands not in dict(folded):
             needed = f" (needed: {same[0].needed})" if stands != "ok" and same[0].needed else ""
-            seen = "; ".join(dict.fromkeys(f.seen for f in same if f.seen))
+            told = ("; ".join(part for part in (f.seen, f.accepted) if part) for f in same)
+            seen = "; ".join(dict.fromkeys(text for text in told if text))
             rows.append((stands, f"{id} {_targets(same)}".strip(), sentence, seen + needed))
     for stands, words in folded:
         of = [(key[1], len(same)) for key, same in groups.items() if key[0] == stands]

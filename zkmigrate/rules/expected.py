@@ -30,7 +30,9 @@ def before_the_run(c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
         f"  lease: fence {lease.fence_ttl_ms} ms, cut {lease.cut_ttl_ms} ms, renewed every "
         f"{lease.renew_every_ms} ms; until SEAL dest goes",
         "    back by itself when it is not renewed; SURVEY makes it longer where the hosts answer slowly",
+        "  cut: all TCP but ssh is refused between dest's and source's addresses, from CUT until finalize",
         *_deadline(c, sessions),
+        *(f"  accepted: {x.line}" for x in c.inventory.accept),
         f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
         "  clients may notice: clients of dest reconnect, metadata changes wait; what was sent but not",
         "    acknowledged at FENCE is unknown to its sender, as in any disconnect",
@@ -41,9 +43,11 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
     """For the question before the cut-over: what the rehearsal measured and the deadline that follows, or
     that there was none, and how long the hosts wait for OPEN."""
     limit = c.inventory.policy.open_limit_s
-    alone = (
+    alone: tuple[str, ...] = (
         f"once dest serves, the hosts wait {limit:g} s for OPEN (policy.open_limit_s), then check and open",
         "  by themselves: a hold there lasts no longer",
+        *(retired.words for retired in c.retired),
+        *(f"accepted: {x.line}" for x in c.inventory.accept),
     )
     measured = _measured(c)
     if not measured:

@@ -29,20 +29,30 @@ def out_of_sync(view: KafkaView, expected: frozenset[int]) -> tuple[PartitionSta
     return tuple(p for p in view.partitions if p.leader < 0 or (set(p.replicas) - set(p.isr) - expected))
 
 
-def unsafe_to_stop(view: KafkaView, broker: int) -> tuple[PartitionState, ...]:
-    """Partitions that would fall below min ISR, or offline, if ``broker`` stopped now."""
+def unsafe_to_stop(
+    view: KafkaView, broker: int, spared: frozenset[str] = frozenset()
+) -> tuple[PartitionState, ...]:
+    """Partitions that would fall below min ISR, or offline, if ``broker`` stopped now.
+
+    spared: topics for which somebody accepts that, as long as every other replica is in sync.
+    """
     hurt = []
     for p in view.partitions:
         if broker not in p.replicas:
             continue
         left = [r for r in p.isr if r != broker]
+        if p.topic in spared and len(left) == len(p.replicas) - 1:
+            continue
         if not left or len(left) < view.min_isr.get(p.topic, 1):
             hurt.append(p)
     return tuple(hurt)
 
 
 def next_wave(
-    brokers: tuple[BrokerPosition, ...], view: KafkaView, width: int
+    brokers: tuple[BrokerPosition, ...],
+    view: KafkaView,
+    width: int,
+    spared: frozenset[str] = frozenset(),
 ) -> tuple[tuple[str, ...], str]:
     """The brokers to restart now, and why nobody can be when there are none.
 
@@ -50,7 +60,8 @@ def next_wave(
     still runs. It explains its own sickness, but a process that is up and in an ISR stops only where the rest
     can spare it. The controller comes last; no two brokers that share a partition restart in one wave. A
     broker that cannot be spared now is left for a later wave and holds back only the controller.
-    Returns ``(names, reason)``; reason is empty when names are given or all have moved.
+    Returns ``(names, reason)``; reason is empty when names are given or all have moved. spared: as for
+    :func:`unsafe_to_stop`.
     """
     waiting = [b for b in brokers if not b.moved]
     if not waiting:
@@ -60,7 +71,7 @@ def next_wave(
         first = half_done[0]
         if first.down or first.settling or not any(first.id in p.isr for p in view.partitions):
             return (first.name,), ""
-        reason = _sick(view, frozenset({first.id})) or _hurt(view, first)
+        reason = _sick(view, frozenset({first.id})) or _hurt(view, first, spared)
         return ((), reason) if reason else ((first.name,), "")
     if reason := _sick(view, frozenset()):
         return (), reason
@@ -75,7 +86,7 @@ def next_wave(
         )
         if shares:
             continue
-        if hurt := _hurt(view, candidate):
+        if hurt := _hurt(view, candidate, spared):
             unsafe = unsafe or hurt
             continue
         wave.append(candidate)
@@ -94,9 +105,9 @@ def _sick(view: KafkaView, expected: frozenset[int]) -> str:
     )
 
 
-def _hurt(view: KafkaView, broker: BrokerPosition) -> str:
+def _hurt(view: KafkaView, broker: BrokerPosition, spared: frozenset[str]) -> str:
     """What stopping this broker would take below its minimum, empty when nothing."""
-    hurt = unsafe_to_stop(view, broker.id)
+    hurt = unsafe_to_stop(view, broker.id, spared)
     if not hurt:
         return ""
     p = hurt[0]

@@ -51,6 +51,8 @@ def page(
         "|---|---|---|",
         *(f"| {text} | {who} | [ ] |" for text, who in MUST),
         "",
+        *(f"Accepted: {x.line}." for x in inventory.accept),
+        *([""] if inventory.accept else []),
         *_figures(Context(run or "plan", inventory, records=records), sessions),
         "",
         "| no return | from then on |",

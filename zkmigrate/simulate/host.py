@@ -49,6 +49,7 @@ class Host:
 
     aside: operation id → path moved.
     skew_s: how far its wall clock is ahead of the operator's; it dates files, phases and answers.
+    written: path, time of change and the world's time of the file that was put or put back last.
     starts: how many processes there have been: two of them may start in the same moment of the world.
     undying_sockets: client sockets that no kill ends, as on a kernel without ``ss -K``.
     systemd: without it the service answers only to commands that a call or the spec brings along.
@@ -85,6 +86,7 @@ class Host:
     served_since: float | None = None
     finisher: str = "none"
     lock: tuple[str, str, int] | None = None
+    written: tuple[str, float, float] | None = None
 
     def set_phase(self, phase: str, now: float) -> None:
         self.phase, self.phase_since = phase, now

@@ -79,11 +79,11 @@ def op(host: Host, operation: str) -> str:
 def _act(host: Host, change: Change, operation: str, now: float, wall: float) -> Answer:
     match change:
         case PutFile():
-            return _put(host, operation, change, wall)
+            return _put(host, operation, change, now, wall)
         case MoveAside():
             return _move_aside(host, operation, change.path)
         case Restore():
-            return _restore(host, change.operation, wall)
+            return _restore(host, change.operation, now, wall)
         case Discard():
             host.aside.pop(change.operation, None)
             host.before.pop(change.operation, None)
@@ -124,13 +124,14 @@ def _before(host: Host, operation: str, path: str, image: File | Disk | None) ->
     host.before.setdefault(operation, (path, image))
 
 
-def _put(host: Host, operation: str, change: PutFile, wall: float) -> Answer:
+def _put(host: Host, operation: str, change: PutFile, now: float, wall: float) -> Answer:
     old = host.files.get(change.path)
     _before(host, operation, change.path, old)
     new = File(change.content, change.mode, change.owner, wall)
     if old is not None and replace(old, changed=wall) == new:
         return 0, f"unchanged {change.path}"
     host.files[change.path] = new
+    host.written = (change.path, wall, now)
     return 0, f"wrote {change.path}"
 
 
@@ -144,7 +145,7 @@ def _move_aside(host: Host, operation: str, path: str) -> Answer:
     return 0, f"moved {path}"
 
 
-def _restore(host: Host, operation: str, wall: float) -> Answer:
+def _restore(host: Host, operation: str, now: float, wall: float) -> Answer:
     if operation not in host.before:
         return 0, f"nothing to do: no before-image of operation {operation} on this host"
     path, image = host.before[operation]
@@ -155,6 +156,7 @@ def _restore(host: Host, operation: str, wall: float) -> Answer:
         host.files.pop(path, None)
     else:
         host.files[path] = replace(image, changed=wall)
+        host.written = (path, wall, now)
     return 0, f"restored {path}"
 
 
@@ -367,6 +369,10 @@ def status(
         "image": host.image_state,
         "tools_missing": "",
     }
+    if host.written is not None:
+        path, changed, at = host.written
+        seconds, rest = divmod(round(changed * 1e9), 10**9)
+        values["written"] = f"{host.boot} {int(at * 1000)} {seconds}.{rest:09} {path}"
     return phase(host, now) + "".join(f"{key}={value}\n" for key, value in values.items())
 
 

@@ -16,20 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from zkmigrate.dependents.kafka import connect_string, current_connect, names_any, with_connect
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.facts.clients import addresses, connections
 from zkmigrate.facts.host import HostStatus, unit_status
-from zkmigrate.facts.kafka import cluster_id
+from zkmigrate.facts.kafka import cluster_id, kafka_view
 from zkmigrate.facts.sockets import plain, sockets
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Broker, Inventory
 from zkmigrate.model.change import Applied, Changes, PutFile, SetService, inverses
-from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import DirEntry, KafkaView, Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.rules.accepted import spared_topics
 from zkmigrate.rules.next_wave import BrokerPosition, next_wave, out_of_sync
 from zkmigrate.zkdata.words import Connection
 
@@ -50,12 +52,16 @@ class BrokerFacts:
 
 @dataclass(frozen=True)
 class RollFacts:
-    """Brokers, the cluster as it answers, its id as seen through each dest host, source's client lists."""
+    """Brokers, the cluster as it answers, its id as seen through each dest host, source's client lists.
+
+    spared: topics that may be unavailable while one broker restarts, as somebody accepts.
+    """
 
     brokers: dict[str, BrokerFacts]
     view: Reading[KafkaView]
     cluster_ids: dict[str, Reading[str]]
     source_clients: dict[str, Reading[tuple[Connection, ...]]]
+    spared: frozenset[str] = frozenset()
 
 
 class RollStep:
@@ -82,33 +88,40 @@ class RollStep:
 
         return RollFacts(
             look.each(inventory.broker_names, one),
-            look.kafka(),
+            kafka_view(c, look),
             look.each(inventory.dest_names, lambda h: cluster_id(look, h, inventory.kafka.chroot)),
             look.each(inventory.source_names, lambda h: connections(look, h)),
+            spared_topics(inventory.accept, look.wall()),
         )
 
     def check(self, c: Context, f: RollFacts, way: Way) -> Verdict:
         inventory = c.inventory
+        silent = {h: why for h, b in f.brokers.items() if (why := _silence(b))}
+        heard = {h: b for h, b in f.brokers.items() if h not in silent}
         lost = [
             unknown("roll.answer", h, b.properties)
-            for h, b in f.brokers.items()
+            for h, b in heard.items()
             if not isinstance(b.properties, Seen)
         ]
-        lost += [_untold(h, b.status) for h, b in f.brokers.items() if not _told(b.status)]
+        lost += [_untold(h, b.status) for h, b in heard.items() if not _told(b.status)]
         if lost:
             return Blocked(tuple(lost))
         if way is Way.FORWARD and (wrong := _wrong_cluster(inventory, f)):
             return Blocked(wrong)
         if not isinstance(f.view, Seen):
             return Waiting("the brokers answer", str(f.view), WAVE_DEADLINE_S)
-        positions = tuple(_position(inventory, b, f, way) for b in inventory.kafka.brokers)
-        wave, reason = next_wave(positions, f.view.value, inventory.policy.roll_wave)
+        # A silent broker may be up or down. The others go on while every partition is in sync all the same.
+        brokers = (b for b in inventory.kafka.brokers if b.name in heard)
+        positions = tuple(_position(inventory, b, f, way) for b in brokers)
+        wave, reason = next_wave(positions, f.view.value, inventory.policy.roll_wave, f.spared)
         if wave and _restarted(inventory, f.brokers[wave[0]], way):
             return _wait_for(inventory, f, wave[0], way)
         if way is Way.BACK and (unknown_before := _without_image(c, f, wave)):
             return Blocked(unknown_before)
         if wave:
             return Ready(wave)
+        if silent:
+            return _unheard(c, silent, reason)
         if reason:
             return Waiting("every partition is fully in sync", reason, WAVE_DEADLINE_S)
         sick = out_of_sync(f.view.value, frozenset())
@@ -157,6 +170,28 @@ class RollStep:
 
     def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
         return self.undo(c, RollFacts({}, Absent("not asked"), {}, {}), target, applied)
+
+
+def _silence(broker: BrokerFacts) -> str:
+    """Why a broker's host could not be asked, where that may pass; empty where it answers."""
+    for reading in (broker.properties, broker.status):
+        if isinstance(reading, Unknown) and reading.cause in get_args(NotHeard):
+            return str(reading)
+    return ""
+
+
+def _unheard(c: Context, silent: Mapping[str, str], reason: str) -> Waiting:
+    """The hosts that do not answer, by name, and what to do about one that never will."""
+    names = ", ".join(silent)
+    told = "; ".join(f"{host}: {why}" for host, why in silent.items())
+    waits = f"; the others wait too: {reason}" if reason else ""
+    return Waiting(
+        f"{names} answers" if len(silent) == 1 else f"{names} answer",
+        f"{told}{waits}; a host that is gone for good: zkmigrate retire {next(iter(silent))} "
+        f"--run-id {c.run} --reason …",
+        c.inventory.policy.step_deadline_s,
+        1.0,
+    )
 
 
 def _told(status: Reading[HostStatus]) -> bool:
@@ -228,16 +263,22 @@ def _restarted(inventory: Inventory, state: BrokerFacts, way: Way) -> bool:
     """The file is right and the process is younger than it: another restart would change nothing.
 
     The file is dated by its last change, not by its content: one that was put back has the content's old
-    time, and the process that is still to be restarted would seem younger. Both times are the host's own, so
-    a clock that differs from the operator's does not matter.
+    time, and the process that is still to be restarted would seem younger. Where zkm-host made that change,
+    both times are on the boot's clock, which nobody sets. Else both are on the host's own clock: one that
+    differs from the operator's does not matter, one that is set in between does.
     """
     if _names_dest(inventory, state) is not (way is Way.FORWARD):
         return False
     changed = state.entry.changed_ns if state.entry is not None else None
     if changed is None:
         return False
-    started = state.status.value.unit_started if isinstance(state.status, Seen) else None
-    return started is not None and started + CLOCK_STEP_S >= changed / 1e9
+    status = state.status.value if isinstance(state.status, Seen) else None
+    if status is None or status.unit_started is None:
+        return False
+    written = status.written
+    if written is not None and (written.path, written.changed_ns) == (inventory.kafka.config, changed):
+        return written.boot_id != status.boot_id or status.unit_since >= written.uptime_s
+    return status.unit_started + CLOCK_STEP_S >= changed / 1e9
 
 
 def _wait_for(inventory: Inventory, f: RollFacts, name: str, way: Way) -> Waiting:

@@ -9,8 +9,8 @@ Way back: nothing was changed by this step.
 Proof: source's subtree and every dest disk could be read without error, source's leader counts the dest hosts
 as learners, and the dest hosts answer quickly enough for a lease. For the cut-over itself also: dest's disks
 hold the same subtree as source at one zxid, every session that owns a part of it is a client of dest and of
-nobody else, the smallest of their timeouts leaves time for a way back, and FENCE to SEAL, as long as it took
-in the rehearsal and a margin more, ends before that.
+nobody else, no foreign client is connected to dest, the smallest of their timeouts leaves time for a way back,
+and FENCE to SEAL, as long as it took in the rehearsal and a margin more, ends before that.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from zkmigrate.facts.clients import connections
 from zkmigrate.facts.disk import durable_tail
 from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
 from zkmigrate.facts.ownership import Ownership, from_json, to_json
-from zkmigrate.facts.sessions import Homes, homes
+from zkmigrate.facts.sessions import Homes, dump, homes
 from zkmigrate.facts.subtree import Comparison, compared_ownership, source_ownership
+from zkmigrate.facts.tenants import foreign_clients
 from zkmigrate.facts.window import LOOK_MOVES, round_trips, unknown
 from zkmigrate.inventory import Lease
 from zkmigrate.model.change import Applied, Changes
@@ -33,6 +34,8 @@ from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
 from zkmigrate.rules import lease
+from zkmigrate.rules.accepted import accepted
+from zkmigrate.rules.foreign import foreign
 from zkmigrate.rules.window import (
     FIND_DOOR_S,
     TO_SEAL,
@@ -59,8 +62,9 @@ class SurveyFacts:
     """leader: source's leader, and the epoch of its zxid; learners: how many it counts; ownership with the
     cursor in the leader's log; tails: newest durable transaction of every dest host, read before source's.
 
-    comparison and homes: of a real cut-over only, None in a rehearsal. renewals: the longest round trip of
-    each dest host, in seconds.
+    comparison and homes: of a real cut-over only, None in a rehearsal. foreign: who else is a client of dest,
+    likewise; accepted where somebody answers for it. renewals: the longest round trip of each dest host, in
+    seconds.
     """
 
     leader: str
@@ -70,6 +74,7 @@ class SurveyFacts:
     tails: dict[str, Reading[Tail]]
     comparison: Reading[Comparison] | None = None
     homes: Homes | None = None
+    foreign: tuple[Finding, ...] = ()
     renewals: Mapping[str, Reading[float]] = field(default_factory=dict)
 
 
@@ -109,10 +114,22 @@ class SurveyStep:
         # After the disks: a session that opened since is not in the disks' state, and claims nothing.
         there = look.each(c.inventory.dest_names, lambda host: connections(look, host))
         left = look.each(c.inventory.source_names, lambda host: connections(look, host))
+        dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
+        strangers = foreign(foreign_clients(c.inventory, look, there, dumps))
         found = homes(owners, there, left)
         # Last, for it tells how busy the hosts are now.
         trips = round_trips(c, look, TRIES)
-        return SurveyFacts(view.leader, now, count, read, tails, comparison, found, trips)
+        return SurveyFacts(
+            view.leader,
+            now,
+            count,
+            read,
+            tails,
+            comparison,
+            found,
+            accepted(c.inventory.accept, strangers, look.wall()),
+            trips,
+        )
 
     def check(self, c: Context, f: SurveyFacts, way: Way) -> Verdict:
         if way is Way.BACK:
@@ -177,7 +194,7 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
     )
     if c.rehearsal:
         return tuple(findings)
-    findings += [*_baseline(state), _homes(f.homes), *_same_tree(f.comparison)]
+    findings += [*_baseline(state), _homes(f.homes), *f.foreign, *_same_tree(f.comparison)]
     timeout = state.smallest_timeout_ms
     if timeout is None:
         return tuple(findings)

@@ -24,6 +24,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import EnsembleView, dest_view
 from zkmigrate.facts.host import HostStatus
+from zkmigrate.facts.kafka import kafka_view
 from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.subtree import Digests, digests
 from zkmigrate.facts.window import SERVING, Statuses, statuses
@@ -97,11 +98,10 @@ class VerifyStep:
         servers = dest_view(c.inventory, look)
         leader = servers.leader
         if leader is None or settled < _needed_s(c) or not has_baseline(c):
-            return VerifyFacts(
-                hosts, settled, servers, NOT_YET, {}, look.kafka(), since=since, waited=now - since
-            )
+            view = kafka_view(c, look)
+            return VerifyFacts(hosts, settled, servers, NOT_YET, {}, view, since=since, waited=now - since)
         znodes = look.each(tuple(baseline(c).ephemerals), lambda path: look.znode(leader, path))
-        view = look.kafka()
+        view = kafka_view(c, look)
         return VerifyFacts(
             hosts,
             settled,

@@ -76,7 +76,7 @@ def whole(found: Sequence[Finding]) -> list[str]:
     for f in sorted(found, key=lambda f: (f.held is Held.YES, *_weight(f)), reverse=True):
         where = f" {f.target}" if f.target else ""
         out.append(f"[{_mark(f)}] {f.id}{where}: {f.verdict}")
-        parts = [("seen", f.seen), ("needed", f.needed), ("cause", f.cause)]
+        parts = [("seen", f.seen), ("needed", f.needed), ("cause", f.cause), ("but", f.accepted)]
         parts += [("possible", move) for move in f.moves if f.held is not Held.YES]
         out += [f"     {word}: {text}" for word, text in parts if text]
     return out
@@ -179,7 +179,7 @@ def _alike(found: Iterable[Finding]) -> list[list[Finding]]:
     """The same claim with the same words, or unknown for the same reason, together, in order."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for f in found:
-        one = ("", f.seen) if f.cause else (f.id, f.seen, f.needed)
+        one = ("", f.seen) if f.cause else (f.id, f.seen, f.needed, f.accepted)
         groups.setdefault((f.held.value, _mark(f), *one), []).append(f)
     return list(groups.values())
 
@@ -191,7 +191,8 @@ def _together(same: Sequence[Finding]) -> str:
         return f"[{_mark(first)}] {', '.join(ids)}: {first.seen}"
     where = f" {', '.join(f.target for f in same)}" if first.target else ""
     needed = f" (needed: {first.needed})" if first.needed and first.held is not Held.YES else ""
-    return f"[{_mark(first)}] {first.id}{where}: {first.verdict}; {first.seen or 'as claimed'}{needed}"
+    but = f"; {first.accepted}" if first.accepted else ""
+    return f"[{_mark(first)}] {first.id}{where}: {first.verdict}; {first.seen or 'as claimed'}{needed}{but}"
 
 
 def _held(same: Sequence[Finding]) -> str:

@@ -114,6 +114,7 @@ def _item(same: Sequence[Finding], places: Places) -> Item:
         item.told.append(("", f"and {rest} more; --json has all of them"))
     needed = list(dict.fromkeys(f.needed for f in same if f.needed))
     item.told += [("needed", needed[0] if len(needed) == 1 else "; ".join(needed[:3]))] if needed else []
+    item.told += [("but", text) for text in dict.fromkeys(f.accepted for f in same if f.accepted)]
     item.told += _moves(same, places)
     return item
 

@@ -1,0 +1,115 @@
+"""``accept`` of migration.yml: what it turns into a warning, for how long, and what it never does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.unit.preflight_world import healthy, inventory, partition
+from tests.unit.test_inventory import GOOD
+from zkmigrate.engine.codec import decode_finding, encode_finding
+from zkmigrate.errors import InventoryError
+from zkmigrate.inventory import digest, load
+from zkmigrate.inventory_accept import NEVER, Accept
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import Finding, blocking, claim, doubts
+from zkmigrate.model.step import Context
+from zkmigrate.preflight import CHECKS, run_preflight
+from zkmigrate.rules.accepted import accepted
+from zkmigrate.ui import found
+
+END = datetime(2026, 11, 22, 3, tzinfo=UTC).timestamp()
+ENTRY = "accept:\n  - {finding: %s, target: orders, who: Lea, why: it may pause, until: %s}\n"
+
+
+def exception(finding: str = "kafka.replication", until: str = "2026-11-22T04:00+01:00") -> Accept:
+    return Accept(finding=finding, target="orders", who="Lea", why="it may pause", until=until)
+
+
+def single(id: str = "kafka.replication", target: str = "orders", held: bool | None = False) -> Finding:
+    return claim(id, "every partition has a second replica", held, seen="one replica", target=target)
+
+
+def test_an_accepted_finding_warns_and_says_by_whom_until_when_and_why() -> None:
+    (judged,) = accepted((exception(),), (single(),), END - 1)
+    assert blocking((judged,)) == ()
+    assert doubts((judged,)) == (judged,), "it is still shown where somebody decides"
+    words = "accepted by Lea until 2026-11-22T04:00+01:00: it may pause"
+    assert words in found.finding(judged)
+    assert any(words in line for line in found.whole((judged,)))
+    assert decode_finding(encode_finding(judged)) == judged, "the journal keeps it"
+
+
+def test_from_until_on_it_blocks_again_and_says_so() -> None:
+    (judged,) = accepted((exception(),), (single(),), END)
+    assert judged.blocks
+    assert "accepted by Lea until 2026-11-22T04:00+01:00: it may pause, which is over" in judged.seen
+
+
+def test_the_last_of_several_ends_counts() -> None:
+    both = (exception(until="2026-11-21T04:00Z"), exception())
+    for exceptions in (both, both[::-1]):
+        assert not accepted(exceptions, (single(),), END - 1)[0].blocks
+
+
+@pytest.mark.parametrize(
+    "other", [single(target="payments"), single(id="kafka.min-isr"), single(held=None)],
+    ids=["another target", "another check", "unknown"],
+)  # fmt: skip
+def test_what_nobody_accepted_blocks_as_before(other: Finding) -> None:
+    assert accepted((exception(),), (other,), END - 1) == (other,)
+
+
+def test_what_can_never_be_accepted_blocks_whatever_is_written() -> None:
+    for id in NEVER:
+        refused = single(id=id)
+        assert accepted((exception(id),), (refused,), END - 1) == (refused,), id
+
+
+def test_the_never_accepted_are_checks_that_there_are() -> None:
+    assert {check.id for check in CHECKS} >= NEVER
+
+
+def test_one_topic_with_one_replica_blocks_the_first_gate_until_it_is_accepted() -> None:
+    world = healthy()
+    world.view = Seen(partition(replicas=(1,), isr=(1,)))
+    plain = inventory()
+    refused = blocking(run_preflight(Context("r1", plain), world, "preflight"))
+    assert [(f.id, f.target) for f in refused] == [("kafka.replication", "orders")]
+    late = exception(until="2099-01-01T00:00Z")
+    told = run_preflight(Context("r1", plain.model_copy(update={"accept": (late,)})), world, "preflight")
+    assert blocking(told) == ()
+    assert [f.target for f in told if f.accepted] == ["orders"]
+
+
+def written(tmp_path: Path, finding: str, until: str) -> Path:
+    path = tmp_path / "migration.yml"
+    path.write_text(GOOD + ENTRY % (finding, until))
+    return path
+
+
+def test_it_is_read_from_the_file_and_does_not_make_another_inventory(tmp_path: Path) -> None:
+    loaded = load(written(tmp_path, "kafka.replication", '"2026-11-22T04:00+01:00"'))
+    assert loaded.accept == (exception(),)
+    without = loaded.model_copy(update={"accept": ()})
+    assert digest(loaded) == digest(without), "a run may go on after somebody has accepted something"
+
+
+@pytest.mark.parametrize(
+    ("finding", "until", "told"),
+    [
+        ("source.quorum", '"2026-11-22T04:00Z"', "accept[0].finding: source.quorum can never be accepted"),
+        ("prove.tail", '"2026-11-22T04:00Z"', "needed the id of a check of the gates"),
+        ("kafka.replication", '"2026-11-32T04:00Z"', "accept[0].until: no such moment"),
+        ("kafka.replication", '"tomorrow"', "needed date, time and zone"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(tmp_path: Path, finding: str, until: str, told: str) -> None:
+    line = GOOD.count("\n") + 2
+    with pytest.raises(InventoryError) as refused:
+        load(written(tmp_path, finding, until))
+    first = str(refused.value).splitlines()[0]
+    assert f"migration.yml:{line}: accept[0]" in first
+    assert told in first

@@ -1,0 +1,218 @@
+"""A broker host that is gone for good: retired from a run, which then goes on without it, either way."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.world.operator import Operator, inventory, quiet_world
+from tests.world.site import INVENTORY
+from tests.world.test_foreign_client import accept
+from zkmigrate import standing
+from zkmigrate.engine import journal as journals
+from zkmigrate.engine.events import Noted, StepBlocked
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory import digest
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.operate.retire import retire
+from zkmigrate.operate.setting import Setting
+from zkmigrate.report.build import build
+from zkmigrate.report.sources import read
+from zkmigrate.simulate.look import WorldLook
+
+GONE = "broker2"
+WORDS = "broker2 (broker 2) is retired from this run by {by}: its disk is broken"
+
+
+@dataclass
+class Night:
+    """One run over a model world, in which broker2 dies."""
+
+    operator: Operator
+    file: Path
+    out: io.StringIO = field(default_factory=io.StringIO)
+
+    def look(self) -> WorldLook:
+        return WorldLook(self.operator.world, self.operator.unreachable)
+
+    def dies(self) -> None:
+        """The host of broker2 is gone, and never comes back."""
+        self.operator.world.hosts[GONE].stop()
+        self.operator.unreachable = frozenset({GONE})
+        self.operator.world.advance(20.0)
+
+    def retire(self, host: str = GONE, reason: str = "its disk is broken") -> int:
+        site = cast(Any, _Site(self.look()))
+        setting = Setting(
+            self.file, "kafka_zookeeper_move", False, self.operator.run_dir.parent, lambda *_: site,
+            out=self.out,
+        )  # fmt: skip
+        return retire(setting, self.operator.run_dir.name, host, reason)
+
+    def retired(self) -> list[str]:
+        return list(journals.read(self.operator.run_dir).retired)
+
+
+@dataclass
+class _Site:
+    look: WorldLook
+
+    def close(self) -> None:
+        return None
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> Night:
+    file = tmp_path / "migration.yml"
+    file.write_text(INVENTORY)
+    world = quiet_world()
+    world.inventory = world.inventory.model_copy(update={"accept": accept("kafka.min-isr", "load")})
+    operator = Operator(world, tmp_path / "runs" / "run")
+    operator.run_dir.parent.mkdir(mode=0o700)
+    book = journals.Journal.create(operator.run_dir, lambda: world.wall)
+    names = {"run": "run", "name": "world", "playbook": operator.playbook.id, "plan": ""}
+    hosts = {"source": inventory().source_names, "dest": inventory().dest_names}
+    brokers = {"brokers": inventory().broker_names}
+    book.append("begin", {**names, "inventory": digest(inventory()), "hosts": {**hosts, **brokers}})
+    book.close()
+    return Night(operator, file)
+
+
+def test_the_move_goes_on_without_a_broker_that_was_retired_in_the_roll(night: Night) -> None:
+    operator = night.operator
+    assert operator.forward(until="join").code == 0
+    assert operator.resume(until="roll.preflight").code == 0
+    night.dies()
+    assert operator.resume().code == 6, "it is waited for, then named"
+    blocked = [e for e in operator.events if isinstance(e, StepBlocked)][-1].findings[0]
+    assert blocked.claim == "broker2 answers within 300 s"
+    assert "zkmigrate retire broker2 --run-id run" in blocked.seen
+    assert night.retire() == 0
+    operator.events.clear()
+    assert operator.resume().code == 0
+    world = operator.world
+    assert all(p.connected.startswith("dest") for n, p in world.brokers.items() if n != GONE)
+    by = journals.read(operator.run_dir).retired[GONE].by
+    assert Noted(WORDS.format(by=by)) in operator.events, "every later screen says so"
+    body = standing.of_run(operator.run_dir, operator.playbook, (), lambda: world.wall)
+    assert any(WORDS.format(by=by) in line for line in standing.lines(body))
+    told = [
+        d for d in build(read(operator.run_dir, None), operator.playbook).decisions if d.kind == "retired"
+    ]
+    assert [(d.where, d.by) for d in told] == [(GONE, by)]
+    assert "its disk is broken" in told[0].what
+    assert "not registered" in told[0].what
+
+
+def test_a_run_walks_back_without_it(night: Night) -> None:
+    operator = night.operator
+    assert operator.forward(until="roll").code == 0
+    night.dies()
+    assert operator.back("").code == 8, "without a word about it the way back waits, and stops"
+    assert night.retire() == 0
+    assert operator.resume().code == 0
+    world = operator.world
+    assert all(p.connected.startswith("source") for n, p in world.brokers.items() if n != GONE)
+
+
+def test_a_broker_that_serves_is_not_retired(night: Night) -> None:
+    assert night.operator.forward(until="join").code == 0
+    assert night.retire() == 6
+    assert "registered, in the ISR of 3 partitions" in night.out.getvalue()
+    assert "broker2 is not retired: nothing was changed" in night.out.getvalue()
+    assert night.retired() == []
+
+
+CLIENT = (
+    " /10.0.0.22:40022[1](queued=0,recved=2,sent=2,sid=0x22,lop=PING,est=1,to=20000,lcxid=0x1,lzxid=0x1,"
+    "lresp=1,llat=1,minlat=0,avglat=1,maxlat=1)\n\n"
+)
+
+
+@pytest.mark.parametrize("seen", ["client", "blind"])
+def test_one_that_source_still_lists_or_cannot_tell_of_is_not_retired(
+    night: Night, monkeypatch: pytest.MonkeyPatch, seen: str
+) -> None:
+    assert night.operator.forward(until="join").code == 0
+    night.dies()
+    answer = WorldLook.word
+
+    def word(look: WorldLook, host: str, word: str) -> Reading[str]:
+        if (host, word) != ("source3", "cons"):
+            return answer(look, host, word)
+        return Seen(CLIENT) if seen == "client" else Unknown("timeout", "source3: no answer in 3 s")
+
+    monkeypatch.setattr(WorldLook, "word", word)
+    monkeypatch.setattr(WorldLook, "sockets", lambda _look, host: Unknown("denied", f"{host}: no ss"))
+    assert night.retire() == 6
+    said = "client of source3" if seen == "client" else "not known of source3"
+    assert f"seen: {said}" in night.out.getvalue()
+    assert night.retired() == []
+
+
+def test_a_retired_broker_that_comes_back_to_source_closes_the_gate_of_the_cut_over(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = night.operator
+    assert operator.forward(until="join").code == 0
+    night.dies()
+    assert night.retire() == 0
+    assert operator.resume(until="roll").code == 0
+    answer = WorldLook.word
+
+    def word(look: WorldLook, host: str, word: str) -> Reading[str]:
+        return Seen(CLIENT) if (host, word) == ("source3", "cons") else answer(look, host, word)
+
+    monkeypatch.setattr(WorldLook, "word", word)
+    assert operator.resume().code != 0
+    blocked = [f for e in operator.events if isinstance(e, StepBlocked) for f in e.findings if f.blocks]
+    assert ("kafka.retired", GONE, "client of source3") in [(f.id, f.target, f.seen) for f in blocked]
+
+
+@pytest.mark.parametrize(
+    ("host", "reason", "why"),
+    [
+        ("dest2", "gone", "dest2 is a dest host; only a broker can be retired from a run"),
+        ("source1", "gone", "source1 is a source host; only a broker"),
+        ("broker9", "gone", "broker9 is no host of the inventory; only a broker"),
+        (GONE, "  ", "--reason is empty"),
+    ],
+)
+def test_what_cannot_be_retired_is_refused_by_name(night: Night, host: str, reason: str, why: str) -> None:
+    assert night.operator.forward(until="join").code == 0
+    with pytest.raises(UsageError, match=why):
+        night.retire(host, reason)
+
+
+def test_nobody_is_retired_twice_nor_is_the_last_broker(night: Night) -> None:
+    assert night.operator.forward(until="join").code == 0
+    night.dies()
+    assert night.retire() == 0
+    with pytest.raises(UsageError, match="cannot be retired twice"):
+        night.retire()
+    night.operator.world.hosts["broker1"].stop()
+    night.operator.world.advance(20.0)
+    assert night.retire("broker1") == 0
+    with pytest.raises(UsageError, match="broker3 is the last broker of the run"):
+        night.retire("broker3")
+    assert night.retired() == [GONE, "broker1"]
+
+
+def test_nobody_is_retired_inside_a_window(night: Night) -> None:
+    operator = night.operator
+    assert operator.forward(until="cutover.arm").code == 0
+    night.dies()
+    with pytest.raises(UsageError, match="inside its window, at cutover"):
+        night.retire()
+    assert night.retired() == []
+
+
+def test_after_the_move_there_is_nothing_left_to_retire_from(night: Night) -> None:
+    assert night.operator.forward().code == 0
+    night.dies()
+    with pytest.raises(UsageError, match="is complete"):
+        night.retire()
