@@ -208,6 +208,7 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 @flags.hold_at
 @flags.skip
 @flags.steal
+@flags.metrics
 @click.option("--plan", type=flags.FILE, help="Only if this plan (plan --out, plan --json) still holds.")
 def run(**options: Any) -> None:
     """Begin a run, or walk one forward that has turned back."""
@@ -225,6 +226,7 @@ def run(**options: Any) -> None:
 @flags.hold_at
 @flags.skip
 @flags.steal
+@flags.metrics
 @click.option(
     "--journal-lost",
     type=click.Choice(["forward", "back"]),
@@ -244,6 +246,7 @@ def resume(**options: Any) -> None:
 @flags.run_id
 @flags.yes
 @flags.steal
+@flags.metrics
 @click.option(
     "--to",
     shell_complete=flags.completed("steps"),
@@ -462,7 +465,7 @@ def _real_site(inventory: Any, run_id: str) -> Any:
 def _wishes(options: dict[str, Any]) -> Wishes:
     from zkmigrate.operate import walks
 
-    names = ("yes", "run_id", "until", "hold_at", "skip", "to", "plan", "steal", "journal_lost")
+    names = ("yes", "run_id", "until", "hold_at", "skip", "to", "plan", "steal", "journal_lost", "metrics")
     return walks.Wishes(**{name: options[name] for name in names if options.get(name) is not None})
 
 

@@ -87,6 +87,9 @@ skip = click.option(
     help="Pass over a stage that may be: rehearse. Nobody has tried dest then, and the window's length is "
     "not known.",
 )
+metrics = click.option(
+    "--metrics", type=FILE, help="Keep this file up to date for Prometheus' node exporter (*.prom)."
+)
 steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
 
 jute_maxbuffer = click.option(

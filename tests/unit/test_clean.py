@@ -50,7 +50,7 @@ OURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 def assert_harmless(text: str) -> None:
     """Nothing a terminal obeys, no forged line; and what was said can be read."""
     assert not OBEYED.search(text), OBEYED.findall(text)
-    assert FORGED not in text.splitlines()
+    assert not [line for line in text.splitlines() if line.startswith(FORGED)]
     assert r"\u202eevil" in text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,7 @@ class Wishes:
     plan: Path | None = None
     steal: bool = False
     journal_lost: str = ""
+    metrics: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,8 @@ def _walk(
         stack.callback(faces.close)
         look_up = RunLookUp(inventory, playbook, journal, holds=HoldFile(run_dir))
         face = face_of(setting, wishes.yes, faces, look_up, look_up.news)
-        emit = look_up.tell = stack.enter_context(recorded(run_dir, face.emit))
+        shown = _measured(wishes.metrics, face.emit, inventory)
+        emit = look_up.tell = stack.enter_context(recorded(run_dir, shown))
         for text in (*start.said, *hooks.missing(inventory.hooks)):
             emit(events.Noted(text))
         samples = Samples(
@@ -235,6 +238,16 @@ def _walk(
         faces.close()
         _say_ways_on(setting, journal, playbook, ended.findings)
         return ended.code
+
+
+def _measured(path: Path | None, shown: events.Emit, inventory: Inventory) -> events.Emit:
+    """What is shown, and ``--metrics`` beside it."""
+    if path is None:
+        return shown
+    from zkmigrate.ui.metrics import Metrics  # only here is its library needed
+
+    targets = {"join.join": len(inventory.dest_names), "roll.roll": len(inventory.broker_names)}
+    return Metrics(path, shown, targets, time.time)
 
 
 def _opened(wishes: Wishes, opening: Opening, site: Site, wanted: PlanFile | None) -> Opened:

@@ -1,0 +1,117 @@
+"""``--metrics FILE``: where a run stands, as a text file for Prometheus' node exporter.
+
+One gauge for each question that an alert may ask; docs/reference/metrics.md lists them. No host is named.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
+from zkmigrate.engine import events
+from zkmigrate.model.finding import Finding, Held, Severity
+from zkmigrate.model.step import Way
+
+_EVERY_S = 1.0
+
+
+class Metrics:
+    """Passes every event on, and writes the file, whole or not at all, when one of them changes a value.
+
+    targets: how many targets each ``stage.step`` has, where that is known. now: seconds since the epoch.
+    The run does not rest on the file: when it cannot be written that is said once, and the run goes on.
+    """
+
+    def __init__(
+        self, path: Path, shown: events.Emit, targets: Mapping[str, int], now: Callable[[], float]
+    ) -> None:
+        self._path, self._shown, self._now = path, shown, now
+        self._guard = threading.Lock()
+        self._failed = False
+        self._written = -math.inf
+        self._findings: dict[str, tuple[Finding, ...]] = {}
+        self._registry = CollectorRegistry()
+        self._run = self._gauge("run_info", "Which run this is.", "run", "playbook")
+        self._stage = self._gauge("stage_active", "1 for the stage the run is in.", "stage")
+        self._step = self._gauge("step_active", "1 for the step the run is in.", "step")
+        self._back = self._gauge("way_back", "1 while the run walks back.")
+        self._waves = self._gauge("step_waves_begun", "Waves this process began in a step.", "step", "way")
+        self._total = self._gauge("step_targets", "Targets that a step has in all.", "step")
+        self._open = self._gauge("findings_not_held", "Newest findings that do not hold.", "severity", "held")
+        self._alarms = self._gauge("alarms", "What the watch has raised in windows.", "decision")
+        self._left = self._gauge("turn_back_seconds_left", "Until the way back must start; NaN outside.")
+        self._ended = self._gauge("run_ended", "1 when the process has ended.")
+        self._code = self._gauge("run_exit_code", "Exit code of the process; NaN before its end.")
+        self._at = self._gauge("updated_timestamp_seconds", "When this file was written.")
+        for step, count in targets.items():
+            self._total.labels(step).set(count)
+        for severity in Severity:
+            for held in (Held.NO, Held.UNKNOWN):
+                self._open.labels(severity.value, held.value).set(0)
+        self._left.set(math.nan)
+        self._code.set(math.nan)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"zkmigrate_{name}", text, labels, registry=self._registry)
+
+    def __call__(self, event: events.Event) -> None:
+        with self._guard:
+            self._take(event)
+            passing = isinstance(event, events.Waits | events.Countdown | events.Holding)
+            if not passing or self._now() - self._written >= _EVERY_S:
+                self._write()
+        self._shown(event)
+
+    def _take(self, event: events.Event) -> None:
+        match event:
+            case events.RunBegun():
+                self._run.labels(event.run, event.playbook).set(1)
+                self._back.set(event.way is Way.BACK)
+            case events.StageBegun():
+                self._stage.clear()
+                self._stage.labels(event.stage).set(1)
+                self._left.set(math.nan)
+            case events.StepBegun():
+                self._step.clear()
+                self._step.labels(f"{event.stage}.{event.step}").set(1)
+                self._back.set(event.way is Way.BACK)
+            case events.WaveBegun():
+                self._waves.labels(f"{event.stage}.{event.step}", event.way.value).inc()
+            case events.StepEnded() | events.StepBlocked():
+                self._found(f"{event.stage}.{event.step}", event.findings)
+            case events.Turned():
+                self._back.set(event.way is Way.BACK)
+            case events.Countdown():
+                self._left.set(event.left_s)
+            case events.Holding():
+                self._left.set(math.nan if event.left_s is None else event.left_s)
+            case events.Alarm():
+                self._alarms.labels(event.decision).inc()
+            case events.RunEnded():
+                self._stage.clear()
+                self._step.clear()
+                self._left.set(math.nan)
+                self._ended.set(1)
+                self._code.set(event.code)
+
+    def _found(self, step: str, findings: tuple[Finding, ...]) -> None:
+        self._findings[step] = findings
+        every = [f for of_step in self._findings.values() for f in of_step]
+        for severity in Severity:
+            for held in (Held.NO, Held.UNKNOWN):
+                count = sum(f.severity is severity and f.held is held for f in every)
+                self._open.labels(severity.value, held.value).set(count)
+
+    def _write(self) -> None:
+        self._written = self._now()
+        self._at.set(self._written)
+        try:
+            write_to_textfile(str(self._path), self._registry)
+        except OSError as error:
+            if not self._failed:
+                self._shown(events.Noted(f"no metrics are written to {self._path}: {error}"))
+            self._failed = True
