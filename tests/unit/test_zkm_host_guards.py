@@ -182,7 +182,7 @@ def test_the_rest_does_not_start_beside_a_leader_of_too_few(dest: Dest) -> None:
 def test_a_leader_without_its_majority_does_not_open_by_itself(dest: Dest) -> None:
     dest.sealed()
     dest.do("go", "first", "10.77.0.1:2181", "4", "1")  # the leader here has two followers
-    eventually("it looks", lambda: "no quorum seen" in (dest.directory / "finish.log").read_text())
+    eventually("it looks", lambda: "no quorum seen" in dest.call("phase").values()["finisher"])
     assert dest.phase() == "started"
     assert dest.net.reaches("client", "10.77.0.1") == "ConnectionRefusedError"
     dest.do("halt")
