@@ -1,4 +1,8 @@
-"""The host side: one POSIX sh program, the only thing that acts on a host."""
+"""The host side: one POSIX sh program, the only thing that acts on a host.
+
+Whoever may run it by sudo is equal to root there: ``put`` writes any file, and the commands of a service come with
+the call.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,9 @@ def program() -> bytes:
 
 
 def sudoers(user: str) -> str:
-    """The sudoers file that lets ``user`` run the installed program as root, and nothing else.
+    """The sudoers file that lets ``user`` run the installed program as root, and no other program.
+
+    This is as much as full sudo: see :mod:`zkmigrate.hostside`.
 
     ``user`` is a plain account name (``[a-z_][a-z0-9_-]*``, at most 32 characters); anything else raises
     ``ValueError``, because sudoers gives a meaning to many other characters.
