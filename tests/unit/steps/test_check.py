@@ -108,7 +108,7 @@ def test_every_follower_must_be_synced(synced: int) -> None:
 
 
 def test_a_host_in_another_phase_blocks() -> None:
-    assert stopped_by(verdict(replace(CHECKED, hosts=statuses(STARTED, phase="sealed")))) == [
+    assert stopped_by(verdict(replace(CHECKED, hosts=statuses(STARTED, phase="stopped")))) == [
         ("check.phase", "dest2")
     ]
 

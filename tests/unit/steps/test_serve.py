@@ -32,11 +32,6 @@ def test_a_host_that_cannot_start_blocks() -> None:
     assert stopped_by(stopped) == [("serve.finisher", "dest2")]
 
 
-def test_a_host_that_was_never_sent_go_does_not_serve() -> None:
-    done = verdict(STARTED, phase="sealed")
-    assert not isinstance(done, Done) or "serve.serving" in {f.id for f in done.findings if f.blocks}
-
-
 def test_once_a_host_is_open_one_that_is_missing_is_only_told() -> None:
     done = verdict(OPEN, phase="go", finisher="failed", finisher_note="no java")
     assert isinstance(done, Done)

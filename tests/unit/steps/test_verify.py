@@ -139,7 +139,7 @@ def test_the_time_until_the_door_opened_counts_on_top_of_the_timeouts() -> None:
 
 
 def test_a_host_in_another_phase_blocks() -> None:
-    assert stopped_by(verdict(replace(GOOD, hosts=statuses(OPEN, phase="sealed")))) == [
+    assert stopped_by(verdict(replace(GOOD, hosts=statuses(OPEN, phase="stopped")))) == [
         ("verify.phase", "dest2")
     ]
 
