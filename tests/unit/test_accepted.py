@@ -9,15 +9,19 @@ import pytest
 
 from tests.unit.preflight_world import healthy, inventory, partition
 from tests.unit.test_inventory import GOOD
+from tests.unit.test_report import Run
 from zkmigrate.engine.codec import decode_finding, encode_finding
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory import digest, load
 from zkmigrate.inventory_accept import NEVER, Accept
-from zkmigrate.model.fact import Seen
+from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import Finding, blocking, claim, doubts
 from zkmigrate.model.step import Context
 from zkmigrate.preflight import CHECKS, run_preflight
+from zkmigrate.report.page import page as html
 from zkmigrate.rules.accepted import accepted
+from zkmigrate.rules.expected import before_the_cut, before_the_run
+from zkmigrate.runbook.go_no_go import page
 from zkmigrate.ui import found
 
 END = datetime(2026, 11, 22, 3, tzinfo=UTC).timestamp()
@@ -113,3 +117,24 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, finding: str, until: st
     first = str(refused.value).splitlines()[0]
     assert f"migration.yml:{line}: accept[0]" in first
     assert told in first
+
+
+def test_plan_the_question_before_the_cut_over_and_the_go_no_go_page_show_it() -> None:
+    entry = exception()
+    accepting = inventory().model_copy(update={"accept": (entry,)})
+    c, unseen = Context("r1", accepting), Unknown("failed", "not asked")
+    shown = (
+        before_the_run(c, unseen), before_the_cut(c), page(accepting, "d" * 64, "r1", {}, unseen).splitlines()
+    )  # fmt: skip
+    for lines in shown:
+        assert any(entry.line in line for line in lines), lines
+
+
+def test_the_report_shows_it_with_the_finding(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.clock.pass_(1.0)
+    run.step("roll.preflight", "begin")
+    run.clock.pass_(1.0)
+    (judged,) = accepted((exception(),), (single(),), END - 1)
+    run.step("roll.preflight", "done", seconds=1.0, findings=[encode_finding(judged)])
+    assert exception().words in html(run.report())

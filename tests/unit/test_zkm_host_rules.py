@@ -57,6 +57,8 @@ def rules(made: Net) -> str:
 def test_arm_puts_our_chains_first_and_lets_everything_through(dest: Dest, source: None) -> None:
     subprocess.run(dest.net.inside("dest", "iptables", "-A", "INPUT", "-j", "ACCEPT"), check=True)
     dest.armed()
+    said = dest.status()
+    assert 0 < int(said["phase_up_ms"]) / 1000 <= float(said["uptime_s"]), "a clock that is set moves it not"
     assert chains(dest) == ALL_TOP
     for address in ADDRESSES:
         assert dest.net.reaches("client", address) == "open"

@@ -20,9 +20,11 @@ from zkmigrate.inventory import digest
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.operate.retire import retire
 from zkmigrate.operate.setting import Setting
+from zkmigrate.operate.stands import status
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
 from zkmigrate.simulate.look import WorldLook
+from zkmigrate.watching.verb import Wanted, watch
 
 GONE = "broker2"
 WORDS = "broker2 (broker 2) is retired from this run by {by}: its disk is broken"
@@ -45,13 +47,13 @@ class Night:
         self.operator.unreachable = frozenset({GONE})
         self.operator.world.advance(20.0)
 
-    def retire(self, host: str = GONE, reason: str = "its disk is broken") -> int:
+    def setting(self) -> Setting:
         site = cast(Any, _Site(self.look()))
-        setting = Setting(
-            self.file, "kafka_zookeeper_move", False, self.operator.run_dir.parent, lambda *_: site,
-            out=self.out,
-        )  # fmt: skip
-        return retire(setting, self.operator.run_dir.name, host, reason)
+        runs = self.operator.run_dir.parent
+        return Setting(self.file, "kafka_zookeeper_move", False, runs, lambda *_: site, out=self.out)
+
+    def retire(self, host: str = GONE, reason: str = "its disk is broken") -> int:
+        return retire(self.setting(), self.operator.run_dir.name, host, reason)
 
     def retired(self) -> list[str]:
         return list(journals.read(self.operator.run_dir).retired)
@@ -106,6 +108,7 @@ def test_the_move_goes_on_without_a_broker_that_was_retired_in_the_roll(night: N
     assert [(d.where, d.by) for d in told] == [(GONE, by)]
     assert "its disk is broken" in told[0].what
     assert "not registered" in told[0].what
+    assert watch(night.setting(), Wanted(True, 30.0, 60.0, "run")) == 0, "nobody waits for its answer later"
 
 
 def test_a_run_walks_back_without_it(night: Night) -> None:
@@ -216,3 +219,14 @@ def test_after_the_move_there_is_nothing_left_to_retire_from(night: Night) -> No
     night.dies()
     with pytest.raises(UsageError, match="is complete"):
         night.retire()
+
+
+def test_status_shows_what_somebody_accepted(night: Night) -> None:
+    assert night.operator.forward(until="preflight").code == 0
+    (entry,) = night.operator.world.inventory.accept
+    night.file.write_text(
+        f"{INVENTORY}accept:\n  - {{finding: {entry.finding}, target: {entry.target}, who: {entry.who}, "
+        f'why: {entry.why}, until: "{entry.until}"}}\n'
+    )
+    assert status(night.setting(), "run", offline=True) == 0
+    assert f"  accepted: {entry.line}\n" in night.out.getvalue()

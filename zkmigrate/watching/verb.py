@@ -49,6 +49,9 @@ def watch(setting: Setting, wanted: Wanted) -> int:
     """Look until the time is over, or once; the exit code."""
     inventory = inventories.load(setting.inventory)
     path, begin = _remembered(setting, wanted, inventory)
+    if (run_dir := _run(setting, wanted, inventory)) is not None:
+        retired = journal.folded(journal.kept_lines(run_dir)).retired
+        inventory = inventories.without_brokers(inventory, retired)
     site = setting.site(inventory, "watch")
     try:
         with setting.interrupt.listening():
