@@ -15,7 +15,7 @@ from zkmigrate.model.finding import Held, claim
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
 from zkmigrate.simulate import program
 from zkmigrate.simulate.host import Host
-from zkmigrate.steps.check import CheckFacts, CheckStep
+from zkmigrate.steps.check import CheckFacts, CheckStep, those_serving
 from zkmigrate.steps.open_door import OpenStep
 from zkmigrate.steps.serve import ServeStep
 from zkmigrate.steps.verify import VerifyFacts, VerifyStep
@@ -128,3 +128,14 @@ def test_verify_waits_for_a_missing_host_for_a_while_and_needs_a_majority(
     else:
         assert isinstance(given, Ready)
         assert given.targets == (what,)
+
+
+def test_a_host_is_left_out_of_the_quorum_only_where_neither_it_nor_its_server_says_that_it_serves() -> None:
+    def judged(phase: str, mode: str) -> bool:
+        view = seen(dest1=("leader", 2 << 32), dest2=("follower", 2 << 32), dest3=(mode, 0))
+        return "dest3" in those_serving(view, hosts("started", "started", phase)).servers
+
+    assert judged("started", "observer"), "it has served and does not follow: that is wrong"
+    assert judged("-", "follower")
+    assert not judged("-", "observer")
+    assert not judged("sealed", "observer")
