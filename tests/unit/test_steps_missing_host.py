@@ -33,6 +33,8 @@ def hosts(*phases: str) -> Statuses[HostStatus]:
 def status(phase: str) -> HostStatus:
     host = Host("dest", "10.0.0.11", boot="boot")
     host.set_phase(phase, 1.0)
+    if phase in ("sealed", "go"):
+        host.fence.fill(None)
     return parse_status(program.status(host, 2.0, 3.0, (), 0, 0))
 
 
@@ -93,6 +95,14 @@ def test_open_opens_the_hosts_that_serve() -> None:
     verdict = OpenStep().check(context(), Standing(found, Statuses({}, ())), Way.FORWARD)
     assert isinstance(verdict, Ready)
     assert verdict.targets == ("dest1", "dest2")
+
+
+@pytest.mark.parametrize("phase", ["sealed", "go"])
+def test_open_is_done_though_a_host_that_is_missing_stays_shut(phase: str) -> None:
+    found = hosts("open", "open", phase)
+    verdict = OpenStep().check(context(), Standing(found, found), Way.FORWARD)
+    assert isinstance(verdict, Done)
+    assert [f.target for f in verdict.findings if f.id == "serve.late"] == ["dest3"]
 
 
 def test_open_walking_back_needs_every_host() -> None:
