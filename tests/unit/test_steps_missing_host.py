@@ -15,7 +15,7 @@ from zkmigrate.model.finding import Held, claim
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
 from zkmigrate.simulate import program
 from zkmigrate.simulate.host import Host
-from zkmigrate.steps.check import CheckFacts, CheckStep
+from zkmigrate.steps.check import CheckFacts, CheckStep, those_serving
 from zkmigrate.steps.open_door import OpenStep
 from zkmigrate.steps.serve import ServeStep
 from zkmigrate.steps.verify import VerifyFacts, VerifyStep
@@ -33,6 +33,8 @@ def hosts(*phases: str) -> Statuses[HostStatus]:
 def status(phase: str) -> HostStatus:
     host = Host("dest", "10.0.0.11", boot="boot")
     host.set_phase(phase, 1.0)
+    if phase in ("sealed", "go"):
+        host.fence.fill(None)
     return parse_status(program.status(host, 2.0, 3.0, (), 0, 0))
 
 
@@ -95,6 +97,14 @@ def test_open_opens_the_hosts_that_serve() -> None:
     assert verdict.targets == ("dest1", "dest2")
 
 
+@pytest.mark.parametrize("phase", ["sealed", "go"])
+def test_open_is_done_though_a_host_that_is_missing_stays_shut(phase: str) -> None:
+    found = hosts("open", "open", phase)
+    verdict = OpenStep().check(context(), Standing(found, found), Way.FORWARD)
+    assert isinstance(verdict, Done)
+    assert [f.target for f in verdict.findings if f.id == "serve.late"] == ["dest3"]
+
+
 def test_open_walking_back_needs_every_host() -> None:
     found = hosts("checked", "checked", "-")
     assert isinstance(OpenStep().check(context(), Standing(found, found), Way.BACK), Blocked)
@@ -128,3 +138,14 @@ def test_verify_waits_for_a_missing_host_for_a_while_and_needs_a_majority(
     else:
         assert isinstance(given, Ready)
         assert given.targets == (what,)
+
+
+def test_a_host_is_left_out_of_the_quorum_only_where_neither_it_nor_its_server_says_that_it_serves() -> None:
+    def judged(phase: str, mode: str) -> bool:
+        view = seen(dest1=("leader", 2 << 32), dest2=("follower", 2 << 32), dest3=(mode, 0))
+        return "dest3" in those_serving(view, hosts("started", "started", phase)).servers
+
+    assert judged("started", "observer"), "it has served and does not follow: that is wrong"
+    assert judged("-", "follower")
+    assert not judged("-", "observer")
+    assert not judged("sealed", "observer")
