@@ -10,6 +10,7 @@ import base64
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -94,7 +95,8 @@ class Net:
 def net() -> Iterator[Net]:
     """Make the namespaces; take them down again with everything in them, also after a failure."""
     need_root()
-    made = Net(f"zkm{os.getpid()}{secrets.token_hex(2)}")
+    sweep()
+    made = Net(f"zkmu{os.getpid()}-{secrets.token_hex(2)}")
     hub = f"{made.prefix}-hub"
     with ExitStack() as stack:
         for name in ("hub", *NUMBERS):
@@ -127,6 +129,16 @@ def net() -> Iterator[Net]:
         for child in made.children:
             child.kill()
             child.communicate()
+
+
+def sweep() -> None:
+    """Take down what a run left that was ended from outside: the process that its names carry is gone."""
+    for line in _ip("netns", "list").splitlines():
+        namespace = line.partition(" ")[0]
+        owner = re.match(r"zkmu([0-9]+)-", namespace)
+        if owner and not Path("/proc", owner[1]).exists():
+            with contextlib.suppress(subprocess.CalledProcessError):  # another worker may sweep as well
+                _remove(namespace)
 
 
 def _remove(namespace: str) -> None:
