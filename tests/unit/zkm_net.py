@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -242,6 +243,21 @@ class Host:
         """Leave the record as a kill between effect and outcome leaves it: the intent alone."""
         record = self.directory / "ops" / operation
         record.write_text(record.read_text().splitlines()[0] + "\n")
+
+
+def lying(host: Host, **files: str) -> None:
+    """From now on these stand in the place of programs (by their names) and of /proc/uptime."""
+    binds = []
+    for name, text in files.items():
+        file = host.folder / f"lying-{name}"
+        file.write_text(text)
+        file.chmod(0o755)
+        place = "/proc/uptime" if name == "uptime" else shutil.which(name)
+        assert place is not None
+        shutil.copy(place, host.folder / f"real-{name}")
+        binds.append(f"mount --bind {file} {place}")
+    script = f'{" && ".join(binds)} && exec "$@"'
+    host.prefix = [*host.prefix, "unshare", "-m", "sh", "-c", script, "sh"]
 
 
 class Dest(Host):
