@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.zkm_net import Dest, Host, eventually, need_root, net
+from tests.unit.zkm_net import Dest, Host, eventually, lying, need_root, net
 
 
 @pytest.fixture
@@ -25,21 +24,6 @@ def dest(tmp_path: Path) -> Iterator[Dest]:
         host = Dest(tmp_path, made)
         host.stage()
         yield host
-
-
-def lying(dest: Dest, **files: str) -> None:
-    """From now on these stand in the place of programs (by their names) and of /proc/uptime."""
-    binds = []
-    for name, text in files.items():
-        file = dest.folder / f"lying-{name}"
-        file.write_text(text)
-        file.chmod(0o755)
-        place = "/proc/uptime" if name == "uptime" else shutil.which(name)
-        assert place is not None
-        shutil.copy(place, dest.folder / f"real-{name}")
-        binds.append(f"mount --bind {file} {place}")
-    script = f'{" && ".join(binds)} && exec "$@"'
-    dest.prefix = [*dest.prefix, "unshare", "-m", "sh", "-c", script, "sh"]
 
 
 def stand(dest: Dest, phase: str, fence_until: int = 0, cut_until: int = 0) -> None:

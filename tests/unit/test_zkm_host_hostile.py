@@ -16,7 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.zkm_net import CLIENT_PORT, Dest, Host, Net, encode, eventually, kill_all, need_root, net
+from tests.unit.zkm_net import (
+    CLIENT_PORT,
+    Dest,
+    Host,
+    Net,
+    encode,
+    eventually,
+    kill_all,
+    lying,
+    need_root,
+    net,
+)
 
 ACCOUNT = 61_234
 """A user that owns nothing else on this machine."""
@@ -133,6 +144,35 @@ def test_links_that_root_made_are_followed(host: Host, home: Path, open_folder: 
     assert host.put(str(open_folder / "round" / "zoo.cfg"), b"new").rc == 5
 
 
+WORDS = (
+    "a[$(touch${IFS}canary)]",
+    ";touch${IFS}canary",
+    "x=`touch${IFS}canary`",
+    "../../canary",
+    "-canary",
+    "08",
+)
+
+
+def test_no_word_of_a_served_request_runs_or_leaves_its_place(host: Host, open_folder: Path) -> None:
+    """Every verb with a hostile word in each place, on a channel that is held open."""
+    verbs = [line.split()[0] for line in host.call("help").lines()]
+    good = ("o", "/no/such/place", "1")
+    requests = [
+        f"{number} {' '.join((verb, *good[:place], word))}"
+        for number, (verb, place, word) in enumerate(
+            (v, p, w) for v in verbs for p in range(3) for w in WORDS
+        )
+    ]
+    done = subprocess.run(
+        host.argv("serve"), input="\n".join(requests) + "\n", cwd=open_folder, env=host.environment(),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    codes = {line.split()[1]: line.split()[2] for line in done.stdout.splitlines() if line.startswith(". ")}
+    assert len(codes) == len(requests)
+    assert [path.name for path in open_folder.rglob("*canary*")] == []
+
+
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
 def test_a_link_where_others_than_root_write_counts_as_theirs(
     host: Host, home: Path, open_folder: Path, mode: int
@@ -186,6 +226,31 @@ def test_an_account_that_races_us_gets_nothing(host: Host, home: Path, secret: P
     assert {path.name for path in home.parent.iterdir()} == around
     kept = list((host.directory / "before").glob("*/content"))
     assert not [path for path in kept if path.is_symlink()]
+
+
+def once(program: str, act: str, home: Path) -> str:
+    """A program in whose place, and just before it, the account acts once."""
+    mark = home / "acted"
+    return f'#!/bin/sh\n[ -e {mark} ] || {{ {act} && : >{mark}; }}\nexec {home.parent}/real-{program} "$@"\n'
+
+
+def test_a_directory_that_becomes_a_link_while_it_is_entered_is_refused(
+    host: Host, home: Path, secret: Path
+) -> None:
+    before = told(secret)
+    act = f"[ $3$(pwd -P) = .{home} ] && mv conf real && mv link conf"
+    lying(host, stat=once("stat", act, home))
+    answer = host.put(str(home / "conf" / "zoo.cfg"), b"x")
+    assert (answer.rc, "became a link" in answer.text) == (3, True), answer
+    assert told(secret) == before
+
+
+def test_a_file_that_becomes_a_link_is_not_kept_as_what_was_before(
+    host: Host, home: Path, secret: Path
+) -> None:
+    lying(host, cp=once("cp", f"cd {home}/conf && mv link zoo.cfg && cd $OLDPWD", home))
+    assert host.put(str(home / "conf" / "zoo.cfg"), b"x", operation="w").rc == 5
+    assert not (host.directory / "before" / "w").exists()
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,10 @@ import base64
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,7 +96,8 @@ class Net:
 def net() -> Iterator[Net]:
     """Make the namespaces; take them down again with everything in them, also after a failure."""
     need_root()
-    made = Net(f"zkm{os.getpid()}{secrets.token_hex(2)}")
+    sweep()
+    made = Net(f"zkmu{os.getpid()}-{secrets.token_hex(2)}")
     hub = f"{made.prefix}-hub"
     with ExitStack() as stack:
         for name in ("hub", *NUMBERS):
@@ -127,6 +130,16 @@ def net() -> Iterator[Net]:
         for child in made.children:
             child.kill()
             child.communicate()
+
+
+def sweep() -> None:
+    """Take down what a run left that was ended from outside: the process that its names carry is gone."""
+    for line in _ip("netns", "list").splitlines():
+        namespace = line.partition(" ")[0]
+        owner = re.match(r"zkmu([0-9]+)-", namespace)
+        if owner and not Path("/proc", owner[1]).exists():
+            with contextlib.suppress(subprocess.CalledProcessError):  # another worker may sweep as well
+                _remove(namespace)
 
 
 def _remove(namespace: str) -> None:
@@ -230,6 +243,21 @@ class Host:
         """Leave the record as a kill between effect and outcome leaves it: the intent alone."""
         record = self.directory / "ops" / operation
         record.write_text(record.read_text().splitlines()[0] + "\n")
+
+
+def lying(host: Host, **files: str) -> None:
+    """From now on these stand in the place of programs (by their names) and of /proc/uptime."""
+    binds = []
+    for name, text in files.items():
+        file = host.folder / f"lying-{name}"
+        file.write_text(text)
+        file.chmod(0o755)
+        place = "/proc/uptime" if name == "uptime" else shutil.which(name)
+        assert place is not None
+        shutil.copy(place, host.folder / f"real-{name}")
+        binds.append(f"mount --bind {file} {place}")
+    script = f'{" && ".join(binds)} && exec "$@"'
+    host.prefix = [*host.prefix, "unshare", "-m", "sh", "-c", script, "sh"]
 
 
 class Dest(Host):

@@ -1,7 +1,7 @@
 """The host side: one POSIX sh program, the only thing that acts on a host.
 
-Whoever may run it by sudo is equal to root there: ``put`` writes any file, and the commands of a service come with
-the call.
+Whoever may run it by sudo is equal to root there: ``put`` writes any file, and the commands of a
+service come with the call.
 """
 
 from __future__ import annotations
