@@ -10,7 +10,7 @@ from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.window import Standing, Statuses, unknown
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import Finding
-from zkmigrate.model.step import Blocked, Context, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Verdict, Way
 
 DEST = ("dest1", "dest2", "dest3")
 SILENT = Unknown("timeout", "no answer in 3 s")
@@ -82,3 +82,8 @@ def stopped_by(verdict: Verdict) -> list[tuple[str, str]]:
     """Id and target of what blocks, in order; nothing where the verdict is another one."""
     found: tuple[Finding, ...] = verdict.findings if isinstance(verdict, Blocked) else ()
     return [(f.id, f.target) for f in found if f.blocks]
+
+
+def well(verdict: Verdict) -> bool:
+    """Whether the step is done and nothing that it tells blocks."""
+    return isinstance(verdict, Done) and not any(f.blocks for f in verdict.findings)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import ARMED, DEST, SILENT, context, statuses, stopped_by
+from tests.unit.steps.facts import ARMED, DEST, SILENT, context, statuses, stopped_by, well
 from zkmigrate.facts.config import ZooConfig
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.members import Members
 from zkmigrate.facts.window import Statuses
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Ready, Verdict, Way
 from zkmigrate.steps.arm import ArmFacts, ArmStep, arm_spec
 
 MEMBERS = Members(("server.1=10.0.0.1:2888:3888",), version=7)
@@ -33,7 +33,7 @@ def verdict(f: ArmFacts, c: Context | None = None) -> Verdict:
 
 
 def test_armed_hosts_are_done() -> None:
-    assert isinstance(verdict(facts()), Done)
+    assert well(verdict(facts()))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_host_armed_for_something_else_is_armed_again(other: Reading[bytes]) -
 
 def test_what_the_program_adds_to_a_spec_does_not_count() -> None:
     f = facts()
-    assert isinstance(verdict(replace(f, specs={**f.specs, "dest2": spec("unit=", "own=1\nunit=")})), Done)
+    assert well(verdict(replace(f, specs={**f.specs, "dest2": spec("unit=", "own=1\nunit=")})))
 
 
 def test_idle_hosts_are_to_be_armed_and_no_others() -> None:
@@ -127,5 +127,5 @@ def test_the_way_back_disarms_whoever_is_armed_or_still_holds_a_file_of_ours() -
     assert back(statuses(ARMED)) == Ready(DEST)
     assert back(statuses(idle, phase="armed")) == Ready(("dest2",))
     assert back(statuses(idle), frozenset({"dest3"})) == Ready(("dest3",))
-    assert isinstance(back(statuses(idle)), Done)
+    assert well(back(statuses(idle)))
     assert isinstance(back(statuses(idle, silent="dest1")), Blocked)

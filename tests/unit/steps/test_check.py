@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import DEST, OPEN, SILENT, STARTED, context, statuses, stopped_by
+from tests.unit.steps.facts import DEST, OPEN, SILENT, STARTED, context, statuses, stopped_by, well
 from tests.unit.test_steps_check import seen
 from zkmigrate.facts.ownership import Ephemeral, Ownership, to_json
 from zkmigrate.facts.sessions import Sessions
@@ -55,7 +55,7 @@ def test_what_is_as_it_was_is_checked_host_by_host() -> None:
     todo = verdict(GOOD)
     assert isinstance(todo, Ready)
     assert todo.targets == ("dest1", "dest3")
-    assert isinstance(verdict(CHECKED), Done)
+    assert well(verdict(CHECKED))
 
 
 def owned(**changes: Any) -> Reading[Sessions]:
@@ -97,7 +97,7 @@ def test_one_false_fact_behind_the_closed_door_blocks(name: str) -> None:
 
 
 def test_ephemerals_outside_the_chroot_do_not_count() -> None:
-    assert isinstance(verdict(replace(CHECKED, owners=owned(s77=("/kafka2/new", "/solr/x")))), Done)
+    assert well(verdict(replace(CHECKED, owners=owned(s77=("/kafka2/new", "/solr/x")))))
 
 
 @pytest.mark.parametrize("synced", [0, 1])
@@ -128,6 +128,6 @@ def test_behind_an_open_door_it_is_told_and_blocks_nothing(name: str) -> None:
 
 def test_behind_an_open_door_a_majority_is_enough() -> None:
     f = replace(CHECKED, hosts=statuses(OPEN), synced=1)
-    assert isinstance(verdict(f), Done)
+    assert well(verdict(f))
     assert isinstance(verdict(replace(f, synced=0)), Waiting)
     assert tuple(f.hosts.at) == DEST

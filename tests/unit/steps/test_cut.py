@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import ARMED, CUT, DEST, FENCED, SILENT, context, standing, stopped_by
+from tests.unit.steps.facts import ARMED, CUT, DEST, FENCED, SILENT, context, standing, stopped_by, well
 from zkmigrate.facts.host import Drain
 from zkmigrate.model.change import HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
@@ -96,13 +96,13 @@ def verdict_back(f: CutFacts) -> Verdict:
 
 
 def test_hosts_that_observe_again_are_back() -> None:
-    assert isinstance(verdict_back(back()), Done)
+    assert well(verdict_back(back()))
 
 
 def test_a_host_that_is_cut_or_asleep_is_to_be_brought_back() -> None:
     assert verdict_back(back(phase="cut")) == Ready(("dest2",))
     assert verdict_back(back(unit_state="failed")) == Ready(("dest2",))
-    assert isinstance(verdict_back(back(phase="idle", unit_state="inactive")), Done), "it was never cut"
+    assert well(verdict_back(back(phase="idle", unit_state="inactive"))), "it was never cut"
 
 
 @pytest.mark.parametrize("reading", [following("looking"), SILENT], ids=["another mode", "no answer"])

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from tests.unit.steps.facts import DEST, SILENT, context, stopped_by
+from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
 from zkmigrate.facts.host import Drain
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
@@ -39,6 +39,7 @@ def verdict(f: DrainFacts) -> Verdict:
 
 def test_what_all_hosts_have_is_drained() -> None:
     done = verdict(facts())
+    assert well(done)
     assert isinstance(done, Done)
     assert done.record == {"z": hex(Z), "leader": "source2", "zxids": dict.fromkeys(DEST, hex(Z))}
 

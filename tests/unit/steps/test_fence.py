@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import ARMED, DEST, FENCED, context, standing, stopped_by
+from tests.unit.steps.facts import ARMED, DEST, FENCED, context, standing, stopped_by, well
 from zkmigrate.facts.window import Standing
-from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Ready, Verdict, Way
 from zkmigrate.steps.fence import FenceStep
 
 
@@ -17,7 +17,7 @@ def verdict(f: Standing, way: Way = Way.FORWARD) -> Verdict:
 
 
 def test_a_door_that_is_shut_on_every_host_is_done() -> None:
-    assert isinstance(verdict(standing(FENCED)), Done)
+    assert well(verdict(standing(FENCED)))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_one_false_fact_leaves_the_door_open(fact: dict[str, Any]) -> None:
 
 
 def test_a_host_without_ipv6_can_be_shut() -> None:
-    assert isinstance(verdict(standing(FENCED, in6="noipv6", out6="noipv6")), Done)
+    assert well(verdict(standing(FENCED, in6="noipv6", out6="noipv6")))
 
 
 def test_armed_hosts_are_to_be_fenced() -> None:
@@ -52,7 +52,7 @@ def test_a_host_in_another_phase_or_silent_blocks() -> None:
 def test_the_way_back_opens_every_door_that_is_shut() -> None:
     assert verdict(standing(FENCED), Way.BACK) == Ready(DEST)
     assert verdict(standing(ARMED, fence_entries=2), Way.BACK) == Ready(("dest2",))
-    assert isinstance(verdict(standing(ARMED), Way.BACK), Done)
+    assert well(verdict(standing(ARMED), Way.BACK))
 
 
 def test_the_way_back_is_not_done_while_a_set_holds_an_entry() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import ARMED, DEST, OPEN, SILENT, context, statuses, stopped_by
+from tests.unit.steps.facts import ARMED, DEST, OPEN, SILENT, context, statuses, stopped_by, well
 from zkmigrate import hostside
 from zkmigrate.facts.config import parse
 from zkmigrate.facts.host import HostStatus
@@ -28,7 +28,7 @@ def installed(way: Way = Way.FORWARD, all_hosts: Reading[bytes] = THERE, **one: 
 
 
 def test_the_same_program_on_every_host_is_installed() -> None:
-    assert isinstance(installed(), Done)
+    assert well(installed())
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_host_that_does_not_tell_blocks_both_ways() -> None:
 
 
 def test_going_back_the_program_goes_from_wherever_it_is_whatever_it_holds() -> None:
-    assert isinstance(installed(Way.BACK, GONE), Done)
+    assert well(installed(Way.BACK, GONE))
     assert installed(Way.BACK, GONE, dest3=Seen(b"another version")) == Ready(("dest3",))
 
 
@@ -65,7 +65,7 @@ def finalized(
 
 
 def test_what_is_left_anywhere_is_to_be_removed() -> None:
-    assert isinstance(finalized(), Done)
+    assert well(finalized())
     assert finalized(programs={"dest1": THERE, "broker3": Seen(b"another version")}) == Ready(
         ("dest1", "broker3")
     )
@@ -86,4 +86,4 @@ def test_a_host_with_nothing_armed_is_judged_by_its_config() -> None:
     """The program and its record of the phase are removed first."""
     idle = HostStatus(**{**ARMED.__dict__, "phase": "idle"})
     assert isinstance(finalized(Way.BACK, good=idle, config=REFORMED), Blocked)
-    assert isinstance(finalized(Way.BACK, good=idle, config=OBSERVES), Done)
+    assert well(finalized(Way.BACK, good=idle, config=OBSERVES))

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by
+from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by, well
 from tests.unit.test_steps_check import seen
 from tests.world.operator import inventory
 from zkmigrate.facts.ensemble import EnsembleView
 from zkmigrate.facts.members import Members
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import DirEntry
-from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Ready, Verdict, Waiting, Way
 from zkmigrate.rules.reform import observer_config
 from zkmigrate.steps.join import JoinFacts, JoinHost, JoinStep
 from zkmigrate.zkdata.words import Srvr
@@ -52,7 +52,7 @@ def verdict(f: JoinFacts) -> Verdict:
 
 
 def test_hosts_that_observe_and_have_caught_up_are_joined() -> None:
-    assert isinstance(verdict(facts()), Done)
+    assert well(verdict(facts()))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_the_way_back_takes_the_last_host_first_and_leaves_nothing() -> None:
         observer("dest1"), status=Seen(replace(ARMED, unit_state="inactive")), data=Seen(()), txn=Seen(())
     )
     left = JoinFacts(SOURCE, Seen(MEMBERS), dict.fromkeys(DEST, gone))
-    assert isinstance(back(left), Done)
+    assert well(back(left))
     for change in (
         {"data": Seen((DirEntry("version-2", "d", 0, 1),))},
         {"txn": Seen((DirEntry("version-2", "d", 0, 1),))},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import DEST, OPEN, SEALED, STARTED, context, standing, stopped_by
+from tests.unit.steps.facts import DEST, OPEN, SEALED, STARTED, context, standing, stopped_by, well
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
 from zkmigrate.steps.open_door import OpenStep
 
@@ -16,7 +16,7 @@ def verdict(good: Any = OPEN, way: Way = Way.FORWARD, silent: str = "", **fact: 
 
 
 def test_an_empty_fence_on_every_open_host_is_done() -> None:
-    assert isinstance(verdict(), Done)
+    assert well(verdict())
 
 
 @pytest.mark.parametrize("entries", [1, 2])
@@ -45,5 +45,5 @@ def test_behind_an_open_door_there_is_no_way_back() -> None:
     assert isinstance(refused, Blocked)
     assert refused.no_way_back
     assert [f.id for f in refused.findings] == ["open.no-way-back"]
-    assert isinstance(verdict(STARTED, Way.BACK), Done)
+    assert well(verdict(STARTED, Way.BACK))
     assert stopped_by(verdict(STARTED, Way.BACK, silent="dest1")) == [("host.dest1", "dest1")]

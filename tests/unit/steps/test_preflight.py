@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.steps.facts import context, stopped_by
+from tests.unit.steps.facts import context, stopped_by, well
 from zkmigrate.model.finding import Severity, claim
-from zkmigrate.model.step import Done, Way
+from zkmigrate.model.step import Way
 from zkmigrate.steps.preflight import PreflightStep
 
 HOLDS = claim("a.holds", "it is so", True)
@@ -18,8 +18,8 @@ def test_only_a_check_that_counts_blocks(held: bool | None) -> None:
         facts = (HOLDS, claim("a.check", "it is so", held, severity=severity))
         verdict = PreflightStep().check(context(), facts, Way.FORWARD)
         assert stopped_by(verdict) == ([("a.check", "")] if severity is Severity.BLOCK else [])
-        assert isinstance(PreflightStep().check(context(way=Way.BACK), facts, Way.BACK), Done)
+        assert well(PreflightStep().check(context(way=Way.BACK), facts, Way.BACK))
 
 
 def test_where_all_holds_it_is_done() -> None:
-    assert isinstance(PreflightStep().check(context(), (HOLDS,), Way.FORWARD), Done)
+    assert well(PreflightStep().check(context(), (HOLDS,), Way.FORWARD))

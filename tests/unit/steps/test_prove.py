@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from tests.unit.steps.facts import DEST, SILENT, context, stopped_by
+from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
 from tests.unit.zkdata_fixtures import create_payload, log_from, record
 from zkmigrate.facts.ownership import Ephemeral, Ownership, from_json, to_json
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -95,12 +95,12 @@ def test_z_of_another_epoch_than_surveys_leaves_it_unproved(z: int) -> None:
 
 def test_each_disk_must_hold_the_newest_transaction_of_the_chroot() -> None:
     assert stopped_by(verdict(GOOD, run(dest2=Z - 1))) == [("prove.tail", "dest2")]
-    assert isinstance(verdict(GOOD, run(dest2=Z)), Done)
+    assert well(verdict(GOOD, run(dest2=Z)))
 
 
 def test_each_disk_must_reach_the_place_that_survey_read_up_to() -> None:
     older = replace(GOOD, state=Seen(replace(STATE, newest=START - 1)))
-    assert isinstance(verdict(older, run(dest3=START)), Done)
+    assert well(verdict(older, run(dest3=START)))
     assert stopped_by(verdict(older, run(dest3=START - 1))) == [("prove.cursor", "")]
 
 
@@ -166,7 +166,7 @@ def proved(source: Source) -> Verdict:
 
 
 def test_a_whole_log_proves_it() -> None:
-    assert isinstance(proved(Source(DISK + 1, START, START + 1, Z, DISK, DISK + 1)), Done)
+    assert well(proved(Source(DISK + 1, START, START + 1, Z, DISK, DISK + 1)))
 
 
 @pytest.mark.parametrize("hole", [START + 1, Z], ids=["behind the cursor", "before dest's zxid"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by
+from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by, well
 from tests.world.operator import inventory
 from zkmigrate.dependents.kafka import connect_string
 from zkmigrate.model.fact import Absent, Reading, Seen
@@ -54,7 +54,7 @@ def verdict(f: RollFacts) -> Verdict:
 
 
 def test_brokers_that_have_moved_are_done() -> None:
-    assert isinstance(verdict(facts()), Done)
+    assert well(verdict(facts()))
 
 
 def test_the_first_broker_to_go_is_not_the_controller() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import DEST, SEALED, STOPPED, context, standing, stopped_by
+from tests.unit.steps.facts import DEST, SEALED, STOPPED, context, standing, stopped_by, well
 from zkmigrate.model.change import RestoreImage, Seal, Unseal
-from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Ready, Verdict, Way
 from zkmigrate.steps.seal import SealStep
 
 
@@ -17,7 +17,7 @@ def verdict(way: Way = Way.FORWARD, silent: str = "", **fact: Any) -> Verdict:
 
 
 def test_a_block_that_is_permanent_on_every_host_is_done() -> None:
-    assert isinstance(verdict(), Done)
+    assert well(verdict())
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_way_back_unseals_whoever_answers() -> None:
     gone = SealStep().check(c, standing(STOPPED, silent="dest3"), Way.BACK)
     assert isinstance(gone, Blocked)
     assert gone.others_back
-    assert isinstance(SealStep().check(c, standing(STOPPED), Way.BACK), Done)
+    assert well(SealStep().check(c, standing(STOPPED), Way.BACK))
 
 
 def test_the_image_is_put_back_before_the_block_can_end() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import OPEN, STARTED, context, statuses, stopped_by
+from tests.unit.steps.facts import OPEN, STARTED, context, statuses, stopped_by, well
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.model.step import Done, Verdict, Waiting, Way
 from zkmigrate.steps.serve import ServeStep
@@ -18,7 +18,7 @@ def verdict(good: HostStatus, **fact: Any) -> Verdict:
 
 @pytest.mark.parametrize("phase", ["started", "checked", "open"])
 def test_hosts_that_serve_are_done(phase: str) -> None:
-    assert isinstance(verdict(STARTED, phase=phase), Done)
+    assert well(verdict(STARTED, phase=phase))
 
 
 def test_a_host_that_has_its_go_and_does_not_serve_yet_is_waited_for() -> None:

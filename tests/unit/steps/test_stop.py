@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import CUT, DEST, FENCED, SILENT, STOPPED, context, standing, stopped_by
+from tests.unit.steps.facts import CUT, DEST, FENCED, SILENT, STOPPED, context, standing, stopped_by, well
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
 from zkmigrate.steps.stop import StopFacts, StopStep
@@ -94,7 +94,7 @@ def back(f: StopFacts) -> Verdict:
 def test_the_way_back_starts_whoever_is_down() -> None:
     assert back(facts()) == Ready(DEST)
     assert back(StopFacts(standing(CUT, unit_state="failed"), {}, {})) == Ready(("dest2",))
-    assert isinstance(back(StopFacts(standing(FENCED), {}, {})), Done)
+    assert well(back(StopFacts(standing(FENCED), {}, {})))
     silent = back(StopFacts(standing(FENCED, silent="dest1"), {}, {}))
     assert isinstance(silent, Blocked)
     assert silent.others_back

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import DEST, SILENT, context, stopped_by
+from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
 from zkmigrate.facts.ownership import Ephemeral, Ownership
 from zkmigrate.facts.sessions import Homes
 from zkmigrate.facts.subtree import Comparison
@@ -100,7 +100,7 @@ def back_takes(seconds: float) -> Context:
 def test_the_smallest_timeout_must_leave_time_for_a_way_back() -> None:
     """Two thirds of 18 s, less the way back and the 3 s in which clients find the door; more than 1 s."""
     assert (FIND_DOOR_S, LEAST_TO_SEAL_S) == (3.0, 1.0)
-    assert isinstance(verdict(facts(), back_takes(7.9)), Done)
+    assert well(verdict(facts(), back_takes(7.9)))
     for seconds in (8.0, 8.5, 9.5):
         assert stopped_by(verdict(facts(), back_takes(seconds))) == [("survey.way-back", "")], seconds
 
@@ -115,5 +115,5 @@ def test_the_door_must_open_before_dest_expires_a_session() -> None:
 def test_a_rehearsal_reads_and_asks_for_no_more() -> None:
     rehearsal = context(rehearsal=True)
     f = facts(replace(STATE, ephemerals={}), comparison=None, homes=None)
-    assert isinstance(verdict(f, rehearsal), Done)
+    assert well(verdict(f, rehearsal))
     assert stopped_by(verdict(replace(f, learners=2), rehearsal)) == [("survey.learners", "")]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import DEST, OPEN, SILENT, context, statuses, stopped_by
+from tests.unit.steps.facts import DEST, OPEN, SILENT, context, statuses, stopped_by, well
 from tests.unit.steps.test_check import BASELINE, OWNERS, ZNODES, Z, znode
 from tests.unit.test_steps_check import seen
 from zkmigrate.facts.ownership import to_json
@@ -135,7 +135,7 @@ def test_the_time_until_the_door_opened_counts_on_top_of_the_timeouts() -> None:
         "cutover": {"seconds": {"go": {"forward": 2.0}, "open": {"forward": 1.0}, "stop": {"forward": 9.0}}}
     }
     assert isinstance(verdict(replace(GOOD, settled_for=38.9), **seconds), Waiting)
-    assert isinstance(verdict(replace(GOOD, settled_for=39.0), **seconds), Done)
+    assert well(verdict(replace(GOOD, settled_for=39.0), **seconds))
 
 
 def test_a_host_in_another_phase_blocks() -> None:
