@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -16,11 +17,12 @@ from zkmigrate.errors import HostError
 from zkmigrate.model.change import Change, Go, HostVerb
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, Held
-from zkmigrate.model.look import DirEntry
-from zkmigrate.model.step import Way
+from zkmigrate.model.look import DirEntry, Look
+from zkmigrate.model.step import Context, Way
 from zkmigrate.simulate.host import Host
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
+from zkmigrate.steps.verify import VerifyStep
 
 DEST = ("dest1", "dest2", "dest3")
 
@@ -285,3 +287,15 @@ def test_a_machine_put_in_the_place_of_a_dead_host_is_not_missing(night: Night) 
     assert night.again().resume().code == 0
     assert night.found("verify.missing") == []
     assert night.modes() == ["follower", "follower", "leader"]
+
+
+def test_a_missing_host_that_starts_again_and_again_does_not_make_verify_wait(night: Night) -> None:
+    night.lose["dest3"] = "before"
+    assert night.operator.forward(until="cutover").code == 0
+    night.back_again()
+    host = night.world.hosts["dest3"]
+    host.set_phase("go", night.world.now)
+    night.world.advance(20)
+    host.start(night.world.now)
+    c = Context("run", night.world.inventory)
+    assert VerifyStep().observe(c, cast(Look, WorldLook(night.world))).settled_for > 20

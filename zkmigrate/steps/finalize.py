@@ -7,7 +7,7 @@ Clients may notice: nothing.
 Way back: none; the images are gone after it. Dest stays as it is.
 
 Proof: zkm-host is gone, after it removed every rule, set, guard and state of this run. A dest host that
-VERIFY left out and that still does not answer is named; one that answers again joins the others first.
+VERIFY left out and that still does not answer is named; one that answers again gets its GO first.
 """
 
 from __future__ import annotations
@@ -75,9 +75,7 @@ class FinalizeStep:
         silent = {h: r for h, r in f.programs.items() if isinstance(r, Unknown)}
         if lost := tuple(unknown("finalize.answer", h, r) for h, r in silent.items() if h not in missing):
             return Blocked(lost)
-        # A host that VERIFY left out and that is here again joins the others first.
-        if sealed := f.hosts.in_phase("sealed"):
-            return Ready(sealed)
+        # A host that VERIFY left out and that is here again: a sealed one gets its GO, below.
         if joining := f.hosts.in_phase("go", "started", "checked"):
             limit = c.inventory.policy.open_limit_s + LATE_HOST_S
             return Waiting("every dest host is open", f"not yet: {', '.join(joining)}", limit, 1.0)
