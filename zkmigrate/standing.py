@@ -124,7 +124,7 @@ def lines(body: Mapping[str, Any]) -> list[str]:
     out += [_walked_back(step, body["seconds"][step]) for step in body["seconds"] if step not in body["done"]]
     out += [f"  skipped {stage}" for stage in body["skipped"]]
     out += [f"  begun {step}" for step in body["begun"]]
-    out += [f"  {words}" for words in body["retired"]]
+    out += [f"  {words}" for words in body.get("retired", ())]
     out += [f"  accepted: {line}" for line in body.get("accepted", ())]
     out += [f"  not confirmed: {operation}" for operation in body["not_confirmed"]]
     for step, told in body.get("findings", {}).items():

@@ -42,7 +42,7 @@ def test_each_shell_gets_a_script_of_its_own(shell: str) -> None:
 
 
 def test_verbs_options_and_the_labs_own_verbs_are_completed() -> None:
-    assert completed("zkmigrate re", {}) == ["release", "replay", "report", "resume"]
+    assert completed("zkmigrate re", {}) == ["release", "replay", "report", "resume", "retire"]
     assert completed("zkmigrate rollback --t", {}) == ["--to"]
     assert "down" in completed("zkmigrate lab do", {})
     assert completed("zkmigrate completion z", {}) == ["zsh"]

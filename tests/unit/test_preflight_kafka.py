@@ -156,7 +156,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     (
         "dest.cut-ends", "cutover", "dest2",
         lambda w: w.socket_lists.update({"dest2": Seen("0 0 10.71.0.22:873 10.71.0.13:50100\n")}),
-        "port 873 with source3 port 50100", lambda w: w.socket_lists.pop("dest2"),
+        "port 873 with source3 port 50100", lambda w: w.socket_lists.update({"dest2": TIMEOUT}),
     ),
     (
         "kafka.config", "preflight", "broker1",

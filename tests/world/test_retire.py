@@ -16,13 +16,18 @@ from zkmigrate import standing
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine.events import Noted, StepBlocked
 from zkmigrate.errors import UsageError
+from zkmigrate.facts.clients import SourceClients
 from zkmigrate.inventory import digest
 from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Held
+from zkmigrate.model.look import KafkaView, PartitionState
+from zkmigrate.model.step import Retired
 from zkmigrate.operate.retire import retire
 from zkmigrate.operate.setting import Setting
 from zkmigrate.operate.stands import status
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
+from zkmigrate.rules.retire import may_retire
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.watching.verb import Wanted, watch
 
@@ -123,11 +128,27 @@ def test_a_run_walks_back_without_it(night: Night) -> None:
 
 
 def test_a_broker_that_serves_is_not_retired(night: Night) -> None:
-    assert night.operator.forward(until="join").code == 0
+    """Not even one that has left source."""
+    assert night.operator.forward(until="roll").code == 0
     assert night.retire() == 6
     assert "registered, in the ISR of 3 partitions" in night.out.getvalue()
     assert "broker2 is not retired: nothing was changed" in night.out.getvalue()
     assert night.retired() == []
+
+
+@pytest.mark.parametrize(
+    ("registered", "in_sync", "held"),
+    [(True, True, Held.NO), (True, False, Held.YES), (False, True, Held.YES), (False, False, Held.YES)],
+)
+def test_it_must_be_registered_nowhere_or_in_no_isr(registered: bool, in_sync: bool, held: Held) -> None:
+    brokers = {1: ("h1", 9092, "")} | ({2: ("h2", 9092, "")} if registered else {})
+    isr = (1, 2) if in_sync else (1,)
+    view = KafkaView("id", 1, brokers, (PartitionState("t", 0, 1, (1, 2), isr),))
+    gone = Retired(GONE, 2, ("10.0.0.22",), "Lea", "gone")
+    served, left = may_retire(gone, Seen(view), SourceClients({"s": ("10.0.0.99",)}, {}, ()), ("s",))
+    assert (served.held, left.held) == (held, Held.YES)
+    silent, _ = may_retire(gone, Unknown("timeout", "no answer"), SourceClients({}, {}, ()), ())
+    assert silent.held is Held.UNKNOWN
 
 
 CLIENT = (

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zkmigrate.facts.clients import addresses, numeric
 from zkmigrate.facts.host import HostStatus
+from zkmigrate.inventory import Broker, ZooKeeperHost
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
@@ -53,7 +54,11 @@ def access(_c: Context, e: Evidence) -> Iterator[Judged]:
 def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. The cut blocks all between dest's addresses and source's, so a host with two parts would be cut
     off from itself; a broker beside a server has not been drilled. By the addresses that each host shows."""
-    parts = (*c.inventory.source.hosts, *c.inventory.dest.hosts, *c.inventory.kafka.brokers)
+    parts: tuple[ZooKeeperHost | Broker, ...] = (
+        *c.inventory.source.hosts,
+        *c.inventory.dest.hosts,
+        *c.inventory.kafka.brokers,
+    )
     needed = "no address of a host of another name"
     for host, facts in e.facts.items():
         if not isinstance(facts, Seen):
