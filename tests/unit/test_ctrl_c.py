@@ -54,9 +54,9 @@ class Slow:
     def find_spec(self, name, path=None, target=None):
         if name == "pydantic":
             signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGINT}})
-            os.write({told}, b"connecting")
             while True:
                 try:
+                    os.write({told}, b"connecting")
                     threading.Event().wait()
                 except KeyboardInterrupt:
                     pass

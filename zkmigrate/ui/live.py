@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
@@ -39,7 +39,7 @@ class LiveView:
         keys: str = "",
         clock: Callable[[], str] = lambda: time.strftime("%H:%M:%S"),
     ) -> None:
-        self._console = Styled(out)
+        self._console: Console = Styled(out)
         self._board = Board(now, keys)
         self._live = self._fresh()
         # Whatever writes to the terminal holds it: what one thread printed would move what another one drew.
