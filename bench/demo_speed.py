@@ -89,6 +89,8 @@ def _limited(cores: float) -> Iterator[Path]:
     group.mkdir()
     try:
         quota = round(cores * _PERIOD_US)
+        # As much as twenty processes: what else runs must not take away what the limit leaves.
+        control_groups.weigh(group, 2 * control_groups.HOSTS_TOGETHER)
         if (group / "cpu.max").exists():
             (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
         else:

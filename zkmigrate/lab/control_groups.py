@@ -91,13 +91,13 @@ def create(lab_id: str, host: str, weight: int = 1) -> tuple[Path, ...]:
         directory = lab / host
         directory.mkdir(parents=True, exist_ok=True)
         if hierarchy.shares_processors:
-            _weigh(lab, HOSTS_TOGETHER)
-            _weigh(directory, weight)
+            weigh(lab, HOSTS_TOGETHER)
+            weigh(directory, weight)
         files.append(directory / "cgroup.procs")
     return tuple(files)
 
 
-def _weigh(directory: Path, weight: int) -> None:
+def weigh(directory: Path, weight: int) -> None:
     """Sets a group's share of the processors, in the kernel's units for one process of the usual priority."""
     for name, unit in (("cpu.shares", 1024), ("cpu.weight", 100)):
         if (file := directory / name).exists():

@@ -52,7 +52,7 @@ FLOWING_S = 60.0
 LEFT = "there are still {}; `zkmigrate lab sweep`, or the next start, takes down what nobody owns any more"
 TRIES = 3
 """So often rehearsal, roll and cut-over are tried, the first time included."""
-AHEAD = ("nice", "-n", "-10")
+AHEAD = ("nice", "-n", "-5")
 """The tool renews leases: it goes before the load clients, which have the same processors."""
 
 
