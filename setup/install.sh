@@ -107,7 +107,7 @@ python3 -c "$version" || refuse \
 
 # The virtual environment holds absolute paths, so a moved checkout gets a new one.
 stamp=.venv/.zkmigrate-installed
-archive=.venv/share/zkmigrate/spark.jsa
+archive=.venv/share/zkmigrate/spark-classes.jsa
 wanted=$(pwd && cat setup/requirements.txt setup/requirements-spark.txt pyproject.toml | sha256sum)
 if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     advice="check that pip reaches its package index (pip config list), then run again"

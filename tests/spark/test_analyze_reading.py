@@ -113,9 +113,9 @@ def test_java_says_nothing_of_an_archive_that_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Standard output has the answers."""
-    monkeypatch.setattr(session, "ARCHIVE", tmp_path / "spark.jsa")
+    monkeypatch.setattr(session, "ARCHIVE", tmp_path / "spark-classes.jsa")
     assert list(session._of_archive()) == []
-    (tmp_path / "spark.jsa").write_bytes(b"no archive" * 1000)
+    (tmp_path / "spark-classes.jsa").write_bytes(b"no archive" * 1000)
     options = [word.strip('"') for one in session._of_archive() for word in one.split()]
     java = shutil.which("java")
     assert java is not None

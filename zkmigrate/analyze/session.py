@@ -25,7 +25,7 @@ READ_HERE = "spark.zkmigrate.readHere"
 
 _MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 
-ARCHIVE = Path(sys.prefix) / "share" / "zkmigrate" / "spark.jsa"
+ARCHIVE = Path(sys.prefix) / "share" / "zkmigrate" / "spark-classes.jsa"
 """Of the Java classes that Spark loads; see `archive`."""
 
 _HERE_SHARE = 1 / 16
