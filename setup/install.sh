@@ -107,6 +107,7 @@ python3 -c "$version" || refuse \
 
 # The virtual environment holds absolute paths, so a moved checkout gets a new one.
 stamp=.venv/.zkmigrate-installed
+archive=.venv/share/zkmigrate/spark-classes.jsa
 wanted=$(pwd && cat setup/requirements.txt setup/requirements-spark.txt pyproject.toml | sha256sum)
 if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     advice="check that pip reaches its package index (pip config list), then run again"
@@ -126,6 +127,9 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     step "installing this project in .venv" "$advice" \
         .venv/bin/python -m pip --disable-pip-version-check --no-input install --progress-bar off \
         --no-build-isolation --no-deps --editable .
+    rm -f "$archive"
     printf '%s\n' "$wanted" >"$stamp"
     note "set-up is complete"
 fi
+[ -f "$archive" ] || step "making an archive of Spark's Java classes, so that analyses start sooner" \
+    "check that java is Java 17, then run again" .venv/bin/python -m zkmigrate.analyze.archive

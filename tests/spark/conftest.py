@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.zkdata_fixtures import VERSIONS, recorded_files
-from zkmigrate.analyze.session import Bounds, session
+from zkmigrate.analyze.session import READ_HERE, Bounds, session
+from zkmigrate.pipeline import register
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     home = tmp_path_factory.mktemp("spark")
-    with session(Bounds("local[2]", "1g", spill=home, progress=False, ui=False), lambda _line: None) as made:
+    bounds = Bounds("local[2]", "1g", spill=home, progress=False, ui=False, small=True)
+    with session(bounds, lambda _line: None) as made:
+        register(made)
         yield made
 
 
@@ -25,6 +28,14 @@ def _given_back(spark: SparkSession) -> Iterator[None]:
     broadcasts, does not fit in this Spark's memory."""
     yield
     spark.catalog.clearCache()
+
+
+@pytest.fixture
+def read_here(spark: SparkSession) -> Iterator[Callable[[int], None]]:
+    """Sets how many bytes of a table this process may read itself, until the test ends."""
+    before = spark.conf.get(READ_HERE)
+    yield lambda most: spark.conf.set(READ_HERE, str(most))
+    spark.conf.set(READ_HERE, before or "0")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,11 @@ def test_logs_are_shared_by_the_cores(sizes_mb: list[int], split_mb: int, spark:
     assert shared(spark, logs) == {"splitMB": str(split_mb)}
 
 
-def test_a_log_that_is_worth_it_is_read_by_both(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_that_is_worth_it_is_read_by_both(
+    spark: SparkSession, tmp_path: Path, read_here: Callable[[int], None]
+) -> None:
+    """Where it is too large for this process."""
+    read_here(1 << 20)
     many = [create_payload(zxid, f"/kafka/{zxid}", bytes(900_000)) for zxid in range(1, 41)]
     (tmp_path / "log.1").write_bytes(log_from(many))
     place = Place("zk", str(tmp_path))

@@ -29,7 +29,9 @@ from zkmigrate.analyze.jobs import JOBS, job
 PACKAGES = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "fsspec", "click", "ruamel")
 PYTHON = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
 HOME = Path(pyspark.__file__).parent
-FIRST_S = 120
+STARTED_S, ENDED_S, KILLED_S = 600, 1800, 60
+"""Seconds for one of Spark's processes to start, for a command to end, for a process to go. On a fast machine
+none takes a twentieth of this."""
 
 
 @pytest.fixture
@@ -55,7 +57,9 @@ def bare(tmp_path: Path) -> dict[str, str]:
 
 
 def run(command: list[str], cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=ENDED_S, check=False
+    )
 
 
 @contextmanager
@@ -73,14 +77,14 @@ def daemon(name: str, arguments: list[str], folder: Path, env: dict[str, str]) -
         for each in (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(process.pid, each)
-                process.wait(timeout=20)
+                process.wait(timeout=KILLED_S)
             except (ProcessLookupError, subprocess.TimeoutExpired):
                 continue
 
 
 def told(log: Path, pattern: str, count: int = 1) -> str:
     """What the pattern's group finds in a log, as soon as the pattern stands there so often."""
-    deadline = time.monotonic() + FIRST_S
+    deadline = time.monotonic() + STARTED_S
     while len(found := re.findall(pattern, log.read_text())) < count:
         assert time.monotonic() < deadline, f"{log.name} never says {pattern}: {log.read_text()}"
         time.sleep(0.2)
@@ -106,6 +110,7 @@ def asked(recorded: Path, tmp_path: Path) -> Asked:
     return Asked(*places, chroot="/kafka", run=run.dir, broker_dirs=(str(broker),))
 
 
+@pytest.mark.timeout(2 * ENDED_S)
 def test_two_workers_answer_as_one_machine_does(
     spark: SparkSession, asked: Asked, tmp_path: Path, bare: dict[str, str]
 ) -> None:

@@ -18,7 +18,7 @@ from zkmigrate.lab.waiting import wait_until
 from zkmigrate.zkdata.logdir import log_files, walk
 from zkmigrate.zkdata.reader import FileDirectory
 
-ENOUGH_S = 120
+ENOUGH_S = 600
 
 
 @contextmanager
@@ -54,6 +54,7 @@ def written(version: str, member: Member, name: str) -> Iterator[None]:
             assert not writer.is_alive()
 
 
+@pytest.mark.timeout(6 * ENOUGH_S)
 @pytest.mark.parametrize("version", ["3.5.8", "3.9.5"])
 def test_a_live_server_is_followed(version: str, spark: SparkSession, tmp_path: Path) -> None:
     member = Member(1, tmp_path / "zk")

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from zkmigrate.analyze.asked import Place
 from zkmigrate.analyze.input import shared
+from zkmigrate.analyze.reading import load
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.zkdata.proofs import Side
@@ -69,9 +70,8 @@ class Disk:
     def _read(
         self, spark: SparkSession, source: str, names: Sequence[str], more: dict[str, str]
     ) -> DataFrame:
-        reader = spark.read.format(source).option("server", self.server).options(**more)
-        paths = [self.files[name].path for name in names]
-        return reader.option("maxRecord", str(self.max_record)).load(paths)
+        named = {"server": self.server, "maxRecord": str(self.max_record)}
+        return load(spark, source, [self.files[name] for name in names], {**named, **more})
 
 
 def disks(places: Sequence[Place], max_record: int) -> list[Disk]:

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.asked import Asked, Place
+from zkmigrate.analyze.reading import load
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.pipeline.txnlog import SPLIT_MB
@@ -101,8 +102,8 @@ class Input:
     def _read(
         self, source: str, found: Sequence[File], columns: Sequence[str], options: dict[str, str]
     ) -> DataFrame:
-        reader = self.spark.read.format(source).option("server", found[0].server).options(**options)
-        return reader.option("columns", ",".join(columns)).load([file.path for file in found])
+        named = {"server": found[0].server, "columns": ",".join(columns)}
+        return load(self.spark, source, found, {**named, **options})
 
 
 def shared(spark: SparkSession, logs: Iterable[File]) -> dict[str, str]:

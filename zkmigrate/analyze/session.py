@@ -20,7 +20,18 @@ from zkmigrate.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+READ_HERE = "spark.zkmigrate.readHere"
+"""Of a session: the bytes up to which this process reads a table itself; see `reading`."""
+
 _MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
+
+ARCHIVE = Path(sys.prefix) / "share" / "zkmigrate" / "spark-classes.jsa"
+"""Of the Java classes that Spark loads; see `archive`."""
+
+_HERE_SHARE = 1 / 16
+"""Of the heap, for one table that this process has read; jobs hold several."""
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that ends before its second compiler has repaid what it costs: half of all the time."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,8 @@ class Bounds:
     master: ``local[N]``, or a cluster's URL; empty: all cores of this machine. memory: of the driver,
     which in local mode does all the work, as Spark writes it. spill: where what does not fit in memory goes;
     None: the machine's place for temporary files. progress: whether Spark may draw its bar on standard error.
+    small: what it is to read is small (see `amount`), so that Spark's own start and planning cost the most.
+    java: further options of the JVM.
     """
 
     master: str = ""
@@ -37,6 +50,8 @@ class Bounds:
     spill: Path | None = None
     progress: bool = True
     ui: bool = True
+    small: bool = False
+    java: str = ""
 
 
 @contextmanager
@@ -72,7 +87,8 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
                 f"Spark does not start: {error}. Needed: Java 17, JAVA_HOME or java in PATH"
             ) from error
         try:
-            register(spark)
+            if not bounds.small:
+                register(spark)
             if address := spark.sparkContext.uiWebUrl:
                 hint(f"Spark shows its work at {address}")
             yield spark
@@ -97,12 +113,17 @@ def submitted() -> bool:
 
 def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path) -> SparkSession.Builder:
     """What a Spark that we start ourselves is told. quiet: properties of its log4j."""
+    java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *_of_archive(), bounds.java]
+    if bounds.small:
+        builder = _cheap(builder)
+        java.append(_SHORT_LIVED)
+        os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SHORT_LIVED)
     builder = (
         builder.appName("zkmigrate analyze")
-        .config("spark.ui.enabled", str(bounds.ui).lower())
+        .config("spark.ui.enabled", str(bounds.ui and not bounds.small).lower())
         .config("spark.ui.showConsoleProgress", str(bounds.progress).lower())
         .config("spark.driver.memory", bounds.memory)
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}")
+        .config("spark.driver.extraJavaOptions", " ".join(filter(None, java)))
         .config("spark.sql.warehouse.dir", str(spill / "warehouse"))
     )
     if bounds.master and not bounds.master.startswith("local"):
@@ -112,10 +133,38 @@ def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path
         builder.master(bounds.master or f"local[{cores}]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", str(2 * cores))
+        .config("spark.sql.shuffle.partitions", "1" if bounds.small else str(2 * cores))
         .config("spark.local.dir", str(spill))
         .config("spark.buffer.pageSize", f"{_page_mib(bounds.memory)}m")
+        .config(READ_HERE, str(int(_mib(bounds.memory) * _HERE_SHARE) << 20))
     )
+
+
+def _of_archive() -> Iterator[str]:
+    """Options with which a JVM uses the archive of `archive`, if it was made. What a JVM has to say of one
+    that does not fit, it would print on standard output, which has our answers."""
+    if ARCHIVE.is_file():
+        yield f'"-XX:SharedArchiveFile={ARCHIVE}"'
+        yield "-Xlog:disable -Xlog:all=error:stderr"
+
+
+def _cheap(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """With what makes the plans of small tables cheap: they are interpreted, not compiled, and run as they
+    were first planned. Of each column, no stack is kept that shows where our code made it."""
+    return (
+        builder.config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.dataFrameQueryContext.enabled", "false")
+        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
+        .config("spark.sql.ui.explainMode", "simple")
+    )
+
+
+def _mib(memory: str) -> float:
+    """Of a size as Spark writes it, such as 2g; 0 for what is none, which Spark refuses in its own words."""
+    told = re.fullmatch(r"(\d+)([kmgt])b?", memory.strip().lower())
+    return int(told[1]) * _MIB[told[2]] if told else 0
 
 
 def _page_mib(memory: str) -> int:
@@ -125,7 +174,4 @@ def _page_mib(memory: str) -> int:
     own choice, up to 64 MiB, proof kept up to 746 MB of 1 GB alive in our tests, with 2 MiB 494 MB. A task
     has 8192 pages at most (Spark's TaskMemoryManager), and may be the only one to use the heap.
     """
-    told = re.fullmatch(r"(\d+)([kmgt])b?", memory.strip().lower())
-    # What is no size, Spark refuses in its own words.
-    mib = int(told[1]) * _MIB[told[2]] if told else 0
-    return max(2, math.ceil(mib / 8192))
+    return max(2, math.ceil(_mib(memory) / 8192))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from zkmigrate.analyze.amount import is_small
 from zkmigrate.analyze.asked import Asked
 from zkmigrate.analyze.jobs import job
 from zkmigrate.analyze.page import page
@@ -51,7 +52,7 @@ def analyze(
     if out is not None:
         _writable(out)
     sections: dict[str, Section] = {}
-    with session(bounds, hint) as spark:
+    with session(replace(bounds, small=is_small(asked)), hint) as spark:
         from pyspark.errors import PySparkException
 
         from zkmigrate.analyze.input import Input

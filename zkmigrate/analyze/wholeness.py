@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.input import Input
+from zkmigrate.analyze.reading import load
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.zkdata.errors import ZkDataError
@@ -206,11 +207,12 @@ def _snapshots(both: Mapping[str, Input], servers: Sequence[Server], found: Mapp
     """Snapshots that are not whole, by their last seal. One without a seal at its end, a server passes over
     as half-written; one with a seal that does not match, it would load."""
     read = [
-        both[server.ensemble]
-        .spark.read.format("zksnapshot")
-        .options(table="sessions", mode="permissive", server=server.name)
-        .load([file.path for file in server.snapshots])
-        .select(F.lit(server.ensemble).alias("ensemble"), "server", "file", "corrupt")
+        load(
+            both[server.ensemble].spark,
+            "zksnapshot",
+            server.snapshots,
+            {"table": "sessions", "mode": "permissive", "server": server.name},
+        ).select(F.lit(server.ensemble).alias("ensemble"), "server", "file", "corrupt")
         for server in servers
         if server.snapshots
     ]

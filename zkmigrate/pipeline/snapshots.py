@@ -78,7 +78,11 @@ class SnapshotSource(DataSource):
         return "zksnapshot"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(parse_options(self.options).schema)
+        return from_arrow_schema(self.arrow_schema())
+
+    def arrow_schema(self) -> pa.Schema:
+        """Of the batches that `reader` gives."""
+        return parse_options(self.options).schema
 
     def reader(self, schema: StructType) -> SnapshotReader:
         options = parse_options(self.options)

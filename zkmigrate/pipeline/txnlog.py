@@ -145,7 +145,11 @@ class TxnLogSource(DataSource):
         return "zktxnlog"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(take_options(Given(self.options)).wanted.schema)
+        return from_arrow_schema(self.arrow_schema())
+
+    def arrow_schema(self) -> pa.Schema:
+        """Of the batches that `reader` gives."""
+        return take_options(Given(self.options)).wanted.schema
 
     def reader(self, schema: StructType) -> TxnLogReader:
         options = parse_options(self.options)

@@ -13,6 +13,7 @@ from zkmigrate.analyze.asked import parse_place
 from zkmigrate.analyze.charts import Bar, bars
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.plain import moment, plain
+from zkmigrate.analyze.reading import tasks
 from zkmigrate.analyze.section import Picture, Section
 from zkmigrate.errors import UsageError
 from zkmigrate.report.tables import Table
@@ -35,7 +36,7 @@ def run(input: Input) -> Section:
     by_name: dict[str, list[str]] = {}
     for place in places:
         by_name.setdefault(place.server, []).append(place.path)
-    reader = input.spark.read.format("kafkalogdir")
+    reader = tasks(input.spark, "kafkalogdir")
     read = [reader.option("broker", name).load(paths) for name, paths in by_name.items()]
     # Each answer below reads all of it again otherwise.
     rows = reduce(DataFrame.unionByName, read).persist()
