@@ -18,6 +18,7 @@ from tests.unit.sshd import make_key
 from zkmigrate import deadline
 from zkmigrate.engine import observe
 from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.events import ChangeEnded
 from zkmigrate.engine.lanes import Late, together
 from zkmigrate.engine.observe import Observe
 from zkmigrate.inventory import Ssh, ZooKeeperHost
@@ -150,9 +151,8 @@ def test_a_wave_leaves_a_late_host_and_sends_it_nothing_more(
     tiny.hosts.answer = answer
     assert tiny.process(lambda walk: walk.forward(until="rehearse")).code == 0
     leg = stuck[0].removesuffix(".1")
-    said = {
-        e.operation: e.status for e in tiny.seen if type(e).__name__ == "ChangeEnded" and leg in e.operation
-    }
+    ended = [e for e in tiny.seen if isinstance(e, ChangeEnded) and leg in e.operation]
+    said = {e.operation: e.status for e in ended}
     assert said == {f"{leg}.1": "unknown", f"{leg}.2": "skipped"}
     released.set()
     assert returned.wait(60)
