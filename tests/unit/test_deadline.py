@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -13,16 +14,20 @@ from typing import cast
 import pytest
 
 from tests.unit.engine_world import Tiny, TinyClock, WriteStep, inventory
+from tests.unit.sshd import make_key
 from zkmigrate import deadline
 from zkmigrate.engine import observe
 from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.events import ChangeEnded
 from zkmigrate.engine.lanes import Late, together
 from zkmigrate.engine.observe import Observe
-from zkmigrate.model.change import Change, Changes, PutFile
+from zkmigrate.inventory import Ssh, ZooKeeperHost
+from zkmigrate.model.change import Change, Changes, PutFile, Restore
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Context, Hazard
 from zkmigrate.rules.window import LEAST_S, MESSAGE_S, SLOW_S, limits
 from zkmigrate.transport.channels import Channels
+from zkmigrate.transport.failure import TransportError
 from zkmigrate.transport.program import Program
 from zkmigrate.transport.ssh import Transport
 
@@ -131,30 +136,26 @@ def test_a_wave_leaves_a_late_host_and_sends_it_nothing_more(
     tiny = Tiny(tmp_path, clock=WallClock())
     tiny.rules = replace(tiny.rules, limits=lambda *_: (0.05, math.inf))
     tiny.steps["fence"] = TwoChanges("fence", tiny.hosts, Hazard.WINDOW)
-    returned = threading.Event()
-    stuck: list[str] = []
+    stuck: list[tuple[str, threading.Thread]] = []
 
     def answer(change: Change) -> Outcome | None:
-        first = isinstance(change, PutFile) and change.path == "/fence-first" and change.host == "d2"
-        if first and not stuck:
-            stuck.append(tiny.hosts.sent[-1])
+        assert isinstance(change, PutFile | Restore)
+        if not stuck and isinstance(change, PutFile) and (change.host, change.path) == ("d2", "/fence-first"):
+            stuck.append((tiny.hosts.sent[-1], threading.current_thread()))
             released.wait()
-            returned.set()
-            return Outcome(0)
+        elif stuck and isinstance(change, PutFile) and change.path == "/cut":
+            released.set()  # it answers at last, while the run goes on
+            stuck[0][1].join(60)
         return None
 
     tiny.hosts.answer = answer
     assert tiny.process(lambda walk: walk.forward(until="rehearse")).code == 0
-    leg = stuck[0].removesuffix(".1")
-    said = {
-        e.operation: e.status for e in tiny.seen if type(e).__name__ == "ChangeEnded" and leg in e.operation
-    }
-    assert said == {f"{leg}.1": "unknown", f"{leg}.2": "skipped"}
-    released.set()
-    assert returned.wait(60)
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and thread.daemon and thread.name.endswith("(run)"):
-            thread.join(60)
+
+    [(first, thread)] = stuck
+    assert not thread.is_alive()
+    leg = first.removesuffix(".1")
+    ended = [(e.operation, e.status) for e in tiny.seen if isinstance(e, ChangeEnded) and leg in e.operation]
+    assert ended == [(f"{leg}.1", "unknown"), (f"{leg}.2", "skipped")]
     assert f"{leg}.2" not in tiny.hosts.sent
 
 
@@ -207,3 +208,32 @@ def test_in_a_hurry_no_znode_is_read_from_a_server_that_was_silent(monkeypatch: 
         look.word("d1", "srvr")
         assert isinstance(look.znode("d1", "/a"), Unknown)
     assert read == []
+
+
+def test_a_login_to_a_frozen_host_is_given_up_within_the_deadline(tmp_path: Path) -> None:
+    """Its kernel takes the connection, its sshd says nothing; nobody tries a second time."""
+    make_key(tmp_path / "key")
+    (tmp_path / "known_hosts").write_text("")
+    (tmp_path / "known_hosts").chmod(0o600)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        known = inventory()
+        ssh = Ssh(
+            user="ops",
+            port=listening.getsockname()[1],
+            key=str(tmp_path / "key"),
+            known_hosts=str(tmp_path / "known_hosts"),
+        )
+        dest = known.dest.model_copy(
+            update={"hosts": (ZooKeeperHost(name="d1", address="127.0.0.1", myid=1),)}
+        )
+        with Transport(known.model_copy(update={"ssh": ssh, "dest": dest})) as transport:
+            with (
+                deadline.within(0.3),
+                pytest.raises(TransportError, match=r"no ssh login within 0\.3 s") as raised,
+            ):
+                transport.connection("d1")
+            assert raised.value.cause == "timeout"
+        listening.setblocking(False)
+        listening.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            listening.accept()

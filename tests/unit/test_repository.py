@@ -34,6 +34,7 @@ EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "runbo
     "submitted",
 }
 NEUTRAL = {
+    "deadline",
     "errors",
     "hop",
     "hostside",
