@@ -462,6 +462,7 @@ def test_every_operation_is_completed_after_its_outcome_was_lost(dest: Dest) -> 
             "uptime_s",
             "time",
             "phase_since",
+            "phase_up_ms",
             "fence_timeout_s",
             "cut_timeout_s",
             "lease",
