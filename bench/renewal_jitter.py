@@ -65,7 +65,7 @@ def main(busy: int, seconds: float, megabytes: float, apart: bool) -> None:
         return Outcome(0, "renewed")
 
     rules = WindowRules(lambda *_: "go", lambda _context: 1e9, lambda _sealed: "go")
-    watch = Watch(HOSTS, Lease(), rules, renew, time.monotonic, time.time)
+    watch = Watch(HOSTS, lambda _context: Lease(), rules, renew, time.monotonic, time.time)
     stage = Stage("cutover", "Cut over", (), window=True)
     fenced = SimpleNamespace(
         entries=1,

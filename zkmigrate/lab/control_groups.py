@@ -139,8 +139,7 @@ def freeze(lab_id: str, host: str, *, frozen: bool) -> None:
 
     By the freezer hierarchy of cgroup v1, or by cgroup v2's own file.
     """
-    for root in _mounted():
-        top = root / group_name(lab_id) / host
+    for top in _directories(lab_id, host):
         old, new = top / "freezer.state", top / "cgroup.freeze"
         file, words = (old, ("THAWED", "FROZEN")) if old.exists() else (new, ("0", "1"))
         if not file.exists():

@@ -9,8 +9,8 @@ Way back: nothing was changed by this step.
 Proof: source's subtree and every dest disk could be read without error, source's leader counts the dest hosts
 as learners, and the dest hosts answer quickly enough for a lease. For the cut-over itself also: dest's disks
 hold the same subtree as source at one zxid, every session that owns a part of it is a client of dest and of
-nobody else, no foreign client is connected to dest, the smallest of their timeouts leaves time for a way back,
-and FENCE to SEAL, as long as it took in the rehearsal and a margin more, ends before that.
+nobody else, and no foreign client is connected to dest. The smallest of their timeouts leaves time for a way
+back, and FENCE to SEAL, as long as it took in the rehearsal and a margin more, ends before that.
 """
 
 from __future__ import annotations

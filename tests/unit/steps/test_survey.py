@@ -38,7 +38,7 @@ def facts(state: Ownership = STATE, **changes: Any) -> SurveyFacts:
         Seen(Comparison(NOW, 9, dict.fromkeys(DEST, Seen(())))),
         Homes(frozenset({SESSION}), {}, ()),
     )
-    return replace(good, **changes)
+    return replace(good, **{"renewals": dict.fromkeys(DEST, Seen(0.05)), **changes})
 
 
 def verdict(f: SurveyFacts, c: Context | None = None) -> Verdict:
