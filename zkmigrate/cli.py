@@ -56,6 +56,7 @@ _GROUPS = {
         "rollback": "Walk a run back, to the start of a step or of everything.",
         "hold": "Make a run wait at its next place.",
         "release": "Continue a run that waits.",
+        "retire": "Leave a broker that is gone for good out of a run.",
     },
     "By hand": {
         "runbook": "Write the steps as a page to follow without the tool.",

@@ -112,6 +112,10 @@ def shows(host: str, address: str) -> Break:
     })  # fmt: skip
 
 
+def no_sockets(host: str) -> Break:
+    return lambda w: w.socket_lists.update({host: TIMEOUT})
+
+
 def foreign_client(world: PreflightWorld) -> None:
     """A client of dest2 at nobody's address; brokers, the operator and a probe are there too."""
     told = cons("10.71.0.32", "10.71.0.2", "10.71.0.99").replace("sid=0x1000000000003,", f"sid={OWNER:#x},")
@@ -271,7 +275,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     *(
         ("dest.foreign-client", gate, "", foreign_client, "1 session on dest2, owns /kafka/controller, "
-         "/kafka/brokers/ids/1", word("dest3", "cons", "cons" + WHITELIST))
+         "/kafka/brokers/ids/1", both(word("dest3", "cons", "cons" + WHITELIST), no_sockets("dest3")))
         for gate in ("roll", "cutover")
     ),
     ("kafka.writers", "cutover", "", written(0x99, "/kafka/config/topics/t"),

@@ -330,9 +330,10 @@ def test_surroundings_that_are_none_are_refused(text: str) -> None:
 
 ELSEWHERE = {
     "operator.address", "host.login", "host.unit", "host.names", "run.hour", "run.forward",
-    "kafka.canary-topic",
+    "kafka.canary-topic", "kafka.retired",
 }  # fmt: skip
-"""Checks whose cases are tests of their own: above, and in test_preflight, its _run and its _canary."""
+"""Checks whose cases are tests of their own: above, in test_preflight, its _run and its _canary, and in the
+model world's test_retire."""
 
 
 def test_every_check_has_its_cases() -> None:

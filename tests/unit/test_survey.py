@@ -118,13 +118,13 @@ def test_unknown_that_only_warns_is_told_so() -> None:
 def test_checks_that_one_look_leaves_unknown_are_one_item_with_its_target() -> None:
     shown = text(troubled())
     assert (
-        "  4 checks: kafka.config, kafka.security, kafka.kraft, kafka.log-dirs\n    broker2  unknown (denied)"
-        in shown
+        "  5 checks: kafka.config, kafka.security, kafka.authorizer, kafka.kraft, kafka.log-dirs\n"
+        "    broker2  unknown (denied)" in shown
     )
 
 
 def test_what_blocks_is_counted_once() -> None:
-    assert survey.ending(troubled(), "")[0].startswith("5 of "), "one check false, four unknown"
+    assert survey.ending(troubled(), "")[0].startswith("6 of "), "one check false, five unknown"
 
 
 def test_hosts_that_are_silent_for_one_reason_are_one_item(tmp_path: Path) -> None:
