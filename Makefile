@@ -15,12 +15,13 @@ drills: setup
 	@$(PYTHON) -m zkmigrate.lab.drills $(DRILLS)
 
 # The checks, then every test: those with real servers of their own side by side with the fast ones, those in a real
-# Spark and on real lab hosts last and one by one. A skipped test fails the run.
+# Spark and on real lab hosts last and one by one. A skipped test fails the run. There are more workers than cores,
+# because many of the fast tests wait for a process of their own.
 test: lint
 	@$(PYTHON) -m zkmigrate.lab.provision
 	@$(PYTHON) -m zkmigrate.lab sweep
 	@status=0; \
-	$(PYTEST) --numprocesses=auto --dist=worksteal tests/unit tests/world tests/recorded tests/servers || status=$$?; \
+	$(PYTEST) --numprocesses=4 --dist=worksteal tests/unit tests/world tests/recorded tests/servers || status=$$?; \
 	$(PYTEST) tests/spark || status=$$?; \
 	$(PYTEST) --verbose tests/lab || status=$$?; \
 	$(PYTHON) -m zkmigrate.lab sweep || status=$$?; \

@@ -53,6 +53,8 @@ def bare(tmp_path: Path) -> dict[str, str]:
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_DIRS": str(local),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        # Six JVMs that live for seconds: their second compiler would cost more than it gives.
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 
 
