@@ -366,12 +366,13 @@ def digest(inventory: Inventory) -> str:
     Left out are the operator's own files (``ssh.key``, ``ssh.known_hosts``, ``ssh.config``): a run may be
     resumed elsewhere. So are the hooks and the canary's topic: one that fails can be mended or taken out in
     the middle of a run. So is ``accept``: what somebody answers for is found out in the middle of a run, and
-    each gate journals it.
+    each gate journals it. So is ``policy.window``: a roll may need a second night.
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},
         "hooks": True,
         "accept": True,
+        "policy": {"window"},
         "kafka": {"canary_topic"},
     }
     said = inventory.model_dump(mode="json", exclude=local)

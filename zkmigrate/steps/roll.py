@@ -32,6 +32,7 @@ from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import DirEntry, KafkaView, Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.rules.accepted import spared_topics
+from zkmigrate.rules.hour import hour
 from zkmigrate.rules.next_wave import BrokerPosition, next_wave, out_of_sync
 from zkmigrate.zkdata.words import Connection
 
@@ -54,7 +55,8 @@ class BrokerFacts:
 class RollFacts:
     """Brokers, the cluster as it answers, its id as seen through each dest host, source's client lists.
 
-    spared: topics that may be unavailable while one broker restarts, as somebody accepts.
+    spared: topics that may be unavailable while one broker restarts, as somebody accepts. wall: the operator's
+    clock, in seconds since the epoch.
     """
 
     brokers: dict[str, BrokerFacts]
@@ -62,6 +64,7 @@ class RollFacts:
     cluster_ids: dict[str, Reading[str]]
     source_clients: dict[str, Reading[tuple[Connection, ...]]]
     spared: frozenset[str] = frozenset()
+    wall: float = 0.0
 
 
 class RollStep:
@@ -72,7 +75,7 @@ class RollStep:
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> RollFacts:
-        inventory = c.inventory
+        inventory, wall = c.inventory, look.wall()
         directory, name = inventory.kafka.config.rsplit("/", 1)
         ports = {inventory.source.ports.client, inventory.dest.ports.client}
 
@@ -91,7 +94,8 @@ class RollStep:
             kafka_view(c, look),
             look.each(inventory.dest_names, lambda h: cluster_id(look, h, inventory.kafka.chroot)),
             look.each(inventory.source_names, lambda h: connections(look, h)),
-            spared_topics(inventory.accept, look.wall()),
+            spared_topics(inventory.accept, wall),
+            wall,
         )
 
     def check(self, c: Context, f: RollFacts, way: Way) -> Verdict:
@@ -118,6 +122,9 @@ class RollStep:
             return _wait_for(inventory, f, wave[0], way)
         if way is Way.BACK and (unknown_before := _without_image(c, f, wave)):
             return Blocked(unknown_before)
+        down = bool(wave) and next(p.down for p in positions if p.name == wave[0])
+        if wave and way is Way.FORWARD and not down and (closed := _out_of_hours(inventory, f, positions)):
+            return Blocked(closed)
         if wave:
             return Ready(wave)
         if silent:
@@ -302,6 +309,31 @@ def _on_other(inventory: Inventory, state: BrokerFacts, way: Way) -> tuple[str, 
         return ()
     hosts = inventory.source.hosts if way is Way.FORWARD else inventory.dest.hosts
     return tuple(h.name for h in hosts if addresses(h) & state.zookeepers.value)
+
+
+def _out_of_hours(
+    inventory: Inventory, f: RollFacts, positions: tuple[BrokerPosition, ...]
+) -> tuple[Finding, ...]:
+    """Outside of policy.window no broker that runs is restarted on the way forward. One that is down is
+    started at any hour, and the way back waits for none."""
+    now = hour(inventory.policy.window, f.wall)
+    if now.inside:
+        return ()
+    moved = sum(p.moved for p in positions)
+    return (
+        claim(
+            "roll.hour",
+            "a broker restarts inside the maintenance window only",
+            False,
+            seen=f"{now.seen}; {moved} of {len(inventory.broker_names)} brokers have moved",
+            needed=now.needed,
+            moves=(
+                "wait for the window, then resume",
+                "give policy.window in migration.yml another time, then resume",
+                "rollback, at any hour",
+            ),
+        ),
+    )
 
 
 def _without_image(c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:

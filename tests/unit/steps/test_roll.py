@@ -10,9 +10,10 @@ import pytest
 from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by, well
 from tests.world.operator import inventory
 from zkmigrate.dependents.kafka import connect_string
+from zkmigrate.inventory import Window
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
-from zkmigrate.model.step import Done, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.steps.roll import BrokerFacts, RollFacts, RollStep
 from zkmigrate.zkdata.words import Connection
 
@@ -128,3 +129,48 @@ def test_sources_own_client_lists_hold_no_broker(
 def test_a_broker_of_which_nobody_tells_whether_it_runs_is_not_restarted() -> None:
     f = facts(THERE, status=Seen(replace(RUNS, unit_state="unknown")))
     assert not isinstance(verdict(f), Ready) or "broker2" not in getattr(verdict(f), "targets", ())
+
+
+AT_END = 1795309200.0
+OPEN, OVER, EARLY = AT_END - 1, AT_END, AT_END - 14401
+
+
+def with_policy(way: Way = Way.FORWARD, **policy: Any) -> Context:
+    asked = inventory()
+    changed = asked.model_copy(update={"policy": asked.policy.model_copy(update=policy)})
+    return Context("run", changed, way=way, unrestored=frozenset(asked.broker_names))
+
+
+NIGHT = Window(begin="2026-11-21T22:00+01:00", end="2026-11-22T02:00:00+01:00")
+
+
+@pytest.mark.parametrize("wall", [OPEN, OVER, EARLY], ids=["inside", "after its end", "before it begins"])
+def test_no_broker_restarts_outside_the_maintenance_window(wall: float) -> None:
+    f = replace(facts(MOVED, properties=SOURCE_FILE, zookeepers=ON_SOURCE), wall=wall)
+    found = RollStep().check(with_policy(window=NIGHT), f, Way.FORWARD)
+    if wall == OPEN:
+        assert found == Ready(("broker2",))
+        return
+    assert stopped_by(found) == [("roll.hour", "")]
+    assert isinstance(found, Blocked)
+    assert "2 of 3 brokers have moved" in found.findings[0].seen
+
+
+@pytest.mark.parametrize("wall", [OPEN, OVER])
+def test_a_broker_that_is_down_is_started_at_any_hour(wall: float) -> None:
+    stopped = replace(RUNS, unit_state="inactive", unit_since=0.0)
+    f = facts(MOVED, status=Seen(stopped), zookeepers=Seen(frozenset()))
+    found = RollStep().check(with_policy(window=NIGHT), replace(f, wall=wall), Way.FORWARD)
+    assert found == Ready(("broker2",))
+
+
+def test_the_way_back_waits_for_no_hour() -> None:
+    found = RollStep().check(with_policy(Way.BACK, window=NIGHT), replace(facts(), wall=OVER), Way.BACK)
+    assert isinstance(found, Ready)
+
+
+def test_a_broker_that_restarted_in_time_is_waited_for_after_the_end_and_the_roll_may_be_done() -> None:
+    c = with_policy(window=NIGHT)
+    waits = replace(facts(zookeepers=Seen(frozenset())), wall=OVER)
+    assert isinstance(RollStep().check(c, waits, Way.FORWARD), Waiting)
+    assert well(RollStep().check(c, replace(facts(), wall=OVER), Way.FORWARD))
