@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -322,3 +323,25 @@ def test_the_roll_stops_at_the_end_of_the_window_and_goes_on_in_the_next(tmp_pat
     world.advance(3600.0)
     assert operator.back("roll").code == 0
     assert restarts(world) == dict.fromkeys(inventory.broker_names, 2), "there and back"
+
+
+def test_between_two_waves_the_roll_soaks(tmp_path: Path) -> None:
+    world = joined(tmp_path)
+    policy = world.inventory.policy.model_copy(update={"roll_soak_s": 30.0})
+    world.inventory = world.inventory.model_copy(update={"policy": policy})
+    operator, restarted = Operator(world, tmp_path / "run"), []
+
+    def note(change: Change, operation: str) -> None:
+        if isinstance(change, SetService) and change.host in world.inventory.broker_names:
+            restarted.append(world.now)
+
+    world.faults.append(note)
+    before = world.now
+    assert operator.resume(until="roll").code == 0
+    assert restarted[0] - before < 30.0, "none before the first wave"
+    assert all(later - earlier >= 30.0 for earlier, later in pairwise(restarted))
+    soaks = [e.progress for e in operator.events if isinstance(e, Waits) and "stay well for 30 s" in e.what]
+    assert soaks[0].startswith("1 of 3 have moved")
+    assert soaks[0].endswith(" in 30 s")
+    left = [float(text.rsplit(" ", 2)[1]) for text in soaks if text.startswith("1 of 3")]
+    assert left == sorted(left, reverse=True)

@@ -174,3 +174,62 @@ def test_a_broker_that_restarted_in_time_is_waited_for_after_the_end_and_the_rol
     waits = replace(facts(zookeepers=Seen(frozenset())), wall=OVER)
     assert isinstance(RollStep().check(c, waits, Way.FORWARD), Waiting)
     assert well(RollStep().check(c, replace(facts(), wall=OVER), Way.FORWARD))
+
+
+LEFT: dict[str, Any] = {"properties": SOURCE_FILE, "zookeepers": ON_SOURCE}
+"""What makes broker2 one that still has to move."""
+
+
+def looked(c: Context, uptime_s: float, **first: Any) -> Verdict:
+    """A look at two brokers that have moved and one that has not; first: what is different of broker1."""
+    f = facts(replace(MOVED, status=Seen(replace(RUNS, uptime_s=uptime_s))), **LEFT)
+    if first:
+        changed = replace(RUNS, **{"uptime_s": uptime_s, **first})
+        f = replace(f, brokers={**f.brokers, "broker1": replace(MOVED, status=Seen(changed))})
+    return RollStep().check(c, f, Way.FORWARD)
+
+
+def soaking(c: Context, found: Verdict) -> Context:
+    """The context of the next look."""
+    assert isinstance(found, Waiting)
+    return replace(c, kept=found.keep or c.kept)
+
+
+def test_the_next_wave_waits_until_the_brokers_that_have_moved_were_well_for_long_enough() -> None:
+    c = with_policy(roll_soak_s=60.0)
+    first = looked(c, 1000.0)
+    c = soaking(c, first)
+    assert "broker2 next, in 60 s" in getattr(first, "progress", "")
+    later = looked(c, 1059.0)
+    assert isinstance(later, Waiting)
+    assert "in 1 s" in later.progress
+    assert looked(soaking(c, later), 1060.0) == Ready(("broker2",))
+    assert looked(with_policy(), 1000.0) == Ready(("broker2",)), "no soak is asked for"
+
+
+@pytest.mark.parametrize(
+    ("first", "anew"),
+    [({}, False), ({"unit_since": 1050.0}, True), ({"boot_id": "another"}, True)],
+    ids=["well", "restarted", "booted"],
+)
+def test_the_soak_begins_anew_when_a_broker_was_restarted(first: dict[str, Any], anew: bool) -> None:
+    c = with_policy(roll_soak_s=60.0)
+    c = soaking(c, looked(c, 1000.0))
+    assert isinstance(looked(c, 1060.0, **first), Waiting) is anew
+
+
+def test_the_soak_begins_anew_when_something_was_not_well() -> None:
+    c = with_policy(roll_soak_s=60.0)
+    c = soaking(c, looked(c, 1000.0))
+    sick = Seen(replace(VIEW, partitions=(replace(PARTITION, isr=(1, 2)),)))
+    c = soaking(c, RollStep().check(c, facts(MOVED, sick, **LEFT), Way.FORWARD))
+    assert isinstance(looked(c, 1060.0), Waiting)
+
+
+def test_the_first_wave_the_half_done_broker_and_the_way_back_need_no_soak() -> None:
+    c = with_policy(roll_soak_s=60.0)
+    assert RollStep().check(c, facts(THERE), Way.FORWARD) == Ready(("broker1",))
+    half_done = facts(MOVED, entry=entry(999_900.0), zookeepers=ON_SOURCE)
+    assert RollStep().check(c, half_done, Way.FORWARD) == Ready(("broker2",))
+    back = with_policy(Way.BACK, roll_soak_s=60.0)
+    assert RollStep().check(back, facts(MOVED, **LEFT), Way.BACK) == Ready(("broker1",))
