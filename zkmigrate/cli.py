@@ -207,6 +207,7 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 @flags.yes
 @flags.until
 @flags.hold_at
+@flags.pause_after
 @flags.skip
 @flags.steal
 @flags.metrics
@@ -225,6 +226,7 @@ def run(**options: Any) -> None:
 @flags.yes
 @flags.until
 @flags.hold_at
+@flags.pause_after
 @flags.skip
 @flags.steal
 @flags.metrics
@@ -466,7 +468,10 @@ def _real_site(inventory: Any, run_id: str) -> Any:
 def _wishes(options: dict[str, Any]) -> Wishes:
     from zkmigrate.operate import walks
 
-    names = ("yes", "run_id", "until", "hold_at", "skip", "to", "plan", "steal", "journal_lost", "metrics")
+    names = (
+        "yes", "run_id", "until", "hold_at", "skip", "to", "plan", "steal", "journal_lost", "metrics",
+        "pause_after",
+    )  # fmt: skip
     return walks.Wishes(**{name: options[name] for name in names if options.get(name) is not None})
 
 

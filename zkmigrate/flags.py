@@ -79,6 +79,12 @@ hold_at = click.option(
     help="Hold after this step of the cut-over, such as check. Once dest serves (serve, check) no longer "
     "than policy.open_limit_s: then the hosts open by themselves.",
 )
+pause_after = click.option(
+    "--pause-after",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="In the roll, hold once N brokers have moved, until zkmigrate release.",
+)
 skip = click.option(
     "--skip",
     shell_complete=completed("skippable"),

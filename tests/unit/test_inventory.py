@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from zkmigrate.errors import InventoryError
-from zkmigrate.inventory import Inventory, digest, load, schema
+from zkmigrate.inventory import Inventory, Window, digest, load, schema
 
 GOOD = """\
 version: 1
@@ -277,6 +277,15 @@ def test_digest_is_of_the_meaning(tmp_path: Path) -> None:
     shuffled["ssh"]["key"] = "elsewhere/id"
     assert digest(load(_write(tmp_path, json.dumps(shuffled)))) == first
     assert digest(load(_write(tmp_path, GOOD.replace("tickTime: 2000", "tickTime: 2001")))) != first
+
+
+def test_a_roll_may_go_on_in_another_window_and_with_another_soak(tmp_path: Path) -> None:
+    asked = load(_write(tmp_path, GOOD))
+    window = Window(begin="2026-11-21T22:00+01:00", end="2026-11-22T02:00+01:00")
+    another = asked.policy.model_copy(update={"window": window, "roll_soak_s": 60.0})
+    assert digest(asked.model_copy(update={"policy": another})) == digest(asked)
+    wider = asked.policy.model_copy(update={"roll_wave": 2})
+    assert digest(asked.model_copy(update={"policy": wider})) != digest(asked)
 
 
 def test_schema_names_every_key() -> None:

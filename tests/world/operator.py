@@ -119,9 +119,9 @@ class Operator:
         with self._process() as walk:
             return walk.forward(until, hold_at, skip)
 
-    def resume(self, until: str = "", hold_at: str = "") -> Ended:
+    def resume(self, until: str = "", hold_at: str = "", pause_after: int = 0) -> Ended:
         with self._process() as walk:
-            return walk.resume(until, hold_at)
+            return walk.resume(until, hold_at, pause_after=pause_after)
 
     def back(self, to: str = "") -> Ended:
         with self._process() as walk:

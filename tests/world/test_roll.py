@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.dependents.kafka import connect_string, with_connect
 from zkmigrate.engine.events import Waits, WaveBegun
 from zkmigrate.errors import HostError
+from zkmigrate.inventory import Window
 from zkmigrate.model.change import Change, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
@@ -283,3 +286,62 @@ def test_a_file_changed_by_hand_after_ours_is_compared_by_the_hosts_own_clock(tm
     broken = replace(facts.brokers["broker1"], zookeepers=Seen(frozenset()))
     facts = replace(facts, brokers={**facts.brokers, "broker1": broken})
     assert RollStep().check(Context("run", world.inventory), facts, Way.FORWARD) == Ready(("broker1",))
+
+
+def at(wall: float) -> str:
+    return datetime.fromtimestamp(wall, UTC).isoformat(timespec="seconds")
+
+
+def test_the_roll_stops_at_the_end_of_the_window_and_goes_on_in_the_next(tmp_path: Path) -> None:
+    world = joined(tmp_path)
+    inventory = world.inventory
+    operator = Operator(world, tmp_path / "run")
+
+    def open_for(seconds: float) -> None:
+        window = Window(begin=at(world.wall - 1), end=at(world.wall + seconds))
+        policy = inventory.policy.model_copy(update={"window": window})
+        world.inventory = inventory.model_copy(update={"policy": policy})
+
+    def restarted(change: Change, operation: str) -> None:
+        """The first restart takes until after the end."""
+        if isinstance(change, SetService) and change.host in inventory.broker_names and not moved:
+            moved.append(change.host)
+            world.now += 3600.0
+
+    moved: list[str] = []
+    open_for(600.0)
+    world.faults.append(restarted)
+    ended = operator.resume(until="roll")
+    assert (ended.code, [f.id for f in ended.findings]) == (6, ["roll.hour"])
+    assert sum(restarts(world).values()) == 1
+    assert all(world.hosts[n].running for n in inventory.broker_names)
+    assert operator.resume(until="roll").code == 6, "still closed"
+    assert sum(restarts(world).values()) == 1
+    open_for(600.0)
+    assert operator.resume(until="roll").code == 0
+    assert restarts(world) == dict.fromkeys(inventory.broker_names, 1)
+    world.advance(3600.0)
+    assert operator.back("roll").code == 0
+    assert restarts(world) == dict.fromkeys(inventory.broker_names, 2), "there and back"
+
+
+def test_between_two_waves_the_roll_soaks(tmp_path: Path) -> None:
+    world = joined(tmp_path)
+    policy = world.inventory.policy.model_copy(update={"roll_soak_s": 30.0})
+    world.inventory = world.inventory.model_copy(update={"policy": policy})
+    operator, restarted = Operator(world, tmp_path / "run"), []
+
+    def note(change: Change, operation: str) -> None:
+        if isinstance(change, SetService) and change.host in world.inventory.broker_names:
+            restarted.append(world.now)
+
+    world.faults.append(note)
+    before = world.now
+    assert operator.resume(until="roll").code == 0
+    assert restarted[0] - before < 30.0, "none before the first wave"
+    assert all(later - earlier >= 30.0 for earlier, later in pairwise(restarted))
+    soaks = [e.progress for e in operator.events if isinstance(e, Waits) and "stay well for 30 s" in e.what]
+    assert soaks[0].startswith("1 of 3 have moved")
+    assert soaks[0].endswith(" in 30 s")
+    left = [float(text.rsplit(" ", 2)[1]) for text in soaks if text.startswith("1 of 3")]
+    assert left == sorted(left, reverse=True)

@@ -72,7 +72,7 @@ class Released:
 
 
 class HoldPort(Protocol):
-    """The hold of one run, as the walk asks for it; none of the calls raises."""
+    """The hold of one run, as the walk asks for it; no look raises."""
 
     def wanted(self) -> Hold | None:
         """The hold that is there now."""
@@ -86,6 +86,10 @@ class HoldPort(Protocol):
         """The last release by another terminal."""
         ...
 
+    def place(self, hold: Hold, /) -> Hold | None:
+        """Ask for a hold in the walk's own name; it raises what ``HoldFile.place`` does."""
+        ...
+
 
 class NoHolds:
     """For walks without a second terminal."""
@@ -97,6 +101,9 @@ class NoHolds:
         return None
 
     def released(self) -> Released | None:
+        return None
+
+    def place(self, _hold: Hold) -> Hold | None:
         return None
 
 

@@ -8,6 +8,7 @@ afterwards the walk goes on by itself. A rehearsal is held before it begins, not
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,7 +22,7 @@ from zkmigrate.engine.leaving import TurnBack
 from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.watch import DEADLINE
 from zkmigrate.engine.window import Window
-from zkmigrate.errors import UsageError
+from zkmigrate.errors import LockedError, UsageError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import inverses
 from zkmigrate.model.playbook import Playbook
@@ -29,6 +30,9 @@ from zkmigrate.model.step import Context, Way
 
 if TYPE_CHECKING:
     from zkmigrate.engine.run import World
+
+ROLL = "roll.roll"
+"""The step whose brokers ``--pause-after`` counts."""
 
 _POLL_S = 0.2
 _SAY_S = 60.0
@@ -48,6 +52,32 @@ class HoldPlaces:
         self._answered: set[str] = set()
         self._run_out: set[tuple[str, str]] = set()
         self._noticed = ""
+        self._canary = 0
+
+    def pause_after(self, number: int) -> None:
+        """Take in ``--pause-after``, 0 for nothing of the kind. UsageError where the walk could not hold
+        there: at the last broker, or where more have been changed already."""
+        changed, of = len(self._journal.history.touched(ROLL)), len(self._inventory.broker_names)
+        if number and not changed <= number < of:
+            raise UsageError(
+                f"cannot pause after {number} of {of} brokers; {changed} have been changed. Possible now: a "
+                f"number from {max(1, changed)} to {of - 1}, or zkmigrate hold"
+            )
+        self._canary = number
+
+    def canary(self, at: Next, targets: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+        """As many of these brokers as ``--pause-after`` still leaves; where it leaves none, all of them, and
+        whether a hold has been asked for instead. That is one like any other, in the hold file."""
+        if not self._canary or at.way is Way.BACK or at.id != ROLL:
+            return targets, False
+        left = self._canary - len(set(self._journal.history.touched(at.id)) - set(targets))
+        if left > 0:
+            return targets[:left], False
+        why, by = "as many brokers have moved", f"--pause-after {self._canary}"
+        with contextlib.suppress(LockedError):  # somebody else holds here already
+            self._world.holds.place(Hold(why=why, by=by, since=self._world.clock.wall()))
+        self._canary = 0
+        return targets, True
 
     def notice(self) -> None:
         """Say once that a hold is asked for, and where the walk will hold; and that it is not any more."""

@@ -91,23 +91,27 @@ class Walk:
 
     # --- the three ways to start -----------------------------------------------------------------------
 
-    def forward(self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = ()) -> Ended:
+    def forward(
+        self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = (), pause_after: int = 0
+    ) -> Ended:
         """Walk forward to the end, or through ``until`` (a stage or ``stage.step``).
 
         After a finished way back this turns the run forward again. ``hold_at``: id of a window step after
         which the walk holds until the operator answers, with or without its stage before it. skip: stages to
-        pass over that have not been begun.
+        pass over that have not been begun. pause_after: hold once so many brokers have moved.
         """
-        self._wish(until, hold_at, skip)
+        self._wish(until, hold_at, skip, pause_after)
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
                 raise UsageError(f"run {self.history.run} is on its way back: resume finishes that first")
             self._log.turned_forward("asked by the operator")
         return self._guarded(self._after_interruption)
 
-    def resume(self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = ()) -> Ended:
+    def resume(
+        self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = (), pause_after: int = 0
+    ) -> Ended:
         """Go on in the journal's direction. A rehearsal that was cut short walks back and starts again."""
-        self._wish(until, hold_at, skip)
+        self._wish(until, hold_at, skip, pause_after)
         return self._guarded(self._after_interruption)
 
     def back(self, to: str = "", by: str = "") -> Ended:
@@ -124,12 +128,13 @@ class Walk:
             )
         return self._guarded(lambda: self._begin_back(to, by), Way.BACK)
 
-    def _wish(self, until: str, hold_at: str, skip: tuple[str, ...]) -> None:
+    def _wish(self, until: str, hold_at: str, skip: tuple[str, ...], pause_after: int) -> None:
         """Take in how far to go, where to hold and what to skip. UsageError for a name that would never be
         reached."""
         self._skip = asked.skippable(self.playbook, skip)
         asked.known(self.playbook, until)
         self._until, self._hold_at = until, asked.phase(self.playbook, hold_at)
+        self._holds.pause_after(pause_after)
         at = self.history.next(self.playbook)
         if isinstance(at, Next) and at.way is Way.FORWARD:
             asked.ahead(self.playbook, self._hold_at, at.id, begun=bool(self.history.touched(at.id)))
@@ -195,7 +200,9 @@ class Walk:
                     kept = verdict.keep or kept
                     self._wait(at, verdict, left)
                 case Ready(targets):
-                    if failures == {} and (held := self._holds.between(at, self._stop_if_asked)):
+                    targets, paused = self._holds.canary(at, targets)
+                    may_hold = paused or failures == {}
+                    if may_hold and (held := self._holds.between(at, self._stop_if_asked)):
                         self._obey(held, at.stage)
                         continue
                     if self._moments.before_wave(at, targets):

@@ -60,6 +60,7 @@ class Wishes:
     steal: bool = False
     journal_lost: str = ""
     metrics: Path | None = None
+    pause_after: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def run(setting: Setting, wishes: Wishes) -> int:
     assert run_dir is not None
 
     def act(begun: Begun) -> Ended:
-        return begun.walk.forward(wishes.until, wishes.hold_at, wishes.skip)
+        return begun.walk.forward(wishes.until, wishes.hold_at, wishes.skip, wishes.pause_after)
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act, wanted)
 
@@ -102,7 +103,7 @@ def resume(setting: Setting, wishes: Wishes) -> int:
     def act(begun: Begun) -> Ended:
         if wishes.journal_lost == Way.BACK.value:
             return begun.walk.back(begun.back_to)
-        return begun.walk.resume(wishes.until, wishes.hold_at, wishes.skip)
+        return begun.walk.resume(wishes.until, wishes.hold_at, wishes.skip, wishes.pause_after)
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act)
 

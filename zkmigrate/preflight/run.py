@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Severity
@@ -11,6 +10,7 @@ from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import Evidence
 from zkmigrate.rules.expected import rehearsed_s
+from zkmigrate.rules.hour import MOVES, hour
 
 WINDOW_FACTOR = 3
 """The maintenance window has to be open for so many times as long as the rehearsed cut-over took."""
@@ -22,21 +22,11 @@ FORWARD = ("serve", "check")
 @check(
     "run.hour", "now is inside the maintenance window, and long enough before its end", Scope.CLUSTER, JOINED
 )
-def hour(c: Context, e: Evidence) -> Iterator[Judged]:
+def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
     """P38. Only where policy.window gives one. Looking, joining and rehearsing need none; the roll and the
     cut-over do. Before the cut-over three times what the rehearsal took has to be left."""
-    window = c.inventory.policy.window
-    if window is None:
-        yield Judged(True, "no policy.window given", "no window, or now inside it")
-        return
-    begin, end = (datetime.fromisoformat(text) for text in (window.begin, window.end))
-    now = datetime.fromtimestamp(e.at, UTC)
-    length = WINDOW_FACTOR * (rehearsed_s(c) or 0.0)
-    left = (end - now).total_seconds()
-    needed = f"from {window.begin} to {window.end}" + (f", {length:.0f} s of it left" if length else "")
-    moves = ("wait for the window", "correct policy.window in migration.yml")
-    seen = f"now is {now:%Y-%m-%dT%H:%M:%SZ}" + (f", {left:.0f} s left" if left > 0 and begin <= now else "")
-    yield Judged(begin <= now and left > length, seen, needed, moves=moves)
+    now = hour(c.inventory.policy.window, e.at, WINDOW_FACTOR * (rehearsed_s(c) or 0.0))
+    yield Judged(now.inside, now.seen, now.needed, moves=() if c.inventory.policy.window is None else MOVES)
 
 
 @check("run.forward", "as rehearsed, dest's door opens before dest itself ends a session", Scope.CLUSTER,
@@ -58,4 +48,4 @@ def forward(c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(took < smallest / 1000, f"{took:.1f} s, T = {smallest / 1000:g} s", needed, moves=moves)
 
 
-CHECKS = (hour, forward)
+CHECKS = (in_hour, forward)

@@ -15,7 +15,7 @@ source, every partition is fully in sync, and source's own client lists hold no 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from zkmigrate.dependents.kafka import connect_string, current_connect, names_any, with_connect
@@ -32,12 +32,15 @@ from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import DirEntry, KafkaView, Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.rules.accepted import spared_topics
+from zkmigrate.rules.hour import hour
 from zkmigrate.rules.next_wave import BrokerPosition, next_wave, out_of_sync
+from zkmigrate.rules.soak import soaked
 from zkmigrate.zkdata.words import Connection
 
 WAVE_DEADLINE_S = 600.0
 # zkm-host tells uptime and clock in milliseconds, one after the other.
 CLOCK_STEP_S = 0.01
+_SOAK = "soak"
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class BrokerFacts:
 class RollFacts:
     """Brokers, the cluster as it answers, its id as seen through each dest host, source's client lists.
 
-    spared: topics that may be unavailable while one broker restarts, as somebody accepts.
+    spared: topics that may be unavailable while one broker restarts, as somebody accepts. wall: the
+    operator's clock, in seconds since the epoch.
     """
 
     brokers: dict[str, BrokerFacts]
@@ -62,6 +66,7 @@ class RollFacts:
     cluster_ids: dict[str, Reading[str]]
     source_clients: dict[str, Reading[tuple[Connection, ...]]]
     spared: frozenset[str] = frozenset()
+    wall: float = 0.0
 
 
 class RollStep:
@@ -72,7 +77,7 @@ class RollStep:
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> RollFacts:
-        inventory = c.inventory
+        inventory, wall = c.inventory, look.wall()
         directory, name = inventory.kafka.config.rsplit("/", 1)
         ports = {inventory.source.ports.client, inventory.dest.ports.client}
 
@@ -91,10 +96,20 @@ class RollStep:
             kafka_view(c, look),
             look.each(inventory.dest_names, lambda h: cluster_id(look, h, inventory.kafka.chroot)),
             look.each(inventory.source_names, lambda h: connections(look, h)),
-            spared_topics(inventory.accept, look.wall()),
+            spared_topics(inventory.accept, wall),
+            wall,
         )
 
     def check(self, c: Context, f: RollFacts, way: Way) -> Verdict:
+        verdict = self._verdict(c, f, way)
+        # Every other wait means that something is not well: the soak begins anew after it.
+        return (
+            replace(verdict, keep={_SOAK: {}})
+            if isinstance(verdict, Waiting) and not verdict.keep
+            else verdict
+        )
+
+    def _verdict(self, c: Context, f: RollFacts, way: Way) -> Verdict:
         inventory = c.inventory
         silent = {h: why for h, b in f.brokers.items() if (why := _silence(b))}
         heard = {h: b for h, b in f.brokers.items() if h not in silent}
@@ -118,6 +133,12 @@ class RollStep:
             return _wait_for(inventory, f, wave[0], way)
         if way is Way.BACK and (unknown_before := _without_image(c, f, wave)):
             return Blocked(unknown_before)
+        if wave and way is Way.FORWARD:
+            first = next(p for p in positions if p.name == wave[0])
+            if not first.down and (closed := _out_of_hours(inventory, f, positions)):
+                return Blocked(closed)
+            if not first.touched and (soaks := _soaking(c, f, positions, wave)):
+                return soaks
         if wave:
             return Ready(wave)
         if silent:
@@ -302,6 +323,52 @@ def _on_other(inventory: Inventory, state: BrokerFacts, way: Way) -> tuple[str, 
         return ()
     hosts = inventory.source.hosts if way is Way.FORWARD else inventory.dest.hosts
     return tuple(h.name for h in hosts if addresses(h) & state.zookeepers.value)
+
+
+def _out_of_hours(
+    inventory: Inventory, f: RollFacts, positions: tuple[BrokerPosition, ...]
+) -> tuple[Finding, ...]:
+    """Outside of policy.window no broker that runs is restarted on the way forward. One that is down is
+    started at any hour, and the way back waits for none."""
+    now = hour(inventory.policy.window, f.wall)
+    if now.inside:
+        return ()
+    moved = sum(p.moved for p in positions)
+    return (
+        claim(
+            "roll.hour",
+            "a broker restarts inside the maintenance window only",
+            False,
+            seen=f"{now.seen}; {moved} of {len(inventory.broker_names)} brokers have moved",
+            needed=now.needed,
+            moves=(
+                "wait for the window, then resume",
+                "give policy.window in migration.yml another time, then resume",
+                "rollback, at any hour",
+            ),
+        ),
+    )
+
+
+def _soaking(
+    c: Context, f: RollFacts, positions: tuple[BrokerPosition, ...], wave: tuple[str, ...]
+) -> Waiting | None:
+    """The wait for policy.roll_soak_s between two waves; None when it is over. A half-done broker is finished
+    without it."""
+    statuses = {p.name: f.brokers[p.name].status for p in positions if p.moved}
+    moved = {name: status.value for name, status in statuses.items() if isinstance(status, Seen)}
+    well_s, marks = soaked(moved, c.kept.get(_SOAK, {}))
+    soak_s = c.inventory.policy.roll_soak_s
+    if well_s >= soak_s:
+        return None
+    return Waiting(
+        f"the brokers that have moved stay well for {soak_s:g} s",
+        f"{len(moved)} of {len(c.inventory.broker_names)} have moved; {', '.join(wave)} next, "
+        f"in {soak_s - well_s:.0f} s",
+        soak_s + WAVE_DEADLINE_S,
+        1.0,
+        {_SOAK: marks},
+    )
 
 
 def _without_image(c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:

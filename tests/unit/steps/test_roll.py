@@ -10,9 +10,10 @@ import pytest
 from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by, well
 from tests.world.operator import inventory
 from zkmigrate.dependents.kafka import connect_string
+from zkmigrate.inventory import Window
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
-from zkmigrate.model.step import Done, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.steps.roll import BrokerFacts, RollFacts, RollStep
 from zkmigrate.zkdata.words import Connection
 
@@ -128,3 +129,107 @@ def test_sources_own_client_lists_hold_no_broker(
 def test_a_broker_of_which_nobody_tells_whether_it_runs_is_not_restarted() -> None:
     f = facts(THERE, status=Seen(replace(RUNS, unit_state="unknown")))
     assert not isinstance(verdict(f), Ready) or "broker2" not in getattr(verdict(f), "targets", ())
+
+
+AT_END = 1795309200.0
+OPEN, OVER, EARLY = AT_END - 1, AT_END, AT_END - 14401
+
+
+def with_policy(way: Way = Way.FORWARD, **policy: Any) -> Context:
+    asked = inventory()
+    changed = asked.model_copy(update={"policy": asked.policy.model_copy(update=policy)})
+    return Context("run", changed, way=way, unrestored=frozenset(asked.broker_names))
+
+
+NIGHT = Window(begin="2026-11-21T22:00+01:00", end="2026-11-22T02:00:00+01:00")
+
+
+@pytest.mark.parametrize("wall", [OPEN, OVER, EARLY], ids=["inside", "after its end", "before it begins"])
+def test_no_broker_restarts_outside_the_maintenance_window(wall: float) -> None:
+    f = replace(facts(MOVED, properties=SOURCE_FILE, zookeepers=ON_SOURCE), wall=wall)
+    found = RollStep().check(with_policy(window=NIGHT), f, Way.FORWARD)
+    if wall == OPEN:
+        assert found == Ready(("broker2",))
+        return
+    assert stopped_by(found) == [("roll.hour", "")]
+    assert isinstance(found, Blocked)
+    assert "2 of 3 brokers have moved" in found.findings[0].seen
+
+
+@pytest.mark.parametrize("wall", [OPEN, OVER])
+def test_a_broker_that_is_down_is_started_at_any_hour(wall: float) -> None:
+    stopped = replace(RUNS, unit_state="inactive", unit_since=0.0)
+    f = facts(MOVED, status=Seen(stopped), zookeepers=Seen(frozenset()))
+    found = RollStep().check(with_policy(window=NIGHT), replace(f, wall=wall), Way.FORWARD)
+    assert found == Ready(("broker2",))
+
+
+def test_the_way_back_waits_for_no_hour() -> None:
+    found = RollStep().check(with_policy(Way.BACK, window=NIGHT), replace(facts(), wall=OVER), Way.BACK)
+    assert isinstance(found, Ready)
+
+
+def test_a_broker_that_restarted_in_time_is_waited_for_after_the_end_and_the_roll_may_be_done() -> None:
+    c = with_policy(window=NIGHT)
+    waits = replace(facts(zookeepers=Seen(frozenset())), wall=OVER)
+    assert isinstance(RollStep().check(c, waits, Way.FORWARD), Waiting)
+    assert well(RollStep().check(c, replace(facts(), wall=OVER), Way.FORWARD))
+
+
+LEFT: dict[str, Any] = {"properties": SOURCE_FILE, "zookeepers": ON_SOURCE}
+"""What makes broker2 one that still has to move."""
+
+
+def looked(c: Context, uptime_s: float, **first: Any) -> Verdict:
+    """A look at two brokers that have moved and one that has not; first: what is different of broker1."""
+    f = facts(replace(MOVED, status=Seen(replace(RUNS, uptime_s=uptime_s))), **LEFT)
+    if first:
+        changed = replace(RUNS, **{"uptime_s": uptime_s, **first})
+        f = replace(f, brokers={**f.brokers, "broker1": replace(MOVED, status=Seen(changed))})
+    return RollStep().check(c, f, Way.FORWARD)
+
+
+def soaking(c: Context, found: Verdict) -> Context:
+    """The context of the next look."""
+    assert isinstance(found, Waiting)
+    return replace(c, kept=found.keep or c.kept)
+
+
+def test_the_next_wave_waits_until_the_brokers_that_have_moved_were_well_for_long_enough() -> None:
+    c = with_policy(roll_soak_s=60.0)
+    first = looked(c, 1000.0)
+    c = soaking(c, first)
+    assert "broker2 next, in 60 s" in getattr(first, "progress", "")
+    later = looked(c, 1059.0)
+    assert isinstance(later, Waiting)
+    assert "in 1 s" in later.progress
+    assert looked(soaking(c, later), 1060.0) == Ready(("broker2",))
+    assert looked(with_policy(), 1000.0) == Ready(("broker2",)), "no soak is asked for"
+
+
+@pytest.mark.parametrize(
+    ("first", "anew"),
+    [({}, False), ({"unit_since": 1050.0}, True), ({"boot_id": "another"}, True)],
+    ids=["well", "restarted", "booted"],
+)
+def test_the_soak_begins_anew_when_a_broker_was_restarted(first: dict[str, Any], anew: bool) -> None:
+    c = with_policy(roll_soak_s=60.0)
+    c = soaking(c, looked(c, 1000.0))
+    assert isinstance(looked(c, 1060.0, **first), Waiting) is anew
+
+
+def test_the_soak_begins_anew_when_something_was_not_well() -> None:
+    c = with_policy(roll_soak_s=60.0)
+    c = soaking(c, looked(c, 1000.0))
+    sick = Seen(replace(VIEW, partitions=(replace(PARTITION, isr=(1, 2)),)))
+    c = soaking(c, RollStep().check(c, facts(MOVED, sick, **LEFT), Way.FORWARD))
+    assert isinstance(looked(c, 1060.0), Waiting)
+
+
+def test_the_first_wave_the_half_done_broker_and_the_way_back_need_no_soak() -> None:
+    c = with_policy(roll_soak_s=60.0)
+    assert RollStep().check(c, facts(THERE), Way.FORWARD) == Ready(("broker1",))
+    half_done = facts(MOVED, entry=entry(999_900.0), zookeepers=ON_SOURCE)
+    assert RollStep().check(c, half_done, Way.FORWARD) == Ready(("broker2",))
+    back = with_policy(Way.BACK, roll_soak_s=60.0)
+    assert RollStep().check(back, facts(MOVED, **LEFT), Way.BACK) == Ready(("broker1",))
