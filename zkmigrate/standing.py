@@ -19,7 +19,7 @@ from zkmigrate.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
-from zkmigrate.ui import found, lately
+from zkmigrate.ui import found, lately, words
 from zkmigrate.ui.board import Board
 
 END = "end"
@@ -133,8 +133,8 @@ def lines(body: Mapping[str, Any]) -> list[str]:
     if doubt := body.get("operator"):
         out.append(f"  {doubt}")
     for host, said in body.get("hosts", {}).items():
-        words = {**said, "lapsed": {True: "yes", False: "no"}.get(said.get("lapsed"), "not known")}
-        text = said.get("unknown") or ", ".join(f"{key} {value}" for key, value in words.items())
+        told = {**said, "lapsed": {True: "yes", False: "no"}.get(said.get("lapsed"), "not known")}
+        text = said.get("unknown") or ", ".join(f"{key} {value}" for key, value in told.items())
         out.append(f"  {host}: {text}")
     return out
 
@@ -157,6 +157,9 @@ def _now(run_dir: Path, history: History, hosts: tuple[str, ...], now: float) ->
     if waits is not None:
         left = None if waits["left_s"] is None else waits["left_s"] - (now - waits["at"])
         waits = {**waits, "left_s": None if left is None else round(max(0.0, left), 1)}
+    wave = said.wave
+    if wave is not None and wave["left_s"] is not None:
+        wave = {**wave, "left_s": round(max(0.0, wave["left_s"] - (now - wave["at"])), 1)}
     left_s = None if said.left_s is None else round(said.left_s - (now - said.left_at), 1)
     return {
         "at": now,
@@ -164,6 +167,7 @@ def _now(run_dir: Path, history: History, hosts: tuple[str, ...], now: float) ->
         "way": said.way,
         "since": history.begun_at.get(said.step, said.since),
         "waits": waits,
+        "wave": wave,
         "asks": said.asks,
         "in_flight": list(said.sent.values()),
         "turn_back_s": left_s,
@@ -191,6 +195,8 @@ def _under_way(body: Mapping[str, Any]) -> list[str]:
     elif now["step"]:
         back = "back " if now["way"] == "back" else ""
         out.append(f"now: {back}{now['step']} since {_clock(now['since'])}")
+    if wave := now["wave"]:
+        out.append(words.how_far(wave["done"], wave["of"], wave["left_s"]))
     if waits := now["waits"]:
         left = "" if waits["left_s"] is None else f" ({waits['left_s']:.0f} s left)"
         out.append(f"waits for {waits['what']} since {_clock(waits['since'])}: {waits['progress']}{left}")

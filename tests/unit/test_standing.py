@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,15 +13,17 @@ from tests.unit.preflight_world import TIMEOUT, PreflightWorld, inventory
 from tests.unit.test_report import Run
 from tests.world.operator import quiet_world
 from zkmigrate import books, standing
-from zkmigrate.engine import asked
+from zkmigrate.engine import asked, events, process
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import History
 from zkmigrate.engine.patience import Patience
 from zkmigrate.errors import UsageError
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
-from zkmigrate.model.step import Waiting
+from zkmigrate.model.step import Hazard, Waiting, Way
 from zkmigrate.simulate.look import WorldLook
+from zkmigrate.ui.board import Board
+from zkmigrate.ui.record import EVENTS
 
 
 def test_what_the_rehearsal_took_is_told_once_it_is_walked_back(tmp_path: Path) -> None:
@@ -125,3 +129,31 @@ def test_what_can_be_walked_back_to_is_listed_and_no_more() -> None:
         possible = str(caught.value).partition("possible: ")[2].split(", ")
         assert possible[:3] == ["preflight", "install", "join"]
         assert not [name for name in possible if name.startswith(("cutover", "rehearse", "finalize"))]
+
+
+@pytest.mark.parametrize(
+    ("left_s", "told"),
+    [
+        (None, "37 of 100 brokers done before this wave"),
+        (15060.0, "37 of 100 brokers done before this wave, about 4 h 10 min left"),
+        (70.0, "37 of 100 brokers done before this wave, about 1 min left"),
+    ],
+)
+def test_status_and_screen_tell_how_far_the_roll_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_s: float | None, told: str
+) -> None:
+    run = Run(tmp_path)
+    run.step("roll.roll", "begin")
+    run.journal.close()
+    wave = events.WaveBegun("roll", "roll", Way.FORWARD, ("b1",), 37, 100, left_s)
+    at = run.clock() - 60.0
+    (run.dir / EVENTS).write_text(json.dumps({**events.to_json(wave), "at": at}) + "\n")
+    who = {"pid": 7, "verb": "run", "by": "bert", "place": "", "since": at}
+    monkeypatch.setattr(process, "at_work", lambda _: SimpleNamespace(body=lambda: who))
+    body = standing.of_run(run.dir, books.load(books.DEFAULT), ("d1", "b1"), run.clock)
+    assert f"  {told}" in standing.lines(body)
+    board = Board(lambda: 100.0)
+    board.take(wave)
+    assert any("37 of 100 brokers done" in line for line, _ in board.lines(200, 50))
+    board.take(events.StepBegun("verify", "verify", "t", Hazard.READ_ONLY, Way.FORWARD))
+    assert not any("37 of 100" in line for line, _ in board.lines(200, 50))

@@ -345,3 +345,38 @@ def test_between_two_waves_the_roll_soaks(tmp_path: Path) -> None:
     assert soaks[0].endswith(" in 30 s")
     left = [float(text.rsplit(" ", 2)[1]) for text in soaks if text.startswith("1 of 3")]
     assert left == sorted(left, reverse=True)
+
+
+def test_each_wave_tells_how_far_the_roll_is_and_about_how_long_the_rest_takes(tmp_path: Path) -> None:
+    world = joined(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    begun: list[float] = []
+
+    def note(change: Change, operation: str) -> None:
+        if isinstance(change, SetService) and change.host in world.inventory.broker_names:
+            begun.append(world.now)
+
+    world.faults.append(note)
+    assert operator.resume(until="roll").code == 0
+    waves = [e for e in operator.events if isinstance(e, WaveBegun) and e.stage == "roll"]
+    assert [(e.done, e.of) for e in waves] == [(0, 3), (1, 3), (2, 3)]
+    assert waves[0].left_s is None, "no wave has ended"
+    first, second = begun[1] - begun[0], begun[2] - begun[1]
+    assert waves[1].left_s == pytest.approx(2 * first, abs=1.0)
+    assert waves[2].left_s == pytest.approx((first + second) / 2, abs=1.0)
+
+
+def test_the_time_between_two_processes_is_no_pace(tmp_path: Path) -> None:
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="rehearse").code == 0
+    operator.kill_after = operator.calls + 2
+    with pytest.raises(Killed):
+        operator.resume(until="roll")
+    world.advance(7200.0)
+    again = Operator(world, operator.run_dir)
+    assert again.resume(until="roll").code == 0
+    waves = [e for e in again.events if isinstance(e, WaveBegun) and e.stage == "roll"]
+    assert (waves[0].done, waves[0].left_s) == (1, None)
+    assert waves[-1].left_s is not None
+    assert waves[-1].left_s < 3600.0

@@ -54,12 +54,19 @@ class StepBegun:
 
 @dataclass(frozen=True)
 class WaveBegun:
-    """These targets are changed now, all at once."""
+    """These targets are changed now, all at once.
+
+    done, of: in the roll, how many brokers had been changed before, and of how many. left_s: about how long
+    the rest takes, at the pace of the waves before; None where that cannot be said.
+    """
 
     stage: str
     step: str
     way: Way
     targets: tuple[str, ...]
+    done: int = 0
+    of: int = 0
+    left_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ Bodies by kind:
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -140,6 +142,8 @@ class History:
     hooks: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     retired: dict[str, Retired] = field(default_factory=dict)
+    _between: dict[str, list[float]] = field(default_factory=dict)
+    _wave: tuple[str, int, float] | None = None
     _records: dict[str, dict[str, Any]] = field(default_factory=dict)
     _applied: dict[str, tuple[str, str, Applied]] = field(default_factory=dict)
     _undoes: dict[str, str] = field(default_factory=dict)
@@ -153,6 +157,16 @@ class History:
     def touched(self, step: str) -> tuple[str, ...]:
         """Targets for which a step has changes that are not undone, in order of their first change."""
         return tuple(dict.fromkeys(t for s, t, _ in self._applied.values() if s == step))
+
+    def how_far(self, step: str, wave: tuple[str, ...], of: int, now: float) -> tuple[int, int, float | None]:
+        """As a wave begins: how many targets are done, of how many, and the seconds that are left at the pace
+        of the waves before; None where none has ended. now: seconds since the epoch."""
+        done = len(set(self.touched(step)) - set(wave))
+        took = list(self._between.get(step, ()))
+        if self._wave is not None and self._wave[0] == step:
+            took.append(now - self._wave[2])
+        left = statistics.median(took) * math.ceil((of - done) / len(wave)) if took else None
+        return done, of, left
 
     def entered(self, stage: str) -> bool:
         """Whether any step of a stage was begun and is not walked back."""
@@ -262,6 +276,8 @@ class History:
         self.entries = entry.seq
         if entry.kind != "end":
             self.ended = None
+        if entry.kind in ("end", "hold", "step", "turn"):
+            self._wave = None  # what comes until the next wave is not its pace
         if entry.kind not in ("finding", "consent", "note"):
             self.held = None
         handler = getattr(self, f"_on_{entry.kind}", None)
@@ -310,6 +326,7 @@ class History:
         """A step has been walked back to its start."""
         self.begun.discard(step)
         self.first_sent.pop(step, None)
+        self._between.pop(step, None)
         self.done.discard(step)
         self.undone.add(step)
         self._applied = {op: row for op, row in self._applied.items() if row[0] != step}
@@ -326,6 +343,10 @@ class History:
         operation = body["operation"]
         if Way(body["way"]) is Way.FORWARD:
             step = f"{body['stage']}.{body['step']}"
+            if self._wave is None or self._wave[:2] != (step, body["leg"]):
+                if self._wave is not None and self._wave[0] == step:
+                    self._between.setdefault(step, []).append(entry.at - self._wave[2])
+                self._wave = (step, body["leg"], entry.at)
             self._applied[operation] = (step, body["target"], Applied(change, operation, confirmed=False))
             self.first_sent.setdefault(step, (entry.seq, entry.at, body["mono"]))
         elif isinstance(change, Restore):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from zkmigrate.engine.run import World
 
 ROLL = "roll.roll"
-"""The step whose brokers ``--pause-after`` counts."""
+"""The step whose brokers ``--pause-after`` and the progress of a run count."""
 
 _POLL_S = 0.2
 _SAY_S = 60.0

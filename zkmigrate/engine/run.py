@@ -19,7 +19,7 @@ from zkmigrate.engine.clock import Clock, Interrupt
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.history import Arrived, Next, Rehearsed, Turn
 from zkmigrate.engine.hold import HoldPort, NoHolds
-from zkmigrate.engine.holding import HoldPlaces
+from zkmigrate.engine.holding import ROLL, HoldPlaces
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.logbook import REHEARSED, Logbook
@@ -210,7 +210,7 @@ class Walk:
                     plans = {t: self._changes(at, context, facts, t) for t in targets}
                     if (again := patience.count(plans)) >= TRIES:
                         return patience.exhausted(plans, back=self._way_back())
-                    self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets))
+                    self._wave_begun(at, targets)
                     limits = partial(self._window.limits, at)
                     failures = self._wave.run(at, plans, context.fencing, limits)
                     patience.note(failures)
@@ -238,6 +238,14 @@ class Walk:
             seen = f"{type(error).__name__}: {error}"
             finding = Finding("engine.step-error", "the step comes to a verdict", Held.NO, seen=seen)
             return Blocked((finding,)), None
+
+    def _wave_begun(self, at: Next, targets: tuple[str, ...]) -> None:
+        begun = events.WaveBegun(at.stage.id, at.step.id, at.way, targets)
+        if at.id == ROLL and at.way is Way.FORWARD:
+            every, now = len(self.inventory.broker_names), self.world.clock.wall()
+            done, of, left_s = self.history.how_far(at.id, targets, every, now)
+            begun = replace(begun, done=done, of=of, left_s=left_s)
+        self.world.emit(begun)
 
     def _changes(self, at: Next, context: Context, facts: object, target: str) -> Changes:
         if at.way is Way.FORWARD:

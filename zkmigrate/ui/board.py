@@ -68,6 +68,7 @@ class Board:
         self._left: tuple[float, float] | None = None
         self._samples: dict[str, tuple[float, Mapping[str, Any]]] = {}
         self._answered: dict[str, float] = {}
+        self._wave: tuple[float, events.WaveBegun] | None = None
         self._acked: dict[str, tuple[str, float]] = {}
 
     def sample(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
@@ -98,17 +99,18 @@ class Board:
             case events.StageSkipped():
                 self._stages[event.stage] = "skipped"
             case events.StepBegun():
-                self._wait, self._hold = None, None
+                self._wait, self._hold, self._wave = None, None, None
                 arrow = "<- " if event.way is Way.BACK else ""
                 self._stages[event.stage] = f"{arrow}{event.step}"
             case events.StepEnded():
-                self._wait, self._hold, self._left = None, None, None
+                self._wait, self._hold, self._left, self._wave = None, None, None, None
                 arrow = "<- " if event.way is Way.BACK else ""
                 self._stages[event.stage] = f"{arrow}{event.step} done"
             case events.StepBlocked():
                 self._stages[event.stage] = f"{event.step} blocked"
             case events.WaveBegun():
                 self._wait = None
+                self._wave = (self._now(), event) if event.of else None
             case events.ChangeSent():
                 self._hosts[event.change.host] = _Host(event.change.describe(), "...", self._now())
             case events.ChangeEnded():
@@ -166,6 +168,10 @@ class Board:
 
     def _foot(self, now: float) -> list[Line]:
         lines: list[Line] = []
+        if self._wave is not None:
+            at, wave = self._wave
+            left_s = None if wave.left_s is None else max(0.0, wave.left_s - (now - at))
+            lines.append((words.how_far(wave.done, wave.of, left_s), ""))
         if self._wait is not None and self._hold is None:
             lines += [(line, "") for line in _waiting(self._wait, self._pace, now)]
             lines += [(f"  {self._keys}", "dim")] if self._keys and not self._in_window else []

@@ -23,14 +23,16 @@ _TAIL = 1 << 18
 class Lately:
     """A fold over events as JSON; times are seconds since the epoch.
 
-    waits: {what, progress, left_s, at, since}. holds: the event Holding. asks: where a question is open.
-    sent: operation → {host, text, at} of changes without an outcome. left_s: to turn back, at ``left_at``.
+    waits: {what, progress, left_s, at, since}. wave: {done, of, left_s, at} of the roll. holds: the event
+    Holding. asks: where a question is open. sent: operation → {host, text, at} of changes without an outcome.
+    left_s: to turn back, at ``left_at``.
     """
 
     step: str = ""
     way: str = ""
     since: float = 0.0
     waits: dict[str, Any] | None = None
+    wave: dict[str, Any] | None = None
     holds: dict[str, Any] | None = None
     asks: str = ""
     sent: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -54,7 +56,11 @@ class Lately:
         elif kind == "HookBegun" and event["waited"]:
             what, left_s = f"hook {event['moment']}", float(event["timeout_s"])
             self.waits = {"what": what, "progress": event["run"], "left_s": left_s, "at": at, "since": at}
-        elif kind in ("WaveBegun", "HookEnded"):
+        elif kind == "WaveBegun":
+            self.waits = None
+            far = {key: event.get(key) for key in ("done", "of", "left_s")}
+            self.wave = {**far, "at": at} if far["of"] else None
+        elif kind == "HookEnded":
             self.waits = None
         elif kind == "ChangeSent":
             change = event["change"]

@@ -147,5 +147,14 @@ def holding(event: events.Holding) -> str:
     return f"{after}; in {seconds} at most the hosts open by themselves: {answers}"
 
 
+def how_far(done: int, of: int, left_s: float | None) -> str:
+    """Where the roll was when its newest wave began, and about how long the rest takes."""
+    if left_s is None:
+        return f"{done} of {of} brokers done before this wave"
+    hours, minutes = divmod(max(1, round(left_s / 60)), 60)
+    about = f"{hours} h {minutes} min" if hours else f"{minutes} min"
+    return f"{done} of {of} brokers done before this wave, about {about} left"
+
+
 def _left(left_s: float | None) -> str:
     return "" if left_s is None else f", {left_s:.0f} s left"
