@@ -145,7 +145,21 @@ def test_the_process_ends_with_a_parent_that_is_killed(sshd: Sshd) -> None:
         until("renewals arrive", lambda: len(lines(sshd, "renewed")) > 3)
         assert not ended(pid)
         parent.kill()
-    until("the renewing process has ended", lambda: ended(pid))
+    try:
+        until("the renewing process has ended", lambda: ended(pid))
+    finally:
+        if not ended(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_where_it_does_not_start_no_host_is_reached(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    process.ready()
+    process.renew(LEASE, time.monotonic() + 600)
+    assert process.pid == 0
+    assert not any(process.reached(host) for host in HOSTS)
 
 
 def test_ctrl_c_at_the_terminal_does_not_reach_it(process: Process) -> None:

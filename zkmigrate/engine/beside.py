@@ -115,7 +115,10 @@ class Numbers:
 
 
 class Process:
-    """The second process of one run. number: the run's fencing number, 0 before there is one."""
+    """The second process of one run, started once until ``close``.
+
+    Where it does not start, it reaches no host. number: the run's fencing number, 0 before there is one.
+    """
 
     def __init__(
         self,
@@ -127,6 +130,7 @@ class Process:
         self._inventory = inventory
         self._setting = json.dumps({"inventory": inventory.model_dump_json(), "run": run, "program": program})
         self._number = number
+        self._guard = threading.Lock()
         self._numbers: Numbers | None = None
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -136,16 +140,11 @@ class Process:
         return self._child.pid if self._child is not None else 0
 
     def ready(self) -> None:
-        if self._child is None or self._numbers is None:
-            self._start()
-        else:
-            self._numbers.number = self._number()
+        self._started().number = self._number()
 
     def renew(self, lease: Lease, until: float) -> None:
-        if until and self._child is None:
-            self._start()
-        if self._numbers is not None:
-            self._numbers.order(lease, self._number(), until)
+        if until or self._numbers is not None:
+            self._started().order(lease, self._number(), until)
 
     def reached(self, host: str) -> float:
         child, numbers = self._child, self._numbers
@@ -154,35 +153,42 @@ class Process:
         return numbers.reached(host)
 
     def close(self) -> None:
-        child, self._child, self._numbers = self._child, None, None
+        with self._guard:
+            child, self._child, self._numbers = self._child, None, None
         if child is not None:
             child.kill()
             child.wait()
             if child.stdin is not None:
-                child.stdin.close()
+                with suppress(BrokenPipeError):
+                    child.stdin.close()
 
-    def _start(self) -> None:
-        file = os.memfd_create("zkmigrate-renewals")
-        try:
-            self._numbers = Numbers(file, self._inventory.dest_names)
-            self._numbers.number = self._number()
-            self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "zkmigrate.engine.beside", str(file)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(file,),
-                # It imports from where we do, and nothing from the folder the operator stands in (-P).
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-                # Ctrl-C at the terminal is for the walk, which decides when renewals end.
-                start_new_session=True,
-            )
-        finally:
-            os.close(file)
+    def _started(self) -> Numbers:
+        with self._guard:
+            if self._numbers is None:
+                file = os.memfd_create("zkmigrate-renewals")
+                try:
+                    self._numbers = Numbers(file, self._inventory.dest_names)
+                    with suppress(OSError):  # the watch's threads renew without it
+                        self._start(file)
+                finally:
+                    os.close(file)
+            return self._numbers
+
+    def _start(self, file: int) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "zkmigrate.engine.beside", str(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(file,),
+            # It imports from where we do, and nothing from the folder the operator stands in (-P).
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            # Ctrl-C at the terminal is for the walk, which decides when renewals end.
+            start_new_session=True,
+        )
         if self._child.stdin is not None:
-            with suppress(BrokenPipeError):
-                self._child.stdin.write(self._setting.encode() + b"\n")
-                self._child.stdin.flush()
+            self._child.stdin.write(self._setting.encode() + b"\n")
+            self._child.stdin.flush()
 
 
 def _keep(numbers: Numbers, host: str, channels: Channels) -> None:
