@@ -150,23 +150,51 @@ def test_a_host_that_the_other_process_reaches_gets_no_renewal_from_the_thread(t
         until("the threads renew", lambda: {sent[0] for sent in renew.sent[3:]} == set(HOSTS))
 
 
-def test_a_host_that_the_other_process_reached_is_not_silent(tmp_path: Path) -> None:
-    def unreachable(_host: str) -> Outcome:
-        raise HostError("no route")
+def unreachable(_host: str) -> Outcome:
+    raise HostError("no route")
 
+
+def test_what_the_other_process_reached_before_it_died_counts(tmp_path: Path) -> None:
+    moment, renew = Moment(), Renewals()
+    other = Other(moment.t + 10.0)
+    with beside(other, moment, renew, 600.0) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        renew.answer = unreachable
+        moment.t += 10.0
+        count = len(other.orders)
+        until("every thread has come round", lambda: len(other.orders) > count + 12)
+        other.at = 0.0
+        count = len(renew.sent)
+        until("renewals of the threads fail", lambda: len(renew.sent) > count + 6)
+        assert watch.finding() is None
+
+
+def test_what_the_other_process_reached_while_a_renewal_failed_counts(tmp_path: Path) -> None:
+    moment, renew = Moment(), Renewals()
+    other = Other(0.0)
+
+    def slow(_host: str) -> Outcome:
+        moment.t, other.at = 1010.0, 1009.0  # late for a renewal, early for the end of a lease
+        raise HostError("timeout")
+
+    with beside(other, moment, renew, 600.0) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        renew.answer = slow
+        count = len(renew.sent)
+        until("renewals of the threads fail", lambda: len(renew.sent) > count + 6)
+        assert watch.finding() is None
+
+
+def test_a_host_that_the_other_process_reaches_again_is_no_longer_unreachable(tmp_path: Path) -> None:
     moment, renew = Moment(), Renewals()
     other = Other(0.0)
     with beside(other, moment, renew, 600.0) as watch:
         watch.follow(*fenced(tmp_path), CONTEXT)
         renew.answer = unreachable
         moment.t += 10.0
-        other.at = moment.t - 1.0  # late for a renewal, early for a lease
-        count = len(renew.sent)
-        until("renewals of the threads fail", lambda: len(renew.sent) > count + 6)
+        until("a host is unreachable", lambda: watch.finding() is not None)
         other.at = moment.t
-        count = len(other.orders)
-        until("every thread has come round", lambda: len(other.orders) > count + 12)
-        assert watch.finding() is None
+        until("nothing is wrong", lambda: watch.finding() is None)
 
 
 @pytest.mark.parametrize(("deadline_s", "until_s"), [(8.0, 1008.0), (600.0, 1030.0), (float("inf"), 1030.0)])
