@@ -215,7 +215,7 @@ def test_on_the_way_back_the_other_process_renews_past_the_deadline_but_not_for_
     history.way = Way.BACK
     with beside(other, Moment(1009.0), Renewals()) as watch:
         watch.follow(stage, history, CONTEXT)
-        assert other.orders[-1] == 1039.0
+        assert other.orders[-1] == 1019.0
 
 
 def test_the_other_process_logs_in_before_fence_and_stops_renewing_after_seal(tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ LEAST_MS = 1
 _LATE = 1.5
 """Periods after which the thread no longer waits for the other process's renewal."""
 _UNHEARD_S = 30.0
-"""So long the other process renews without an order: a walk that hangs keeps no host shut for longer."""
+_UNHEARD_BACK_S = 10.0
+"""So long the other process renews without an order: a walk that hangs keeps no host shut for longer. Less on
+the way back, which no deadline bounds while clients wait."""
 
 Renew = Callable[[str, int, int], Outcome]
 """``renew(host, fence_ttl_ms, cut_ttl_ms)`` over the host's second channel; HostError when not delivered.
@@ -188,8 +190,12 @@ class Watch:
 
     def _order(self, session: _Session) -> None:
         """Tell the other process until when it may renew, as things are now."""
-        end = math.inf if session.back else session.deadline
-        until = min(end, self._now() + _UNHEARD_S) if session.renewing else 0.0
+        if not session.renewing:
+            until = 0.0
+        elif session.back:
+            until = self._now() + _UNHEARD_BACK_S
+        else:
+            until = min(session.deadline, self._now() + _UNHEARD_S)
         self._beside.renew(session.lease, until)
 
     def _round(self, session: _Session, host: str, delivered: float, least_ms: int = 0) -> float:
