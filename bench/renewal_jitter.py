@@ -4,6 +4,9 @@
 processes, while the main thread writes and reads JSON of 50 MB, renders tables. Prints the seconds between
 two renewals of a host: median, 99th percentile and the longest. A renewal may come a third of the cut's lease
 late without anybody noticing.
+
+``--beside``: the real second process renews, over a real sshd on this machine, and what counts is when a
+renewal arrives there.
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ import json
 import multiprocessing
 import os
 import statistics
+import tempfile
 import time
 from collections import defaultdict
+from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -23,15 +29,26 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tests.unit import sshd
 from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.beside import Process
 from zkmigrate.engine.history import History
 from zkmigrate.engine.ports import WindowRules
 from zkmigrate.engine.watch import Watch
-from zkmigrate.inventory import Lease, Policy
+from zkmigrate.inventory import Inventory, Lease, Policy
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
 
-HOSTS = ("dest1", "dest2", "dest3")
+HOSTS = ("d1", "d2", "d3")
+ADDRESSES = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+SPEAKER = r"""#!/bin/bash
+read -r _ _ address _ <<<"$SSH_CONNECTION"
+while read -r id verb rest; do
+  read -r up _ </proc/uptime
+  [ "$verb" = renew ] && echo "$address $up" >>"$ZKM_RENEWED"
+  echo ". $id 0"
+done
+"""
 
 
 def _spin() -> None:
@@ -51,13 +68,50 @@ def _work(until: float, size: int) -> None:
         Console(file=io.StringIO(), width=120).print(table)
 
 
+class Arrivals:
+    """A real sshd whose zkm-host notes when a renewal arrives, and the second process that sends them."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self._log = folder / "renewed"
+        daemon = stack.enter_context(sshd.running(folder, environment=f"ZKM_RENEWED={self._log}"))
+        daemon.allow_sudo()
+        daemon.program("speaker", SPEAKER)
+        plain = sshd.inventory(daemon, known_hosts=daemon.pin(ADDRESSES)).model_dump(mode="json")
+        for host, address in zip(plain["dest"]["hosts"], ADDRESSES, strict=True):
+            host["address"] = address
+        inventory = Inventory.model_validate_json(json.dumps(plain))
+        self.process = Process(inventory, "r1", lambda: 1, str(daemon.programs / "speaker"))
+        stack.callback(self.process.close)
+        self.process.renew(Lease(), time.monotonic() + 600)
+        deadline = time.monotonic() + 60
+        while not all(map(self.process.reached, HOSTS)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def since(self, begun: float) -> dict[str, list[float]]:
+        """When renewals arrived at each host, in seconds of this machine's clock since it started."""
+        sent: dict[str, list[float]] = defaultdict(list)
+        for line in self._log.read_text().splitlines():
+            address, up = line.split()
+            if float(up) >= begun:
+                sent[address].append(float(up))
+        return sent
+
+
 @click.command()
 @click.option("--busy", default=10, show_default=True, help="Processes that only want the processor.")
 @click.option("--seconds", default=30.0, show_default=True)
 @click.option("--megabytes", default=50.0, show_default=True, help="Of JSON, written and read at once.")
 @click.option("--apart", is_flag=True, help="The work is done by another process than the renewals.")
-def main(busy: int, seconds: float, megabytes: float, apart: bool) -> None:
+@click.option("--beside", is_flag=True, help="The watch's second process renews, over ssh.")
+def main(busy: int, seconds: float, megabytes: float, apart: bool, beside: bool) -> None:
     """Measure the time between two renewals of a host."""
+    with ExitStack() as stack:
+        measure(busy, seconds, megabytes, apart, Arrivals(stack) if beside else None)
+
+
+def measure(busy: int, seconds: float, megabytes: float, apart: bool, arrivals: Arrivals | None) -> None:
+    """Work for so long among busy processes, then print the gaps."""
     sent: dict[str, list[float]] = defaultdict(list)
 
     def renew(host: str, _fence_ms: int, _cut_ms: int) -> Outcome:
@@ -65,7 +119,8 @@ def main(busy: int, seconds: float, megabytes: float, apart: bool) -> None:
         return Outcome(0, "renewed")
 
     rules = WindowRules(lambda *_: "go", lambda _context: 1e9, lambda _sealed: "go")
-    watch = Watch(HOSTS, lambda _context: Lease(), rules, renew, time.monotonic, time.time)
+    second = arrivals.process if arrivals else None
+    watch = Watch(HOSTS, lambda _context: Lease(), rules, renew, time.monotonic, time.time, beside=second)
     stage = Stage("cutover", "Cut over", (), window=True)
     fenced = SimpleNamespace(
         entries=1,
@@ -77,6 +132,7 @@ def main(busy: int, seconds: float, megabytes: float, apart: bool) -> None:
     for process in spinning:
         process.start()
     try:
+        begun = time.monotonic()
         watch.follow(stage, cast(History, fenced), cast(Context, None))
         work = (time.monotonic() + seconds, int(megabytes * 1e6))
         if apart:
@@ -89,11 +145,14 @@ def main(busy: int, seconds: float, megabytes: float, apart: bool) -> None:
         watch.close()
         for process in spinning:
             process.kill()
+    if arrivals:
+        sent = arrivals.since(begun)
     gaps = sorted(b - a for times in sent.values() for a, b in itertools.pairwise(times))
     lease = Policy().lease
+    how = ", apart" * apart + ", beside" * (arrivals is not None)
     click.echo(
         f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}, {busy} busy processes, "
-        f"{megabytes:g} MB of JSON{', apart' if apart else ''}: {len(gaps)} renewals, "
+        f"{megabytes:g} MB of JSON{how}: {len(gaps)} renewals, "
         f"median {statistics.median(gaps):.3f} s, p99 {gaps[int(len(gaps) * 0.99)]:.3f} s, "
         f"longest {gaps[-1]:.3f} s; wanted every {lease.renew_every_ms / 1000} s, "
         f"lease {lease.cut_ttl_ms / 1000} s"

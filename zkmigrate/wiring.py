@@ -14,7 +14,7 @@ from functools import partial
 from zkmigrate import deadline, hostside
 from zkmigrate.clients.canary import BrokerCanary
 from zkmigrate.clients.produce import ProduceCanary
-from zkmigrate.engine import probes, sampler
+from zkmigrate.engine import beside, probes, sampler
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.channel import ChannelApply
 from zkmigrate.engine.clock import Clock
@@ -42,7 +42,6 @@ from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.program import Program
 from zkmigrate.transport.ssh import Transport
 
-_RENEW_S = 1.0
 _CALL_S = 10.0
 _CANARY_S = 1.0
 _PROBE_S = 3.0
@@ -98,9 +97,10 @@ class Site:
         return expected.before_the_run(Context("plan", self.inventory, records=records), sessions)
 
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
-        """The watch, over channels of its own."""
+        """The watch, over channels of its own, and its second process."""
         hosts, renew = self.inventory.dest_names, partial(self._renew, lock)
-        return Watch(hosts, in_force, self.rules(), renew, clock.now, clock.wall, self._probes)
+        other = beside.Process(self.inventory, self._run, lambda: lock.number)
+        return Watch(hosts, in_force, self.rules(), renew, clock.now, clock.wall, self._probes, other)
 
     def sample(self, samples: Samples) -> Callable[[], None]:
         """Note from now on what is seen, for the report; the answer ends that."""
@@ -145,8 +145,7 @@ class Site:
 
     def _renew(self, lock: HostLock, host: str, fence_ms: int, cut_ms: int) -> Outcome:
         words = ("renew", str(fence_ms), str(cut_ms))
-        # A longer lease was chosen because the hosts answer slowly.
-        limit_s = max(_RENEW_S, cut_ms / 2000)
+        limit_s = beside.limit_s(cut_ms)
         answer = self._watching.ask(host, *words, fencing=lock.number, deadline_s=limit_s)
         return Outcome(answer.rc, answer.output)
 

@@ -106,6 +106,131 @@ def test_the_first_round_reaches_every_host_before_the_walk_goes_on(tmp_path: Pa
     assert len(renew.sent) == count
 
 
+class Other:
+    """A second process that reached every host at ``at``; keeps the orders it got."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+        self.orders: list[float] = []
+        self.calls: list[str] = []
+
+    def ready(self) -> None:
+        self.calls.append("ready")
+
+    def renew(self, lease: Lease, until: float) -> None:
+        assert lease == LEASE
+        self.orders.append(until)
+
+    def reached(self, host: str) -> float:
+        assert host in HOSTS
+        return self.at
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+@contextmanager
+def beside(other: Other, moment: Moment, renew: Renewals, deadline_s: float = 8.0) -> Iterator[Watch]:
+    rules = WindowRules(decide, lambda _context: deadline_s, without_operator)
+    watch = Watch(HOSTS, lambda _c: LEASE, rules, renew, moment.now, moment.wall, beside=other)
+    try:
+        yield watch
+    finally:
+        watch.close()
+
+
+def test_a_host_that_the_other_process_reaches_gets_no_renewal_from_the_thread(tmp_path: Path) -> None:
+    moment, renew = Moment(), Renewals()
+    other = Other(moment.t)
+    with beside(other, moment, renew) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        until("every thread has come round", lambda: len(other.orders) > 12)
+        assert len(renew.sent) == len(HOSTS)  # the first round
+        other.at = moment.t - 0.2
+        until("the threads renew", lambda: {sent[0] for sent in renew.sent[3:]} == set(HOSTS))
+
+
+def unreachable(_host: str) -> Outcome:
+    raise HostError("no route")
+
+
+def test_what_the_other_process_reached_before_it_died_counts(tmp_path: Path) -> None:
+    moment, renew = Moment(), Renewals()
+    other = Other(moment.t + 10.0)
+    with beside(other, moment, renew, 600.0) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        renew.answer = unreachable
+        moment.t += 10.0
+        count = len(other.orders)
+        until("every thread has come round", lambda: len(other.orders) > count + 12)
+        other.at = 0.0
+        count = len(renew.sent)
+        until("renewals of the threads fail", lambda: len(renew.sent) > count + 6)
+        assert watch.finding() is None
+
+
+def test_what_the_other_process_reached_while_a_renewal_failed_counts(tmp_path: Path) -> None:
+    moment, renew = Moment(), Renewals()
+    other = Other(0.0)
+
+    def slow(_host: str) -> Outcome:
+        moment.t, other.at = 1010.0, 1009.0  # late for a renewal, early for the end of a lease
+        raise HostError("timeout")
+
+    with beside(other, moment, renew, 600.0) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        renew.answer = slow
+        count = len(renew.sent)
+        until("renewals of the threads fail", lambda: len(renew.sent) > count + 6)
+        assert watch.finding() is None
+
+
+def test_a_host_that_the_other_process_reaches_again_is_no_longer_unreachable(tmp_path: Path) -> None:
+    moment, renew = Moment(), Renewals()
+    other = Other(0.0)
+    with beside(other, moment, renew, 600.0) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        renew.answer = unreachable
+        moment.t += 10.0
+        until("a host is unreachable", lambda: watch.finding() is not None)
+        other.at = moment.t
+        until("nothing is wrong", lambda: watch.finding() is None)
+
+
+@pytest.mark.parametrize(("deadline_s", "until_s"), [(8.0, 1008.0), (600.0, 1030.0), (float("inf"), 1030.0)])
+def test_the_other_process_is_told_an_end_that_a_hanging_walk_does_not_move(
+    tmp_path: Path, deadline_s: float, until_s: float
+) -> None:
+    other = Other(1000.0)
+    with beside(other, Moment(), Renewals(), deadline_s) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        assert other.orders[-1] == until_s
+    assert other.orders[-1] == 0.0
+    assert other.calls == ["close"]
+
+
+def test_on_the_way_back_the_other_process_renews_past_the_deadline_but_not_for_ever(tmp_path: Path) -> None:
+    other = Other(1009.0)
+    stage, history = fenced(tmp_path)
+    history.way = Way.BACK
+    with beside(other, Moment(1009.0), Renewals()) as watch:
+        watch.follow(stage, history, CONTEXT)
+        assert other.orders[-1] == 1019.0
+
+
+def test_the_other_process_logs_in_before_fence_and_stops_renewing_after_seal(tmp_path: Path) -> None:
+    other = Other(1000.0)
+    stage, history = fenced(tmp_path)
+    with beside(other, Moment(), Renewals()) as watch:
+        watch.follow(stage, History(), CONTEXT)
+        assert (other.calls, other.orders) == (["ready"], [])
+        watch.follow(stage, history, CONTEXT)
+        history.done.add("main.seal")
+        watch.follow(stage, history, CONTEXT)
+        until("the threads order nothing else", lambda: other.orders[-6:] == [0.0] * 6)
+        assert other.calls == ["ready"]
+
+
 def test_no_renewal_reaches_past_the_deadline(tmp_path: Path) -> None:
     renew, moment = Renewals(), Moment(1006.5)
     with watching(moment, renew) as watch:

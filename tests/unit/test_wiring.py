@@ -12,12 +12,17 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.sshd import make_key
+from tests.unit.test_engine_watch import Moment
 from tests.world.operator import inventory
 from zkmigrate.engine import probes
+from zkmigrate.engine.beside import Process
+from zkmigrate.engine.clock import Clock
+from zkmigrate.engine.history import History
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.inventory import Ports, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.finding import Held
 from zkmigrate.model.playbook import Stage
+from zkmigrate.model.step import Context
 from zkmigrate.simulate.ensemble import UNSERVING
 from zkmigrate.transport.channels import Answer
 from zkmigrate.wiring import Site
@@ -87,3 +92,21 @@ def test_a_renewal_is_given_up_after_half_of_the_cut(
     finally:
         site.close()
     assert limits == [limit_s]
+
+
+def test_the_watch_of_a_site_renews_from_a_second_process_from_before_fence_on(ssh: Ssh) -> None:
+    class Lock:
+        number = 7
+
+    site = Site(inventory().model_copy(update={"ssh": ssh}), "run")
+    try:
+        watch = site.watch(cast(Clock, Moment()), cast(HostLock, Lock()))
+        other = cast(Process, watch._beside)
+        assert other.pid == 0
+        watch.follow(Stage("cutover", "Cut over", (), window=True), History(), cast(Context, None))
+        pid = other.pid
+        assert Path(f"/proc/{pid}").exists()
+        watch.close()
+        assert not Path(f"/proc/{pid}").exists()
+    finally:
+        site.close()

@@ -8,6 +8,9 @@ whose lease has ended says so, which is then why the run turns back, and a host 
 by that very turn. A sealed host answers ``permanent``; after the SEAL step nothing is renewed. Probe threads
 ask their question at their own pace. The watch never acts on the steps: it holds findings, and the walk asks
 for them between steps and while it waits.
+
+Another process may renew as well (:mod:`zkmigrate.engine.beside`). A host that it reaches in time gets no
+renewal from the thread. Where it does not, the thread renews and judges the answer.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.beside import Alone, Beside
 from zkmigrate.engine.history import History
 from zkmigrate.engine.lanes import together
 from zkmigrate.engine.ports import WindowRules
@@ -35,6 +39,12 @@ LOOK_UNKNOWN = "watch.look-unknown"
 _REFUSED = 3
 LEAST_MS = 1
 """The shortest time that zkm-host takes for a lease."""
+_LATE = 1.5
+"""Periods after which the thread no longer waits for the other process's renewal."""
+_UNHEARD_S = 30.0
+_UNHEARD_BACK_S = 10.0
+"""So long the other process renews without an order: a walk that hangs keeps no host shut for longer. Less on
+the way back, which no deadline bounds while clients wait."""
 
 Renew = Callable[[str, int, int], Outcome]
 """``renew(host, fence_ttl_ms, cut_ttl_ms)`` over the host's second channel; HostError when not delivered.
@@ -68,6 +78,7 @@ class Watch:
         now: Callable[[], float],
         wall: Callable[[], float],
         probes: Callable[[Stage], tuple[Probe, ...]] = lambda _stage: (),
+        beside: Beside | None = None,
     ) -> None:
         self._hosts = hosts
         self._lease = lease
@@ -76,6 +87,7 @@ class Watch:
         self._now = now
         self._wall = wall
         self._probes = probes
+        self._beside = beside or Alone()
         self._guard = threading.Lock()
         self._found: dict[tuple[str, str], Finding] = {}
         self._answered: dict[tuple[str, str], Finding] = {}
@@ -88,8 +100,12 @@ class Watch:
             self._first_line = history.entries
         rules = self._rules
         fenced = history.first_sent.get(f"{stage.id}.{rules.begins}")
-        if fenced is None or f"{stage.id}.{rules.ends}" in history.done:
+        if fenced is None:
             self._stop()
+            self._beside.ready()
+            return
+        if f"{stage.id}.{rules.ends}" in history.done:
+            self.close()
             return
         begun, session = self._session is None, self._session or self._new_session(fenced, context)
         session.renewing = f"{stage.id}.{rules.permanent}" not in history.done
@@ -100,6 +116,7 @@ class Watch:
             self._session = session
             together({h: partial(self._round, session, h, self._now(), LEAST_MS) for h in self._hosts})
             self._start(session, stage)
+        self._order(session)
 
     def _new_session(self, fenced: tuple[int, float, float], context: Context) -> _Session:
         """The deadline counts from the first FENCE: by this process's clock, else by the wall clock."""
@@ -138,6 +155,7 @@ class Watch:
     def close(self) -> None:
         """Stop and wait for all threads; a lease that is not sealed now ends by itself."""
         self._stop()
+        self._beside.close()
 
     # --- threads ---------------------------------------------------------------------------------------
 
@@ -150,6 +168,7 @@ class Watch:
     def _stop(self) -> None:
         if self._session is not None:
             self._session.end()
+            self._beside.renew(self._session.lease, 0.0)
             self._session = None
         # What was found belongs to the window that has ended: a renewal that came after the rehearsal had
         # reopened a door must not turn the next window back.
@@ -158,8 +177,26 @@ class Watch:
 
     def _renewer(self, session: _Session, host: str) -> None:
         delivered = self._now()
-        while not session.over.wait(session.lease.renew_every_ms / 1000):
-            delivered = self._round(session, host, delivered) if session.renewing else self._now()
+        period = session.lease.renew_every_ms / 1000
+        while not session.over.wait(period):
+            self._order(session)
+            delivered = max(delivered, self._beside.reached(host))
+            if not session.renewing:
+                delivered = self._now()
+            elif self._now() - self._beside.reached(host) > _LATE * period:
+                delivered = self._round(session, host, delivered)
+            else:
+                self._clear(host, HOST_UNREACHABLE)
+
+    def _order(self, session: _Session) -> None:
+        """Tell the other process until when it may renew, as things are now."""
+        if not session.renewing:
+            until = 0.0
+        elif session.back:
+            until = self._now() + _UNHEARD_BACK_S
+        else:
+            until = min(session.deadline, self._now() + _UNHEARD_S)
+        self._beside.renew(session.lease, until)
 
     def _round(self, session: _Session, host: str, delivered: float, least_ms: int = 0) -> float:
         """Renew once on one host, for at least so long; returns when a renewal last reached it."""
@@ -172,6 +209,7 @@ class Watch:
         try:
             outcome = self._renew(host, fence_ms, cut_ms)
         except HostError as error:
+            delivered = max(delivered, self._beside.reached(host))
             silent = self._now() - delivered
             if silent * 1000 > session.silence_ms:
                 self._store(_undelivered(host, silent, str(error)))
