@@ -224,7 +224,7 @@ def test_an_account_that_races_us_gets_nothing(host: Host, home: Path, secret: P
             host.call("restore", f"r{number}", f"w{number}")
             assert told(secret) == before
     assert {path.name for path in home.parent.iterdir()} == around
-    # A copy that turned out to be a link was refused, and is left as .new: nothing is ever put back from there.
+    # A copy that turned out to be a link was refused. It is left as .new, and nothing is put back from there.
     kept = [p for p in (host.directory / "before").glob("*/content") if p.parent.suffix != ".new"]
     assert not [path for path in kept if path.is_symlink()]
 
