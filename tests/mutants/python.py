@@ -70,8 +70,8 @@ def copy(to: Path) -> Path:
     return to
 
 
-def passes(tree: Path, tests: Sequence[str]) -> bool:
-    """Whether these tests pass in a tree; a run that never ends is one that fails."""
+def passes(tree: Path, tests: Sequence[str], limit_s: float | None = LIMIT_S) -> bool:
+    """Whether these tests pass in a tree; a run that has not ended after ``limit_s`` is one that fails."""
     words = ("-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests)
     env = os.environ | {"PYTHONPATH": str(tree)}
     try:
@@ -81,7 +81,7 @@ def passes(tree: Path, tests: Sequence[str]) -> bool:
             env=env,
             capture_output=True,
             text=True,
-            timeout=LIMIT_S,
+            timeout=limit_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -93,13 +93,13 @@ def passes(tree: Path, tests: Sequence[str]) -> bool:
     return done.returncode == 0
 
 
-def killed(tree: Path, mutant: Mutant) -> bool:
+def killed(tree: Path, mutant: Mutant, limit_s: float | None = LIMIT_S) -> bool:
     """Whether the tests notice the mutant; the tree is as it was afterwards."""
     path = tree / mutant.file
     before = path.read_text()
     try:
         _write(path, mutant.of(before))
-        return not passes(tree, mutant.tests)
+        return not passes(tree, mutant.tests, limit_s)
     finally:
         _write(path, before)
 
