@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up all they need (as root, on Debian 12); a second run reuses it.
-.PHONY: demo drills test lint mutants setup
+.PHONY: demo drills test test-lab test-spark lint mutants setup
 
 PYTHON = .venv/bin/python
 PYTEST = $(PYTHON) -m pytest -p tests.no_skips --durations=10
@@ -14,18 +14,24 @@ drills: setup
 	@$(PYTHON) -m zkmigrate.lab.provision
 	@$(PYTHON) -m zkmigrate.lab.drills $(DRILLS)
 
-# The checks, then every test: those with real servers of their own side by side with the fast ones, those in a real
-# Spark and on real lab hosts last and one by one. A skipped test fails the run. There are more workers than cores,
-# because many of the fast tests wait for a process of their own.
+# The checks, then every test: the fast ones and those with servers of their own, then those on lab hosts. A skipped
+# test fails the run. There are more workers than cores, because many of the fast tests wait for a process of their
+# own. The lab waits a third of its time: the tests in a real Spark use that, at a lower priority.
 test: lint
 	@$(PYTHON) -m zkmigrate.lab.provision
 	@$(PYTHON) -m zkmigrate.lab sweep
 	@status=0; \
 	$(PYTEST) --numprocesses=4 --dist=worksteal tests/unit tests/world tests/recorded tests/servers || status=$$?; \
-	$(PYTEST) tests/spark || status=$$?; \
-	$(PYTEST) --verbose tests/lab || status=$$?; \
+	make --no-print-directory --jobs=2 --keep-going test-lab test-spark || status=$$?; \
 	$(PYTHON) -m zkmigrate.lab sweep || status=$$?; \
 	exit $$status
+
+test-lab:
+	@$(PYTEST) --verbose tests/lab
+
+# What it says comes in one piece, when it has ended.
+test-spark:
+	@said=$$(nice -n 10 $(PYTEST) tests/spark 2>&1); status=$$?; echo "$$said"; exit $$status
 
 # Take each guard out of a copy of the tree and see its tests fail; see docs/how-to/mutants.md. One survivor is an error.
 mutants: setup
