@@ -11,7 +11,14 @@ from click.testing import CliRunner
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from zkmigrate.lab.drills.window_cases import BEFORE_OPEN, CASES, DEST, LABS, TURNED, Case
 from zkmigrate.lab.drills.window_faults import Pace, again, chosen, main
-from zkmigrate.lab.drills.window_harm import HostDead, LinkCut, NoRules, Silence, SourceLeaderDead
+from zkmigrate.lab.drills.window_harm import (
+    HostDead,
+    LinkCut,
+    NoRules,
+    Silence,
+    SourceLeaderDead,
+    sessions_on,
+)
 from zkmigrate.lab.failure import LabError
 from zkmigrate.model import change
 
@@ -83,11 +90,22 @@ def test_chosen_cases_keep_their_order_and_a_pattern_for_none_is_refused() -> No
 def test_cases_are_played_again_on_one_lab_but_none_that_goes_past_open() -> None:
     twice = again(chosen("^back-from-(cut|arm)$"), 2)
     assert [case.name for case in twice] == [
-        "back-from-arm-1", "back-from-arm-2", "back-from-cut-1", "back-from-cut-2",
+        "back-from-arm-1", "back-from-cut-1", "back-from-arm-2", "back-from-cut-2",
     ]  # fmt: skip
     assert {case.hold for case in twice} == {"arm", "cut"}
     with pytest.raises(LabError, match=r"past OPEN a lab cannot be used again.*silent-frozen-go"):
         again(chosen("silent-frozen-(go|cut)"), 2)
+
+
+def test_the_client_that_knows_only_the_frozen_host_is_told_from_the_others() -> None:
+    seen = [
+        {"event": "connected", "host": "dest2", "session": "0x1"},
+        {"event": "connected", "host": "dest3", "session": "0x2"},
+        {"event": "connected", "host": "dest2", "session": "0x3"},
+        {"event": "disconnected", "host": "dest2", "session": "0x4"},
+    ]
+    assert sessions_on("dest2", seen) == {"0x3"}
+    assert sessions_on("dest1", seen) == set()
 
 
 def test_the_list_tells_what_is_expected() -> None:

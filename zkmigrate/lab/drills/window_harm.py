@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kazoo.exceptions import NoNodeError
 
 from zkmigrate.inventory import Policy
 from zkmigrate.lab import fault, network
 from zkmigrate.lab.footprint import phases
+from zkmigrate.lab.load.record import load_recording
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.source_state import without_process
 from zkmigrate.lab.spec import CLIENT_PORT, Role
@@ -142,6 +144,8 @@ class Silence(Harm):
         begun = bench.typing.of("StepBegun")
         fenced = next(e["at"] for e in begun if (e["stage"], e["step"]) == ("cutover", "fence"))
         went = any(e["step"] == "go" and e["way"] == "forward" for e in begun)
+        if went and self.kind == "frozen":
+            bench.stranded |= sessions_on(self.host, load_recording(bench.load.directory, "raw").events)
         bench.served.wait(SERVED_S)
         after = round(bench.served.at - fenced, 1)
         since_harm = round(bench.served.at - bench.served.since, 1)
@@ -150,6 +154,12 @@ class Silence(Harm):
         limit = round((least.forward if went else least.start_back) + 2, 1)
         bench.tell(f"served again {after} s after FENCE, {since_harm} s after the silence, limit {limit} s")
         return [] if after <= limit else [f"served again only {after} s after FENCE, limit {limit} s"]
+
+
+def sessions_on(host: str, events: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The session, one at the most, that the raw client of this host was last given by it."""
+    given = [event["session"] for event in events if event["event"] == "connected" and event["host"] == host]
+    return set(given[-1:])
 
 
 class ServedAgain:
