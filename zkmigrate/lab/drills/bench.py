@@ -41,7 +41,7 @@ class Bench:
 
     source: what source's hosts have to show. new: znodes whose owner a harm made a new one; noticed: what a
     harm saw go wrong; killed_broker: the one it killed; served: when clients find a server again. stranded:
-    sessions of clients that know only a host that stood still while the others went forward.
+    sessions of clients that know only a host that stood still, sealed, while the others went on or back.
     """
 
     lab: Lab

@@ -143,15 +143,15 @@ class Silence(Harm):
         assert bench.typing is not None
         begun = bench.typing.of("StepBegun")
         fenced = next(e["at"] for e in begun if (e["stage"], e["step"]) == ("cutover", "fence"))
-        went = any(e["step"] == "go" and e["way"] == "forward" for e in begun)
-        if went and self.kind == "frozen":
+        forward = {e["step"] for e in begun if e["way"] == "forward"}
+        if "go" in forward and self.kind == "frozen":  # sealed: it stays shut for as long as it stands still
             bench.stranded |= sessions_on(self.host, load_recording(bench.load.directory, "raw").events)
         bench.served.wait(SERVED_S)
         after = round(bench.served.at - fenced, 1)
         since_harm = round(bench.served.at - bench.served.since, 1)
         session_s = bench.lab.spec.session_timeout_ms / 1000
         least = deadlines(session_s, Policy().way_back_s)
-        limit = round((least.forward if went else least.start_back) + 2, 1)
+        limit = round((least.forward if "serve" in forward else least.start_back) + 2, 1)
         bench.tell(f"served again {after} s after FENCE, {since_harm} s after the silence, limit {limit} s")
         return [] if after <= limit else [f"served again only {after} s after FENCE, limit {limit} s"]
 
