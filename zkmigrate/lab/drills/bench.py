@@ -241,7 +241,7 @@ class Bench:
         for host, text in source_state(self.lab).items():
             if text != self.source[host]:
                 wrong.append(f"source changed on {host}")
-        if self.new or wrong:
+        if self.new or ended or wrong:
             self._sessions = after
         return wrong
 
