@@ -222,8 +222,8 @@ class Policy(_Frozen):
     """What the operator allows. Times in seconds.
 
     join_outstanding: with more requests than this waiting at any source server, no further dest host joins.
-    window_margin: how many times as long as in the rehearsal FENCE to SEAL may take. roll_soak_s: how long
-    the brokers that have moved stay well before the next wave.
+    window_margin: how many times as long as in the rehearsal FENCE to SEAL may take, and SERVE.
+    roll_soak_s: how long the brokers that have moved stay well before the next wave.
     """
 
     lease: Lease = Lease()

@@ -209,13 +209,13 @@ def test_the_other_process_is_told_an_end_that_a_hanging_walk_does_not_move(
     assert other.calls == ["close"]
 
 
-def test_on_the_way_back_the_other_process_renews_past_the_deadline_but_not_for_ever(tmp_path: Path) -> None:
+def test_on_the_way_back_the_other_process_is_ordered_no_longer_than_the_fence_holds(tmp_path: Path) -> None:
     other = Other(1009.0)
     stage, history = fenced(tmp_path)
     history.way = Way.BACK
     with beside(other, Moment(1009.0), Renewals()) as watch:
         watch.follow(stage, history, CONTEXT)
-        assert other.orders[-1] == 1019.0
+        assert other.orders[-1] == 1009.0 + LEASE.fence_ttl_ms / 1000
 
 
 def test_the_other_process_logs_in_before_fence_and_stops_renewing_after_seal(tmp_path: Path) -> None:

@@ -98,6 +98,17 @@ def test_a_dest_that_holds_everything_is_proved_three_times(tmp_path: Path) -> N
     ]  # fmt: skip
 
 
+def test_a_dest_that_was_away_and_was_sent_a_snapshot_is_proved_from_that_snapshot(tmp_path: Path) -> None:
+    made = [create_payload(OLD + n, f"/other/n{n}", session=OTHER) for n in range(1, 5)]
+    made.append(create_payload(OLD + 5, "/kafka/n5", session=BROKER, cversion=1))
+    source, dest = disk(tmp_path / "s", made), disk(tmp_path / "d", [made[0], made[1], made[4]])
+    (dest / "version-2" / f"snapshot.{OLD + 4:x}").write_bytes(snapshot_of(TREE))
+    code, found = proved("all", source, dest)
+    assert (code, found["held"]) == (0, True)
+    (digest,) = found["digest"]["dests"].values()
+    assert (digest["held"], digest["zxid"], digest["znodes"]) == (True, hex(OLD + 5), 2)
+
+
 def test_another_tenants_transactions_may_be_missing(tmp_path: Path) -> None:
     source, dest = disk(tmp_path / "s", history()), disk(tmp_path / "d", history()[:8])
     code, found = proved("all", source, dest)

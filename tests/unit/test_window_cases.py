@@ -10,8 +10,15 @@ from click.testing import CliRunner
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from zkmigrate.lab.drills.window_cases import BEFORE_OPEN, CASES, DEST, LABS, TURNED, Case
-from zkmigrate.lab.drills.window_faults import Pace, chosen, main
-from zkmigrate.lab.drills.window_harm import HostDead, LinkCut, NoRules, SourceLeaderDead
+from zkmigrate.lab.drills.window_faults import Pace, again, chosen, main
+from zkmigrate.lab.drills.window_harm import (
+    HostDead,
+    LinkCut,
+    NoRules,
+    Silence,
+    SourceLeaderDead,
+    sessions_on,
+)
 from zkmigrate.lab.failure import LabError
 from zkmigrate.model import change
 
@@ -66,6 +73,9 @@ def test_there_is_a_case_for_every_row_of_the_matrix() -> None:
     assert {c.lab for c in CASES if c.name.startswith("broker-")} == {"ask", "back", "forward"}
     assert {"cut", "go"} <= {c.hold for c in of(LinkCut)}
     assert {"fence", "cut", "stop"} == {c.hold for c in of(SourceLeaderDead)}
+    silent = {(c.hold, c.harm.kind) for c in CASES if isinstance(c.harm, Silence)}
+    holds = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "check")
+    assert silent == {(hold, kind) for hold in holds for kind in ("frozen", "ssh", "dropped")}
     removed = " ".join(c.harm.command for c in CASES if isinstance(c.harm, NoRules))
     for rule in ("IN 1", "IN 6", "OUT 1", "OUT 3", "iptables -F", "ip6tables"):
         assert rule in removed
@@ -75,6 +85,27 @@ def test_chosen_cases_keep_their_order_and_a_pattern_for_none_is_refused() -> No
     assert [case.name for case in chosen("^back-from-(cut|arm)$")] == ["back-from-arm", "back-from-cut"]
     with pytest.raises(LabError, match="no case 'nothing-of-the-sort'"):
         chosen("nothing-of-the-sort")
+
+
+def test_cases_are_played_again_on_one_lab_but_none_that_goes_past_open() -> None:
+    twice = again(chosen("^back-from-(cut|arm)$"), 2)
+    assert [case.name for case in twice] == [
+        "back-from-arm-1", "back-from-cut-1", "back-from-arm-2", "back-from-cut-2",
+    ]  # fmt: skip
+    assert {case.hold for case in twice} == {"arm", "cut"}
+    with pytest.raises(LabError, match=r"past OPEN a lab cannot be used again.*silent-frozen-go"):
+        again(chosen("silent-frozen-(go|cut)"), 2)
+
+
+def test_the_client_that_knows_only_the_frozen_host_is_told_from_the_others() -> None:
+    seen = [
+        {"event": "connected", "host": "dest2", "session": "0x1"},
+        {"event": "connected", "host": "dest3", "session": "0x2"},
+        {"event": "connected", "host": "dest2", "session": "0x3"},
+        {"event": "disconnected", "host": "dest2", "session": "0x4"},
+    ]
+    assert sessions_on("dest2", seen) == {"0x3"}
+    assert sessions_on("dest1", seen) == set()
 
 
 def test_the_list_tells_what_is_expected() -> None:

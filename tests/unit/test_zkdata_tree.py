@@ -37,6 +37,7 @@ from zkmigrate.zkdata.reader import BytesDirectory, BytesReader
 from zkmigrate.zkdata.seal import check_snapshot
 from zkmigrate.zkdata.session import parse_session
 from zkmigrate.zkdata.snapshot import read_snapshot
+from zkmigrate.zkdata.sums import read_sums
 from zkmigrate.zkdata.tree import Tree, Znode, diff, is_session, load_tree, max_zxid, subtree_max_zxid
 from zkmigrate.zkdata.txn import Acl
 from zkmigrate.zkdata.zxid import parse_zxid
@@ -187,6 +188,28 @@ def test_a_snapshot_that_was_just_received_needs_no_log_and_no_older_one() -> No
     assert (tree.zxid, list(tree.nodes), tree.snapshot) == (newest, ["/kafka"], f"snapshot.{newest:x}")
     with pytest.raises(NoDataError, match="the state at 0x8 was asked for"):
         load_tree(BytesDirectory(files), upto=newest + 1)
+
+
+def test_a_received_snapshot_bridges_the_hole_in_the_log_that_was_written_on() -> None:
+    """A host that was away for long was sent a snapshot, and its process went on in the same log."""
+    zxids = (5, 6, 11, 12)
+    files = {
+        "snapshot.4": snapshot_of({"/kafka": b"old"}),
+        "snapshot.a": snapshot_of({"/kafka": b"new", "/kafka/meanwhile": b""}),
+        "log.5": log_from([create_payload(zxid, f"/kafka/n{zxid}") for zxid in zxids]) + bytes(64),
+    }
+    for upto in (None, 12):
+        tree = load_tree(BytesDirectory(files), chroot="/kafka", upto=upto)
+        assert (tree.zxid, tree.snapshot) == (12, "snapshot.a")
+        assert sorted(tree.nodes) == ["/kafka", "/kafka/meanwhile", "/kafka/n11", "/kafka/n12"]
+    summed = read_sums(BytesDirectory(files), chroot="/kafka", upto=12)
+    assert (summed.zxid, summed.znodes) == (12, 4)
+    rest = walk(BytesDirectory(files), after=10)
+    assert [record.zxid for record in rest] == list(zxids)
+    assert rest.gaps == []
+    del files["snapshot.a"]
+    with pytest.raises(CorruptError, match="0xb follows 0x6"):
+        load_tree(BytesDirectory(files), chroot="/kafka", upto=12)
 
 
 def test_a_log_that_goes_on_behind_a_received_snapshot_says_nothing_of_what_was_before() -> None:

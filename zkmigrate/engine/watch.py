@@ -42,9 +42,13 @@ LEAST_MS = 1
 _LATE = 1.5
 """Periods after which the thread no longer waits for the other process's renewal."""
 _UNHEARD_S = 30.0
-_UNHEARD_BACK_S = 10.0
-"""So long the other process renews without an order: a walk that hangs keeps no host shut for longer. Less on
-the way back, which no deadline bounds while clients wait."""
+"""Going forward the other process renews so long without an order, and never past the deadline.
+
+A walk of which one call held the interpreter was seen to stand still for 20 s; it must not lose its lease. A
+walk that was stopped (SIGSTOP) keeps brokers out for so long, but no session is lost: the hosts go back by
+themselves by the deadline. The deadline does not bound the way back: there it is the fence's own time, as if
+the walk's threads had sent the last renewal.
+"""
 
 Renew = Callable[[str, int, int], Outcome]
 """``renew(host, fence_ttl_ms, cut_ttl_ms)`` over the host's second channel; HostError when not delivered.
@@ -193,7 +197,7 @@ class Watch:
         if not session.renewing:
             until = 0.0
         elif session.back:
-            until = self._now() + _UNHEARD_BACK_S
+            until = self._now() + session.lease.fence_ttl_ms / 1000
         else:
             until = min(session.deadline, self._now() + _UNHEARD_S)
         self._beside.renew(session.lease, until)

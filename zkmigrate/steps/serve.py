@@ -18,8 +18,10 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+from zkmigrate.rules.window import rehearsed_s
 
-SERVING_DEADLINE_S = 30.0
+SERVING_S = 30.0
+"""The least time that the hosts get to serve."""
 
 
 class ServeStep:
@@ -60,7 +62,7 @@ class ServeStep:
         waiting = f.in_phase("go")
         if waiting:
             notes = {h: f.at[h].finisher_note or f.at[h].finisher for h in waiting}
-            return Waiting("every dest host serves as participant", each(notes), SERVING_DEADLINE_S, 0.05)
+            return Waiting("every dest host serves as participant", each(notes), serving_s(c), 0.05)
         return Done(
             f.every(
                 "serve.serving",
@@ -75,6 +77,18 @@ class ServeStep:
 
     def undo(self, c: Context, f: Statuses[HostPhase], target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+
+def serving_s(c: Context) -> float:
+    """Seconds that the hosts get to serve, of which no session's life depends: until dest has a leader nobody
+    expires one.
+
+    A machine that was slow in the rehearsal is slow in the window too. In a rehearsal nobody waits, so there
+    it is as long as any step may take.
+    """
+    if c.rehearsal:
+        return c.inventory.policy.step_deadline_s
+    return max(SERVING_S, (rehearsed_s(c, "serve") or 0.0) * c.inventory.policy.window_margin)
 
 
 def go_on_without(c: Context, f: Statuses[HostPhase]) -> bool:

@@ -63,11 +63,11 @@ class LogWalk(Iterator[Record]):
 
     after: start in the newest file whose name is not above after + 1 (records at or below `after` in that
     file are still yielded: they anchor continuity). cursor: go on where an earlier walk stopped; new files
-    are noticed. Holes (inside a file, or between one file's last and the next file's first record) are
-    listed in `gaps`; what covers them, a snapshot, is for the caller to know. `ends` gives each finished
-    file's end; `skipped` the files without any record: 0 bytes, or a header only. Raises what LogScan
-    raises; also CorruptError where zxids do not rise from file to file, CursorError where the cursor's file
-    is gone.
+    are noticed. Holes behind `after` (inside a file, or between one file's last and the next file's first
+    record) are listed in `gaps`; what covers them, a snapshot, is for the caller to know. `ends` gives each
+    finished file's end; `skipped` the files without any record: 0 bytes, or a header only. Raises what
+    LogScan raises; also CorruptError where zxids do not rise from file to file, CursorError where the
+    cursor's file is gone.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class LogWalk(Iterator[Record]):
         self._full = full
         self._max_record = max_record
         self._block = block
+        self._known = -1 if after is None else after + 1
         self._cursor = cursor
         self._pending = self._choose(log_files(directory), after, cursor)
         self._scan: LogScan | None = None
@@ -121,7 +122,7 @@ class LogWalk(Iterator[Record]):
                 self._close(scan)
                 self._scan = None
                 continue
-            self.gaps.extend(scan.gaps[known_gaps:])
+            self.gaps.extend(gap for gap in scan.gaps[known_gaps:] if gap.after > self._known)
             if first:
                 self._join(record)
             self._last = record.zxid
@@ -210,10 +211,13 @@ def hole(last: int | None, start: int, zxid: int) -> str:
     """Why `zxid`, the record after `last`, does not continue a log from `start` on; "" when it does.
 
     start: the zxid already known (dest's, a snapshot's, a cursor's). last: the record read before, None
-    when the log shows nothing at or below `start`. Into a new epoch only a log that shows what stood before
-    it shows that nothing more was there; a `start` with counter 0 is an epoch's beginning, at which no
-    transaction stands.
+    when the log shows nothing at or below `start`. What the log lacks below `start` is known already: a
+    server that was away and was sent a snapshot goes on in the same log. Into a new epoch only a log that
+    shows what stood before it shows that nothing more was there; a `start` with counter 0 is an epoch's
+    beginning, at which no transaction stands.
     """
+    if zxid == start + 1:
+        return ""
     before = start if last is None or (last < start and counter(start) == 0) else last
     if zxid == before + 1 or (last is not None and follows(before, zxid)):
         return ""

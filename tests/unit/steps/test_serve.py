@@ -27,6 +27,20 @@ def test_a_host_that_has_its_go_and_does_not_serve_yet_is_waited_for() -> None:
     assert waits.progress == "dest2: waits for a leader"
 
 
+@pytest.mark.parametrize(
+    ("took_s", "rehearsal", "at_most_s"),
+    [(None, False, 30.0), (2.0, False, 30.0), (22.0, False, 33.0), (None, True, 300.0)],
+)
+def test_hosts_that_were_slow_in_the_rehearsal_get_longer_to_serve(
+    took_s: float | None, rehearsal: bool, at_most_s: float
+) -> None:
+    rehearsed = {} if took_s is None else {"seconds": {"serve": {"forward": took_s}}}
+    slow = statuses(STARTED, phase="go", finisher="running")
+    waits = ServeStep().check(context(rehearsal, rehearse=rehearsed), slow, Way.FORWARD)
+    assert isinstance(waits, Waiting)
+    assert waits.deadline_s == at_most_s
+
+
 def test_a_host_that_cannot_start_blocks() -> None:
     stopped = verdict(STARTED, phase="go", finisher="failed", finisher_note="no java")
     assert stopped_by(stopped) == [("serve.finisher", "dest2")]

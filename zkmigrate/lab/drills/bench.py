@@ -40,7 +40,8 @@ class Bench:
     """A lab whose brokers and clients are on dest, under load, with the operator who is to cut over.
 
     source: what source's hosts have to show. new: znodes whose owner a harm made a new one; noticed: what a
-    harm saw go wrong; killed_broker: the one it killed; served: when clients find a server again.
+    harm saw go wrong; killed_broker: the one it killed; served: when clients find a server again. stranded:
+    sessions of clients that know only a host that stood still, sealed, while the others went on or back.
     """
 
     lab: Lab
@@ -51,6 +52,7 @@ class Bench:
     killed_broker: str = ""
     typing: Typing | None = None
     served: ServedAgain | None = None
+    stranded: set[str] = field(default_factory=set)
     source: dict[str, str] = field(init=False)
     _rolled: dict[str, list[str]] = field(init=False)
     _sessions: dict[str, Any] = field(init=False)
@@ -73,7 +75,7 @@ class Bench:
     def play(self, case: Case) -> result.Case:
         """Cut over with the case's fault, judge, and leave dest observing, unless the case goes past OPEN."""
         began = time.monotonic()
-        self.new, self.noticed, self._told, self._harmed = set(), [], [], False
+        self.new, self.noticed, self._told, self._harmed, self.stranded = set(), [], [], False, set()
         wrong: list[str] = []
         try:
             wrong += self._cut_over(case)
@@ -222,7 +224,7 @@ class Bench:
     def _judged(self, case: Case) -> list[str]:
         """What is not as it was before the case; waits until every session is served and all flows again."""
         gone = {self._sessions["ephemerals"][path]["owner"] for path in self.new}
-        wanted = set(self._sessions["sessions"]) - gone
+        wanted = set(self._sessions["sessions"]) - gone - self.stranded
         wrong: list[str] = []
         try:
             wait_until("every session served again", lambda: sessions_away(self.lab, wanted), HEALTHY_S)
@@ -232,12 +234,14 @@ class Bench:
         self.load.wait_flowing(flowing, FLOWING_S, since_ns=time.monotonic_ns())
         after = baseline(self.lab)
         wrong += lost_since(self._sessions, after, new=tuple(self.new))
+        if ended := sorted(self.stranded - set(after["sessions"])):
+            self.tell(f"of a client that knows only the frozen host the session has ended: {ended}")
         if not case.last:
             wrong += self._dest_as_before()
         for host, text in source_state(self.lab).items():
             if text != self.source[host]:
                 wrong.append(f"source changed on {host}")
-        if self.new or wrong:
+        if self.new or ended or wrong:
             self._sessions = after
         return wrong
 

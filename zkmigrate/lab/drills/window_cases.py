@@ -276,7 +276,7 @@ def _silent() -> tuple[Case, ...]:
             (OPERATOR_NEEDED,), hold=hold, harm=Silence("dest2", kind), answer="go",
             resumed=(TURNED, LEASE_ENDED),
         )
-        for hold in ("prove", "stop", "cut", "fence") for kind, what in kinds.items()
+        for hold in ("seal", "prove", "stop", "cut", "drain", "fence") for kind, what in kinds.items()
     )  # fmt: skip
     after = tuple(
         Case(

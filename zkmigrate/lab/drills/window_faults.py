@@ -71,6 +71,15 @@ def chosen(only: str) -> tuple[Case, ...]:
     return cases
 
 
+def again(cases: tuple[Case, ...], times: int) -> tuple[Case, ...]:
+    """All cases in turn, so many rounds; LabError for one that leaves no lab behind to repeat it on."""
+    if times == 1:
+        return cases
+    if past_open := [case.name for case in cases if case.last]:
+        raise LabError(f"past OPEN a lab cannot be used again, so run these without --times: {past_open}")
+    return tuple(replace(case, name=f"{case.name}-{n}") for n in range(1, times + 1) for case in cases)
+
+
 def rolled(lab: Lab, load: LoadRunner, directory: Path, broker_lost: str) -> Bench:
     """Brokers and clients of a new lab on dest, everything flowing."""
     load.start(KINDS)
@@ -144,15 +153,16 @@ def drill(cases: tuple[Case, ...], directory: Path, say: Progress) -> list[resul
 
 @click.command()
 @click.option("--only", default="", help="Only cases whose name this regular expression is found in.")
+@click.option("--times", default=1, type=click.IntRange(1), help="How many rounds of these cases are played.")
 @click.option("--list", "listed", is_flag=True, help="Name the cases and what is expected of them.")
 @click.option(
     "--directory", default=f"drills/{NAME}", type=click.Path(path_type=Path), help="Where the result goes."
 )
-def main(only: str, listed: bool, directory: Path) -> None:
+def main(only: str, times: int, listed: bool, directory: Path) -> None:
     """Cut over again and again, each time with another fault, and judge what came of it."""
     say = Telling()
     try:
-        cases = chosen(only)
+        cases = again(chosen(only), times)
         if listed:
             for case in cases:
                 click.echo(f"{case.name:<28}{case.what}; {case.expected}")

@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kazoo.exceptions import NoNodeError
 
 from zkmigrate.inventory import Policy
 from zkmigrate.lab import fault, network
 from zkmigrate.lab.footprint import phases
+from zkmigrate.lab.load.record import load_recording
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.source_state import without_process
 from zkmigrate.lab.spec import CLIENT_PORT, Role
@@ -141,15 +143,23 @@ class Silence(Harm):
         assert bench.typing is not None
         begun = bench.typing.of("StepBegun")
         fenced = next(e["at"] for e in begun if (e["stage"], e["step"]) == ("cutover", "fence"))
-        went = any(e["step"] == "go" and e["way"] == "forward" for e in begun)
+        forward = {e["step"] for e in begun if e["way"] == "forward"}
+        if "go" in forward and self.kind == "frozen":  # sealed: it stays shut for as long as it stands still
+            bench.stranded |= sessions_on(self.host, load_recording(bench.load.directory, "raw").events)
         bench.served.wait(SERVED_S)
         after = round(bench.served.at - fenced, 1)
         since_harm = round(bench.served.at - bench.served.since, 1)
         session_s = bench.lab.spec.session_timeout_ms / 1000
         least = deadlines(session_s, Policy().way_back_s)
-        limit = round((least.forward if went else least.start_back) + 2, 1)
+        limit = round((least.forward if "serve" in forward else least.start_back) + 2, 1)
         bench.tell(f"served again {after} s after FENCE, {since_harm} s after the silence, limit {limit} s")
         return [] if after <= limit else [f"served again only {after} s after FENCE, limit {limit} s"]
+
+
+def sessions_on(host: str, events: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The session, one at the most, that the raw client of this host was last given by it."""
+    given = [event["session"] for event in events if event["event"] == "connected" and event["host"] == host]
+    return set(given[-1:])
 
 
 class ServedAgain:
