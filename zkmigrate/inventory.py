@@ -223,7 +223,8 @@ class Policy(_Frozen):
 
     join_outstanding: with more requests than this waiting at any source server, no further dest host joins.
     window_margin: how many times as long as in the rehearsal FENCE to SEAL may take. roll_soak_s: how long
-    the brokers that have moved stay well before the next wave.
+    the brokers that have moved stay well before the next wave. roll_recovery_s: how long at most a broker is
+    waited for that gets on with its start, or with its stop.
     """
 
     lease: Lease = Lease()
@@ -233,6 +234,7 @@ class Policy(_Frozen):
     broker_lost_in_window: Literal["back", "forward", "ask"] = "ask"
     roll_wave: Annotated[int, Field(ge=1)] = 1
     roll_soak_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
+    roll_recovery_s: Annotated[float, Field(ge=0, le=86400)] = 7200.0
     join_outstanding: Annotated[int, Field(ge=0)] = 200
     step_deadline_s: Annotated[float, Field(gt=0)] = 300.0
     window: Window | None = None
@@ -368,14 +370,14 @@ def digest(inventory: Inventory) -> str:
     Left out are the operator's own files (``ssh.key``, ``ssh.known_hosts``, ``ssh.config``): a run may be
     resumed elsewhere. So are the hooks and the canary's topic: one that fails can be mended or taken out in
     the middle of a run. So is ``accept``: what somebody answers for is found out in the middle of a run, and
-    each gate journals it. So are ``policy.window`` and ``policy.roll_soak_s``: a roll may need a second
-    night.
+    each gate journals it. So are ``policy.window``, ``policy.roll_soak_s`` and ``policy.roll_recovery_s``: a
+    roll may need a second night, and a recovery more time than anybody thought.
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},
         "hooks": True,
         "accept": True,
-        "policy": {"window", "roll_soak_s"},
+        "policy": {"window", "roll_soak_s", "roll_recovery_s"},
         "kafka": {"canary_topic"},
     }
     said = inventory.model_dump(mode="json", exclude=local)
