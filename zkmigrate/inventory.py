@@ -114,10 +114,14 @@ class Ports(_Frozen):
 
 
 class Source(_Frozen):
-    """The ensemble that Kafka leaves. Read-only to us: files are read by the ssh account as it is."""
+    """The ensemble that Kafka leaves. Read-only to us: files are read by the ssh account as it is.
+
+    admin_port: where its servers' AdminServer answers the words that 4lw.commands.whitelist does not name.
+    """
 
     hosts: Annotated[tuple[ZooKeeperHost, ...], Field(min_length=1)]
     ports: Ports = Ports()
+    admin_port: Port = 8080
     config: RemotePath = "/etc/zookeeper/conf/zoo.cfg"
     data_dir: RemotePath = "/var/lib/zookeeper"
     log_dir: RemotePath | None = None
@@ -371,7 +375,8 @@ def digest(inventory: Inventory) -> str:
     resumed elsewhere. So are the hooks and the canary's topic: one that fails can be mended or taken out in
     the middle of a run. So is ``accept``: what somebody answers for is found out in the middle of a run, and
     each gate journals it. So are ``policy.window``, ``policy.roll_soak_s`` and ``policy.roll_recovery_s``: a
-    roll may need a second night, and a recovery more time than anybody thought.
+    roll may need a second night, and a recovery more time than anybody thought. So is
+    ``source.admin_port``, which only says where to ask.
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},
@@ -379,6 +384,7 @@ def digest(inventory: Inventory) -> str:
         "accept": True,
         "policy": {"window", "roll_soak_s", "roll_recovery_s"},
         "kafka": {"canary_topic"},
+        "source": {"admin_port"},
     }
     said = inventory.model_dump(mode="json", exclude=local)
     return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
