@@ -114,10 +114,14 @@ class Ports(_Frozen):
 
 
 class Source(_Frozen):
-    """The ensemble that Kafka leaves. Read-only to us: files are read by the ssh account as it is."""
+    """The ensemble that Kafka leaves. Read-only to us: files are read by the ssh account as it is.
+
+    admin_port: where its servers' AdminServer answers the words that 4lw.commands.whitelist does not name.
+    """
 
     hosts: Annotated[tuple[ZooKeeperHost, ...], Field(min_length=1)]
     ports: Ports = Ports()
+    admin_port: Port = 8080
     config: RemotePath = "/etc/zookeeper/conf/zoo.cfg"
     data_dir: RemotePath = "/var/lib/zookeeper"
     log_dir: RemotePath | None = None
@@ -223,7 +227,8 @@ class Policy(_Frozen):
 
     join_outstanding: with more requests than this waiting at any source server, no further dest host joins.
     window_margin: how many times as long as in the rehearsal FENCE to SEAL may take, and SERVE.
-    roll_soak_s: how long the brokers that have moved stay well before the next wave.
+    roll_soak_s: how long the brokers that have moved stay well before the next wave. roll_recovery_s: how
+    long at most a broker is waited for that gets on with its start, or with its stop.
     """
 
     lease: Lease = Lease()
@@ -233,6 +238,7 @@ class Policy(_Frozen):
     broker_lost_in_window: Literal["back", "forward", "ask"] = "ask"
     roll_wave: Annotated[int, Field(ge=1)] = 1
     roll_soak_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
+    roll_recovery_s: Annotated[float, Field(ge=0, le=86400)] = 7200.0
     join_outstanding: Annotated[int, Field(ge=0)] = 200
     step_deadline_s: Annotated[float, Field(gt=0)] = 300.0
     window: Window | None = None
@@ -368,15 +374,17 @@ def digest(inventory: Inventory) -> str:
     Left out are the operator's own files (``ssh.key``, ``ssh.known_hosts``, ``ssh.config``): a run may be
     resumed elsewhere. So are the hooks and the canary's topic: one that fails can be mended or taken out in
     the middle of a run. So is ``accept``: what somebody answers for is found out in the middle of a run, and
-    each gate journals it. So are ``policy.window`` and ``policy.roll_soak_s``: a roll may need a second
-    night.
+    each gate journals it. So are ``policy.window``, ``policy.roll_soak_s`` and ``policy.roll_recovery_s``: a
+    roll may need a second night, and a recovery more time than anybody thought. So is
+    ``source.admin_port``, which only says where to ask.
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},
         "hooks": True,
         "accept": True,
-        "policy": {"window", "roll_soak_s"},
+        "policy": {"window", "roll_soak_s", "roll_recovery_s"},
         "kafka": {"canary_topic"},
+        "source": {"admin_port"},
     }
     said = inventory.model_dump(mode="json", exclude=local)
     return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

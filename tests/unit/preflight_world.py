@@ -448,6 +448,7 @@ def healthy() -> PreflightWorld:
         told = world.programs[host, "facts"]
         if host.startswith("broker") and isinstance(told, Seen):
             active = told.value.replace("ActiveState=inactive", "ActiveState=active")
+            active += "unit.TimeoutStopUSec=3min\n"
             world.programs[host, "facts"] = Seen(active)
     return world
 

@@ -67,6 +67,16 @@ def command(*more: str, host: str = "broker1", words: tuple[str, ...] = CMDLINE)
     return lambda w: w.files.update({(host, CMD): words_of(*words, *more)})
 
 
+def unit_stop(told: str, host: str = "broker1") -> Break:
+    def apply(w: PreflightWorld) -> None:
+        facts = w.programs[host, "facts"]
+        assert isinstance(facts, Seen)
+        told_now = facts.value.replace("TimeoutStopUSec=3min", f"TimeoutStopUSec={told}")
+        w.programs[host, "facts"] = Seen(told_now)
+
+    return apply
+
+
 def jars(*names: str, host: str = "broker1") -> Break:
     listed = Seen(tuple(file_entry(name) for name in names))
     return lambda w: w.listings.update({(host, "/opt/kafka/libs"): listed})
@@ -490,3 +500,30 @@ def test_a_process_that_is_gone_is_unknown() -> None:
     world.files["broker1", CMD] = Unknown("failed", "no such process")
     for id in ("kafka.started-with",):
         assert _found(world, id, "preflight", "broker1").held is Held.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("told", "more", "held"),
+    [
+        ("1min 44s", b"", Held.NO),
+        ("1min 45s", b"", Held.YES),
+        ("infinity", b"", Held.YES),
+        ("30s", b"controlled.shutdown.max.retries=1\ncontroller.socket.timeout.ms=20000\n", Held.YES),
+        ("24s", b"controlled.shutdown.max.retries=1\ncontroller.socket.timeout.ms=20000\n", Held.NO),
+        ("3min", b"controlled.shutdown.retry.backoff.ms=60000\n", Held.NO),
+        ("3min", b"controlled.shutdown.max.retries=many\n", Held.UNKNOWN),
+    ],
+)
+def test_a_unit_gives_a_controlled_shutdown_all_its_tries(told: str, more: bytes, held: Held) -> None:
+    world = healthy()
+    unit_stop(told)(world)
+    own = world.files["broker1", PROPERTIES]
+    assert isinstance(own, Seen)
+    world.files["broker1", PROPERTIES] = Seen(own.value + more)
+    asked = context()
+    kafka = asked.inventory.kafka.model_copy(update={"service": Service(unit="kafka.service")})
+    asked = replace(asked, inventory=asked.inventory.model_copy(update={"kafka": kafka}))
+    found = _found(world, "kafka.stop-timeout", "preflight", "broker1", asked)
+    assert found.held is held
+    if held is Held.NO:
+        assert found.seen == f"kafka.service: TimeoutStopSec={told}"

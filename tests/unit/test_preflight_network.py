@@ -330,10 +330,10 @@ def test_surroundings_that_are_none_are_refused(text: str) -> None:
 
 ELSEWHERE = {
     "operator.address", "host.login", "host.unit", "host.names", "run.hour", "run.forward",
-    "kafka.canary-topic", "kafka.retired",
+    "kafka.canary-topic", "kafka.retired", "kafka.stop-timeout",
 }  # fmt: skip
-"""Checks whose cases are tests of their own: above, in test_preflight, its _run and its _canary, and in the
-model world's test_retire."""
+"""Checks whose cases are tests of their own: above, in test_preflight, its _run, _kafka and _canary, and in
+the model world's test_retire."""
 
 
 def test_every_check_has_its_cases() -> None:

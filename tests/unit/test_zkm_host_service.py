@@ -219,3 +219,56 @@ def test_what_only_systemd_can_do_is_refused(dest: Dest) -> None:
         dest.stage()
         bare = dict.fromkeys(("start", "stop", "status", "kill", "ports"), "")
         assert "systemd does not run here" in dest.refused("arm", dest.spec(**bare), rc=4)
+
+
+def says(dest: Dest) -> list[str]:
+    """What ``recovery`` says of the server, started with the directory of its log on its command line."""
+    words = dest.service("")
+    answer = dest.call("recovery", words[1], *words[3:])
+    assert answer.rc == 0, answer
+    return answer.lines()
+
+
+def test_recovery_counts_what_the_newest_start_of_a_broker_says_in_its_own_log(dest: Dest) -> None:
+    """The forms of Kafka 2.8.2 and 3.9.1, and of the directories that are loaded side by side."""
+    assert says(dest) == ["logs=0 of=0 segments=0"], "nothing runs"
+    before = "INFO Completed load of Log(dir=/d/t-1) with 1 segments in 2ms (90/90 loaded in /d)\n"
+    start = "INFO Loading logs from log dirs ArraySeq(/d, /e) (kafka.log.LogManager)\n"
+    log = dest.folder / "server.log"
+    call(
+        dest, "start", start=encode(dest.start.replace(" & echo", f" -Dkafka.logs.dir={dest.folder} & echo"))
+    )
+    eventually("it serves", lambda: dest.net.reaches("dest", "127.0.0.1") == "open")
+    assert says(dest) == ["logs=0 of=0 segments=0"], "no file"
+    log.write_text(before + start)
+    assert says(dest) == ["logs=0 of=0 segments=0"]
+    with log.open("a") as file:
+        file.write(
+            "INFO [LogLoader partition=t-2, dir=/d] Recovering unflushed segment 0. 0/1 recovered for t-2.\n"
+        )
+        file.write("INFO Completed load of Log(dir=/d/t-2) with 1 segments in 222ms (1/27 loaded in /d)\n")
+        file.write("INFO Completed load of UnifiedLog(dir=/e/t-3) with 1 segments, local-log-start-offset 0 ")
+        file.write("and log-end-offset 0 in 2ms (3/4 completed in /e) (kafka.log.LogManager)\n")
+        file.write("INFO Completed load of Log(dir=/d/t-4) with 1 segments in 3ms (2/27 loaded in /d)\n")
+    assert says(dest) == ["logs=5 of=31 segments=1"]
+
+
+@pytest.mark.parametrize("kind", ["text", "fifo", "link"])
+def test_recovery_tells_nothing_but_counts_whatever_stands_in_the_place_of_the_log(
+    dest: Dest, kind: str
+) -> None:
+    log, secret = dest.folder / "server.log", dest.folder / "secret"
+    secret.write_text("root:secret (1/2 loaded in secret)\n")
+    if kind == "fifo":
+        os.mkfifo(log)
+    elif kind == "link":
+        log.symlink_to(secret)
+    else:
+        log.write_bytes(
+            b"\x1b]52;c;eA==\x07 $(id) (1/2 loaded in $(id >&2)\x1b[2J)\n(/ loaded in x)\n\xff\0\n"
+        )
+    call(
+        dest, "start", start=encode(dest.start.replace(" & echo", f" -Dkafka.logs.dir={dest.folder} & echo"))
+    )
+    eventually("it serves", lambda: dest.net.reaches("dest", "127.0.0.1") == "open")
+    assert says(dest) == [f"logs={0 if kind == 'fifo' else 1} of={0 if kind == 'fifo' else 2} segments=0"]

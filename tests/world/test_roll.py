@@ -19,6 +19,7 @@ from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import BrokerProcess, World
+from zkmigrate.steps import roll
 from zkmigrate.steps.roll import RollStep
 
 
@@ -380,3 +381,73 @@ def test_the_time_between_two_processes_is_no_pace(tmp_path: Path) -> None:
     assert (waves[0].done, waves[0].left_s) == (1, None)
     assert waves[-1].left_s is not None
     assert waves[-1].left_s < 3600.0
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not get on is waited for 30 s instead of ten minutes."""
+    monkeypatch.setattr(roll, "WAVE_DEADLINE_S", 30.0)
+    monkeypatch.setattr(roll, "STOP_MARGIN_S", 5.0)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_broker_that_recovers_its_logs_is_waited_for_as_long_as_it_gets_on(tmp_path: Path) -> None:
+    world = joined(tmp_path)
+    world.recovers_s["broker2"] = 80.0
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="roll").code == 0
+    assert restarts(world) == dict.fromkeys(world.inventory.broker_names, 1)
+    told = [e.progress for e in operator.events if isinstance(e, Waits) and "broker2 is back" in e.what]
+    assert any(text.startswith("recovered 400 of 800 logs, registered: no") for text in told)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("trouble", ["it stands still", "it takes longer than the policy's limit"])
+def test_a_recovery_that_leads_nowhere_ends_the_wait(
+    tmp_path: Path, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = joined(tmp_path)
+    world.recovers_s["broker2"] = 1000.0
+    most_s = 50.0
+    policy = world.inventory.policy.model_copy(update={"roll_recovery_s": most_s})
+    world.inventory = world.inventory.model_copy(update={"policy": policy})
+    if trouble == "it stands still":
+        monkeypatch.setattr(World, "loaded", lambda *_: 17)
+    before = world.now
+    ended = Operator(world, tmp_path / "run").resume(until="roll")
+    assert [f.id for f in ended.findings] == ["engine.wait-over"]
+    waited_s = world.now - before
+    assert (waited_s < most_s) is (trouble == "it stands still")
+    assert world.recovers_s["broker2"] > waited_s
+
+
+@pytest.mark.usefixtures("short")
+def test_a_broker_that_systemd_is_still_stopping_is_not_restarted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its unit gives it a minute; the answer to the restart was waited for in vain before."""
+    world = joined(tmp_path)
+    begun: list[float] = []
+    answer = WorldLook.zkm
+
+    def fault(change: Change, operation: str) -> None:
+        if isinstance(change, SetService) and change.host == "broker2":
+            begun.append(world.now)
+            raise HostError("broker2: no answer in 180 s")
+
+    def zkm(look: WorldLook, host: str, *args: str) -> Reading[str]:
+        stopping = host == "broker2" and begun and world.now < begun[0] + 55.0
+        if host == "broker2" and begun and not stopping and world.hosts[host].started < begun[0]:
+            world.hosts[host].start(world.now)
+        told = answer(look, host, *args)
+        if not stopping or args[0] != "status" or not isinstance(told, Seen):
+            return told
+        return Seen(told.value.replace("unit_state=active", "unit_state=deactivating\nunit_stop=1min"))
+
+    world.faults.append(fault)
+    monkeypatch.setattr(WorldLook, "zkm", zkm)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="roll").code == 0
+    assert len(begun) == 1
+    told = [e for e in operator.events if isinstance(e, Waits) and e.what == "broker2 has stopped"]
+    assert told[0].progress == "systemd stops it; TimeoutStopSec is 1min"

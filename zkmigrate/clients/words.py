@@ -16,18 +16,22 @@ LIMIT = 8 << 20
 
 
 def four_letter_word(address: str, port: int, word: str, deadline_s: float) -> Reading[str]:
-    """The whole answer, once the server has closed the connection after it.
+    """The whole answer to a four-letter word, as :func:`conversation` gives it."""
+    return conversation(address, port, word, f"{word} to {address}:{port}", deadline_s)
+
+
+def conversation(address: str, port: int, said: str, place: str, deadline_s: float) -> Reading[str]:
+    """The whole answer to what is said, once the server has closed the connection after it.
 
     Unknown ``timeout`` when it has not closed within ``deadline_s`` seconds, whatever came until then;
     ``garbled`` when the answer exceeds ``LIMIT``; ``failed`` when there is none at all, which is what a
-    server does that is not able to answer, and never what a healthy one says.
+    server does that is not able to answer, and never what a healthy one says. place: for messages.
     """
     end = time.monotonic() + deadline_s
-    place = f"{word} to {address}:{port}"
     answer = bytearray()
     try:
         with socket.create_connection((address, port), timeout=deadline_s) as sock:
-            sock.sendall(word.encode("ascii"))
+            sock.sendall(said.encode("ascii"))
             while True:
                 left = end - time.monotonic()
                 if left <= 0:

@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 
 from zkmigrate import deadline
 from zkmigrate.clients import kafka as kafka_client
+from zkmigrate.clients.admin import admin_word
 from zkmigrate.clients.words import four_letter_word
 from zkmigrate.clients.zookeeper import ZnodeReader
 from zkmigrate.engine.lanes import Late, together
@@ -30,6 +31,7 @@ from zkmigrate.transport.failure import TransportError
 from zkmigrate.transport.program import Program, refusal
 from zkmigrate.transport.reader import SftpReader
 from zkmigrate.transport.ssh import Transport
+from zkmigrate.zkdata.words import not_allowed
 
 T = TypeVar("T")
 
@@ -63,6 +65,7 @@ class Observe:
         self._clients |= {h.name: (h.address, dest.ports.client) for h in dest.hosts}
         self._znodes = ZnodeReader(self._clients)
         self._mute: set[str] = set()
+        self._not_allowed: set[tuple[str, str]] = set()
 
     def close(self) -> None:
         """Close the ZooKeeper sessions; the transport and channels belong to who made them."""
@@ -78,12 +81,29 @@ class Observe:
         if host not in self._clients:
             return Unknown("failed", f"{host} is no ZooKeeper host: it has no four-letter words")
         most_s = _MUTE_S if deadline.bounded() and host in self._mute else _WORD_S
-        answer = four_letter_word(*self._clients[host], word, deadline.remaining(most_s))
+        answer = self._word(host, word, most_s)
         if isinstance(answer, Unknown) and answer.cause == "timeout":
             self._mute.add(host)
         else:
             self._mute.discard(host)
         return answer
+
+    def _word(self, host: str, word: str, most_s: float) -> Reading[str]:
+        """A word that a source server does not allow is asked from its AdminServer, from then on first."""
+        address, port = self._clients[host]
+        if (host, word) not in self._not_allowed:
+            answer = four_letter_word(address, port, word, deadline.remaining(most_s))
+            if not (self._is_source(host) and isinstance(answer, Seen) and not_allowed(answer.value)):
+                return answer
+            self._not_allowed.add((host, word))
+        admin_port = self._inventory.source.admin_port
+        answer = admin_word(address, admin_port, word, deadline.remaining(most_s))
+        if not isinstance(answer, Unknown):
+            return answer
+        # A server that was restarted with another whitelist is asked by its word again.
+        self._not_allowed.discard((host, word))
+        why = f"4lw.commands.whitelist does not name {word}; {answer.why}"
+        return Unknown("timeout" if answer.cause == "timeout" else "denied", why)
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         if self._is_source(host):

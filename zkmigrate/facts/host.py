@@ -70,7 +70,8 @@ class HostStatus(HostPhase):
     client_sockets: established to the client port, without loopback, operator and peers; like
     ``source_sockets`` None while nothing is armed. unit_state is unknown while nothing is armed.
     missing: tools the host lacks. clock: the host's own, in seconds since the epoch, read together with
-    ``uptime_s``. written: the last file that was put; None where zkm-host does not tell.
+    ``uptime_s``. unit_stop: TimeoutStopSec of the unit as systemd words it, empty where nobody tells.
+    written: the last file that was put; None where zkm-host does not tell.
     """
 
     version: str
@@ -97,6 +98,7 @@ class HostStatus(HostPhase):
     missing: tuple[str, ...]
     clock: float = 0.0
     written: WrittenFile | None = None
+    unit_stop: str = ""
 
     @property
     def unit_started(self) -> float | None:
@@ -312,6 +314,7 @@ def parse_status(text: str) -> HostStatus:
         missing=tuple(name for name in f.text("tools_missing").split(",") if name),
         served_s=f.seconds("served_s") if "served_s" in f.left else None,
         written=_written_file(f.text("written")) if "written" in f.left else None,
+        unit_stop=f.left.pop("unit_stop", ""),
         rest=f.left,
         clock=clock,
     )

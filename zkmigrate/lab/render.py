@@ -190,7 +190,7 @@ EnvironmentFile=-{KAFKA_ENV}
 ExecStart={_kafka(version)}
 SuccessExitStatus=143
 Restart=no
-TimeoutStopSec=60
+TimeoutStopSec=120
 LimitNOFILE=65536
 
 [Install]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from zkmigrate.dependents.kafka import current_connect
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.broker import LogDirectory
+from zkmigrate.facts.recovery import parse_span
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
@@ -209,6 +211,46 @@ def pending_config(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(late <= _TICK_S, seen, needed, host, moves)
 
 
+@check(
+    "kafka.stop-timeout", "the broker's unit gives its controlled shutdown the time that it may take",
+    Scope.BROKERS, BEFORE_ROLL, Severity.WARN,
+)  # fmt: skip
+def stop_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
+    """When TimeoutStopSec is over systemd kills the broker: at its next start it recovers every log, for half
+    an hour perhaps. A controlled shutdown is tried controlled.shutdown.max.retries times; each try may take
+    controller.socket.timeout.ms and controlled.shutdown.retry.backoff.ms."""
+    unit, path = c.inventory.kafka.service.unit, c.inventory.kafka.config
+    for host in () if c.inventory.kafka.service.has_commands else e.broker_files:
+        facts, properties = e.facts[host], e.properties(host, path)
+        needed = "TimeoutStopSec and server.properties, readable through sudo"
+        if not isinstance(facts, Seen) or not isinstance(properties, Seen):
+            yield unseen(properties if isinstance(facts, Seen) else facts, needed, host)
+            continue
+        told = facts.value.unit.get("TimeoutStopUSec", "")
+        try:
+            given_s, wanted_s = parse_span(told), _shutdown_s(properties.value)
+        except ValueError as error:
+            yield Judged(None, str(error), needed, host)
+            continue
+        moves = (f"systemctl edit {unit}: [Service] TimeoutStopSec={math.ceil(wanted_s)}",)
+        seen, needed = f"{unit}: TimeoutStopSec={told}", f"{wanted_s:g} s or more"
+        yield Judged(given_s >= wanted_s, seen, needed, host, moves)
+
+
+_SHUTDOWN = {
+    "controlled.shutdown.max.retries": 3,
+    "controlled.shutdown.retry.backoff.ms": 5000,
+    "controller.socket.timeout.ms": 30000,
+}
+"""Kafka's defaults (KafkaConfig)."""
+
+
+def _shutdown_s(properties: Mapping[str, str]) -> float:
+    """Seconds that a controlled shutdown may take. ValueError for a setting that is no number."""
+    tries, backoff_ms, answer_ms = (int(properties.get(key, default)) for key, default in _SHUTDOWN.items())
+    return tries * (backoff_ms + answer_ms) / 1000
+
+
 _TICK_S = 0.02
 """A process's start is known to a hundredth of a second, the clock that dates it to a thousandth: a file that
 was changed right before the restart must not seem younger."""
@@ -260,4 +302,14 @@ def _log_dirs(
     return Judged(True, seen, needed, host)
 
 
-CHECKS = (config, security, authorizer, kraft, started_with, only_place, pending_config, log_dirs)
+CHECKS = (
+    config,
+    security,
+    authorizer,
+    kraft,
+    started_with,
+    only_place,
+    pending_config,
+    stop_timeout,
+    log_dirs,
+)

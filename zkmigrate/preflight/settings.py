@@ -274,9 +274,10 @@ def dest_words(c: Context, e: Evidence) -> Iterator[Judged]:
 @check(
     "source.words", "source's servers answer the four-letter words that the steps ask", Scope.SOURCE, ALWAYS
 )
-def source_words(_c: Context, e: Evidence) -> Iterator[Judged]:
+def source_words(c: Context, e: Evidence) -> Iterator[Judged]:
     """P20. Who is connected where, who owns what and whose timeout is the smallest is known from these alone,
-    at the latest before FENCE: a word that is not allowed is told now, not after the roll."""
+    at the latest before FENCE: a word that is not allowed is told now, not after the roll. Where
+    4lw.commands.whitelist does not name mntr, cons and dump, AdminServer answers them."""
     needed = f"an answer to {', '.join(WORDS)}"
     for host in e.source.servers:
         answers: Mapping[str, Reading[object]] = {
@@ -289,10 +290,14 @@ def source_words(_c: Context, e: Evidence) -> Iterator[Judged]:
         lost = {word: r for word, r in answers.items() if not isinstance(r, Seen | Absent)}
         denied = [word for word, r in lost.items() if r.cause == "denied"]
         if denied:
+            port = c.inventory.source.admin_port
             moves = (
+                f"let the operator's machine reach this server's AdminServer at port {port}; another port of "
+                "it: source.admin_port. No restart is needed where it runs",
                 f"add {', '.join(denied)} to source's 4lw.commands.whitelist, restart its servers one by one",
             )
-            yield Judged(False, f"{', '.join(denied)} not allowed", needed, host, moves)
+            seen = f"{', '.join(denied)} not allowed; {lost[denied[0]].why}"
+            yield Judged(False, seen, needed, host, moves)
         elif lost:
             yield unseen(next(iter(lost.values())), needed, host)
         else:

@@ -14,7 +14,7 @@ from zkmigrate.simulate import ensemble as words
 from zkmigrate.simulate import program
 from zkmigrate.simulate.disk import Disk
 from zkmigrate.simulate.ensemble import Ensemble
-from zkmigrate.simulate.world import SESSION_TIMEOUT_MS, BrokerProcess, World
+from zkmigrate.simulate.world import LOGS, SESSION_TIMEOUT_MS, BrokerProcess, World
 from zkmigrate.zkdata.reader import BytesReader
 
 T = TypeVar("T")
@@ -115,6 +115,9 @@ class WorldLook:
             cut_off = world.mode(host) != "observer" if host in world.inventory.dest_names else True
             clients = len(self._connected(host))
             return Seen(program.status(h, world.now, world.wall, args[1:], clients, 0 if cut_off else 1))
+        if args[0] == "recovery":
+            of = LOGS if h.running else 0
+            return Seen(f"logs={world.loaded(host) if h.running else 0} of={of} segments=0\n")
         if args[0] == "drain":
             state = world.serving_log(host)
             if state is None:

@@ -387,6 +387,7 @@ def facts(host: Host, wall: float, directories: tuple[str, ...]) -> str:
     lines += [f"disk_free_kib=50000000 {directory}" for directory in directories]
     if host.systemd:
         lines += ["unit.LoadState=loaded", f"unit.ActiveState={'active' if host.running else 'inactive'}"]
+        lines += ["unit.TimeoutStopUSec=3min"]
         lines += [f"unit.FragmentPath={path}" for path in host.files if path.endswith(".service")]
     return "".join(f"{line}\n" for line in lines)
 

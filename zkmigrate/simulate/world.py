@@ -22,6 +22,9 @@ from zkmigrate.simulate.ensemble import Ensemble, elected
 from zkmigrate.simulate.host import File, Host
 
 SLICE_S = 0.1
+LOGS = 800
+"""How many logs a broker holds."""
+
 BROKER_START_S = 1.5
 IN_SYNC_AFTER_S = 2.5
 SESSION_TIMEOUT_MS = 18000
@@ -72,6 +75,7 @@ class World:
     source_down: set[str] = field(default_factory=set)
     following: dict[str, float] = field(default_factory=dict)
     frozen: set[str] = field(default_factory=set)
+    recovers_s: dict[str, float] = field(default_factory=dict)
     sessions_made: int = 0
     acknowledged: list[Transaction] = field(default_factory=list)
     faults: list[Callable[[Change, str], None]] = field(default_factory=list)
@@ -341,7 +345,8 @@ class World:
             self._disconnect_for_good(process)
             process.process = host.starts
             process.connect = current_connect(host.files[self.inventory.kafka.config].content)
-        if not host.running or self.now < host.started + BROKER_START_S:
+        loads_s = self.recovers_s.get(process.broker.name, 0.0)
+        if not host.running or self.now < host.started + BROKER_START_S + loads_s:
             return
         hosts = process.connect.split("/", 1)[0]
         addresses = [part.rsplit(":", 1)[0] for part in hosts.split(",")]
@@ -403,6 +408,11 @@ class World:
             self.acknowledged.append(txn)
         self._settle()
         return txn
+
+    def loaded(self, name: str) -> int:
+        """How many of its logs a running broker has loaded."""
+        took, loads_s = self.now - self.hosts[name].started, self.recovers_s.get(name, 0.0)
+        return LOGS if took >= loads_s else int(LOGS * took / loads_s)
 
     def in_sync(self, process: BrokerProcess) -> bool:
         """Whether this broker is in every ISR it belongs to."""

@@ -15,7 +15,7 @@ source, every partition is fully in sync, and source's own client lists hold no 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from zkmigrate.dependents.kafka import connect_string, current_connect, names_any, with_connect
@@ -23,6 +23,7 @@ from zkmigrate.errors import HostError, UsageError
 from zkmigrate.facts.clients import addresses, connections
 from zkmigrate.facts.host import HostStatus, unit_status
 from zkmigrate.facts.kafka import cluster_id, kafka_view
+from zkmigrate.facts.recovery import Recovery, parse_span, recovery
 from zkmigrate.facts.sockets import plain, sockets
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Broker, Inventory
@@ -34,6 +35,7 @@ from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict,
 from zkmigrate.rules.accepted import spared_topics
 from zkmigrate.rules.hour import hour
 from zkmigrate.rules.next_wave import BrokerPosition, next_wave, out_of_sync
+from zkmigrate.rules.recovery import UNSEEN, patience
 from zkmigrate.rules.soak import soaked
 from zkmigrate.zkdata.words import Connection
 
@@ -41,16 +43,26 @@ WAVE_DEADLINE_S = 600.0
 # zkm-host tells uptime and clock in milliseconds, one after the other.
 CLOCK_STEP_S = 0.01
 _SOAK = "soak"
+_RECOVERY = "recovery"
+QUICK_START_S = 20.0
+"""A broker that takes longer to come back is looked at less often: its host has its log to read each time."""
+
+STOP_MARGIN_S = 60.0
+"""So long after its unit's TimeoutStopSec a broker has stopped: systemd has killed it by then."""
 
 
 @dataclass(frozen=True)
 class BrokerFacts:
-    """One broker: its file and who may write it, its service, and the ZooKeeper hosts it is connected to."""
+    """One broker: its file and who may write it, its service, and the ZooKeeper hosts it is connected to.
+
+    recovery: how far it has loaded its logs, asked only while it runs and is not registered.
+    """
 
     properties: Reading[bytes]
     entry: DirEntry | None
     status: Reading[HostStatus]
     zookeepers: Reading[frozenset[str]]
+    recovery: Reading[Recovery] = field(default_factory=lambda: Absent("not asked"))
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,7 @@ class RollFacts:
     """Brokers, the cluster as it answers, its id as seen through each dest host, source's client lists.
 
     spared: topics that may be unavailable while one broker restarts, as somebody accepts. wall: the
-    operator's clock, in seconds since the epoch.
+    operator's clock, in seconds since the epoch. now: the same in seconds, on a clock that nobody sets.
     """
 
     brokers: dict[str, BrokerFacts]
@@ -67,6 +79,7 @@ class RollFacts:
     source_clients: dict[str, Reading[tuple[Connection, ...]]]
     spared: frozenset[str] = frozenset()
     wall: float = 0.0
+    now: float = 0.0
 
 
 class RollStep:
@@ -91,13 +104,15 @@ class RollStep:
                 _peers(look, host, ports),
             )
 
+        brokers, view = look.each(inventory.broker_names, one), kafka_view(c, look)
         return RollFacts(
-            look.each(inventory.broker_names, one),
-            kafka_view(c, look),
+            _recovering(inventory, look, brokers, view),
+            view,
             look.each(inventory.dest_names, lambda h: cluster_id(look, h, inventory.kafka.chroot)),
             look.each(inventory.source_names, lambda h: connections(look, h)),
             spared_topics(inventory.accept, wall),
             wall,
+            look.now(),
         )
 
     def check(self, c: Context, f: RollFacts, way: Way) -> Verdict:
@@ -129,8 +144,10 @@ class RollStep:
         brokers = (b for b in inventory.kafka.brokers if b.name in heard)
         positions = tuple(_position(inventory, b, f, way) for b in brokers)
         wave, reason = next_wave(positions, f.view.value, inventory.policy.roll_wave, f.spared)
+        if wave and (changing := _changing(inventory, f.brokers[wave[0]], wave[0], way)):
+            return changing
         if wave and _restarted(inventory, f.brokers[wave[0]], way):
-            return _wait_for(inventory, f, wave[0], way)
+            return _wait_for(c, f, wave[0], way)
         if way is Way.BACK and (unknown_before := _without_image(c, f, wave)):
             return Blocked(unknown_before)
         if wave and way is Way.FORWARD:
@@ -302,12 +319,66 @@ def _restarted(inventory: Inventory, state: BrokerFacts, way: Way) -> bool:
     return status.unit_started + CLOCK_STEP_S >= changed / 1e9
 
 
-def _wait_for(inventory: Inventory, f: RollFacts, name: str, way: Way) -> Waiting:
+def _recovering(
+    inventory: Inventory, look: Look, brokers: dict[str, BrokerFacts], view: Reading[KafkaView]
+) -> dict[str, BrokerFacts]:
+    """The same, with what those that run and are not registered say of their logs."""
+    kafka = inventory.kafka
+    registered = view.value.brokers if isinstance(view, Seen) else {}
+
+    def asked(host: str) -> bool:
+        status = brokers[host].status
+        runs = isinstance(status, Seen) and status.value.unit_state == "active"
+        return runs and inventory.broker(host).id not in registered
+
+    starting = [host for host in brokers if asked(host)]
+    told = look.each(starting, lambda h: recovery(look, h, kafka.service.unit, kafka.commands(h)))
+    return {h: replace(b, recovery=told[h]) if h in told else b for h, b in brokers.items()}
+
+
+def _changing(inventory: Inventory, state: BrokerFacts, name: str, way: Way) -> Waiting | None:
+    """The wait for a service that systemd is stopping, or is starting with the right file: another restart
+    would change nothing. None where neither is so."""
+    status = state.status.value if isinstance(state.status, Seen) else None
+    if status is None:
+        return None
+    longest_s = inventory.policy.roll_recovery_s
+    if status.unit_state == "deactivating":
+        stop_s = min(_stop_s(status) + STOP_MARGIN_S, longest_s)
+        told = f"systemd stops it; TimeoutStopSec is {status.unit_stop or 'not known'}"
+        return Waiting(f"{name} has stopped", told, max(WAVE_DEADLINE_S, stop_s), 1.0)
+    file_done = _names_dest(inventory, state) is (way is Way.FORWARD)
+    if file_done and status.unit_state in ("activating", "reloading"):
+        told = f"systemd says that it is {status.unit_state}"
+        return Waiting(f"{name} has started", told, WAVE_DEADLINE_S, 1.0)
+    return None
+
+
+def _stop_s(status: HostStatus) -> float:
+    """Seconds that systemd gives the unit to stop; 0 where that is not known."""
+    try:
+        return parse_span(status.unit_stop)
+    except ValueError:
+        return 0.0
+
+
+def _wait_for(c: Context, f: RollFacts, name: str, way: Way) -> Waiting:
     """What a broker that was restarted with the right file still lacks."""
-    progress = _progress(inventory, f, name)
-    strangers = _on_other(inventory, f.brokers[name], way)
+    state = f.brokers[name]
+    progress = _progress(c.inventory, f, name)
+    strangers = _on_other(c.inventory, state, way)
     if not strangers:
-        return Waiting(f"{name} is back and in sync", progress, WAVE_DEADLINE_S)
+        status = state.status.value if isinstance(state.status, Seen) else None
+        key = "" if status is None else f"{name} {status.boot_id} {status.unit_since}"
+        seen = state.recovery.value if isinstance(state.recovery, Seen) else UNSEEN
+        longest_s = c.inventory.policy.roll_recovery_s
+        kept = c.kept.get(_RECOVERY, {}).get(key, {})
+        deadline_s, marks = patience(
+            seen, _behind(c.inventory, f, name), kept, f.now, WAVE_DEADLINE_S, longest_s
+        )
+        poll_s = 2.0 if f.now - marks["first"] > QUICK_START_S else 0.2
+        keep = {_SOAK: {}, _RECOVERY: {key: marks}}
+        return Waiting(f"{name} is back and in sync", progress, deadline_s, poll_s, keep)
     other, wanted = ("source", "dest") if way is Way.FORWARD else ("dest", "source")
     return Waiting(
         f"no process of {name} is a client of {other} any more",
@@ -392,17 +463,26 @@ def _without_image(c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Fin
 
 
 def _progress(inventory: Inventory, f: RollFacts, name: str) -> str:
-    broker = inventory.broker(name)
     if not isinstance(f.view, Seen):
         return str(f.view)
-    behind = [p for p in f.view.value.partitions if broker.id in p.replicas and broker.id not in p.isr]
-    registered = broker.id in f.view.value.brokers
-    peers = f.brokers[name].zookeepers
-    where = ",".join(sorted(peers.value)) if isinstance(peers, Seen) else str(peers)
+    state = f.brokers[name]
+    registered = inventory.broker(name).id in f.view.value.brokers
+    loads = state.recovery.value.words if isinstance(state.recovery, Seen) else ""
+    where = (
+        ",".join(sorted(state.zookeepers.value)) if isinstance(state.zookeepers, Seen) else state.zookeepers
+    )
     return (
-        f"registered: {'yes' if registered else 'no'}, partitions behind: {len(behind)}, "
+        (f"{loads}, " if loads else "")
+        + f"registered: {'yes' if registered else 'no'}, partitions behind: {_behind(inventory, f, name)}, "
         f"connected to: {where or 'nothing'}"
     )
+
+
+def _behind(inventory: Inventory, f: RollFacts, name: str) -> int:
+    """Partitions of which the broker holds a replica that is not in sync."""
+    id = inventory.broker(name).id
+    partitions = f.view.value.partitions if isinstance(f.view, Seen) else ()
+    return sum(id in p.replicas and id not in p.isr for p in partitions)
 
 
 def _wrong_cluster(inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:

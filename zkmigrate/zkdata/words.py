@@ -47,8 +47,13 @@ def check_answer(word: str, text: str) -> None:
         raise EmptyAnswerError(f"{word}: the answer is empty")
     if _NOT_SERVING in text:
         raise NotServingError(f"{word}: the server is not currently serving requests")
-    if _NOT_WHITELISTED in text:
+    if not_allowed(text):
         raise NotWhitelistedError(f"{word} is not in the server's 4lw.commands.whitelist")
+
+
+def not_allowed(text: str) -> bool:
+    """Whether the server refuses the word."""
+    return _NOT_WHITELISTED in text
 
 
 def _garbled(word: str, what: str, seen: str) -> GarbledAnswerError:

@@ -10,11 +10,12 @@ import pytest
 from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by, well
 from tests.world.operator import inventory
 from zkmigrate.dependents.kafka import connect_string
+from zkmigrate.facts.recovery import Recovery
 from zkmigrate.inventory import Window
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.steps.roll import BrokerFacts, RollFacts, RollStep
+from zkmigrate.steps.roll import WAVE_DEADLINE_S, BrokerFacts, RollFacts, RollStep
 from zkmigrate.zkdata.words import Connection
 
 ID = inventory().kafka.cluster_id
@@ -233,3 +234,52 @@ def test_the_first_wave_the_half_done_broker_and_the_way_back_need_no_soak() -> 
     assert RollStep().check(c, half_done, Way.FORWARD) == Ready(("broker2",))
     back = with_policy(Way.BACK, roll_soak_s=60.0)
     assert RollStep().check(back, facts(MOVED, **LEFT), Way.BACK) == Ready(("broker1",))
+
+
+GONE = replace(VIEW, brokers={1: ("", 0, ""), 3: ("", 0, "")})
+"""Broker 2 is not registered."""
+
+
+def coming(c: Context, now: float, loaded: int, **status: Any) -> Waiting:
+    """A look at broker2 while it comes back."""
+    recovery = Seen(Recovery(loaded, 800, 0))
+    f = facts(view=Seen(GONE), recovery=recovery, status=Seen(replace(RUNS, **status)))
+    found = RollStep().check(c, replace(f, now=now), Way.FORWARD)
+    assert isinstance(found, Waiting)
+    return found
+
+
+def test_a_broker_that_loads_its_logs_is_waited_for_longer_than_one_that_does_not() -> None:
+    c = context()
+    first = coming(c, 1000.0, 312)
+    assert first.progress.startswith("recovered 312 of 800 logs, registered: no, partitions behind: 0")
+    assert first.deadline_s == WAVE_DEADLINE_S
+    c = replace(c, kept=first.keep)
+    assert coming(c, 1500.0, 312).deadline_s == WAVE_DEADLINE_S
+    assert coming(c, 1500.0, 313).deadline_s == 500.0 + WAVE_DEADLINE_S
+    assert coming(c, 1500.0, 313, unit_since=1400.0).deadline_s == WAVE_DEADLINE_S, "another process"
+    short = with_policy(roll_recovery_s=700.0)
+    assert coming(replace(short, kept=first.keep), 1500.0, 313).deadline_s == 700.0
+
+
+@pytest.mark.parametrize(
+    ("stop", "deadline_s"),
+    [("15min", 960.0), ("1min 30s", WAVE_DEADLINE_S), ("infinity", 7200.0), ("", WAVE_DEADLINE_S)],
+)
+def test_a_broker_that_is_being_stopped_is_waited_for_as_long_as_its_unit_allows(
+    stop: str, deadline_s: float
+) -> None:
+    stopping = Seen(replace(RUNS, unit_state="deactivating", unit_stop=stop))
+    for properties in (DEST_FILE, SOURCE_FILE):
+        found = verdict(facts(MOVED, Seen(GONE), status=stopping, properties=properties))
+        assert isinstance(found, Waiting)
+        assert (found.what, found.deadline_s) == ("broker2 has stopped", deadline_s)
+
+
+@pytest.mark.parametrize("state", ["activating", "reloading"])
+def test_a_broker_that_systemd_is_starting_is_restarted_only_where_its_file_is_wrong(state: str) -> None:
+    starting = Seen(replace(RUNS, unit_state=state))
+    found = verdict(facts(MOVED, Seen(GONE), status=starting))
+    assert isinstance(found, Waiting)
+    assert found.what == "broker2 has started"
+    assert verdict(facts(MOVED, Seen(GONE), status=starting, properties=SOURCE_FILE)) == Ready(("broker2",))
