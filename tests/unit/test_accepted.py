@@ -19,7 +19,7 @@ from zkmigrate.model.finding import Finding, blocking, claim, doubts
 from zkmigrate.model.step import Context
 from zkmigrate.preflight import CHECKS, run_preflight
 from zkmigrate.report.page import page as html
-from zkmigrate.rules.accepted import accepted
+from zkmigrate.rules.accepted import accepted, spared_topics
 from zkmigrate.rules.expected import before_the_cut, before_the_run
 from zkmigrate.runbook.go_no_go import page
 from zkmigrate.ui import found
@@ -46,8 +46,9 @@ def test_an_accepted_finding_warns_and_says_by_whom_until_when_and_why() -> None
     assert decode_finding(encode_finding(judged)) == judged, "the journal keeps it"
 
 
-def test_from_until_on_it_blocks_again_and_says_so() -> None:
-    (judged,) = accepted((exception(),), (single(),), END)
+@pytest.mark.parametrize("at", [END, END + 3600])
+def test_from_until_on_it_blocks_again_and_says_so(at: float) -> None:
+    (judged,) = accepted((exception(),), (single(),), at)
     assert judged.blocks
     assert "accepted by Lea until 2026-11-22T04:00+01:00: it may pause, which is over" in judged.seen
 
@@ -70,6 +71,22 @@ def test_what_can_never_be_accepted_blocks_whatever_is_written() -> None:
     for id in NEVER:
         refused = single(id=id)
         assert accepted((exception(id),), (refused,), END - 1) == (refused,), id
+
+
+@pytest.mark.parametrize(
+    ("finding", "at", "spared"),
+    [
+        ("kafka.replication", END - 3600, True),
+        ("kafka.min-isr", END - 1, True),
+        ("kafka.replication", END, False),
+        ("kafka.replication", END + 3600, False),
+        ("kafka.canary-topic", END - 1, False),
+    ],
+)
+def test_a_topic_may_pause_in_the_roll_only_as_accepted_and_as_long(
+    finding: str, at: float, spared: bool
+) -> None:
+    assert spared_topics((exception(finding),), at) == (frozenset({"orders"}) if spared else frozenset())
 
 
 def test_the_never_accepted_are_checks_that_there_are() -> None:

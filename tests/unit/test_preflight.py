@@ -388,6 +388,14 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
         "tool.nc=missing\ntool.bash=missing"),
         "nc (netcat-openbsd) or bash missing", no_program("broker1", "facts"),
     ),
+    *(
+        (
+            "host.own-links", gate, host,
+            program(host, "facts", "uid=0\n", "uid=0\nrefused=zkm-host: /srv/kafka/conf: conf is a link\n"),
+            "/srv/kafka/conf: conf is a link", no_program(host, "facts"),
+        )
+        for gate, host in (("preflight", "dest1"), ("roll", "broker2"), ("cutover", "dest3"))
+    ),
     (
         "host.socket-kill", "preflight", "dest1", program("dest1", "facts", "ss_kill=yes", "ss_kill=no"),
         "ends nothing",
@@ -559,14 +567,14 @@ def test_where_systemd_is_used_no_command_is_asked() -> None:
     findings = run_preflight(Context("r1", plain), world, "preflight")
     assert {f.id for f in findings}.isdisjoint({"host.commands", "host.start-guard"})
     assert not any(look[0] == "zkm" and len(look) > 4 and look[2] == "status" for look in world.asked)
-    assert ("zkm", "dest1", "facts", "any.service", DATA) in world.asked
+    assert ("zkm", "dest1", "facts", "any.service", DATA, "/etc/zookeeper/conf") in world.asked
 
 
 def test_with_commands_systemd_is_asked_for_no_unit_and_a_broker_needs_ss() -> None:
     world = healthy()
     program("broker1", "facts", "tool.ss=ss utility, iproute2-6.1.0", "tool.ss=missing")(world)
     assert _found(world, "host.tools", target="broker1").held is Held.NO
-    assert ("zkm", "broker1", "facts", "-") in world.asked
+    assert ("zkm", "broker1", "facts", "-", "/etc/kafka") in world.asked
 
 
 def test_an_unknown_gate_is_refused() -> None:

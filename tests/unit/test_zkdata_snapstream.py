@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import struct
 import zlib
 from collections.abc import Callable
@@ -288,3 +289,15 @@ def test_a_few_items_are_never_too_many_and_many_different_ones_are_read() -> No
     many = snapshot_of({f"/node-{n:08d}": b"" for n in range(30_000)})
     packed = gzip.compress(many, 9)
     assert len(nodes_of({"snapshot.1.gz": packed}, "snapshot.1.gz")) == 30_001
+
+
+def test_a_small_gzip_file_never_makes_gigabytes() -> None:
+    """Without one item more: what comes out is bounded by the file's size."""
+    mib = 1 << 20
+    bursts = gz(bytes(70 * mib))
+    came: list[int] = []
+    with pytest.raises(CorruptError, match=rf"{len(bursts)} bytes of gzip hold more than {64 * mib}"):
+        came.extend(map(len, raw_blocks(BytesReader(bursts), "snapshot.5.gz")))
+    assert 63 * mib < sum(came) <= 64 * mib
+    large = gz(random.Random(1).randbytes(mib // 2) + bytes(80 * mib))
+    assert sum(map(len, raw_blocks(BytesReader(large), "snapshot.5.gz"))) > 80 * mib, "as files go it is fine"

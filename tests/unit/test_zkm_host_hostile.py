@@ -134,6 +134,15 @@ def test_a_link_of_the_account_on_the_way_is_refused(host: Host, home: Path, sec
     assert told(secret) == before
 
 
+def test_facts_tell_before_where_a_link_would_be_refused(host: Host, home: Path, open_folder: Path) -> None:
+    (open_folder / "roots").symlink_to(home / "conf")
+    fine = [str(home / "conf"), str(home / "none"), str(open_folder / "roots")]
+    wrong = str(home / "link")
+    told = [line for line in host.call("facts", "-", *fine, wrong).text.splitlines() if "refused=" in line]
+    [line] = told
+    assert line.startswith(f"refused=zkm-host: {wrong}: link is a link in a directory that others")
+
+
 def test_links_that_root_made_are_followed(host: Host, home: Path, open_folder: Path) -> None:
     (open_folder / "one").symlink_to("two/../current")
     (open_folder / "two").mkdir()
@@ -333,7 +342,7 @@ def test_a_config_that_became_a_link_is_not_written_and_gives_no_bits(dest: Dest
     before = told(secret)
     dest.config.rename(dest.config.with_name("real"))
     dest.config.symlink_to(secret / "zoo.cfg")
-    assert "is no regular file, or a link" in dest.refused("started-observer")
+    assert "is a link, or no regular file" in dest.refused("started-observer")
     assert told(secret) == before
     dest.config.unlink()
     dest.config.write_bytes(b"another")

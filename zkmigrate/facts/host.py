@@ -131,7 +131,8 @@ class HostFacts:
     tools: name → version, or ``present`` where it tells none; those that are not there are in ``missing``.
     disk_free: directory → bytes, None where the directory is absent. socket_kill: whether ``ss -K`` ended a
     connection made for the purpose, None when that could not be tried. root: it ran as root.
-    clock: seconds since the epoch when asked. unit: systemd's properties of the unit asked for.
+    clock: seconds since the epoch when asked. unit: systemd's properties of the unit asked for. refused: why
+    it would write nothing in a directory, one reason for each that a link of another account leads to.
     """
 
     tools: Mapping[str, str]
@@ -142,6 +143,7 @@ class HostFacts:
     addresses: tuple[str, ...]
     clock: float
     unit: Mapping[str, str] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
 
 
 def host_phase(look: Look, host: str) -> Reading[HostPhase]:
@@ -181,7 +183,8 @@ def stamp(look: Look, host: str) -> Reading[str]:
 
 
 def host_facts(look: Look, host: str, unit: str, *directories: str) -> Reading[HostFacts]:
-    """What the host offers, with the settings of a unit and the free space of these directories."""
+    """What the host offers, with the settings of a unit, and the free space of these directories and whether
+    zkm-host may write there."""
     return parsed(look.zkm(host, "facts", unit, *directories), parse_facts)
 
 
@@ -357,11 +360,13 @@ def _digest(what: str, value: str) -> str:
 
 def parse_facts(text: str) -> HostFacts:
     """Lines ``tool.NAME=``, ``address=INTERFACE ADDRESS/LENGTH``, ``disk_free_kib=N DIRECTORY``,
-    ``unit.KEY=`` and plain keys; unlike in ``status`` keys may repeat. Raises ValueError or KeyError."""
+    ``refused=REASON``, ``unit.KEY=`` and plain keys; unlike in ``status`` keys may repeat. Raises ValueError
+    or KeyError."""
     tools: dict[str, str] = {}
     free: dict[str, int | None] = {}
     unit: dict[str, str] = {}
     addresses: list[str] = []
+    refused: list[str] = []
     plain: dict[str, str] = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
@@ -373,6 +378,8 @@ def parse_facts(text: str) -> HostFacts:
             unit[key.removeprefix("unit.")] = value
         elif key == "address":
             addresses.append(value.split()[-1].partition("/")[0])
+        elif key == "refused":
+            refused.append(value)
         elif key == "disk_free_kib":
             amount, _, directory = value.partition(" ")
             free[directory] = None if amount == "-" else _Fields({key: amount}).whole(key) * 1024
@@ -389,4 +396,5 @@ def parse_facts(text: str) -> HostFacts:
         addresses=tuple(addresses),
         clock=f.seconds("time"),
         unit=unit,
+        refused=tuple(refused),
     )

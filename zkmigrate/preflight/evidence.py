@@ -175,12 +175,13 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
     """What may be changed on a host between one gate and the next: configs, flags, room, tools."""
     source, dest, kafka = c.inventory.source, c.inventory.dest, c.inventory.kafka
     sources, dests = c.inventory.source_names, c.inventory.dest_names
-    directories = tuple(dict.fromkeys((dest.data_dir, dest.txn_dir)))
+    places = {name: _places(dest.data_dir, dest.txn_dir, _directory(dest.config)) for name in dests}
+    places |= {name: _places(_directory(kafka.config)) for name in c.inventory.broker_names}
 
     def offer(host: str) -> tuple[Reading[HostFacts], tuple[float, float]]:
         before = look.wall()
-        service, room = (dest.service, directories) if host in dests else (kafka.service, ())
-        reading = host_facts(look, host, "-" if service.has_commands else service.unit, *room)
+        service = dest.service if host in dests else kafka.service
+        reading = host_facts(look, host, "-" if service.has_commands else service.unit, *places[host])
         return reading, (before, look.wall())
 
     source_flags = look.each(sources, lambda host: system_properties(look, host, source.java_env))
@@ -213,6 +214,15 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
         # last, over connections that are open
         dates=look.each((*sources, *dests, *c.inventory.broker_names), lambda host: _dated(look, host)),
     )
+
+
+def _directory(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _places(*directories: str) -> tuple[str, ...]:
+    """Each once; the root directory, written "", is not asked about: no link leads to it."""
+    return tuple(dict.fromkeys(d for d in directories if d))
 
 
 def first_address(host: ZooKeeperHost | Broker) -> str:

@@ -91,6 +91,20 @@ def tools(c: Context, e: Evidence) -> Iterator[Judged]:
         )
 
 
+@check("host.own-links", "no link of another account leads to where zkm-host writes", Scope.OWN, ALWAYS)
+def own_links(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. Whoever may change a link could send what root writes to another place. So zkm-host refuses it
+    when it writes the config or the image; here it is asked before."""
+    moves = ("name the directory by its real path in migration.yml", "let root own the directory of the link")
+    needed = "links only where root alone could have made them"
+    for host, facts in e.facts.items():
+        if isinstance(facts, Seen):
+            refused = facts.value.refused
+            yield Judged(not refused, "; ".join(refused) or "none", needed, host, moves)
+        else:
+            yield unseen(facts, needed, host)
+
+
 @check("host.socket-kill", "the host's kernel ends established connections on demand", Scope.DEST, ALWAYS)
 def socket_kill(c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. Without `ss -K` (INET_DIAG_DESTROY) open connections outlive the fence for ten seconds and more.
@@ -269,4 +283,7 @@ def keepers(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(not found, "; ".join(found) or "none seen", needed, host, moves)
 
 
-CHECKS = (access, one_role, unit, keepers, tools, socket_kill, rules, commands, start_guard, clock, alone)
+CHECKS = (
+    access, one_role, unit, keepers, tools, own_links, socket_kill, rules, commands, start_guard, clock,
+    alone,
+)  # fmt: skip

@@ -34,14 +34,20 @@ MAX_SNAPPY_BLOCK = 1 << 20  # uncompressed; 32 times what the writer makes
 _MAX_PACKED = 32 + MAX_SNAPPY_BLOCK + MAX_SNAPPY_BLOCK // 6  # snappy's own bound for that many bytes
 _LARGEST = 4 + _MAX_PACKED  # a block with its length: with that much at hand, what is short is the file's end
 _GZIP_HEADER_SIZE = 10
+_MOST_TIMES = 200
+"""Uncompressed bytes for each byte of a gzip file. gzip reaches 1032; a snapshot stays far below this, for
+each znode stores a path and times of its own."""
+
+_ALWAYS_FINE = 64 << 20
+"""Uncompressed bytes that a file may hold however small it is: one znode may be as large as a record."""
 
 
 def raw_blocks(reader: RandomReader, name: str) -> Iterator[bytes]:
     """The uncompressed bytes of a snapshot, in blocks of at most MAX_SNAPPY_BLOCK bytes.
 
     Raises, with the offset in the file as it lies on the disk: TruncatedHeaderError and ForeignFileError
-    where the compressed stream does not begin as one, CorruptError where it is damaged, cut, or followed by
-    anything. Plain bytes are passed on as they are.
+    where the compressed stream does not begin as one, CorruptError where it is damaged, cut, followed by
+    anything, or expands to more than a snapshot does. Plain bytes are passed on as they are.
     """
     codec = snapshot_codec(name)
     if codec == "gz":
@@ -61,7 +67,8 @@ def _plain(reader: RandomReader) -> Iterator[bytes]:
 def _gzip(reader: RandomReader, name: str) -> Iterator[bytes]:
     _check_start(reader.read(0, _GZIP_HEADER_SIZE), GZIP_MAGIC, _GZIP_HEADER_SIZE, "gzip", name)
     inflate = zlib.decompressobj(wbits=31)
-    at = 0
+    at, made, size = 0, 0, reader.size()
+    most = max(_ALWAYS_FINE, _MOST_TIMES * size)
     for block in _plain(reader):
         if inflate.eof:
             raise CorruptError("there is data behind the end of the gzip stream", name, at)
@@ -72,6 +79,9 @@ def _gzip(reader: RandomReader, name: str) -> Iterator[bytes]:
             except zlib.error as error:
                 raise CorruptError(f"gzip: {error}", name, at) from None
             rest = inflate.unconsumed_tail
+            made += len(out)
+            if made > most:
+                raise CorruptError(f"{size} bytes of gzip hold more than {most}: no snapshot does", name, at)
             if out:
                 yield out
         at += len(block)
