@@ -225,8 +225,9 @@ class Window(_Frozen):
 class Policy(_Frozen):
     """What the operator allows. Times in seconds.
 
-    join_outstanding: with more requests than this waiting at any source server, no further dest host joins.
-    window_margin: how many times as long as in the rehearsal FENCE to SEAL may take, and SERVE.
+    cut: what CUT refuses between dest and source until finalize: the ports of ZooKeeper alone, or all of TCP
+    but ssh. join_outstanding: with more requests than this waiting at any source server, no further dest host
+    joins. window_margin: how many times as long as in the rehearsal FENCE to SEAL may take, and SERVE.
     roll_soak_s: how long the brokers that have moved stay well before the next wave. roll_recovery_s: how
     long at most a broker is waited for that gets on with its start, or with its stop.
     """
@@ -235,6 +236,7 @@ class Policy(_Frozen):
     open_limit_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     way_back_s: Annotated[float, Field(gt=0, le=600)] = 2.5
     window_margin: Annotated[float, Field(ge=1, le=100)] = 1.5
+    cut: Literal["zookeeper", "all"] = "zookeeper"
     broker_lost_in_window: Literal["back", "forward", "ask"] = "ask"
     roll_wave: Annotated[int, Field(ge=1)] = 1
     roll_soak_s: Annotated[float, Field(ge=0, le=86400)] = 0.0

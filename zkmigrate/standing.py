@@ -35,6 +35,7 @@ def of_run(
     """The side of this machine, as a JSON object. hosts: dest and brokers. wall: seconds since the epoch."""
     working = process.at_work(run_dir)
     history = journal.read(run_dir)
+    hosts = tuple(host for host in hosts if host not in history.retired)
     standing = runs.stand(history, playbook)
     wanted = hold.HoldFile(run_dir).wanted()
     return {

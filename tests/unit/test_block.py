@@ -21,8 +21,8 @@ def dest(tmp_path: Path) -> Iterator[Dest]:
         yield Dest(tmp_path, made)
 
 
-def spec(dest: Dest) -> str:
-    return base64.b64decode(dest.spec()).decode()
+def spec(dest: Dest, cut: str) -> str:
+    return base64.b64decode(dest.spec(cut=cut, cut_ports=PORTS)).decode()
 
 
 def printed(dest: Dest, verb: str, *arguments: str) -> list[str]:
@@ -38,23 +38,29 @@ def value(dest: Dest, key: str) -> str:
     return next(line.partition("=")[2] for line in reversed(lines) if line.startswith(f"{key}="))
 
 
-def test_arm_lines_are_what_arm_prints(dest: Dest) -> None:
-    said = printed(dest, "arm", dest.spec())
+CUTS = pytest.mark.parametrize("cut", ["zookeeper", "all"])
+PORTS = "2181,2888,3888"
+
+
+@CUTS
+def test_arm_lines_are_what_arm_prints(dest: Dest, cut: str) -> None:
+    said = printed(dest, "arm", dest.spec(cut=cut, cut_ports=PORTS))
     ports = next(line for line in said if "--dports" in line).split("--dports ")[1].split()[0]
-    made = block.arm_lines(spec(dest), "00000000", ports)
+    made = block.arm_lines(spec(dest, cut), "00000000", ports)
     assert said[: len(made)] == list(made)
     assert not any(line.startswith(("-", "add", "create")) for line in said[len(made) :])
 
 
-def test_fence_and_cut_lines_are_what_they_print(dest: Dest) -> None:
-    dest.armed()
+@CUTS
+def test_fence_and_cut_lines_are_what_they_print(dest: Dest, cut: str) -> None:
+    dest.armed(cut=cut, cut_ports=PORTS)
     tag = hashlib.sha256(dest.run_id.encode()).hexdigest()[:8]
-    fence = block.fence_lines(spec(dest), 4500, tag, value(dest, "own"))
+    fence = block.fence_lines(spec(dest, cut), 4500, tag, value(dest, "own"))
     said = printed(dest, "fence", "4500")
     assert [line for line in said if line in fence] == list(fence)
     assert not [line for line in said if line.startswith(("add", "ss")) and line not in fence]
     dest.do("fence", "60000")
-    cut = block.cut_lines(spec(dest), 2000, tag, value(dest, "ssh_ports"))
+    made = block.cut_lines(spec(dest, cut), 2000, tag, value(dest, "ssh_ports"))
     said = printed(dest, "cut", "2000")
-    assert [line for line in said if line in cut] == list(cut)
-    assert not [line for line in said if line.startswith(("add", "ss")) and line not in cut]
+    assert [line for line in said if line in made] == list(made)
+    assert not [line for line in said if line.startswith(("add", "ss")) and line not in made]

@@ -26,7 +26,7 @@ from zkmigrate.rules.window import (
     without_operator,
 )
 from zkmigrate.steps.cut import CutFacts, CutStep
-from zkmigrate.steps.fence import FenceStep
+from zkmigrate.steps.fence import FenceFacts, FenceStep
 from zkmigrate.steps.seal import SealStep
 
 POLICY = Lease()
@@ -125,7 +125,7 @@ def test_while_no_client_is_at_stake_only_the_policy_bounds_the_lease() -> None:
 def test_steps_send_the_lease_that_was_chosen() -> None:
     for c, fence, cut in ((context(), 5000, 2000), (context(RECORD), 7000, 5000)):
         assert (in_force(c).fence_ttl_ms, in_force(c).cut_ttl_ms) == (fence, cut)
-        assert FenceStep().plan(c, NOWHERE, "dest1")[0].arguments() == (str(fence),)
+        assert FenceStep().plan(c, FenceFacts(NOWHERE), "dest1")[0].arguments() == (str(fence),)
         facts = CutFacts(NOWHERE, {}, None, {})
         assert CutStep().plan(c, facts, "dest1")[0].arguments() == (str(cut),)
         assert SealStep().undo(c, NOWHERE, "dest1", ())[1].arguments() == (str(fence), str(cut))

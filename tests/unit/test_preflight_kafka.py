@@ -169,8 +169,8 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "dest.cut-ends", "cutover", "dest2",
-        lambda w: w.socket_lists.update({"dest2": Seen("0 0 10.71.0.22:873 10.71.0.13:50100\n")}),
-        "port 873 with source3 port 50100", lambda w: w.socket_lists.update({"dest2": TIMEOUT}),
+        lambda w: w.socket_lists.update({"dest2": Seen("0 0 10.71.0.22:51000 10.71.0.13:8080\n")}),
+        "port 51000 with source3 port 8080", lambda w: w.socket_lists.update({"dest2": TIMEOUT}),
     ),
     (
         "kafka.config", "preflight", "broker1",
@@ -527,3 +527,17 @@ def test_a_unit_gives_a_controlled_shutdown_all_its_tries(told: str, more: bytes
     assert found.held is held
     if held is Held.NO:
         assert found.seen == f"kafka.service: TimeoutStopSec={told}"
+
+
+BACKUP = "0 0 10.71.0.22:873 10.71.0.13:50100\n"
+
+
+def test_a_backups_connection_ends_only_where_the_policy_refuses_all_of_tcp() -> None:
+    world = healthy()
+    world.socket_lists["dest2"] = Seen(BACKUP)
+    assert _found(world, "dest.cut-ends", "cutover", "dest2").held is Held.YES
+    plain = inventory()
+    everything = plain.model_copy(update={"policy": plain.policy.model_copy(update={"cut": "all"})})
+    found = _found(world, "dest.cut-ends", "cutover", "dest2", Context("r1", everything))
+    assert (found.held, found.seen) == (Held.NO, "port 873 with source3 port 50100")
+    assert "policy.cut: zookeeper" in " ".join(found.moves)

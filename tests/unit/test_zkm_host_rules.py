@@ -25,11 +25,11 @@ def dest(tmp_path: Path) -> Iterator[Dest]:
 
 @pytest.fixture
 def source(dest: Dest) -> None:
-    """A source host that accepts and holds connections on client, quorum and election port."""
+    """A source host that accepts and holds connections on ZooKeeper's three ports and on another."""
     code = (
         "import socket,selectors\n"
         "s=[socket.create_server(('::',p),family=socket.AF_INET6,dualstack_ipv6=True)\n"
-        "   for p in (2181,2888,3888)]\n"
+        "   for p in (2181,2888,3888,8730)]\n"
         "print('up',flush=True)\n"
         "held=[]\nsel=selectors.DefaultSelector()\n"
         "for x in s: sel.register(x,1)\n"
@@ -188,6 +188,86 @@ def test_cut_ends_connections_both_ways_and_probes_are_refused(dest: Dest, sourc
     assert dest.phase() == "fenced"
     for address in SOURCES:
         assert dest.net.reaches("dest", address, 2888) == "open"
+
+
+ZOOKEEPER = {"cut": "zookeeper", "cut_ports": "2181,2888,3888"}
+LISTEN = (
+    "import socket,sys\n"
+    "s=[socket.create_server(('::',int(p)),family=socket.AF_INET6,dualstack_ipv6=True)\n"
+    "   for p in sys.argv[1].split(',')]\n"
+    "held=[socket.create_connection((a,int(p))) for a,p in (x.split('/') for x in sys.argv[2:])]\n"
+    "print('up',flush=True)\n"
+    "while True: held.append(s[0].accept())\n"
+)
+"""Listens on ports and holds connections, all in one process; takes what comes on the first port."""
+
+
+def process(dest: Dest, name: str, ports: str, *held: str) -> subprocess.Popen[str]:
+    argv = dest.net.inside(name, "python3", "-c", LISTEN, ports, *held)
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    dest.net.children.append(child)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "up\n"
+    return child
+
+
+def test_a_cut_of_zookeepers_ports_ends_them_both_ways_and_nothing_else(dest: Dest, source: None) -> None:
+    dest.armed(**ZOOKEEPER)
+    process(dest, "dest", "8731,3888")
+    ended = [dest.net.connect("dest", address, port) for address in SOURCES for port in (2888, 3888)]
+    ended += [dest.net.connect("source", address, 3888) for address in ADDRESSES]
+    kept = [dest.net.connect("dest", address, 8730) for address in SOURCES]
+    kept += [dest.net.connect("source", address, 8731) for address in ADDRESSES]
+    dest.do("fence", "60000")
+    assert dest.status()["source_sockets"] == "6"
+    said = dest.do("cut", "60000").splitlines()
+    assert said[0] == "killed=6 left=0 timeout_s=60"
+    assert set(said[1:]) == {
+        f"probe {address} {port} refused" for address in SOURCES for port in (2181, 2888, 3888)
+    }
+    for child in ended:
+        assert child.wait(5) != 0
+    assert [child.poll() for child in kept] == [None] * 4
+    for address in SOURCES:
+        assert dest.net.reaches("dest", address, 8730) == "open"
+        for port in (2181, 2888, 3888):
+            assert dest.net.reaches("dest", address, port) == "ConnectionRefusedError"
+    for address in ADDRESSES:
+        assert dest.net.reaches("source", address, 8731) == "open"
+        assert dest.net.reaches("source", address, 3888) == "ConnectionRefusedError"
+    assert dest.status()["source_sockets"] == "0"
+    assert chains(dest) == ALL_TOP
+
+
+@pytest.mark.parametrize("address", SOURCES)
+def test_a_connection_of_zookeeper_on_a_port_that_no_config_tells_is_no_cut(
+    dest: Dest, source: None, address: str
+) -> None:
+    dest.armed(**ZOOKEEPER | {"client_port": "2182", "cut_ports": "2182,2888,3888"})
+    dest.net.connect("dest", SOURCES[0], 8730)
+    dest.do("fence", "60000")
+    dest.do("cut", "60000")
+    dest.do("uncut")
+    process(dest, "dest", "2182", f"{address}/8730")
+    assert f"probe {address} 8730 open" in dest.call("probe").lines()
+    assert "source still answers" in dest.refused("cut", "60000", rc=5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"cut_ports": "2181,2888"}, "lacks ZooKeeper's own port 3888"),
+        (
+            {"cut_ports": "2181,2888,3888," + ",".join(map(str, range(9000, 9013)))},
+            "at most 15 ports, seen 16",
+        ),
+        ({"cut": "some"}, "cut needs zookeeper or all"),
+        ({"cut_ports": "2181,2888,3888,70000"}, "bad port '70000'"),
+    ],
+)
+def test_a_cut_that_could_not_be_made_is_refused_by_arm(dest: Dest, wrong: dict[str, str], told: str) -> None:
+    dest.stage()
+    assert told in dest.refused("arm", dest.spec(**ZOOKEEPER | wrong), rc=2)
 
 
 def test_sshd_is_never_fenced_or_cut(dest: Dest) -> None:

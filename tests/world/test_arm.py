@@ -7,15 +7,17 @@ from pathlib import Path
 
 import zkmigrate.hostside
 from tests.world.operator import Operator, inventory, quiet_world
-from zkmigrate.inventory import Inventory, ZooKeeperHost
+from zkmigrate.facts.members import Members, source_members
+from zkmigrate.inventory import Inventory, Ports, ZooKeeperHost
 from zkmigrate.model.change import Arm
-from zkmigrate.model.fact import Reading, Unknown
+from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
 from zkmigrate.steps.arm import ArmStep, arm_spec
 from zkmigrate.steps.go import NOTHING_ASKED, GoStep
 
+MEMBERS = Members(())
 PROGRAM = Path(zkmigrate.hostside.__file__).parent / "zkm-host"
 SPEC = "/var/lib/zkmigrate/run/spec"
 
@@ -47,7 +49,7 @@ def verdict(world: World, of: Inventory, *, rehearsal: bool = False) -> Verdict:
 
 
 def test_hosts_named_in_the_inventory_are_armed_with_their_addresses() -> None:
-    spec = keys(arm_spec(by_name(addresses=True), False))
+    spec = keys(arm_spec(by_name(addresses=True), False, MEMBERS))
     assert spec["peers"] == "10.0.0.11,10.0.0.12,10.0.0.13"
     assert spec["source"] == "10.0.0.1,10.0.0.2,10.0.0.3"
     assert spec["members"] == "10.0.0.11:2181,10.0.0.12:2181,10.0.0.13:2181"
@@ -74,7 +76,7 @@ def test_an_ipv6_member_is_bracketed() -> None:
     plain = inventory()
     first = plain.dest.hosts[0].model_copy(update={"address": "2001:db8:0::1"})
     dest = plain.dest.model_copy(update={"hosts": (first, *plain.dest.hosts[1:])})
-    spec = keys(arm_spec(plain.model_copy(update={"dest": dest}), False))
+    spec = keys(arm_spec(plain.model_copy(update={"dest": dest}), False, MEMBERS))
     assert spec["members"].split(",")[0] == "[2001:db8::1]:2181"
 
 
@@ -89,11 +91,18 @@ def test_a_host_without_any_address_is_refused_before_anything_is_armed(tmp_path
     ]
 
 
+def arm_words(world: World) -> str:
+    """What the step itself would arm a host of this world with."""
+    members = source_members(world.inventory, WorldLook(world))
+    assert isinstance(members, Seen)
+    return arm_spec(world.inventory, False, members.value)
+
+
 def armed(tmp_path: Path) -> World:
     world = quiet_world()
     assert Operator(world, tmp_path / "run").forward(until="join").code == 0
     for name in world.inventory.dest_names:
-        assert world.apply(Arm(name, arm_spec(world.inventory, False)), f"arm.{name}", 1)[0] == 0
+        assert world.apply(Arm(name, arm_words(world)), f"arm.{name}", 1)[0] == 0
     return world
 
 
@@ -104,7 +113,7 @@ def test_a_host_armed_with_this_spec_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_host_armed_with_another_spec_is_armed_again(tmp_path: Path) -> None:
     world = armed(tmp_path)
-    old = arm_spec(world.inventory, False)
+    old = arm_words(world)
     assert world.apply(Arm("dest2", old.replace("10.0.0.3", "10.0.0.4")), "arm.other", 1)[0] == 0
     assert verdict(world, world.inventory) == Ready(("dest2",))
     assert verdict(world, world.inventory, rehearsal=True) == Ready(("dest1", "dest2", "dest3"))
@@ -123,3 +132,26 @@ def test_a_spec_that_cannot_be_read_blocks(tmp_path: Path) -> None:
     refused = step.check(c, step.observe(c, Blind(world)), Way.FORWARD)
     assert isinstance(refused, Blocked)
     assert [(f.id, f.target) for f in refused.findings] == [("arm.spec", "dest3")]
+
+
+def test_the_cut_refuses_the_ports_of_both_sides_as_every_config_names_them() -> None:
+    plain = inventory()
+    settings = {"metricsProvider.httpPort": "7001", "admin.serverPort": "8081"}
+    dest = plain.dest.model_copy(
+        update={"ports": Ports(client=2281, quorum=2988, election=3988), "settings": settings}
+    )
+    world = quiet_world()
+    world.inventory = plain.model_copy(update={"dest": dest})
+    files = world.source_files["source2"]
+    files[plain.source.config] += b"secureClientPort=2182\nmetricsProvider.httpPort=7000\n"
+    spec = keys(arm_words(world))
+    assert spec["cut"] == "zookeeper"
+    wanted = {2181, 2888, 3888, 2281, 2988, 3988, 2182, 7000, 7001, 8080, 8081}
+    assert spec["cut_ports"] == ",".join(map(str, sorted(wanted)))
+
+
+def test_all_of_tcp_is_refused_where_the_policy_says_so() -> None:
+    world = quiet_world()
+    policy = world.inventory.policy.model_copy(update={"cut": "all"})
+    world.inventory = world.inventory.model_copy(update={"policy": policy})
+    assert keys(arm_words(world))["cut"] == "all"

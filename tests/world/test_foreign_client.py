@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.engine.events import StepBlocked
+from zkmigrate.engine.events import StepBlocked, WaveBegun
 from zkmigrate.inventory_accept import Accept
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.look import KafkaView, PartitionState
+from zkmigrate.model.look import KafkaView, Look, PartitionState
+from zkmigrate.model.step import Context
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
+from zkmigrate.steps.fence import FenceFacts, FenceStep
 
 ADDRESS, SESSION, OWNED = "10.0.0.77", 0x77, "/other/lock-0000000001"
 LINE = (
@@ -94,6 +96,38 @@ def test_survey_looks_once_more_just_before_the_fence(tmp_path: Path, stranger: 
     assert (refused(operator).stage, refused(operator).step) == ("cutover", "survey")
     assert foreign(operator) == NAMED
     assert all(not host.fence.holds(world.now) for host in world.hosts.values()), "no client was shut out"
+
+
+@pytest.fixture
+def after_survey(monkeypatch: pytest.MonkeyPatch, stranger: Stranger) -> list[str]:
+    """The client comes when SURVEY has looked; the steps that looked for clients afterwards."""
+    observe, stranger.connected = FenceStep.observe, False
+
+    def late(step: FenceStep, c: Context, look: Look) -> FenceFacts:
+        stranger.connected = not c.rehearsal
+        return observe(step, c, look)
+
+    monkeypatch.setattr(FenceStep, "observe", late)
+    return []
+
+
+@pytest.mark.usefixtures("after_survey")
+def test_one_that_comes_after_survey_is_found_before_the_first_door_is_shut(
+    tmp_path: Path, stranger: Stranger
+) -> None:
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward().code != 0
+    assert (refused(operator).stage, refused(operator).step) == ("cutover", "fence")
+    assert foreign(operator) == NAMED
+    waves = [e for e in operator.events if isinstance(e, WaveBegun) and e.stage == "cutover"]
+    assert "fence" not in [e.step for e in waves], "no client was shut out"
+
+
+@pytest.mark.usefixtures("after_survey", "stranger")
+def test_one_that_comes_after_survey_and_is_accepted_holds_nothing_up(tmp_path: Path) -> None:
+    world = accepting(quiet_world(), accept("dest.foreign-client", ADDRESS))
+    assert Operator(world, tmp_path / "run").forward().code == 0
 
 
 def accepting(world: World, exceptions: tuple[Accept, ...]) -> World:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -15,19 +16,24 @@ from tests.world.test_foreign_client import accept
 from zkmigrate import standing
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine.events import Noted, StepBlocked
+from zkmigrate.engine.ports import WindowRules
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.clients import SourceClients
 from zkmigrate.inventory import digest
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import KafkaView, PartitionState
-from zkmigrate.model.step import Retired
+from zkmigrate.model.step import Records, Retired, Way
+from zkmigrate.opening import Opening
+from zkmigrate.operate.plans import show_plan
 from zkmigrate.operate.retire import retire
+from zkmigrate.operate.runbooks import show_runbook
 from zkmigrate.operate.setting import Setting
 from zkmigrate.operate.stands import status
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
 from zkmigrate.rules.retire import may_retire
+from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.watching.verb import Wanted, watch
 
@@ -67,6 +73,9 @@ class Night:
 @dataclass
 class _Site:
     look: WorldLook
+
+    def window_lines(self, records: Records) -> tuple[str, ...]:
+        return ("window: as measured",)
 
     def close(self) -> None:
         return None
@@ -114,6 +123,71 @@ def test_the_move_goes_on_without_a_broker_that_was_retired_in_the_roll(night: N
     assert "its disk is broken" in told[0].what
     assert "not registered" in told[0].what
     assert watch(night.setting(), Wanted(True, 30.0, 60.0, "run")) == 0, "nobody waits for its answer later"
+
+
+@pytest.fixture
+def left(night: Night) -> Night:
+    """The roll is over; broker2 died in it after it had been changed, and is retired."""
+    assert night.operator.forward(until="roll").code == 0
+    night.dies()
+    assert night.retire() == 0
+    night.out.truncate(0)
+    return night
+
+
+def said_of_it(text: str) -> list[str]:
+    """The lines that name the host, or anything of it, but for those that say that it is retired."""
+    return [line for line in text.splitlines() if GONE in line and "is retired from this run by" not in line]
+
+
+def test_a_plan_of_the_run_holds_no_change_for_a_retired_broker_and_says_why(left: Night) -> None:
+    assert show_plan(left.setting(), "run") == 0
+    text = left.out.getvalue()
+    assert "broker2 (broker 2) is retired from this run by" in text
+    assert "broker3" in text
+    assert said_of_it(text) == []
+    left.out.truncate(0)
+    show_plan(left.setting(), "")
+    assert said_of_it(left.out.getvalue()), "a new run would have it: its host is asked, and does not answer"
+
+
+def test_the_runbook_has_no_box_for_a_retired_broker_and_says_why(left: Night, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    assert show_runbook(left.setting(), "run", page, go_no_go=False) == 0
+    text = page.read_text()
+    assert "broker2 (broker 2) is retired from this run by" in text
+    assert "Nothing below is for this host." in text
+    assert "broker3" in text
+    assert said_of_it(text) == []
+
+
+def test_the_go_no_go_page_counts_the_brokers_that_are_left(left: Night) -> None:
+    assert show_runbook(left.setting(), "run", None, go_no_go=True) == 0
+    text = left.out.getvalue()
+    assert ", 2 brokers to dest1" in text
+    assert "broker2 (broker 2) is retired from this run by" in text
+
+
+def test_a_lost_journal_that_tells_of_it_is_recovered_without_its_host(left: Night) -> None:
+    operator = left.operator
+    assert operator.resume(until="cutover.preflight").code == 0
+    file = operator.run_dir / journals.NAME
+    lines = file.read_bytes().splitlines(keepends=True)
+    known = next(n for n, line in enumerate(lines, 1) if json.loads(line)["kind"] == "retired")
+    file.write_bytes(b"".join(lines[:known]))
+    world = operator.world
+    opening = Opening(operator.run_dir, operator.playbook, world.inventory, left.look(), lambda: world.wall)
+    rules = WindowRules(decide_finding, deadline_s, without_operator)
+    recovered = opening.recovered(rules, Way.FORWARD, "tester")
+    recovered.journal.close()
+    assert operator.resume().code == 0
+
+
+def test_what_counts_brokers_counts_no_retired_one(left: Night) -> None:
+    history = journals.read(left.operator.run_dir)
+    assert set(history.touched("roll.roll")) == {"broker1", "broker3"}
+    with pytest.raises(UsageError, match="cannot pause after 2 of 2 brokers; 2 have been changed"):
+        left.operator.resume(pause_after=2)
 
 
 def test_a_run_walks_back_without_it(night: Night) -> None:

@@ -155,8 +155,10 @@ class History:
         return tuple(a for s, t, a in self._applied.values() if s == step and t == target)
 
     def touched(self, step: str) -> tuple[str, ...]:
-        """Targets for which a step has changes that are not undone, in order of their first change."""
-        return tuple(dict.fromkeys(t for s, t, _ in self._applied.values() if s == step))
+        """Targets for which a step has changes that are not undone, in order of their first change; not
+        those that were retired, for the run goes on and back without them."""
+        targets = dict.fromkeys(t for s, t, _ in self._applied.values() if s == step)
+        return tuple(t for t in targets if t not in self.retired)
 
     def how_far(self, step: str, wave: tuple[str, ...], of: int, now: float) -> tuple[int, int, float | None]:
         """As a wave begins: how many targets are done, of how many, and the seconds that are left at the pace

@@ -14,7 +14,7 @@ from zkmigrate.engine.history import History, Next
 from zkmigrate.engine.ports import WindowRules
 from zkmigrate.errors import HostError
 from zkmigrate.facts.record import Operation, operations, standing
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory import Inventory, without_brokers
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
@@ -70,7 +70,7 @@ def ask_hosts(
     left: what the lines that are left tell. HostError, before anything is written, when a host does not
     answer: what it would have told could be a file that must be put back.
     """
-    every = _records(playbook, inventory, look)
+    every = _records(playbook, without_brokers(inventory, left.retired), look)
     steps = playbook.step_ids()
     newer = [op for op in every if op.leg > left.known_leg]
     stages, done = _known(left, playbook, newer)

@@ -13,7 +13,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -22,7 +22,7 @@ from zkmigrate.engine import brief
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.hostside import block
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory import Inventory, without_brokers
 from zkmigrate.inventory import digest as inventory_digest
 from zkmigrate.model.change import (
     Applied,
@@ -40,7 +40,7 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import AnyStep, Context, Hazard
+from zkmigrate.model.step import AnyStep, Context, Hazard, Retired
 
 LATER = "decided from facts when the step is reached"
 READS = "only looks"
@@ -166,9 +166,17 @@ def sha256_of(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def make(playbook: Playbook, inventory: Inventory, look: Look, window: tuple[str, ...]) -> Plan:
-    """Plan a whole playbook; only looks. ``window`` is said by the playbook's own rules."""
-    specs: dict[str, str] = {}
+def make(
+    playbook: Playbook,
+    inventory: Inventory,
+    look: Look,
+    window: tuple[str, ...],
+    retired: Sequence[Retired] = (),
+) -> Plan:
+    """Plan a whole playbook; only looks. ``window`` is said by the playbook's own rules. retired: brokers
+    that a run goes on without."""
+    whole, specs = inventory_digest(inventory), dict[str, str]()
+    inventory = without_brokers(inventory, [r.host for r in retired])
     stages = tuple(
         PlannedStage(
             stage.id,
@@ -180,7 +188,7 @@ def make(playbook: Playbook, inventory: Inventory, look: Look, window: tuple[str
         )
         for stage in playbook.stages
     )
-    return Plan(playbook.id, inventory_digest(inventory), stages, window)
+    return Plan(playbook.id, whole, stages, (*window, *(f"  {r.words}" for r in retired)))
 
 
 def _step(

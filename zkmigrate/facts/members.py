@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from zkmigrate.facts.config import DYNAMIC, parse
 from zkmigrate.inventory import Inventory
@@ -10,16 +12,22 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.zoocfg import ZooCfgError
 
+LISTENING = {
+    "clientPort": "", "secureClientPort": "", "admin.serverPort": "8080", "metricsProvider.httpPort": "",
+}  # fmt: skip
+"""The settings that name such a port, with what a server takes where none is given."""
 REJOIN = "roll back to the join, which gives dest source's members anew: zkmigrate rollback --to join"
 
 
 @dataclass(frozen=True)
 class Members:
     """lines: the ``server.N=…`` lines, byte for byte. version: theirs, 0 in a config that has none: a source
-    that may reconfigure itself counts it, in the name of its dynamic file."""
+    that may reconfigure itself counts it, in the name of its dynamic file. ports: every TCP port that
+    source's configs name."""
 
     lines: tuple[str, ...]
     version: int = 0
+    ports: tuple[int, ...] = ()
 
 
 def source_members(inventory: Inventory, look: Look) -> Reading[Members]:
@@ -32,7 +40,8 @@ def source_members(inventory: Inventory, look: Look) -> Reading[Members]:
     if len({found.version for found in seen.values()}) > 1:
         told = ", ".join(f"{host} {found.version:#x}" for host, found in seen.items())
         return Unknown("failed", f"source's servers have members of other versions: {told}")
-    return Seen(next(iter(seen.values())))
+    ports = sorted({port for found in seen.values() for port in found.ports})
+    return Seen(replace(next(iter(seen.values())), ports=tuple(ports)))
 
 
 def members(look: Look, host: str, path: str) -> Reading[Members]:
@@ -51,5 +60,25 @@ def members(look: Look, host: str, path: str) -> Reading[Members]:
         if not isinstance(dynamic, Seen):
             return Unknown("failed", f"{DYNAMIC} {config.values[DYNAMIC]}: {dynamic}")
         text = dynamic.value.decode("iso-8859-1")
-    lines = (line.strip() for line in text.splitlines())
-    return Seen(Members(tuple(line for line in lines if line.startswith("server.")), config.version))
+    lines = tuple(line for line in map(str.strip, text.splitlines()) if line.startswith("server."))
+    return Seen(Members(lines, config.version, (*_of_servers(lines), *ports_of(config.values))))
+
+
+def ports_of(settings: Mapping[str, str]) -> tuple[int, ...]:
+    """The TCP ports beside those of server lines on which a server with these settings listens."""
+    told = (settings.get(key, default).strip() for key, default in LISTENING.items())
+    return tuple(int(port) for port in told if re.fullmatch(r"[1-9][0-9]{0,4}", port))
+
+
+def _of_servers(lines: Iterable[str]) -> Iterator[int]:
+    """Every port of the server lines, also of a line that has several addresses."""
+    for line in lines:
+        yield from (int(port) for port in re.findall(r"(?<=[:;])[1-9][0-9]{0,4}(?=[:;|\s]|$)", line))
+
+
+def cut_ports(inventory: Inventory, named: Iterable[int]) -> tuple[int, ...]:
+    """ZooKeeper's ports of both ensembles, in order: what the inventory says, what dest is given to listen
+    on, and what source's own configs name."""
+    both = (inventory.source.ports, inventory.dest.ports)
+    known = {port for p in both for port in (p.client, p.quorum, p.election)}
+    return tuple(sorted({*known, *ports_of(inventory.dest.settings), *named}))

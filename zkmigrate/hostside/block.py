@@ -56,12 +56,23 @@ def cut_lines(spec: str, ttl_ms: int, tag: str, ssh_ports: str = "22") -> tuple[
     entries = [(v, a) for v in ("4", "6") for a in source if _version(a) == v]
     peers = " or ".join(f"dst {_bracketed(a)}" for a in source)
     ssh = "".join(f" and not sport = :{port}" for port in _split(ssh_ports))
-    return (*_filled("cut", entries, ttl_ms, tag), f"ss -K '( {peers} ){ssh}'")
+    on = " or ".join(f"sport = :{port} or dport = :{port}" for port in _refused(_values(spec)))
+    return (
+        *_filled("cut", entries, ttl_ms, tag),
+        f"ss -K '( {peers} ){ssh}{f' and ( {on} )' if on else ''}'",
+    )
+
+
+def _refused(values: dict[str, str]) -> list[str]:
+    """The ports that the cut refuses; empty for all of TCP."""
+    return _split(values["cut_ports"]) if values.get("cut") == "zookeeper" else []
 
 
 def _chains(values: dict[str, str], tag: str, ssh_ports: str, v: str) -> list[str]:
     come, go, sets = f"ZKM-{tag}-IN", f"ZKM-{tag}-OUT", f"ZKM-{tag}"
     port = values["client_port"]
+    ports = _refused(values)
+    on = f" -m multiport --ports {','.join(ports)}" if ports else ""
     rst, reject = "-p tcp -m tcp --tcp-flags RST RST -j RETURN", "-j REJECT --reject-with tcp-reset"
     return [
         "*filter",
@@ -69,13 +80,13 @@ def _chains(values: dict[str, str], tag: str, ssh_ports: str, v: str) -> list[st
         f":{go} - [0:0]",
         f"-A {come} {rst}",
         f"-A {come} -p tcp -m multiport --dports {ssh_ports} -j RETURN",
-        f"-A {come} -p tcp -m set --match-set {sets}-cut{v} src {reject}",
+        f"-A {come} -p tcp{on} -m set --match-set {sets}-cut{v} src {reject}",
         f"-A {come} -i lo -j RETURN",
         f"-A {come} -m set --match-set {sets}-pass{v} src -j RETURN",
         f"-A {come} -p tcp -m tcp --dport {port} -m set --match-set {sets}-fence{v} src {reject}",
         f"-A {go} {rst}",
         f"-A {go} -p tcp -m multiport --sports {ssh_ports} -j RETURN",
-        f"-A {go} -p tcp -m set --match-set {sets}-cut{v} dst {reject}",
+        f"-A {go} -p tcp{on} -m set --match-set {sets}-cut{v} dst {reject}",
         f"-I INPUT 1 -j {come}",
         f"-I OUTPUT 1 -j {go}",
         "COMMIT",

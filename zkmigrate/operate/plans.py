@@ -7,11 +7,11 @@ from pathlib import Path
 
 from zkmigrate import inventory as inventories
 from zkmigrate.engine import plan, planfile, runs
+from zkmigrate.engine.history import History
 from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import Records
 from zkmigrate.opening import refuse_stale
 from zkmigrate.operate.setting import Setting, print_json, reached, read, told, words_on
 from zkmigrate.ui import planned
@@ -25,7 +25,7 @@ def show_plan(setting: Setting, run_id: str, out: Path | None = None, *, force: 
     inventory, playbook = read(setting)
     if out is not None:
         planfile.refuse_taken(out, force=force)
-    made = _planned(setting, inventory, playbook, _measured(setting, run_id, inventory, playbook))
+    made = _planned(setting, inventory, playbook, told(setting, run_id, inventory, playbook))
     if out is not None:
         planfile.write(out, made, force=force)
     if setting.as_json:
@@ -67,7 +67,7 @@ def _remarks_on(setting: Setting, then: PlanFile, *, offline: bool) -> list[str]
         inventory, playbook = read(setting)
         refuse_stale(then, planfile.heading_differences(then, playbook.id, inventories.digest(inventory)))
         if not offline:
-            now = _planned(setting, inventory, playbook, {})
+            now = _planned(setting, inventory, playbook, None)
             refuse_stale(then, planfile.differences(then, now))
     except runs.StaleError as error:
         remarks.append(str(error))
@@ -76,12 +76,10 @@ def _remarks_on(setting: Setting, then: PlanFile, *, offline: bool) -> list[str]
     return remarks
 
 
-def _planned(setting: Setting, inventory: Inventory, playbook: Playbook, records: Records) -> PlanFile:
+def _planned(setting: Setting, inventory: Inventory, playbook: Playbook, history: History | None) -> PlanFile:
+    """history: of the run whose figures and retired brokers count; None for a run that has not begun."""
+    records = history.records() if history is not None else {}
+    retired = tuple(history.retired.values()) if history is not None else ()
     with reached(setting, inventory, "plan") as site:
-        return planfile.of(plan.make(playbook, inventory, site.look, site.window_lines(records)))
-
-
-def _measured(setting: Setting, run_id: str, inventory: Inventory, playbook: Playbook) -> Records:
-    """What the run of this id recorded; nothing without an id. StaleError for a run of another inventory."""
-    history = told(setting, run_id, inventory, playbook)
-    return history.records() if history is not None else {}
+        made = plan.make(playbook, inventory, site.look, site.window_lines(records), retired)
+    return planfile.of(made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from zkmigrate.engine import plan, runs
+from zkmigrate.inventory import without_brokers
 from zkmigrate.operate.setting import Setting, print_json, reached, read, told
 from zkmigrate.runbook import export
 
@@ -19,8 +20,10 @@ def show_runbook(setting: Setting, run_id: str, out: Path | None, *, go_no_go: b
     inventory, playbook = read(setting)
     begun = bool(run_id) and runs.has_begun(runs.directory(setting.runs, run_id))
     history = told(setting, run_id if begun or go_no_go else "", inventory, playbook)
+    retired = tuple(history.retired.values()) if history is not None else ()
     with reached(setting, inventory, "plan") as site:
-        made = plan.make(playbook, inventory, site.look, ())
+        made = plan.make(playbook, inventory, site.look, (), retired)
+        inventory = without_brokers(inventory, [r.host for r in retired])
         if go_no_go:
             text = export.go_no_go(made, inventory, site.look, history)
         else:

@@ -203,7 +203,7 @@ def _walk(
         stack.callback(faces.close)
         look_up = RunLookUp(inventory, playbook, journal, holds=HoldFile(run_dir))
         face = face_of(setting, wishes.yes, faces, look_up, look_up.news)
-        shown = _measured(wishes.metrics, face.emit, inventory)
+        shown = _measured(wishes.metrics, face.emit, left)
         emit = look_up.tell = stack.enter_context(recorded(run_dir, shown))
         for text in (*start.said, *hooks.missing(inventory.hooks)):
             emit(events.Noted(text))

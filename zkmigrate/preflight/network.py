@@ -9,6 +9,7 @@ from typing import get_args
 
 from zkmigrate.facts.clients import addresses, numeric
 from zkmigrate.facts.host import HostFacts
+from zkmigrate.facts.members import cut_ports, ports_of
 from zkmigrate.facts.surroundings import Surroundings
 from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity
@@ -58,10 +59,14 @@ def _unreached(
 
 @check("dest.cut-ends", "the cut ends no connection but ZooKeeper's own", Scope.DEST, ALWAYS, Severity.WARN)
 def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
-    """From CUT until finalize all TCP but this host's sshd is refused between dest's and source's addresses,
-    not ZooKeeper's ports alone. By the connections that each dest host has with source hosts now; one that
-    comes and goes, such as a backup's, is seen only while it is there."""
+    """From CUT until finalize ZooKeeper's ports are refused between dest's and source's addresses, whoever
+    uses them; with `policy.cut: all` every port but that of this host's sshd. By the connections that each
+    dest host has with source hosts now; one that comes and goes, such as a backup's, is seen only while it is
+    there."""
     source, dest = c.inventory.source, c.inventory.dest
+    configs = [r.value.values for r in e.source_config.values() if isinstance(r, Seen)]
+    refused = cut_ports(c.inventory, (port for values in configs for port in ports_of(values)))
+    everything = c.inventory.policy.cut == "all"
     of = {a: h.name for h in source.hosts for a in addresses(h)}
     own = {p for ports in (source.ports, dest.ports) for p in (ports.quorum, ports.election)}
     needed = "no connection with source beside quorum, election and ssh"
@@ -72,9 +77,18 @@ def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
         ends = [
             f"port {s.local_port} with {of[s.peer]} port {s.peer_port}"
             for s in reading.value
-            if s.peer in of and not own & {s.local_port, s.peer_port} and s.local_port != c.inventory.ssh.port
+            if s.peer in of
+            and not own & {s.local_port, s.peer_port}
+            and s.local_port != c.inventory.ssh.port
+            and (everything or {s.local_port, s.peer_port} & set(refused))
         ]
-        moves = ("see what it is: it is refused from CUT until finalize; let it use another host meanwhile",)
+        moves = (
+            "see what it is: it is refused from CUT until finalize; let it use another host meanwhile",
+            *(
+                ("set policy.cut: zookeeper in migration.yml, which refuses ZooKeeper's ports alone",)
+                * everything
+            ),
+        )
         yield Judged(not ends, ", ".join(ends) or "none", needed, host, moves)
 
 

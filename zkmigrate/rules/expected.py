@@ -30,13 +30,17 @@ def before_the_run(c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
         f"  lease: fence {lease.fence_ttl_ms} ms, cut {lease.cut_ttl_ms} ms, renewed every "
         f"{lease.renew_every_ms} ms; until SEAL dest goes",
         "    back by itself when it is not renewed; SURVEY makes it longer where the hosts answer slowly",
-        "  cut: all TCP but ssh is refused between dest's and source's addresses, from CUT until finalize",
+        f"  cut: {_REFUSED[policy.cut]} refused between dest's and source's addresses, from CUT until",
+        f"    finalize (policy.cut: {policy.cut})",
         *_deadline(c, sessions),
         *(f"  accepted: {x.line}" for x in c.inventory.accept),
         f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
         "  clients may notice: clients of dest reconnect, metadata changes wait; what was sent but not",
         "    acknowledged at FENCE is unknown to its sender, as in any disconnect",
     )
+
+
+_REFUSED = {"zookeeper": "ZooKeeper's ports are", "all": "all TCP but ssh is"}
 
 
 def before_the_cut(c: Context) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def go_no_go(plan: Plan, inventory: Inventory, look: Look, history: History | No
     hosts = (*inventory.source_names, *inventory.dest_names)
     sessions = owning_sessions(look, hosts, inventory.kafka.chroot)
     run, records = (history.run, history.records()) if history is not None else ("", {})
-    return sheet.page(inventory, planfile.of(plan).digest, run, records, sessions)
+    return sheet.page(inventory, planfile.of(plan).digest, run, records, sessions, plan.window)
 
 
 def to_json(plan: Plan, text: str, written: tuple[Path, ...]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ blanks for names and numbers. It makes no difference whether the tool or a hand 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from zkmigrate.facts.sessions import Sessions
 from zkmigrate.inventory import Inventory
@@ -36,10 +36,15 @@ _BLANK = "________"
 
 
 def page(
-    inventory: Inventory, plan_digest: str, run: str, records: Records, sessions: Reading[Sessions]
+    inventory: Inventory,
+    plan_digest: str,
+    run: str,
+    records: Records,
+    sessions: Reading[Sessions],
+    remarks: Sequence[str] = (),
 ) -> str:
     """The sheet as Markdown. run: the one that was rehearsed, empty if none. sessions: those that own parts
-    of the chroot now, with their timeouts."""
+    of the chroot now, with their timeouts. remarks: what else the plan says, such as who is retired."""
     brokers, limit = len(inventory.kafka.brokers), inventory.policy.open_limit_s
     plan = f"Plan of what is left now `{plan_digest[:16]}`, run `{run or 'none yet'}`."
     lines = [
@@ -53,6 +58,8 @@ def page(
         "",
         *(f"Accepted: {x.line}." for x in inventory.accept),
         *([""] if inventory.accept else []),
+        *(f"{text.strip()}." for text in remarks),
+        *([""] if remarks else []),
         *_figures(Context(run or "plan", inventory, records=records), sessions),
         "",
         "| no return | from then on |",

@@ -69,6 +69,9 @@ def _head(book: Runbook) -> Iterator[str]:
     yield f"Inventory `{book.inventory.name}`, run `{book.run}`. Plan digest `{book.digest}`:"
     yield "the commands are those of `zkmigrate plan` at the moment of the export. Export again when hosts or"
     yield "inventory have changed."
+    for remark in book.plan.window:
+        yield ""
+        yield f"**{remark.strip()}.** Nothing below is for this host."
     if unknown := book.plan.unknown:
         yield ""
         yield "**THIS PAGE IS NOT WHOLE.** When it was exported this was not known:"

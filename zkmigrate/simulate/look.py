@@ -129,7 +129,7 @@ class WorldLook:
                 "".join(
                     f"probe {address} {port} {how}\n"
                     for address in h.spec["source"].split(",")
-                    for port in (2181, 2888, 3888)
+                    for port in h.spec["cut_ports"].split(",")
                 )
             )
         if args[0] == "stamp":

@@ -19,7 +19,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.facts.clients import numeric
 from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.host import HostStatus
-from zkmigrate.facts.members import REJOIN, Members, source_members
+from zkmigrate.facts.members import REJOIN, Members, cut_ports, source_members
 from zkmigrate.facts.window import Statuses, statuses, unknown
 from zkmigrate.inventory import Inventory, ZooKeeperHost
 from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
@@ -80,7 +80,7 @@ class ArmStep:
             return Blocked(tuple(unread))
         if changed := _changed(f.members.value, f.configs):
             return Blocked(changed)
-        wanted = _keys(arm_spec(c.inventory, c.rehearsal))
+        wanted = _keys(arm_spec(c.inventory, c.rehearsal, f.members.value))
         stale = {h for h, r in f.specs.items() if isinstance(r, Absent) or not _is_armed_as(wanted, r)}
         if todo := f.hosts.where(lambda s: s.phase == "idle") or tuple(h for h in f.hosts.at if h in stale):
             return Ready(todo)
@@ -95,7 +95,7 @@ class ArmStep:
             PutFile(
                 target, f"{staged}/observer.cfg", observer_config(c.inventory, members), "root:root", "0600"
             ),
-            Arm(target, arm_spec(c.inventory, c.rehearsal)),
+            Arm(target, arm_spec(c.inventory, c.rehearsal, members)),
         )
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
@@ -112,7 +112,7 @@ class ArmStep:
         return self.undo(c, ArmFacts(Statuses({}, ()), Absent("not asked"), {}), target, applied)
 
 
-def arm_spec(inventory: Inventory, rehearsal: bool) -> str:
+def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
     """What a dest host must know to act alone, as ``zkm-host arm`` takes it: of hosts their addresses only.
 
     Rules and sets hold addresses, and a name may not resolve while the host is alone. IndexError for a host
@@ -134,6 +134,8 @@ def arm_spec(inventory: Inventory, rehearsal: bool) -> str:
         "dynamic_glob": f"{dest.config}.dynamic*",
         "members": ",".join(endpoint(h, dest.ports.client) for h in dest.hosts),
         "rehearsal": "yes" if rehearsal else "no",
+        "cut": inventory.policy.cut,
+        "cut_ports": ",".join(str(port) for port in cut_ports(inventory, members.ports)),
     }
     lines = (*(f"{key}={value}" for key, value in values.items()), *command_words(dest.commands))
     return "".join(f"{line}\n" for line in lines)

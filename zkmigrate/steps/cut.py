@@ -1,4 +1,5 @@
-"""What: block everything between dest and source, both ways, IPv4 and IPv6, and end the open connections.
+"""What: block ZooKeeper's ports between dest and source, both ways, IPv4 and IPv6, and end the open
+connections. With policy.cut: all every port but ssh is blocked.
 
 Why now: the fence holds and dest is drained; from here on source must not tell dest that sessions expired.
 
@@ -8,8 +9,9 @@ Way back: unblock; the observers follow source again by a DIFF. If the cut laste
 observer is restarted, because its election back-off would cost longer than a start (29 s seen). The kernel
 unblocks by itself when the lease is not renewed.
 
-Proof: own rules on top, no socket to source left, an outgoing probe is refused on every port, and source's
-leader has lost these learners.
+Proof: own rules on top, no socket to source left on these ports, an outgoing probe is refused on each of
+them, ZooKeeper's process has no connection with source on any other port, and source's leader has lost these
+learners.
 """
 
 from __future__ import annotations
@@ -163,7 +165,7 @@ def _severed(f: CutFacts) -> tuple[Finding, ...]:
         findings.append(
             claim(
                 "cut.probe",
-                "an outgoing probe to source is refused on every port",
+                "no port of source is open to this dest host's ZooKeeper",
                 bool(reading.value) and not leaks,
                 target=host,
                 seen=f"not refused: {leaks}" if leaks else f"{len(reading.value)} probes, all refused",

@@ -1,6 +1,7 @@
 """What: refuse clients at the client port of every dest host and end their connections.
 
 Why now: nothing may reach dest between the last proof and the reform; what is not sent cannot be lost.
+Right before, it is looked once more for a foreign client that came to dest since SURVEY.
 
 Clients may notice: brokers lose ZooKeeper and keep retrying; producers and consumers go on. What a client had
 sent but not acknowledged is unknown to it, as in any disconnect.
@@ -14,14 +15,29 @@ Proof: own rules on top, the set filled, no client socket left, on every dest ho
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from zkmigrate.facts.clients import connections
 from zkmigrate.facts.host import HostStatus
+from zkmigrate.facts.sessions import dump
+from zkmigrate.facts.tenants import foreign_clients
 from zkmigrate.facts.window import NOWHERE, Standing, Statuses, standing
 from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.rules.accepted import accepted
+from zkmigrate.rules.foreign import foreign
 from zkmigrate.rules.lease import in_force
+
+
+@dataclass(frozen=True)
+class FenceFacts:
+    """foreign: who else is a client of dest, asked going forward before a door is shut; what somebody answers
+    for only warns."""
+
+    stand: Standing
+    foreign: tuple[Finding, ...] = ()
 
 
 class FenceStep:
@@ -31,10 +47,20 @@ class FenceStep:
     title = "Fence clients off"
     hazard = Hazard.WINDOW
 
-    def observe(self, c: Context, look: Look) -> Standing:
-        return standing(c, look, "armed")
+    def observe(self, c: Context, look: Look) -> FenceFacts:
+        stand = standing(c, look, "armed")
+        # A rehearsal comes before the roll: nobody is to be on dest then, and the roll's gate asks.
+        if c.way is Way.BACK or c.rehearsal or not stand.hosts.in_phase("armed"):
+            return FenceFacts(stand)
+        cons = look.each(c.inventory.dest_names, lambda host: connections(look, host))
+        found = foreign_clients(c.inventory, look, cons, {})
+        if found.found:
+            dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
+            found = foreign_clients(c.inventory, look, cons, dumps)
+        return FenceFacts(stand, accepted(c.inventory.accept, foreign(found), look.wall()))
 
-    def check(self, c: Context, f: Standing, way: Way) -> Verdict:
+    def check(self, c: Context, facts: FenceFacts, way: Way) -> Verdict:
+        f = facts.stand
         if way is Way.BACK:
             hosts = f.whole
             shut = hosts.where(lambda s: s.phase == "fenced" or (s.phase == "armed" and s.fence_entries > 0))
@@ -46,21 +72,21 @@ class FenceStep:
         if wrong := f.hosts.outside("fence", "armed", "fenced"):
             return Blocked(wrong)
         if todo := f.hosts.in_phase("armed"):
-            return Ready(todo)
+            return Blocked(facts.foreign) if any(x.blocks for x in facts.foreign) else Ready(todo)
         findings = closed(f.whole)
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
-    def plan(self, c: Context, f: Standing, target: str) -> Changes:
+    def plan(self, c: Context, f: FenceFacts, target: str) -> Changes:
         return (Fence(target, in_force(c).fence_ttl_ms),)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        return {host: self.plan(c, NOWHERE, host) for host in c.inventory.dest_names}
+        return {host: self.plan(c, FenceFacts(NOWHERE), host) for host in c.inventory.dest_names}
 
-    def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: FenceFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "reopen"),)
 
     def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, NOWHERE, target, applied)
+        return self.undo(c, FenceFacts(NOWHERE), target, applied)
 
 
 def _closed(s: HostStatus) -> bool:

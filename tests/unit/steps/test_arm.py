@@ -19,7 +19,7 @@ from zkmigrate.steps.arm import ArmFacts, ArmStep, arm_spec
 
 MEMBERS = Members(("server.1=10.0.0.1:2888:3888",), version=7)
 CONFIG: Reading[ZooConfig] = Seen(ZooConfig({"version": "7"}, {}))
-SPEC: Reading[bytes] = Seen(arm_spec(context().inventory, False).encode())
+SPEC: Reading[bytes] = Seen(arm_spec(context().inventory, False, MEMBERS).encode())
 
 
 def facts(silent: str = "", good: HostStatus = ARMED, **fact: Any) -> ArmFacts:

@@ -9,11 +9,11 @@ import pytest
 from tests.unit.steps.facts import ARMED, DEST, FENCED, context, standing, stopped_by, well
 from zkmigrate.facts.window import Standing
 from zkmigrate.model.step import Blocked, Ready, Verdict, Way
-from zkmigrate.steps.fence import FenceStep
+from zkmigrate.steps.fence import FenceFacts, FenceStep
 
 
 def verdict(f: Standing, way: Way = Way.FORWARD) -> Verdict:
-    return FenceStep().check(context(way=way), f, way)
+    return FenceStep().check(context(way=way), FenceFacts(f), way)
 
 
 def test_a_door_that_is_shut_on_every_host_is_done() -> None:
