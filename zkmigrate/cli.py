@@ -163,6 +163,7 @@ def plan(
     run_id: str, out: Path | None, force: bool, show: Path | None, offline: bool, **options: Any
 ) -> None:
     """Print every change, command and file diff that is known now; change nothing."""
+    _say_first("plan", options)
     from zkmigrate.operate import plans
 
     if show is not None and (out is not None or run_id or force):
@@ -196,6 +197,7 @@ def plan(
 @click.option("--go-no-go", is_flag=True, help="The one page to print and sign before the cut-over instead.")
 def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> None:
     """Export the same steps as a page to follow by hand when the tool is down; change nothing."""
+    _say_first("runbook", options)
     from zkmigrate.operate import runbooks
 
     _do(lambda: runbooks.show_runbook(_setting(options), run_id, out, go_no_go=go_no_go))
@@ -277,6 +279,7 @@ def retire(host: str, run_id: str, reason: str, **options: Any) -> None:
 
     Proved first: it serves nothing, and it is no client of source. There is no way to take it back in.
     """
+    _say_first("retire", options)
     from zkmigrate.operate import retire as retiring
 
     _do(lambda: retiring.retire(_setting(options), run_id, host, reason))
@@ -311,6 +314,7 @@ def status(
     With --wait the exit code is 0 when STEP was reached; 1 when it was not within --timeout, or the process
     ended with 0 without it; else the code that the process ended with, 8 where it left without a word.
     """
+    _say_first("status", options)
     from zkmigrate.operate import stands
 
     if timeout_s is not None and not wait:
@@ -422,6 +426,7 @@ def watch(
 
     Ends with 10 where a claim was ever false, 11 where one is unknown at the last look, else 0.
     """
+    _say_first("watch", options)
 
     def look() -> int:
         from zkmigrate.watching import verb

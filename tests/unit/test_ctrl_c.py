@@ -146,9 +146,19 @@ def test_the_screen_speaks_before_a_host_answers_and_ctrl_c_is_answered(
     assert place.files() == set()
 
 
-def test_ctrl_c_is_answered_during_slow_imports(called: list[Called], place: Place) -> None:
-    run = begun(called, place, SLOW_IMPORT, "run", "--yes")
-    run.until("zkmigrate run begins; Ctrl-C stops it")
+VERBS = [
+    ("run", "--yes"), ("preflight",), ("plan",), ("runbook",), ("status",), ("watch", "--once"),
+    ("retire", "broker1", "--run-id", "r", "--reason", "gone"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", VERBS, ids=[words[0] for words in VERBS])
+def test_ctrl_c_is_answered_during_slow_imports(
+    called: list[Called], place: Place, words: tuple[str, ...]
+) -> None:
+    """Each verb that asks hosts says so before anything slow is done: the hosts may be silent."""
+    run = begun(called, place, SLOW_IMPORT, *words)
+    run.until(f"zkmigrate {words[0]} begins; Ctrl-C stops it")
     assert run.read(run.hangs, "an import") == b"connecting"
     run.process.send_signal(signal.SIGINT)
     run.until("stopping, as asked; Ctrl-C once more ends it at once")

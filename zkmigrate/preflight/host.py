@@ -108,7 +108,7 @@ def own_links(_c: Context, e: Evidence) -> Iterator[Judged]:
 @check("host.socket-kill", "the host's kernel ends established connections on demand", Scope.DEST, ALWAYS)
 def socket_kill(c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. Without `ss -K` (INET_DIAG_DESTROY) open connections outlive the fence for ten seconds and more.
-    Tried on a connection of its own over loopback."""
+    There is no fall-back. Tried on a connection of its own over loopback."""
     for host in c.inventory.dest_names:
         facts = e.facts[host]
         if not isinstance(facts, Seen):
