@@ -14,7 +14,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from tests.lab.tool import asked
 from zkmigrate import inventory as inventories
 from zkmigrate.dependents.kafka import connect_string, with_connect
 from zkmigrate.lab import service
@@ -59,18 +59,7 @@ class Hand:
 
     def asked(self, *words: str) -> subprocess.CompletedProcess[str]:
         """One verb of the tool, from the operator's place, to its end."""
-        argv = [sys.executable, "-m", "zkmigrate", *words, "-i", str(self.directory / "migration.yml")]
-        done = subprocess.run(
-            self.lab.operator_command(argv),
-            env={**os.environ, "ZKMIGRATE_RUNS": str(self.directory / "runs")},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=800,
-            check=False,
-        )
-        print(done.stdout, done.stderr)
-        return done
+        return asked(self.lab, self.directory / "migration.yml", *words, timeout_s=800)
 
     def zkmigrate(self, *words: str) -> int:
         """The exit code of one verb."""

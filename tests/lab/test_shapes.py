@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab import no_trace
+from tests.lab.tool import asked
 from zkmigrate.inventory import load
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
@@ -30,17 +30,7 @@ CONFIG = "etc/zookeeper/conf/zoo.cfg"
 
 def tool(lab: Lab, inventory: Path, verb: str, *options: str) -> tuple[int, str]:
     """Run one verb to its end; its exit code, and what it said."""
-    argv = [sys.executable, "-m", "zkmigrate", verb, "-i", str(inventory), *options]
-    done = subprocess.run(
-        lab.operator_command(argv),
-        env={**os.environ, "ZKMIGRATE_RUNS": str(inventory.parent / "runs")},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    print(done.stdout, done.stderr)
+    done = asked(lab, inventory, verb, *options, timeout_s=300)
     return done.returncode, done.stdout + done.stderr
 
 

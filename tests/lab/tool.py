@@ -56,3 +56,18 @@ def beside(directory: Path, run: str, verb: str, *options: str) -> subprocess.Co
         timeout=400,
         check=False,
     )
+
+
+def asked(lab: Lab, inventory: Path, *words: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run a verb to its end from the operator's place, and print what it said; runs lie beside the file."""
+    done = subprocess.run(
+        lab.operator_command([sys.executable, "-m", "zkmigrate", *words, "-i", str(inventory)]),
+        env={**os.environ, "ZKMIGRATE_RUNS": str(inventory.parent / "runs")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    print(done.stdout, done.stderr)
+    return done

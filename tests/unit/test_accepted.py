@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -87,6 +88,12 @@ def test_a_topic_may_pause_in_the_roll_only_as_accepted_and_as_long(
     finding: str, at: float, spared: bool
 ) -> None:
     assert spared_topics((exception(finding),), at) == (frozenset({"orders"}) if spared else frozenset())
+
+
+def test_the_reference_names_what_can_never_be_accepted() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "reference" / "migration-yml.md").read_text()
+    [listed] = re.findall(r"These can never be accepted.*?:(.*?) and\neverything", told, re.DOTALL)
+    assert set(re.findall(r"`([a-z.-]+)`", listed)) == NEVER
 
 
 def test_the_never_accepted_are_checks_that_there_are() -> None:

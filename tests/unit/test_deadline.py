@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import socket
 import threading
@@ -62,6 +63,7 @@ def test_going_forward_nothing_lasts_past_the_deadline_of_the_way_back(verb: str
         each_s, whole_s = limits("stop", verb, False, left_s)
         assert each_s <= whole_s <= left_s
     assert limits("stop", verb, False, -3.0) == (LEAST_S, LEAST_S)
+    assert LEAST_S > 0
 
 
 def test_walking_back_the_deadline_shortens_nothing() -> None:
@@ -113,6 +115,41 @@ def test_half_is_not_most(released: threading.Event) -> None:
     work = {"a": lambda: "in time", "b": slow, "c": lambda: "in time", "d": slow}
     seen = together(work, Late(0.0, lambda name: "left", time.monotonic))
     assert seen == {"a": "in time", "b": "slow", "c": "in time", "d": "slow"}
+
+
+def test_one_that_is_late_gets_as_much_time_again(released: threading.Event) -> None:
+    asked = itertools.count(1)
+
+    def now() -> float:
+        if next(asked) == 5:
+            released.set()
+        return 100.0
+
+    def slow() -> str:
+        released.wait()
+        return "slow"
+
+    seen = together({"a": str, "b": str, "c": slow}, Late(5.0, lambda name: "left", now))
+    assert seen == {"a": "", "b": "", "c": "slow"}
+
+
+def test_before_most_have_answered_nobody_is_late(released: threading.Event) -> None:
+    """The clock runs until all are released."""
+    threading.Timer(0.3, released.set).start()
+    moments = [10.0]
+
+    def now() -> float:
+        if not released.is_set():
+            moments.append(moments[-1] + 10.0)
+        return moments[-1]
+
+    def slow() -> str:
+        released.wait()
+        return "slow"
+
+    assert together(dict.fromkeys("abc", slow), Late(5.0, lambda name: "left", now)) == dict.fromkeys(
+        "abc", "slow"
+    )
 
 
 class WallClock(TinyClock):

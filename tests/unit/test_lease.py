@@ -43,7 +43,7 @@ def context(records: dict[str, Any] | None = None) -> Context:
     [
         (0.05, FREE, (5000, 2000)),
         (0.5, FREE, (5000, 2000)),
-        (0.51, FREE, (5000, 3000)),
+        (0.5001, FREE, (5000, 3000)),
         (1.5, FREE, (7000, 5000)),
         (2.5, FREE, (10_000, 8000)),
         (2.51, FREE, None),
@@ -62,6 +62,15 @@ def test_the_lease_for_a_round_trip_and_what_is_allowed(
     lease = chosen(POLICY, worst_s, allowed)
     assert (None if lease is None else (lease.fence_ttl_ms, lease.cut_ttl_ms)) == ttls
     assert lease is None or lease.renew_every_ms == POLICY.renew_every_ms
+
+
+def test_a_cut_is_never_shorter_than_two_periods() -> None:
+    assert needed_ms(Lease(renew_every_ms=1000), 0.0) == 2000
+
+
+def test_the_deadline_of_18_s_sessions_bounds_the_lease() -> None:
+    """Clients need 3 s to find the door within 12 s; a way back of 2.5 s must start after 6.5 s."""
+    assert longest(context(), 18.0) == Longest(9000, 6500)
 
 
 LEASES = st.builds(

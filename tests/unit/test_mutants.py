@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.mutants import python
+from tests.mutants import python, shell
 from tests.mutants.python import ROOT, Mutant, MutantError
 
 MUTANTS = python.table()
+IN_SHELL = shell.mutants()
 
 
 def test_every_mutant_changes_its_file_in_one_place_and_names_tests_that_there_are() -> None:
@@ -20,11 +22,22 @@ def test_every_mutant_changes_its_file_in_one_place_and_names_tests_that_there_a
         assert after != before, mutant.name
         compile(after, mutant.file, "exec")
         assert mutant.tests, mutant.name
-        assert all((ROOT / test).is_file() for test in mutant.tests), mutant.name
+        assert all((ROOT / test.partition("::")[0]).is_file() for test in mutant.tests), mutant.name
 
 
-def test_every_name_is_there_once() -> None:
-    assert [name for name, times in Counter(m.name for m in MUTANTS).items() if times > 1] == []
+def test_every_mutant_of_a_shell_program_changes_one_place_names_tests_and_can_be_run() -> None:
+    for mutant in IN_SHELL:
+        before = (ROOT / mutant.file).read_text()
+        after = mutant.of(before)
+        assert after != before, mutant.name
+        subprocess.run(["bash", "-n"], input=after, text=True, check=True, timeout=60)
+        assert mutant.tests, mutant.name
+        assert all((ROOT / test.partition("::")[0]).is_file() for test in mutant.tests), mutant.name
+
+
+@pytest.mark.parametrize("table", [MUTANTS, IN_SHELL], ids=["python", "shell"])
+def test_every_name_is_there_once(table: tuple[Mutant, ...]) -> None:
+    assert [name for name, times in Counter(m.name for m in table).items() if times > 1] == []
 
 
 def test_a_text_that_is_gone_or_stands_twice_is_refused() -> None:

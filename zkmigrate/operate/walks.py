@@ -15,6 +15,7 @@ from zkmigrate.engine import asked, events, planfile, runs
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.hold import HoldFile
+from zkmigrate.engine.holding import ROLL
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import LocalLock
 from zkmigrate.engine.planfile import PlanFile
@@ -247,7 +248,7 @@ def _measured(path: Path | None, shown: events.Emit, inventory: Inventory) -> ev
         return shown
     from zkmigrate.ui.metrics import Metrics  # only here is its library needed
 
-    targets = {"join.join": len(inventory.dest_names), "roll.roll": len(inventory.broker_names)}
+    targets = {"join.join": len(inventory.dest_names), ROLL: len(inventory.broker_names)}
     return Metrics(path, shown, targets, time.time)
 
 

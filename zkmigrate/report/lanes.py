@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from zkmigrate.engine.holding import ROLL
 from zkmigrate.model.change import Change, Go, SetService
 from zkmigrate.model.finding import Held
 from zkmigrate.report.story import Story
@@ -206,7 +207,7 @@ def _broker(host: str, story: Story, start: float) -> list[Span]:
             later = [o.sent for o in visit.ops if o.leg > op.leg and o.target != host]
             if later:
                 line.turn(min(later), after)
-        if visit.outcome == "done" and visit.end is not None and visit.step == "roll.roll":
+        if visit.outcome == "done" and visit.end is not None and visit.step == ROLL:
             line.turn(visit.end, after)
     return line.spans
 

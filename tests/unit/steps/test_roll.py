@@ -10,6 +10,7 @@ import pytest
 from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by, well
 from tests.world.operator import inventory
 from zkmigrate.dependents.kafka import connect_string
+from zkmigrate.facts.host import WrittenFile
 from zkmigrate.facts.recovery import Recovery
 from zkmigrate.inventory import Window
 from zkmigrate.model.fact import Absent, Reading, Seen
@@ -93,6 +94,20 @@ def test_a_restarted_broker_is_waited_for_until_it_uses_dest_alone(lacks: dict[s
 )
 def test_the_cluster_must_be_whole_before_the_roll_is_done(view: KafkaView) -> None:
     assert isinstance(verdict(facts(view=Seen(view))), Waiting)
+
+
+@pytest.mark.parametrize(
+    ("boot", "written_s", "restarted"),
+    [("boot", 99.0, True), ("boot", 100.0, True), ("boot", 101.0, False), ("earlier", 5000.0, True)],
+)
+def test_a_restart_is_told_by_the_clock_of_the_boot(boot: str, written_s: float, restarted: bool) -> None:
+    """The process runs since 100 s after the host's boot."""
+    changed = entry(999_000.0)
+    assert changed.changed_ns is not None
+    written = WrittenFile(boot, written_s, changed.changed_ns, inventory().kafka.config)
+    status = Seen(replace(RUNS, written=written))
+    waits = verdict(facts(entry=changed, status=status, zookeepers=ON_SOURCE))
+    assert isinstance(waits, Waiting) if restarted else waits == Ready(("broker2",))
 
 
 def test_nobody_is_restarted_while_the_brokers_do_not_answer() -> None:

@@ -12,9 +12,11 @@ from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
 from zkmigrate.facts.ownership import Ephemeral, Ownership
 from zkmigrate.facts.sessions import Homes
 from zkmigrate.facts.subtree import Comparison
+from zkmigrate.facts.tenants import Tenant, Tenants
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context, Done, Verdict, Way
-from zkmigrate.rules.window import FIND_DOOR_S
+from zkmigrate.rules.foreign import foreign
+from zkmigrate.rules.window import FIND_DOOR_S, TO_SEAL
 from zkmigrate.steps.survey import LEAST_TO_SEAL_S, SurveyFacts, SurveyStep
 from zkmigrate.zkdata.tail import Tail
 from zkmigrate.zkdata.tree import Difference
@@ -59,6 +61,11 @@ def compared(found: Reading[tuple[Difference, ...]]) -> Reading[Comparison]:
     return Seen(Comparison(NOW, 9, {**dict.fromkeys(DEST, Seen(())), "dest2": found}))
 
 
+def trips(of_dest2_s: float) -> dict[str, Reading[float]]:
+    """The longest round trip of each dest host."""
+    return {**dict.fromkeys(DEST, Seen(0.05)), "dest2": Seen(of_dest2_s)}
+
+
 LESS = Difference("/kafka/x", "data", "a", "b")
 WRONG: dict[str, tuple[Mapping[str, Any], tuple[str, str]]] = {
     "a dest disk is not read": ({"tails": {**facts().tails, "dest2": SILENT}}, ("survey.tail", "dest2")),
@@ -78,6 +85,19 @@ WRONG: dict[str, tuple[Mapping[str, Any], tuple[str, str]]] = {
     "a disk holds another tree": ({"comparison": compared(Seen((LESS,)))}, ("survey.same-tree", "dest2")),
     "a disk was not compared": ({"comparison": compared(SILENT)}, ("survey.same-tree", "dest2")),
     "no disk was compared": ({"comparison": None}, ("survey.same-tree", "")),
+    "a foreign client of dest": (
+        {"foreign": foreign(Tenants((Tenant("10.0.0.77", ("dest2",), 1, ()),), ()))},
+        ("dest.foreign-client", "10.0.0.77"),
+    ),
+    "dest's clients are not told": (
+        {"foreign": foreign(Tenants((), ("dest1: denied",)))},
+        ("dest.foreign-client", ""),
+    ),
+    "a host that answers too late for any lease": ({"renewals": trips(2.2)}, ("survey.lease", "")),
+    "a host that is not heard while it is measured": (
+        {"renewals": {**trips(0.05), "dest2": SILENT}},
+        ("survey.lease", ""),
+    ),
 }
 
 
@@ -103,6 +123,22 @@ def test_the_smallest_timeout_must_leave_time_for_a_way_back() -> None:
     assert well(verdict(facts(), back_takes(7.9)))
     for seconds in (8.0, 8.5, 9.5):
         assert stopped_by(verdict(facts(), back_takes(seconds))) == [("survey.way-back", "")], seconds
+
+
+@pytest.mark.parametrize(("took_s", "fits"), [(4.3, True), (4.4, False), (6.4, False)])
+def test_the_rehearsed_time_to_seal_and_its_margin_must_fit(took_s: float, fits: bool) -> None:
+    """18 s sessions and a way back of 2.5 s leave 6.5 s; the margin is half as much again."""
+    seconds = {step: {"forward": took_s / len(TO_SEAL)} for step in TO_SEAL}
+    seen = verdict(facts(), context(rehearse={"seconds": seconds}))
+    assert stopped_by(seen) == ([] if fits else [("survey.window-fits", "")])
+
+
+def test_the_lease_is_chosen_by_the_slowest_host() -> None:
+    for of_dest2_s, lease in ((0.05, (5000, 2000)), (0.9, (6000, 4000))):
+        done = verdict(facts(renewals=trips(of_dest2_s)))
+        assert isinstance(done, Done)
+        assert done.record is not None
+        assert done.record["lease"] == {"fence_ttl_ms": lease[0], "cut_ttl_ms": lease[1]}
 
 
 def test_the_door_must_open_before_dest_expires_a_session() -> None:

@@ -121,11 +121,9 @@ def _text(path: Path) -> str | None:
 
 def parse_tree(text: str | None) -> Tree:
     """Parse ``tree-HOST.json``."""
-    document, problem = _document(text)
+    document, problem = _complete(text)
     if problem:
         return Tree(problem=problem)
-    if document.get("complete") is not True:
-        return Tree(problem=f"incomplete: {document.get('error', '')}")
     try:
         return Tree({path: int(czxid, 16) for path, czxid in document["nodes"].items()})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -134,11 +132,9 @@ def parse_tree(text: str | None) -> Tree:
 
 def parse_log(text: str | None) -> Log:
     """Parse ``log.json``."""
-    document, problem = _document(text)
+    document, problem = _complete(text)
     if problem:
         return Log(problem=problem)
-    if document.get("complete") is not True:
-        return Log(problem=f"incomplete: {document.get('error', '')}")
     try:
         records = {
             part_of(key): {int(at): str(id) for at, id in of} for key, of in document["records"].items()
@@ -199,3 +195,11 @@ def _document(text: str | None) -> tuple[dict[str, Any], str]:
     except ValueError as error:
         return {}, f"not JSON: {error}"
     return (document, "") if isinstance(document, dict) else ({}, "not an object")
+
+
+def _complete(text: str | None) -> tuple[dict[str, Any], str]:
+    """As ``_document``, of what was read to its end."""
+    document, problem = _document(text)
+    if not problem and document.get("complete") is not True:
+        problem = f"incomplete: {document.get('error', '')}"
+    return document, problem
