@@ -1,11 +1,13 @@
 """An operator of the model world: the real engine, journal and playbook over ``simulate``.
 
 ``kill_before`` / ``kill_after`` end the operator as ``kill -9`` would, around the n-th change that reaches a
-host.
+host. An operator that ``keeps`` its moments walks once, and each can be gone on from as often as wanted.
 """
 
 from __future__ import annotations
 
+import copy
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import Event
 from zkmigrate.engine.hold import HoldFile
-from zkmigrate.engine.journal import Journal, RealDisk
+from zkmigrate.engine.journal import NAME, Journal, RealDisk
 from zkmigrate.engine.ports import (
     Answer,
     Fallback,
@@ -97,9 +99,33 @@ class Killed(BaseException):
     """The operator's process is gone."""
 
 
+def copied(world: World) -> World:
+    """The same world once more: what happens in one is nothing to the other."""
+    with world.lock:
+        return copy.deepcopy(world, {id(world.lock): threading.RLock()})
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is there when an operator is killed: the world, and the journal as bytes."""
+
+    world: World
+    journal: bytes
+
+    def again(self, run_dir: Path) -> Operator:
+        """The next operator, at this moment. Each call gives a world and a journal of its own."""
+        run_dir.mkdir(mode=0o700, parents=True)
+        (run_dir / NAME).touch(mode=0o600)
+        (run_dir / NAME).write_bytes(self.journal)
+        return Operator(copied(self.world), run_dir)
+
+
 @dataclass
 class Operator:
-    """One operator machine with its run directory; each call is one process."""
+    """One operator machine with its run directory; each call is one process.
+
+    keeps: after each change, and before each, what a kill would leave is put into ``after`` and ``before``.
+    """
 
     world: World
     run_dir: Path
@@ -114,6 +140,10 @@ class Operator:
     hooks: HookRunner = field(default_factory=NoHooks)
     calls: int = 0
     seconds: int = 0
+    keeps: bool = False
+    before: list[Moment] = field(default_factory=list)
+    after: list[Moment] = field(default_factory=list)
+    _journal: Journal = field(init=False, repr=False)
 
     def forward(self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = ()) -> Ended:
         with self._process() as walk:
@@ -131,6 +161,7 @@ class Operator:
     def _process(self) -> Iterator[Walk]:
         """The files of a process are closed when it ends, however it ends."""
         walk = self._walk()
+        self._journal = walk.journal
         try:
             yield walk
         finally:
@@ -171,10 +202,17 @@ class Operator:
                 raise Killed
             if self.kill_after and self.calls > self.kill_after:
                 raise Killed  # another lane of the same wave: the n-th change was the last
+            if self.keeps:
+                self.before.append(self._moment())
             outcome = Outcome(*self.world.apply(change, operation, fencing))
+            if self.keeps:
+                self.after.append(self._moment())
             if self.kill_after and self.calls >= self.kill_after:
                 raise Killed
             return outcome
+
+    def _moment(self) -> Moment:
+        return Moment(copied(self.world), self._journal.content())
 
     # --- clock: time passes only here, and the lease is renewed as the watch does it -------------------
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-import shutil
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.world.operator import Killed, Operator, quiet_world
+from tests.world.operator import Killed, Moment, Operator, quiet_world
 from tests.world.test_move import footprint
-from zkmigrate.simulate.world import World
 
 STAGES = ("join", "half", "roll", "cutover.cut", "cutover.stop", "cutover.seal", "cutover.check")
 WINDOW = frozenset({"uncut", "reopen", "disarm", "restore"})
@@ -29,64 +25,55 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A run that has come to a stage, to be copied: its world, its journal, the world before it."""
+class WalkedBack:
+    """A rollback that nothing disturbed. first: the hosts before the run. after: what kills leave."""
 
-    world: World
-    run_dir: Path
+    stage: str
     first: dict[str, object]
-
-    def copied(self, directory: Path) -> Operator:
-        """The same moment again, for an operator who has just come."""
-        shutil.copytree(self.run_dir, directory)
-        return Operator(copy.deepcopy(self.world, {id(self.world.lock): threading.RLock()}), directory)
+    after: tuple[Moment, ...]
 
 
-def begun(stage: str, run_dir: Path) -> Begun:
-    """A run up to and with a stage; ``half``: one broker rolled, of the next one only the file is written."""
+@pytest.fixture(scope="module", params=STAGES)
+def walked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> WalkedBack:
+    """A run up to and with a stage, walked back; ``half``: one broker rolled, of the next one only the file
+    is written."""
     world = quiet_world()
     first = footprint(world)
-    operator = Operator(world, run_dir)
-    if stage != "half":
-        assert operator.forward(until=stage).code == 0
-        return Begun(world, run_dir, first)
-    assert operator.forward(until="rehearse").code == 0
-    operator.kill_after = operator.calls + 3
-    with pytest.raises(Killed):
-        operator.forward()
-    return Begun(world, run_dir, first)
+    operator = Operator(world, tmp_path_factory.mktemp("walked") / "run")
+    if request.param == "half":
+        assert operator.forward(until="rehearse").code == 0
+        operator.kill_after = operator.calls + 3
+        with pytest.raises(Killed):
+            operator.forward()
+    else:
+        assert operator.forward(until=request.param).code == 0
+    back = Operator(world, operator.run_dir, keeps=True)
+    assert back.back().code == 0
+    assert back.calls == len(back.after)
+    assert {moment.world.applied[-1][0].verb for moment in back.after} >= KINDS[request.param]
+    return WalkedBack(request.param, first, tuple(back.after))
 
 
 @pytest.mark.parametrize("away_s", [0.0, 30.0])
-@pytest.mark.parametrize("stage", STAGES)
 def test_a_rollback_killed_after_each_of_its_changes_is_resumed_to_the_first_world(
-    tmp_path: Path, stage: str, away_s: float
+    tmp_path: Path, walked: WalkedBack, away_s: float
 ) -> None:
     """Left alone for half a minute, hosts that were still to be halted open: only then it ends with 6."""
-    start = begun(stage, tmp_path / "begun")
-    whole = start.copied(tmp_path / "whole")
-    assert whole.back().code == 0
-    hit: set[str] = set()
     opened: list[int] = []
-    for n in range(1, whole.calls + 1):
-        operator = start.copied(tmp_path / f"{n}")
-        world = operator.world
-        operator.kill_after = n
-        with pytest.raises(Killed):
-            operator.back()
-        hit.add(world.applied[-1][0].verb)
+    for n, moment in enumerate(walked.after, start=1):
+        again = moment.again(tmp_path / f"{n}" / "run")
+        world = again.world
         world.advance(away_s)
         alone = any(host.phase == "open" for host in world.hosts.values())
-        ended = Operator(world, operator.run_dir).resume()
+        ended = again.resume()
         if alone:
             opened.append(n)
             assert (ended.code, [f.id for f in ended.findings]) == (6, ["open.no-way-back"]), n
-            assert Operator(world, operator.run_dir).resume().code == 0, n
+            assert Operator(world, again.run_dir).resume().code == 0, n
             assert {world.mode(h) for h in world.inventory.dest_names} == {"leader", "follower"}, n
             continue
         assert ended.code == 0, (n, ended)
-        assert footprint(world) == start.first, n
+        assert footprint(world) == walked.first, n
         assert all(p.connected.startswith("source") for p in world.brokers.values()), n
-    assert hit >= KINDS[stage]
     # With two of three halted no quorum is left that could open.
-    assert opened == ([1] if stage == "cutover.check" and away_s else [])
+    assert opened == ([1] if walked.stage == "cutover.check" and away_s else [])

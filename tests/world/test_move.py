@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.world.operator import Killed, Operator, quiet_world
+from tests.world.operator import Killed, Moment, Operator, quiet_world
+from zkmigrate.engine.journal import Journal
 from zkmigrate.model.change import Change
 from zkmigrate.simulate.world import World
 
@@ -71,11 +72,25 @@ def half_done(whole: Sequence[Sent], sent: Sequence[Sent]) -> list[Sent]:
     return [one for one in last if one[0].host == unheard or done[one[0].host] < wanted[one[0].host]]
 
 
+def told(operator: Operator) -> list[tuple[str, object]]:
+    """The journal of a run without what changes of several hosts at once put in another order each time."""
+    journal = Journal.open(operator.run_dir, lambda: operator.world.wall)
+    entries = journal.entries()
+    journal.close()
+    return sorted(((entry.kind, dict(entry.body)) for entry in entries if entry.kind != "begin"), key=str)
+
+
 @dataclass(frozen=True)
 class Whole:
-    """The undisturbed move: what it sent, how much of it up to the cut-over, owners then, and the end."""
+    """The undisturbed move: what it sent, how much of it up to the cut-over, owners then, and the end.
 
+    first: the hosts before it. before, after: what a kill around each change leaves.
+    """
+
+    first: dict[str, object]
     sent: tuple[Sent, ...]
+    before: tuple[Moment, ...]
+    after: tuple[Moment, ...]
     rolled: int
     owners: dict[str, tuple[int, int]]
     end: dict[str, object]
@@ -84,12 +99,13 @@ class Whole:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     world = quiet_world()
-    operator = Operator(world, tmp_path_factory.mktemp("whole") / "run")
-    assert operator.forward(until="roll").code == 0
-    rolled, before = len(world.applied), owners(world)
-    assert operator.resume().code == 0
-    assert operator.calls == len(world.applied)
-    return Whole(tuple(world.applied), rolled, before, footprint(world))
+    first = footprint(world)
+    operator = Operator(world, tmp_path_factory.mktemp("whole") / "run", keeps=True)
+    assert operator.forward().code == 0
+    sent, before, after = tuple(world.applied), tuple(operator.before), tuple(operator.after)
+    assert operator.calls == len(sent) == len(before) == len(after)
+    rolled = next(n for n, one in enumerate(sent) if step_of(one)[0].startswith("cutover."))
+    return Whole(first, sent, before, after, rolled, owners(before[rolled].world), footprint(world))
 
 
 def test_the_move_completes_and_keeps_every_session(tmp_path: Path) -> None:
@@ -136,6 +152,23 @@ def test_rollback_after_open_is_refused_by_name(tmp_path: Path) -> None:
     assert world.dest is not None
 
 
+def test_what_is_kept_of_a_moment_is_what_a_killed_operator_leaves(tmp_path: Path, whole: Whole) -> None:
+    """The roll changes one broker after the other: there the order of the changes is always the same."""
+    rolling = [n for n, sent in enumerate(whole.sent, start=1) if step_of(sent)[0] == "roll.brokers"]
+    for n in rolling[:4]:
+        for when, kept in (("before", whole.before[n - 1]), ("after", whole.after[n - 1])):
+            world = quiet_world()
+            operator = Operator(world, tmp_path / f"{when}-{n}" / "run")
+            setattr(operator, f"kill_{when}", n)
+            with pytest.raises(Killed):
+                operator.forward()
+            again = kept.again(tmp_path / f"{when}-{n}-kept" / "run")
+            assert footprint(again.world) == footprint(world), (when, n)
+            assert words(again.world.applied) == words(world.applied), (when, n)
+            assert (again.world.now, owners(again.world)) == (world.now, owners(world)), (when, n)
+            assert told(again) == told(operator), (when, n)
+
+
 @pytest.mark.parametrize(("when", "stride"), [("before", 4), ("after", 1)])
 def test_killed_at_each_change_the_run_resumes_to_the_same_end(
     tmp_path: Path, whole: Whole, when: str, stride: int
@@ -145,18 +178,17 @@ def test_killed_at_each_change_the_run_resumes_to_the_same_end(
     What is sent after that is what was still to be sent; at most a host that was half done gets its own
     changes again. Only a rehearsal that had not come to its end is begun anew.
     """
+    kept = whole.after if when == "after" else whole.before
     for n in range(1, len(whole.sent) + 1, stride):
-        world = quiet_world()
-        operator = Operator(world, tmp_path / f"{n}" / "run")
-        setattr(operator, f"kill_{when}", n)
-        with pytest.raises(Killed):
-            operator.forward()
+        again = kept[n - 1].again(tmp_path / f"{n}" / "run")
+        world = again.world
         sent = list(world.applied)
+        assert len(sent) == (n if when == "after" else n - 1)
         before = whole.owners
         if len(sent) < whole.rolled:
-            assert Operator(world, operator.run_dir).resume(until="roll").code == 0, n
+            assert again.resume(until="roll").code == 0, n
             before = owners(world)
-        assert Operator(world, operator.run_dir).resume().code == 0, n
+        assert Operator(world, again.run_dir).resume().code == 0, n
         assert footprint(world) == whole.end, n
         assert owners(world) == before, n
         assert {world.mode(h) for h in world.inventory.dest_names} == {"leader", "follower"}, n
@@ -172,12 +204,9 @@ def test_killed_at_each_change_the_run_resumes_to_the_same_end(
 def test_killed_at_each_change_and_left_alone_the_run_resumes(tmp_path: Path, whole: Whole) -> None:
     """The operator's machine stays away for half a minute: leases end, finishers act, sessions may go."""
     for n in range(1, len(whole.sent) + 1, 2):
-        world = quiet_world()
-        operator = Operator(world, tmp_path / f"{n}" / "run", kill_after=n)
-        with pytest.raises(Killed):
-            operator.forward()
+        again = whole.after[n - 1].again(tmp_path / f"{n}" / "run")
+        world = again.world
         world.advance(30.0)
-        again = Operator(world, operator.run_dir)
         assert finish(again) == 0, n
         assert footprint(world) == whole.end, n
         assert owners(world).keys() == whole.owners.keys(), n
@@ -185,15 +214,12 @@ def test_killed_at_each_change_and_left_alone_the_run_resumes(tmp_path: Path, wh
 
 
 def test_killed_at_each_change_the_run_walks_back_to_the_first_world(tmp_path: Path, whole: Whole) -> None:
-    for n in range(1, len(whole.sent) + 1):
-        world = quiet_world()
-        first = footprint(world)
-        operator = Operator(world, tmp_path / f"{n}" / "run", kill_after=n)
-        with pytest.raises(Killed):
-            operator.forward()
-        ended = Operator(world, operator.run_dir).back()
+    for n, moment in enumerate(whole.after, start=1):
+        again = moment.again(tmp_path / f"{n}" / "run")
+        world = again.world
+        ended = again.back()
         if any(host.phase == "open" for host in world.hosts.values()) or world.dest is not None:
             assert ended.code == 6, n
             continue
         assert ended.code == 0, (n, ended)
-        assert footprint(world) == first, n
+        assert footprint(world) == whole.first, n

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.world.operator import Killed, Operator, inventory, quiet_world
+from tests.world.operator import Moment, Operator, inventory, quiet_world
 from tests.world.test_move import finish, footprint
 from zkmigrate.model.change import Arm, SetService
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.step import Blocked, Context, Ready, Way
 from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
 from zkmigrate.steps.arm import ArmStep
 from zkmigrate.steps.roll import RollStep
 
 
-def stops(tmp_path: Path, stride: int) -> Iterator[tuple[World, dict[str, object], Operator]]:
-    """Worlds in which the operator was killed after its n-th change, with the first world's footprint."""
-    n = 1
-    while True:
-        world = quiet_world(own_commands=True)
-        first = footprint(world)
-        operator = Operator(world, tmp_path / f"{n}" / "run", kill_after=n)
-        try:
-            operator.forward()
-        except Killed:
-            yield world, first, Operator(world, operator.run_dir)
-        else:
-            return
-        n += stride
+@dataclass(frozen=True)
+class Whole:
+    """The undisturbed move. first: the hosts before it. after: what a kill after each change leaves."""
+
+    first: dict[str, object]
+    after: tuple[Moment, ...]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    world = quiet_world(own_commands=True)
+    first = footprint(world)
+    operator = Operator(world, tmp_path_factory.mktemp("whole") / "run", keeps=True)
+    assert operator.forward().code == 0
+    assert operator.calls == len(operator.after)
+    return Whole(first, tuple(operator.after))
 
 
 def test_the_move_and_its_way_back_go_through_commands_alone(tmp_path: Path) -> None:
@@ -48,21 +49,25 @@ def test_the_move_and_its_way_back_go_through_commands_alone(tmp_path: Path) -> 
     assert all(change.commands for change in sent)
 
 
-def test_killed_at_a_change_and_left_alone_the_run_resumes(tmp_path: Path) -> None:
-    for world, _, again in stops(tmp_path, 3):
+def test_killed_at_a_change_and_left_alone_the_run_resumes(tmp_path: Path, whole: Whole) -> None:
+    for n in range(1, len(whole.after) + 1, 3):
+        again = whole.after[n - 1].again(tmp_path / f"{n}" / "run")
+        world = again.world
         world.advance(30.0)
         assert finish(again) == 0, again.run_dir
         assert {world.mode(h) for h in world.inventory.dest_names} == {"leader", "follower"}, again.run_dir
 
 
-def test_killed_at_a_change_the_run_walks_back_to_the_first_world(tmp_path: Path) -> None:
-    for world, first, again in stops(tmp_path, 2):
+def test_killed_at_a_change_the_run_walks_back_to_the_first_world(tmp_path: Path, whole: Whole) -> None:
+    for n in range(1, len(whole.after) + 1, 2):
+        again = whole.after[n - 1].again(tmp_path / f"{n}" / "run")
+        world = again.world
         ended = again.back()
         if any(host.phase == "open" for host in world.hosts.values()) or world.dest is not None:
             assert ended.code == 6, again.run_dir
             continue
         assert ended.code == 0, (again.run_dir, ended)
-        assert footprint(world) == first, again.run_dir
+        assert footprint(world) == whole.first, again.run_dir
 
 
 def test_a_broker_of_which_nobody_can_tell_whether_it_runs_is_not_restarted(tmp_path: Path) -> None:

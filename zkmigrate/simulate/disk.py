@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Literal, TypeAlias
 
 from zkmigrate.zkdata.txn import TxnType
@@ -42,6 +43,12 @@ class Transaction:
         header = struct.pack(">qiqqi", self.session, self.cxid, self.zxid, self.time_ms, kinds[self.kind])
         return header + self._body()
 
+    @cached_property
+    def record(self) -> bytes:
+        """The payload as a record of a log file; made once, because looks read whole logs again and again."""
+        payload = self.payload()
+        return struct.pack(">qi", zlib.adler32(payload), len(payload)) + payload + b"B"
+
     def _body(self) -> bytes:
         if self.kind == "create":
             acl = struct.pack(">ii", 1, 31) + _string("world") + _string("anyone")
@@ -63,13 +70,10 @@ def _string(text: str) -> bytes:
 
 def log_bytes(transactions: Iterable[Transaction]) -> bytes:
     """A whole log file: header, records, a little zero padding."""
-    parts = [struct.pack(">4siq", b"ZKLG", 2, 0)]
-    for txn in transactions:
-        payload = txn.payload()
-        parts.append(struct.pack(">qi", zlib.adler32(payload), len(payload)) + payload + b"B")
-    return b"".join(parts) + bytes(64)
+    return struct.pack(">4siq", b"ZKLG", 2, 0) + b"".join(txn.record for txn in transactions) + bytes(64)
 
 
+@cache
 def empty_snapshot() -> bytes:
     """``snapshot.0`` of a new server: the root, /zookeeper and its children, sealed."""
     nodes = b"".join(
