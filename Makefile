@@ -2,6 +2,9 @@
 .PHONY: demo drills test test-lab test-spark lint mutants setup
 
 PYTHON = .venv/bin/python
+
+# Without compiled modules each of the many processes of a test or a demo would compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(PYTHON) -m pytest -p tests.no_skips --durations=10
 
 # Move a loaded Kafka between two ensembles in the embedded lab; the outcome is in demo/result.json.
