@@ -114,9 +114,9 @@ def test_java_says_nothing_of_an_archive_that_does_not_fit(
 ) -> None:
     """Standard output has the answers."""
     monkeypatch.setattr(session, "ARCHIVE", tmp_path / "spark-classes.jsa")
-    assert list(session._of_archive()) == []
+    assert list(session.of_archive()) == []
     (tmp_path / "spark-classes.jsa").write_bytes(b"no archive" * 1000)
-    options = [word.strip('"') for one in session._of_archive() for word in one.split()]
+    options = [word.strip('"') for one in session.of_archive() for word in one.split()]
     java = shutil.which("java")
     assert java is not None
     ran = subprocess.run(

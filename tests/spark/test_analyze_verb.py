@@ -53,3 +53,21 @@ def test_what_a_job_kept_is_given_back(
     body = json.loads((tmp_path / "out" / verb.JSON).read_text(encoding="utf-8"))
     assert 0 < body["sessions"]["opened"] <= sessions
     assert (code, body["proof"]["held"]) == (0, True)
+
+
+def test_tables_that_this_process_writes_are_those_that_spark_writes(
+    spark: SparkSession, recorded: Path, tmp_path: Path
+) -> None:
+    asked = Asked((Place("zk", str(recorded / "3.8.4" / "standalone")),), chroot="/kafka")
+    for name in ("tenants", "writers", "quiet", "sessions"):
+        found = jobs.job(name)(Input(spark, asked))
+        assert found.frames
+        for here in (True, False):
+            verb._frames(tmp_path / name / str(here), found, here=here)
+        for table in found.frames:
+            ours, theirs = (
+                spark.read.parquet(str(tmp_path / name / str(here) / f"{table}.parquet"))
+                for here in (True, False)
+            )
+            assert ours.schema == theirs.schema
+            assert ours.collect() == theirs.collect()

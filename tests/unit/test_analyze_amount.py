@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +16,12 @@ from tests.unit.zkdata_fixtures import build_log
 from zkmigrate.analyze import verb
 from zkmigrate.analyze.amount import SMALL, SMALL_TREES, is_small, written
 from zkmigrate.analyze.asked import Asked, Place
+from zkmigrate.analyze.section import Section
 from zkmigrate.analyze.session import Bounds
+from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File
+
+ENOUGH_S = 60.0
 
 
 @pytest.fixture
@@ -94,3 +100,69 @@ def test_the_session_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None
     verb.analyze((), asked(log), Bounds(), None, print, print, as_json=True)
     verb.analyze((), replace(asked(log), broker_dirs=("/b",)), Bounds(), None, print, print, as_json=True)
     assert told == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("memory", "dest", "together"), [("16m", False, True), ("15m", False, False), ("16m", True, False)]
+)
+def test_jobs_run_side_by_side_where_all_their_tables_fit_in_memory(
+    memory: str, dest: bool, together: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read is just a MiB, a sixteenth of 16. Otherwise each job gives back what it kept."""
+    with (tmp_path / "log.1").open("wb") as file:
+        file.seek((1 << 20) - 1 - dest)
+        file.write(b"B")
+    (tmp_path / "dest").mkdir()
+    (tmp_path / "dest" / "log.1").write_bytes(b"B" * dest)
+    in_main: list[bool] = []
+    done: list[str] = []
+
+    def run(_given: object) -> Section:
+        in_main.append(threading.current_thread() is threading.main_thread())
+        done.append("job")
+        return Section("", "", {})
+
+    @contextmanager
+    def this(_bounds: Bounds, _hint: verb.Say) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(catalog=SimpleNamespace(clearCache=lambda: done.append("given back")))
+
+    monkeypatch.setattr(verb, "session", this)
+    monkeypatch.setattr(verb, "job", lambda _name: run)
+    asked_for = Asked((Place("", str(tmp_path)),), dest=(Place("d", str(tmp_path / "dest")),) if dest else ())
+    verb.analyze(("tenants", "quiet"), asked_for, Bounds(memory=memory), None, print, print, as_json=True)
+    assert in_main == [not together] * 2
+    assert done == (["job", "job"] if together else ["job", "given back"] * 2)
+
+
+def test_small_jobs_run_side_by_side_and_are_told_in_order() -> None:
+    both = threading.Barrier(2)
+    second = threading.Event()
+
+    def one(name: str) -> Section:
+        both.wait(ENOUGH_S)
+        if name == "first":
+            assert second.wait(ENOUGH_S)
+        else:
+            second.set()
+        return Section(name, "", {})
+
+    assert [found.title for found in verb.side_by_side(one, ("first", "second"))] == ["first", "second"]
+
+
+def test_nobody_waits_for_a_job_beside_one_that_failed() -> None:
+    begun, told, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def one(name: str) -> Section:
+        if name == "fails":
+            assert begun.wait(ENOUGH_S)
+            raise UsageError("why")
+        begun.set()
+        assert told.wait(ENOUGH_S)
+        ended.set()
+        return Section(name, "", {})
+
+    with pytest.raises(UsageError, match="why"):
+        list(verb.side_by_side(one, ("fails", "runs")))
+    assert not ended.is_set()
+    told.set()
+    assert ended.wait(ENOUGH_S)

@@ -15,12 +15,12 @@ SMALL_TREES = 32 << 20
 """The same where trees are compared: to roll them forward takes more time for each byte."""
 
 
-def is_small(asked: Asked) -> bool:
-    """Whether all that was asked for is known to be small. Files of brokers, clients and text logs are not
-    looked at here, so that with them it is not known."""
+def is_small(asked: Asked, most: int = SMALL) -> bool:
+    """Whether all that was asked for is known to be small. most: bytes of logs and snapshots. Files of
+    brokers, clients and text logs are not looked at here, so that with them it is not known."""
     if asked.broker_dirs or asked.broker_logs or asked.client_history or asked.server_logs or asked.run:
         return False
-    left = SMALL_TREES if asked.dest else SMALL
+    left = min(most, SMALL_TREES) if asked.dest else most
     for place in (*asked.source, *asked.dest):
         try:
             found = files((place.path,), place.server, _is_one)

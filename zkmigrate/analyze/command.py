@@ -199,7 +199,7 @@ def _analyze(options: dict[str, Any]) -> int:
 
 
 def _names(text: str, options: dict[str, Any]) -> tuple[str, ...]:
-    """Raises UsageError for a job that there is not. options: tell what ``all`` is."""
+    """Raises UsageError for an unknown job. options: tell what ``all`` is."""
     from zkmigrate.errors import UsageError
 
     if text == "all":

@@ -30,7 +30,7 @@ ARCHIVE = Path(sys.prefix) / "share" / "zkmigrate" / "spark-classes.jsa"
 
 _HERE_SHARE = 1 / 16
 """Of the heap, for one table that this process has read; jobs hold several."""
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that ends before its second compiler has repaid what it costs: half of all the time."""
 
 
@@ -113,11 +113,11 @@ def submitted() -> bool:
 
 def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path) -> SparkSession.Builder:
     """What a Spark that we start ourselves is told. quiet: properties of its log4j."""
-    java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *_of_archive(), bounds.java]
+    java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *of_archive(), bounds.java]
     if bounds.small:
         builder = _cheap(builder)
-        java.append(_SHORT_LIVED)
-        os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SHORT_LIVED)
+        java.append(SHORT_LIVED)
+        os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED)
     builder = (
         builder.appName("zkmigrate analyze")
         .config("spark.ui.enabled", str(bounds.ui and not bounds.small).lower())
@@ -136,11 +136,11 @@ def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path
         .config("spark.sql.shuffle.partitions", "1" if bounds.small else str(2 * cores))
         .config("spark.local.dir", str(spill))
         .config("spark.buffer.pageSize", f"{_page_mib(bounds.memory)}m")
-        .config(READ_HERE, str(int(_mib(bounds.memory) * _HERE_SHARE) << 20))
+        .config(READ_HERE, str(here_bytes(bounds.memory)))
     )
 
 
-def _of_archive() -> Iterator[str]:
+def of_archive() -> Iterator[str]:
     """Options with which a JVM uses the archive of `archive`, if it was made. What a JVM has to say of one
     that does not fit, it would print on standard output, which has our answers."""
     if ARCHIVE.is_file():
@@ -159,6 +159,11 @@ def _cheap(builder: SparkSession.Builder) -> SparkSession.Builder:
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         .config("spark.sql.ui.explainMode", "simple")
     )
+
+
+def here_bytes(memory: str) -> int:
+    """Of one table that this process reads itself, beside a heap of `memory`."""
+    return int(_mib(memory) * _HERE_SHARE) << 20
 
 
 def _mib(memory: str) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from zkmigrate.analyze.asked import Asked
 from zkmigrate.analyze.jobs import job
 from zkmigrate.analyze.page import page
 from zkmigrate.analyze.section import Section
-from zkmigrate.analyze.session import Bounds, session
+from zkmigrate.analyze.session import Bounds, here_bytes, session
 from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.report.tables import Table
 from zkmigrate.ui.clean import inline
@@ -52,26 +53,41 @@ def analyze(
     if out is not None:
         _writable(out)
     sections: dict[str, Section] = {}
-    with session(replace(bounds, small=is_small(asked)), hint) as spark:
+    small = is_small(asked)
+    # Side by side, all tables of all jobs are in memory.
+    together = small and not asked.dest and is_small(asked, here_bytes(bounds.memory))
+    with session(replace(bounds, small=small), hint) as spark:
         from pyspark.errors import PySparkException
 
         from zkmigrate.analyze.input import Input
 
         given = Input(spark, asked)
-        for name in names:
+
+        def is_here() -> bool:
+            return small and (spark.sparkContext.master or "").startswith("local")
+
+        def one(name: str) -> Section:
             began = time.monotonic()
             hint(f"{name} …")
             try:
                 found = job(name)(given)
                 if out is not None:
-                    _frames(out / name, found)
+                    _frames(out / name, found, here=is_here())
             except PySparkException as error:
                 raise AnalysisError(f"{name}: {reason(error)}") from error
+            hint(f"{name}: {time.monotonic() - began:.1f} s")
+            return replace(found, frames={})
+
+        def alone(name: str) -> Section:
+            found = one(name)
             # Else what this job persisted stays in Spark's memory and on its disk until the last job is done,
             # with its plans and broadcasts.
-            sections[name] = replace(found, frames={})
             spark.catalog.clearCache()
-            hint(f"{name}: {time.monotonic() - began:.1f} s")
+            return found
+
+        answers = side_by_side(one, names) if together else map(alone, names)
+        for name, found in zip(names, answers, strict=True):
+            sections[name] = found
             if not as_json:
                 say("\n".join(text(found)))
     body = {name: {"answer": one.answer, "held": one.held, **one.figures} for name, one in sections.items()}
@@ -83,6 +99,18 @@ def analyze(
         hint(f"written: {out / PAGE}, {out / JSON}, and tables as Parquet beside them")
     held = [one.held for one in sections.values() if one.proves]
     return NOT_HELD if False in held else UNPROVED if None in held else 0
+
+
+def side_by_side(one: Callable[[str], Section], names: Sequence[str]) -> Iterator[Section]:
+    """What `one` answers to each of these names, in their order. Each name has a thread of its own, because
+    most of a small job is planning, which Spark does in one thread. Where one raises, or the caller stops,
+    nobody waits for the others: they fail when Spark stops."""
+    threads = ThreadPoolExecutor(max(len(names), 1))
+    try:
+        for answer in [threads.submit(one, name) for name in names]:
+            yield answer.result()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
 def text(found: Section) -> Iterable[str]:
@@ -122,11 +150,19 @@ def _writable(out: Path) -> None:
     (out / JSON).write_text("{}\n", encoding="utf-8")  # from here on it is ours, also after Ctrl-C
 
 
-def _frames(folder: Path, found: Section) -> None:
+def _frames(folder: Path, found: Section, *, here: bool) -> None:
+    """Write a section's tables. here: this process writes them, at less cost where they are small."""
+    from pyarrow import parquet
+
     if folder.is_dir():
         shutil.rmtree(folder)
     for name, frame in found.frames.items():
-        frame.write.parquet(f"{folder.absolute()}/{name}.parquet")
+        place = folder.absolute() / f"{name}.parquet"
+        if here:
+            place.mkdir(parents=True)
+            parquet.write_table(frame.toArrow(), place / "part-00000.parquet")
+        else:
+            frame.write.parquet(str(place))
 
 
 def _title(asked: Asked) -> str:
