@@ -99,8 +99,8 @@ def test_survey_looks_once_more_just_before_the_fence(tmp_path: Path, stranger: 
 
 
 @pytest.fixture
-def after_survey(monkeypatch: pytest.MonkeyPatch, stranger: Stranger) -> list[str]:
-    """The client comes when SURVEY has looked; the steps that looked for clients afterwards."""
+def _after_survey(monkeypatch: pytest.MonkeyPatch, stranger: Stranger) -> None:
+    """The client comes when SURVEY has looked."""
     observe, stranger.connected = FenceStep.observe, False
 
     def late(step: FenceStep, c: Context, look: Look) -> FenceFacts:
@@ -108,10 +108,9 @@ def after_survey(monkeypatch: pytest.MonkeyPatch, stranger: Stranger) -> list[st
         return observe(step, c, look)
 
     monkeypatch.setattr(FenceStep, "observe", late)
-    return []
 
 
-@pytest.mark.usefixtures("after_survey")
+@pytest.mark.usefixtures("_after_survey")
 def test_one_that_comes_after_survey_is_found_before_the_first_door_is_shut(
     tmp_path: Path, stranger: Stranger
 ) -> None:
@@ -124,7 +123,7 @@ def test_one_that_comes_after_survey_is_found_before_the_first_door_is_shut(
     assert "fence" not in [e.step for e in waves], "no client was shut out"
 
 
-@pytest.mark.usefixtures("after_survey", "stranger")
+@pytest.mark.usefixtures("_after_survey", "stranger")
 def test_one_that_comes_after_survey_and_is_accepted_holds_nothing_up(tmp_path: Path) -> None:
     world = accepting(quiet_world(), accept("dest.foreign-client", ADDRESS))
     assert Operator(world, tmp_path / "run").forward().code == 0
