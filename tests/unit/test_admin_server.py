@@ -84,7 +84,10 @@ HOSTILE = {
     "not found": (page(b"{}", b"404 Not Found"), "failed"),
     "no HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n", "failed"),
     "no JSON": (page(b"<html>"), "garbled"),
-    "another answer": (page(b'{"command": "monitor", "error": null}'), "garbled"),
+    "another answer": (
+        page(b'{"command": "monitor", "error": null, "expiry_time_to_session_ids": {},'
+             b' "session_id_to_ephemeral_paths": {}}'), "garbled",
+    ),
     "a list": (page(b"[]"), "garbled"),
     "deep": (page(b"[" * 100_000), "garbled"),
     "a long number": (page(b'{"command": ' + b"9" * 5000 + b"}"), "garbled"),
