@@ -95,7 +95,7 @@ def test_work_in_lanes_has_the_deadline_of_its_caller() -> None:
 
 def test_most_do_not_wait_for_one_that_is_late(released: threading.Event) -> None:
     def stuck() -> str:
-        released.wait()
+        released.wait(60.0)
         return "late"
 
     work = {"a": lambda: "in time", "b": stuck, "c": lambda: "in time"}
