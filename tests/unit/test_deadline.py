@@ -117,6 +117,14 @@ def test_half_is_not_most(released: threading.Event) -> None:
     assert seen == {"a": "in time", "b": "slow", "c": "in time", "d": "slow"}
 
 
+def test_what_one_lane_raises_is_raised() -> None:
+    def fails() -> str:
+        raise ValueError("of a lane")
+
+    with pytest.raises(ValueError, match="of a lane"):
+        together({"a": str, "b": fails})
+
+
 def test_one_that_is_late_gets_as_much_time_again(released: threading.Event) -> None:
     asked = itertools.count(1)
 
