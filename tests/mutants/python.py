@@ -50,11 +50,11 @@ class Mutant:
 
 
 def table(path: Path = TABLE) -> tuple[Mutant, ...]:
-    """The mutants of a table; each file's tests stand under ``tests``."""
+    """The mutants of a table; each file's tests stand under ``tests``, those of one mutant beside it."""
     read = tomllib.loads(path.read_text())
     found = []
     for body in read["mutant"]:
-        tests = tuple(body.get("tests", read["tests"][body["file"]]))
+        tests = tuple(body["tests"] if "tests" in body else read["tests"][body["file"]])
         about = (body["name"], body["file"], body["old"], body["new"])
         found.append(Mutant(*about, tests, body.get("survives", "")))
     return tuple(found)

@@ -95,7 +95,7 @@ def test_work_in_lanes_has_the_deadline_of_its_caller() -> None:
 
 def test_most_do_not_wait_for_one_that_is_late(released: threading.Event) -> None:
     def stuck() -> str:
-        released.wait()
+        released.wait(60.0)
         return "late"
 
     work = {"a": lambda: "in time", "b": stuck, "c": lambda: "in time"}
@@ -115,6 +115,14 @@ def test_half_is_not_most(released: threading.Event) -> None:
     work = {"a": lambda: "in time", "b": slow, "c": lambda: "in time", "d": slow}
     seen = together(work, Late(0.0, lambda name: "left", time.monotonic))
     assert seen == {"a": "in time", "b": "slow", "c": "in time", "d": "slow"}
+
+
+def test_what_one_lane_raises_is_raised() -> None:
+    def fails() -> str:
+        raise ValueError("of a lane")
+
+    with pytest.raises(ValueError, match="of a lane"):
+        together({"a": str, "b": fails})
 
 
 def test_one_that_is_late_gets_as_much_time_again(released: threading.Event) -> None:

@@ -133,6 +133,11 @@ def test_a_value_that_was_kept_for_z_is_looked_at_again(script: str, tmp_path: P
         all_stopped(script, hand(tmp_path, f"Z='{wrong}'\n{script}", HONEST))
 
 
+def test_a_zxid_to_wait_for_is_looked_at_before_it_is_reckoned_with(tmp_path: Path) -> None:
+    for wrong in WRONG:
+        all_stopped("until_zxid", hand(tmp_path, f"until_zxid 0 '{wrong}' dest1", HONEST))
+
+
 @pytest.mark.parametrize("wrong", [*CODE, "", "log.1", "log.1 $(id) 3", "log.1 log.2 log.3 4", "log.1 03"])
 def test_the_records_of_the_log_are_names_and_a_count(wrong: str, tmp_path: Path) -> None:
     assert hand(tmp_path, "same_source", HONEST)[0][0] == 0

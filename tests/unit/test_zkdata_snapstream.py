@@ -301,3 +301,9 @@ def test_a_small_gzip_file_never_makes_gigabytes() -> None:
     assert 63 * mib < sum(came) <= 64 * mib
     large = gz(random.Random(1).randbytes(mib // 2) + bytes(80 * mib))
     assert sum(map(len, raw_blocks(BytesReader(large), "snapshot.5.gz"))) > 80 * mib, "as files go it is fine"
+
+
+def test_a_field_longer_than_a_record_is_refused() -> None:
+    data = snapshot_of({"/a": b"x" * 200})
+    with pytest.raises(CorruptError, match="a field of 200 bytes, allowed are 100"):
+        list(read_snapshot(BytesReader(data), "snapshot.1", max_record=100))
