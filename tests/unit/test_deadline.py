@@ -122,7 +122,7 @@ def test_what_one_lane_raises_is_raised() -> None:
         raise ValueError("of a lane")
 
     with pytest.raises(ValueError, match="of a lane"):
-        together({"a": str, "b": fails})
+        together({"a": lambda: "well", "b": fails})
 
 
 def test_one_that_is_late_gets_as_much_time_again(released: threading.Event) -> None:
