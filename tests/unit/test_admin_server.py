@@ -66,14 +66,21 @@ def server(*answers: bytes) -> Iterator[tuple[int, list[bytes]]]:
 
         def serve() -> None:
             for answer in answers:
-                client, _ = listener.accept()
+                try:
+                    client, _ = listener.accept()
+                except OSError:  # the test has ended and did not ask for the rest
+                    return
                 with client:
                     heard.append(client.recv(4096).partition(b"\r\n")[0])
                     client.sendall(answer)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield listener.getsockname()[1], heard
+        try:
+            yield listener.getsockname()[1], heard
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 def page(content: bytes, status: bytes = b"200 OK") -> bytes:

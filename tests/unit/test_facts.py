@@ -363,7 +363,8 @@ def test_sources_members_are_its_dynamic_files_lines_byte_for_byte() -> None:
         world.files[host, "/etc/zookeeper/conf/zoo.cfg"] = Seen(b"dynamicConfigFile=/zoo.dynamic.100000000\n")
         world.files[host, "/zoo.dynamic.100000000"] = Seen(b"server.1=a:2888:3888:participant;0.0.0.0:2181\n")
     found = source_members(inventory(), world)
-    assert found == Seen(Members(("server.1=a:2888:3888:participant;0.0.0.0:2181",), 0x100000000))
+    lines, ports = ("server.1=a:2888:3888:participant;0.0.0.0:2181",), (2181, 2888, 3888, 8080)
+    assert found == Seen(Members(lines, 0x100000000, ports))
     world.files["source1", "/etc/zookeeper/conf/zoo.cfg"] = TIMEOUT
     assert source_members(inventory(), world) == found, "the others agree"
     world.files["source2", "/etc/zookeeper/conf/zoo.cfg"] = Seen(b"server.1=a:2888:3888\n")
