@@ -72,7 +72,7 @@ READS: dict[str, tuple[str, ...]] = {
 """What is counted with or put into a command, by the call that does it; each must stop."""
 
 LOOKS = (
-    "at dest1 x; went '^none of these$' dest1", "give ssh.conf dest1 x; say '^none of these$' dest1",
+    "at dest1 x; went '^none of these$' dest1", "give owners.before dest1 x; say '^none of these$' dest1",
     "at dest1 x; never '^phase' dest1", "stand", "lists", "source_leader",
     "until_like 0 dest1 phase=open", "until_drained 0", "until_mode 0 observer dest1", "records", "reformed",
     "until_moved 0 7 dest 10.0.0.21", "still_owned", "controller", "in_sync broker1 10.0.0.21:9092",
@@ -158,6 +158,12 @@ def test_an_odd_owner_or_timeout_stops_the_hand(script: str, old: str, new: str,
     """One broker is one session, and an id is a number."""
     assert HONEST.count(old) == 1
     all_stopped(script, hand(tmp_path, script, HONEST.replace(old, new)))
+
+
+def test_two_controllers_are_told_as_two_sessions(tmp_path: Path) -> None:
+    two = HONEST.replace("\t/kafka/brokers", "0x2:\n\t/kafka/controller\n\t/kafka/brokers")
+    [(code, said)] = hand(tmp_path, "controller", two)
+    assert (code, "0x1\n0x2' as the session of the controller" in said) == (1, True), said
 
 
 def test_owners_of_before_are_shown_without_control_characters(tmp_path: Path) -> None:
