@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -16,3 +17,10 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zkmigrate.report.timebase", None)
     with pytest.raises(UsageError, match=r"timeline needs the Python module zkmigrate\.report\.timebase"):
         job("timeline")
+
+
+def test_an_analysis_needs_nothing_that_reaches_hosts() -> None:
+    """A cluster gets this code and Spark's own packages, not those that speak SSH."""
+    code = "import sys, zkmigrate.analyze.verb; print({'paramiko', 'fabric', 'kafka'} & set(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "set()\n"

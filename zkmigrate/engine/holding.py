@@ -26,13 +26,10 @@ from zkmigrate.errors import LockedError, UsageError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import inverses
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import Context, Way
+from zkmigrate.model.step import ROLL, Context, Way
 
 if TYPE_CHECKING:
     from zkmigrate.engine.run import World
-
-ROLL = "roll.roll"
-"""The step whose brokers ``--pause-after`` and the progress of a run count."""
 
 _POLL_S = 0.2
 _SAY_S = 60.0

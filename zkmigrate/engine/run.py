@@ -19,7 +19,7 @@ from zkmigrate.engine.clock import Clock, Interrupt
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.history import Arrived, Next, Rehearsed, Turn
 from zkmigrate.engine.hold import HoldPort, NoHolds
-from zkmigrate.engine.holding import ROLL, HoldPlaces
+from zkmigrate.engine.holding import HoldPlaces
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.logbook import REHEARSED, Logbook
@@ -42,7 +42,7 @@ from zkmigrate.model.change import Changes, inverses
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import ROLL, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
 __all__ = ["Ended", "Walk", "World"]
 

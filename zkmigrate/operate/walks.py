@@ -15,7 +15,6 @@ from zkmigrate.engine import asked, events, planfile, runs
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.hold import HoldFile
-from zkmigrate.engine.holding import ROLL
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import LocalLock
 from zkmigrate.engine.planfile import PlanFile
@@ -26,7 +25,7 @@ from zkmigrate.face import RunLookUp, face_of, in_lines
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import Way
+from zkmigrate.model.step import ROLL, Way
 from zkmigrate.opening import Opened, Opening, refuse_stale
 from zkmigrate.operate.setting import (
     Setting,

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from zkmigrate.engine.holding import ROLL
 from zkmigrate.model.change import Change, Go, SetService
 from zkmigrate.model.finding import Held
+from zkmigrate.model.step import ROLL
 from zkmigrate.report.story import Story
 from zkmigrate.report.value import Gap, Lane, Op, Span, Visit
 
