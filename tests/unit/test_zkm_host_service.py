@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -50,10 +51,14 @@ def kill_shells(child: subprocess.Popen[bytes]) -> None:
     """Kill every shell of a call, as a crash would, but not the command that it has begun."""
     victims = [str(child.pid)]
     for pid in victims:
-        kin = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        victims += [k for k in kin if b"zkm-host" in Path(f"/proc/{k}/cmdline").read_bytes()]
+        with suppress(FileNotFoundError, ProcessLookupError):  # a part of it that has ended meanwhile
+            for kin in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    if b"zkm-host" in Path(f"/proc/{kin}/cmdline").read_bytes():
+                        victims.append(kin)
     for pid in victims:
-        os.kill(int(pid), signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
     child.wait()
 
 
