@@ -255,6 +255,7 @@ class Lab:
 
     def _build(self, software: machines.Software, progress: Progress) -> None:
         plans = tuple(self.plans.values())
+        machines.check_inotify(len(plans))
         network.create(self.id, self.spec)
         progress(f"network: {len(plans)} hosts, operator and bridge in namespaces of their own")
         machines.prepare(self.directory, self.spec, software)

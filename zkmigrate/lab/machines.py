@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from zkmigrate.lab import host as lab_host
 from zkmigrate.lab import keys, provision, render, state
+from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.spec import JAVA_11_KAFKA, LabSpec, Role, hosts_of
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.waiting import Progress
@@ -16,6 +19,8 @@ BOOT_S = 180
 """How long systemd-nspawn may take to start a container, seconds."""
 WEIGHTS: Mapping[Role, int] = {Role.DEST: 3}
 """Shares of the processors, 1 for a role that is not named: in the window everybody waits for dest."""
+INOTIFY_PER_HOST = 6
+"""inotify instances that systemd keeps open on a host. 116 were counted for the 20 hosts of two labs."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,28 @@ def fetch(spec: LabSpec, progress: Progress) -> Software:
         for role, version in ((Role.SOURCE, spec.source_version), (Role.DEST, spec.dest_version))
     }
     return Software(rootfs, {**zookeeper, Role.BROKER: kafka, Role.CLIENT: {}})
+
+
+def check_inotify(hosts: int) -> None:
+    """Raises LabError where this account cannot open the inotify instances that so many hosts need.
+
+    Linux counts them for each user, all hosts of all labs together. A systemd that gets none starts no sshd.
+    """
+    kernel = ctypes.CDLL(None)
+    needed = hosts * INOTIFY_PER_HOST
+    opened: list[int] = []
+    try:
+        while len(opened) < needed and (one := kernel.inotify_init1(os.O_CLOEXEC)) >= 0:
+            opened.append(one)
+        if len(opened) < needed:
+            raise LabError(
+                f"this machine has {len(opened)} inotify instances left for this account, and {hosts} hosts "
+                f"need {needed}. Take down another lab (`python -m zkmigrate.lab down`), or raise the limit: "
+                "sysctl fs.inotify.max_user_instances=1024"
+            )
+    finally:
+        for one in opened:
+            os.close(one)
 
 
 def host_directory(directory: Path, host: str) -> Path:
