@@ -1,11 +1,12 @@
 # `make demo` and `make test` set up all they need (as root, on Debian 12); a second run reuses it.
-.PHONY: demo drills test test-lab test-spark lint mutants setup
+.PHONY: demo drills test test-beside test-lab lint mutants setup
 
 PYTHON = .venv/bin/python
 
 # Without compiled modules each of the many processes of a test or a demo would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(PYTHON) -m pytest -p tests.no_skips --durations=10
+FAST = tests/unit tests/world tests/recorded tests/servers
 
 # Move a loaded Kafka between two ensembles in the embedded lab; the outcome is in demo/result.json.
 demo: setup
@@ -17,24 +18,27 @@ drills: setup
 	@$(PYTHON) -m zkmigrate.lab.provision
 	@$(PYTHON) -m zkmigrate.lab.drills $(DRILLS)
 
-# The checks, then every test: the fast ones and those with servers of their own, then those on lab hosts. A skipped
-# test fails the run. There are more workers than cores, because many of the fast tests wait for a process of their
-# own. The lab waits a third of its time: the tests in a real Spark use that, at a lower priority.
+# The checks, then every test: those on lab hosts, and beside them the fast ones, those with servers of their own and
+# those in a real Spark. A skipped test fails the run. The lab waits half of its time: the others use that, at a lower
+# priority.
 test: lint
 	@$(PYTHON) -m zkmigrate.lab.provision
 	@$(PYTHON) -m zkmigrate.lab sweep
 	@status=0; \
-	$(PYTEST) --numprocesses=4 --dist=worksteal tests/unit tests/world tests/recorded tests/servers || status=$$?; \
-	make --no-print-directory --jobs=2 --keep-going test-lab test-spark || status=$$?; \
+	make --no-print-directory --jobs=2 --keep-going test-lab test-beside || status=$$?; \
 	$(PYTHON) -m zkmigrate.lab sweep || status=$$?; \
 	exit $$status
 
 test-lab:
 	@$(PYTEST) --verbose tests/lab
 
-# What it says comes in one piece, when it has ended.
-test-spark:
-	@said=$$(nice -n 10 $(PYTEST) tests/spark 2>&1); status=$$?; echo "$$said"; exit $$status
+# There are more workers than cores, because many of the fast tests wait for a process of their own. What is said
+# comes in one piece, when it has ended.
+test-beside:
+	@status=0; \
+	said=$$(nice -n 10 $(PYTEST) --numprocesses=4 --dist=worksteal $(FAST) 2>&1) || status=$$?; echo "$$said"; \
+	said=$$(nice -n 10 $(PYTEST) tests/spark 2>&1) || status=$$?; echo "$$said"; \
+	exit $$status
 
 # Take each guard out of a copy of the tree and see its tests fail; see docs/how-to/mutants.md. One survivor is an error.
 mutants: setup
