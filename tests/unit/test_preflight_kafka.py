@@ -529,6 +529,19 @@ def test_a_unit_gives_a_controlled_shutdown_all_its_tries(told: str, more: bytes
         assert found.seen == f"kafka.service: TimeoutStopSec={told}"
 
 
+@pytest.mark.parametrize(("servers", "held"), [(11, Held.YES), (12, Held.NO)])
+def test_more_ports_than_one_rule_refuses_are_told_before_arm(servers: int, held: Held) -> None:
+    """Servers of one machine, each with a quorum port of its own, beside four others."""
+    world = healthy()
+    name = "/etc/zookeeper/conf/zoo.cfg"
+    lines = [f"server.{n}=10.71.0.11:{3000 + n}:3888\n" for n in range(1, servers + 1)]
+    world.files["source1", name] = Seen(f"clientPort=2181\ndataDir=/d\n{''.join(lines)}".encode())
+    assert _found(world, "dest.cut-ports", "preflight").held is held
+    plain = inventory()
+    everything = plain.model_copy(update={"policy": plain.policy.model_copy(update={"cut": "all"})})
+    assert _found(world, "dest.cut-ports", "preflight", "", Context("r1", everything)).held is Held.YES
+
+
 BACKUP = "0 0 10.71.0.22:873 10.71.0.13:50100\n"
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from zkmigrate.facts.config import DYNAMIC, parse
+from zkmigrate.facts.config import DYNAMIC, ZooConfig, parse
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
@@ -16,6 +16,8 @@ LISTENING = {
     "clientPort": "", "secureClientPort": "", "admin.serverPort": "8080", "metricsProvider.httpPort": "",
 }  # fmt: skip
 """The settings that name such a port, with what a server takes where none is given."""
+MOST_CUT_PORTS = 15
+"""How many ports one rule of iptables names (its match ``multiport``)."""
 REJOIN = "roll back to the join, which gives dest source's members anew: zkmigrate rollback --to join"
 
 
@@ -74,6 +76,12 @@ def _of_servers(lines: Iterable[str]) -> Iterator[int]:
     """Every port of the server lines, also of a line that has several addresses."""
     for line in lines:
         yield from (int(port) for port in re.findall(r"(?<=[:;])[1-9][0-9]{0,4}(?=[:;|\s]|$)", line))
+
+
+def config_ports(config: ZooConfig) -> tuple[int, ...]:
+    """Every TCP port that a config names, its server lines' too."""
+    lines = (*(server.render() for server in config.servers.values()), *config.odd)
+    return (*_of_servers(lines), *ports_of(config.values))
 
 
 def cut_ports(inventory: Inventory, named: Iterable[int]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import get_args
 
 from zkmigrate.facts.clients import addresses, numeric
 from zkmigrate.facts.host import HostFacts
-from zkmigrate.facts.members import cut_ports, ports_of
+from zkmigrate.facts.members import MOST_CUT_PORTS, config_ports, cut_ports
 from zkmigrate.facts.surroundings import Surroundings
 from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity
@@ -64,8 +64,7 @@ def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
     dest host has with source hosts now; one that comes and goes, such as a backup's, is seen only while it is
     there."""
     source, dest = c.inventory.source, c.inventory.dest
-    configs = [r.value.values for r in e.source_config.values() if isinstance(r, Seen)]
-    refused = cut_ports(c.inventory, (port for values in configs for port in ports_of(values)))
+    refused = _refused(c, e)
     everything = c.inventory.policy.cut == "all"
     of = {a: h.name for h in source.hosts for a in addresses(h)}
     own = {p for ports in (source.ports, dest.ports) for p in (ports.quorum, ports.election)}
@@ -90,6 +89,27 @@ def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
             ),
         )
         yield Judged(not ends, ", ".join(ends) or "none", needed, host, moves)
+
+
+@check("dest.cut-ports", "one rule can refuse all ports of ZooKeeper", Scope.CLUSTER, ALWAYS)
+def cut_at_once(c: Context, e: Evidence) -> Iterator[Judged]:
+    """CUT refuses ZooKeeper's ports in one rule of iptables, which names 15 at most. ARM refuses more."""
+    ports, needed = _refused(c, e), f"at most {MOST_CUT_PORTS}"
+    if not any(isinstance(reading, Seen) for reading in e.source_config.values()):
+        yield Judged(None, "source's configs, which name ports too, could not be read", needed)
+        return
+    yield Judged(
+        c.inventory.policy.cut == "all" or len(ports) <= MOST_CUT_PORTS,
+        f"{len(ports)} ports: {', '.join(map(str, ports))}",
+        needed,
+        moves=("set policy.cut: all in migration.yml, which needs no list of ports",),
+    )
+
+
+def _refused(c: Context, e: Evidence) -> tuple[int, ...]:
+    """The ports that `policy.cut: zookeeper` refuses."""
+    configs = [r.value for r in e.source_config.values() if isinstance(r, Seen)]
+    return cut_ports(c.inventory, (port for config in configs for port in config_ports(config)))
 
 
 @check("dest.ports", "the dest host reaches the other dest hosts' quorum and election ports", Scope.DEST)
@@ -276,4 +296,4 @@ def _ahead(dated: Dated) -> tuple[float, float] | None:
     return dated.clock.value - dated.after, dated.clock.value - dated.before
 
 
-CHECKS = (cut_ends, dest_ports, client_port, from_operator, names, namespace, login, clocks)
+CHECKS = (cut_ends, cut_at_once, dest_ports, client_port, from_operator, names, namespace, login, clocks)
