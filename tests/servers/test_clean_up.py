@@ -29,13 +29,14 @@ from kazoo.security import make_acl, make_digest_acl
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.servers.ensembles import quorum
 from tests.servers.process import ADDRESS, START_SECONDS
-from tests.unit.sshd import make_key
+from tests.unit import sshd
 from zkmigrate import inventory as inventories
 from zkmigrate.clients.clean_up import ChangedError, Dest
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine import runs
 from zkmigrate.engine.journal import Journal
-from zkmigrate.errors import UsageError, ZkmigrateError
+from zkmigrate.engine.lock import LocalLock
+from zkmigrate.errors import LockedError, UsageError, ZkmigrateError
 from zkmigrate.lab.waiting import wait_until
 from zkmigrate.operate.clean_up import Wishes, clean_up
 from zkmigrate.operate.setting import Setting
@@ -122,20 +123,24 @@ class Place:
     def run_dir(self) -> Path:
         return self.folder / "runs" / RUN
 
-    def begin(self, stages: int = len(PLAYBOOK.stages)) -> None:
+    def begin(
+        self, stages: int = len(PLAYBOOK.stages), ssh: str = "", config: str = "/etc/kafka/none"
+    ) -> None:
+        """ssh: as the inventory says it, where the broker's host answers; config: the broker's file."""
         hosts = "".join(
             f"    - {{name: dest{n}, address: {address}, myid: {n + 10}}}\n"
             for n, address in enumerate(ADDRESSES, 1)
         )
         self.file.write_text(
             "version: 1\nname: move\noperator: [127.0.0.1]\n"
-            "ssh: {user: ops, key: key, known_hosts: known_hosts}\n"
+            f"ssh: {{{ssh or 'user: ops, key: key, known_hosts: known_hosts'}}}\n"
             "source:\n  hosts:\n    - {name: source1, address: 127.8.0.1, myid: 1}\n"
             f"dest:\n  ports: {{client: {self.port}}}\n  hosts:\n{hosts}"
-            "kafka:\n  cluster_id: abcdefghijklmnopqrstuv\n  chroot: /kafka\n  brokers:\n"
+            f"kafka:\n  cluster_id: abcdefghijklmnopqrstuv\n  chroot: /kafka\n  config: {config}\n"
+            "  brokers:\n"
             "    - {name: broker1, address: 127.9.0.1, id: 1}\n"
         )
-        make_key(self.folder / "key")
+        sshd.make_key(self.folder / "key")
         (self.folder / "known_hosts").touch(0o600)
         inventory = inventories.load(self.file)
         runs.make(self.run_dir)
@@ -362,6 +367,26 @@ def test_a_chroot_that_is_not_read_keeps_everything(place: Place) -> None:
     assert "clean-up.chroots broker1" in said
 
 
+def test_what_a_brokers_file_names_is_no_subtree(place: Place) -> None:
+    """It is read by the ssh account: finalize has taken the rights of root back."""
+    plant(place)
+    config = place.folder / "server.properties"
+    config.write_text(f"zookeeper.connect={ADDRESSES[0]}:{place.port}{place.top}/live\n")
+    with sshd.running(place.folder) as daemon:
+        daemon.refuse_sudo()
+        pins = daemon.pin(["127.9.0.1"])
+        login = f"user: {sshd.user()}, port: {daemon.port}, key: user_key, known_hosts: {pins}"
+        place.begin(ssh=login, config=str(config))
+        with pytest.raises(UsageError, match=rf"{place.top} is no subtree.*{place.top}/bin"):
+            place.ask(accept=())
+        beside = (f"{place.top}/bin", f"{place.top}/null")
+        code, said = place.ask(accept=(), subtrees=beside)
+    assert code == 0, said
+    left = tree(place.port, place.top)
+    assert f"{place.top}/live/nodes/n0" in left
+    assert not set(beside) & set(left)
+
+
 def test_an_acl_that_forbids_it_is_named(place: Place) -> None:
     with client(place.port) as zk:
         zk.create(f"{place.top}/shut/in", b"", makepath=True)
@@ -472,3 +497,61 @@ def test_a_watch_that_comes_at_the_question_keeps_it(place: Place) -> None:
     assert "clean-up.watched" in said
     assert (place.events(), place.images()) == ([], [])
     assert f"{place.top}/bin" in tree(place.port, place.top)
+
+
+def test_one_that_may_not_go_refuses_the_whole_command(place: Place) -> None:
+    plant(place)
+    place.begin()
+    used = f"{place.top}-used"
+    with client(place.port) as zk:
+        zk.create(f"{used}/me", b"", ephemeral=True, makepath=True)
+        before = tree(place.port, place.top)
+        for wishes in ({"subtrees": (place.top, used)}, {"subtrees": (), "all": True}):
+            code, said = place.ask(**wishes)
+            assert code == 6, said
+            assert f"clean-up.owned {used}" in said
+    assert (tree(place.port, place.top), place.events()) == (before, [])
+
+
+def test_what_somebody_else_deleted_under_way_is_no_error(place: Place) -> None:
+    plant(place, many=300)
+    place.begin()
+    process = begun(place.words("--subtree", place.top, "--rate", "50"), place, left=250)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    with client(place.port) as zk:
+        zk.delete(place.top, recursive=True)
+    code, said = place.ask()
+    assert code == 0, said
+    assert place.events() == [(place.top, "begin"), (place.top, "done")]
+    assert "is deleted: 0 znodes now, 308 were gone" in said
+
+
+def test_a_run_that_is_at_work_or_of_another_inventory_is_refused(place: Place) -> None:
+    place.begin()
+    alone = LocalLock(place.run_dir, "status")
+    with closing(alone), pytest.raises(LockedError):
+        place.ask()
+    place.file.write_text(place.file.read_text().replace("chroot: /kafka", "chroot: /other"))
+    with pytest.raises(runs.StaleError):
+        place.ask()
+    assert place.top in tree(place.port, place.top)
+
+
+def test_with_json_it_prints_one_object(place: Place) -> None:
+    plant(place)
+    place.begin()
+    words = [word for word in place.words("--json") if word != "--yes"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=place.environment)
+    body = json.loads(done.stdout)
+    (mine,) = [one for one in body["subtrees"] if one["path"] == place.top]
+    assert (done.returncode, mine["may_go"], mine["znodes"], mine["begun"]) == (0, True, 11, False)
+    done = subprocess.run(
+        place.words("--json", "--subtree", place.top),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=place.environment,
+    )
+    body = json.loads(done.stdout)
+    assert (body["code"], body["deleted"][place.top]) == (0, {"event": "done", "znodes": 11, "gone": 0})
