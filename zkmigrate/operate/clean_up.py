@@ -9,7 +9,7 @@ import contextlib
 import getpass
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,17 +131,26 @@ class Work:
         chroots = {self.inventory.kafka.chroot}
         chroots |= {r.value for r in using.chroots.values() if isinstance(r, Seen)}
         names = {path: self.dest.names(path) for path in rules.ancestors(chroots)}
-        trees = {path: self.summed(path, self.dest.walk(path)) for path in rules.outside(names, chroots)}
+        trees = {path: self.summed(path, self.walked(path)) for path in rules.outside(names, chroots)}
         return self.judged(using, trees)
 
-    def summed(self, path: str, nodes: Any) -> Subtree:
+    def walked(self, path: str) -> Iterator[Node]:
+        """The znodes of a subtree. Says now and then how many it has listed."""
+        told = time.monotonic()
+        for number, node in enumerate(self.dest.walk(path), 1):
+            yield node
+            if time.monotonic() - told >= _TELL_S:
+                told = time.monotonic()
+                _say(self, f"{path}: {number} znodes listed")
+
+    def summed(self, path: str, nodes: Iterable[Node]) -> Subtree:
         above = self.dest.node(path.rpartition("/")[0] or "/")
         if above is None:
             raise ChangedError(f"the parent of {path} is not there any more")
         return rules.summed(path, nodes, above, self.cut(), self.known(path))
 
     def judged(self, using: Users, trees: Mapping[str, Subtree]) -> Listed:
-        who = f"accepted by {self.by['by']}: {self.by['reason']}"
+        who = ": ".join(text for text in (f"accepted by {self.by['by']}", self.by["reason"]) if text)
         cut = self.cut()
 
         def answered(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -231,7 +240,7 @@ def _each(work: Work, chosen: Sequence[str], act: Callable[[str], bool]) -> int:
 def _deleted(work: Work, path: str) -> bool:
     """Keep, prove again, journal, delete. ChangedError where the proof or a delete is refused."""
     work.dest.sync()
-    nodes = list(work.dest.walk(path))
+    nodes = list(work.walked(path))
     begun = work.unfinished(path)
     if begun is None and not nodes:
         raise ChangedError(f"{path} is not there any more")
