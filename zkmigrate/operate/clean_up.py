@@ -187,7 +187,6 @@ def clean_up(setting: Setting, wishes: Wishes) -> int:
         servers = [Server(host.address, inventory.dest.ports.client) for host in inventory.dest.hosts]
         there = stack.enter_context(dest(servers))
         work = Work(setting, wishes, left, site.look, journal, there, run_dir)
-        stack.enter_context(setting.interrupt.listening())
         return _put_back(work) if wishes.put_back else _delete(work)
 
 
@@ -250,26 +249,33 @@ def _deleted(work: Work, path: str) -> bool:
             _prove_again(work, path, nodes)
     if nodes:
         work.journaled(path, "begin", {**begun, "accepted": list(work.wishes.accept)})
-    gone, told = begun["znodes"] - len(nodes), _Told(path, len(nodes), lambda text: _say(work, text))
-    pace, done = Pace(work.wishes.rate / _BATCH), 0
-    bottom_up = nodes[::-1]
+    with work.setting.interrupt.listening():  # from here on Ctrl-C waits for the end of a batch
+        done = _bottom_up(work, path, nodes)
+    if done is None:
+        return False
+    gone = begun["znodes"] - done
+    work.journaled(path, "done", {"znodes": done, "gone": gone})
+    _say(work, f"{path} is deleted: {done} znodes now, {gone} were gone; kept in {begun['file']}")
+    return True
+
+
+def _bottom_up(work: Work, path: str, nodes: Sequence[Node]) -> int | None:
+    """Delete these, the last first; how many were there, None where somebody asked to stop."""
+    told = _Told(path, len(nodes), lambda text: _say(work, text))
+    pace, done, order = Pace(work.wishes.rate / _BATCH), 0, nodes[::-1]
     try:
-        for at in range(0, len(bottom_up), _BATCH):
+        for at in range(0, len(order), _BATCH):
             pace.wait()
             if work.setting.interrupt.wanted:
                 work.journaled(path, "stopped", {"znodes": done, "why": "asked to stop"})
                 _say(work, f"{path}: {done} of {len(nodes)} znodes deleted; the same command goes on")
-                return False
-            batch = bottom_up[at : at + _BATCH]
-            deleted = work.dest.delete(batch)
-            done, gone = done + deleted, gone + len(batch) - deleted
+                return None
+            done += work.dest.delete(order[at : at + _BATCH])
             told.at(done)
     except ChangedError as error:
         work.journaled(path, "stopped", {"znodes": done, "why": str(error)})
         raise
-    work.journaled(path, "done", {"znodes": done, "gone": gone})
-    _say(work, f"{path} is deleted: {done} znodes now, {gone} were gone; kept in {begun['file']}")
-    return True
+    return done
 
 
 def _kept(work: Work, nodes: Sequence[Node]) -> dict[str, Any]:
@@ -325,9 +331,6 @@ def _restored(work: Work, path: str) -> bool:
     pace, made = Pace(work.wishes.rate / _BATCH), 0
     for at in range(0, len(kept), _BATCH):
         pace.wait()
-        if work.setting.interrupt.wanted:
-            _say(work, f"{path}: {made} znodes created; the same command goes on")
-            return False
         made += work.dest.create(kept[at : at + _BATCH])
     work.journaled(path, "put-back", {"znodes": made, "there": len(kept) - made})
     _say(work, f"{path} is put back: {made} znodes created, {len(kept) - made} were there")
@@ -345,7 +348,7 @@ def _agreed(work: Work, what: str, chosen: Sequence[str]) -> bool:
     if work.wishes.yes or not chosen:
         return True
     setting, names = work.setting, " ".join(chosen)
-    console = StdConsole(setting.stdin, setting.out, interrupted=lambda: setting.interrupt.wanted)
+    console = StdConsole(setting.stdin, setting.out)
     console.forget()
     typed = console.ask(f"To {what} these, type their names ({names}): ")
     if typed is not None and typed.split() == list(chosen):
