@@ -57,6 +57,7 @@ _GROUPS = {
         "hold": "Make a run wait at its next place.",
         "release": "Continue a run that waits.",
         "retire": "Leave a broker that is gone for good out of a run.",
+        "clean-up": "After finalize: delete from dest what other tenants left there.",
     },
     "By hand": {
         "runbook": "Write the steps as a page to follow without the tool.",
@@ -283,6 +284,42 @@ def retire(host: str, run_id: str, reason: str, **options: Any) -> None:
     from zkmigrate.operate import retire as retiring
 
     _do(lambda: retiring.retire(_setting(options), run_id, host, reason))
+
+
+@cli.command("clean-up")
+@flags.common
+@flags.run_id
+@flags.yes
+@click.option("--subtree", "subtrees", multiple=True, metavar="PATH", help="Delete this one of the list.")
+@click.option("--all", "all_", is_flag=True, help="Delete every one of the list.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; needed to delete, shown in the report.")
+@click.option(
+    "--accept",
+    multiple=True,
+    metavar="ID:TARGET",
+    help="Answer for this finding: clean-up.watches, clean-up.clients, clean-up.chroots, clean-up.children.",
+)
+@click.option("--put-back", is_flag=True, help="Create again what is missing of --subtree or --all.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0),
+    default=500.0,
+    show_default=True,
+    metavar="N",
+    help="Znodes a second; 0: as fast as dest takes them.",
+)
+def clean_up(run_id: str, all_: bool, **options: Any) -> None:
+    """List what other tenants of source left on dest, and delete what is named, after finalize.
+
+    Without --subtree or --all it only lists. It proves that no session owns, watches or writes a subtree, and
+    keeps the subtree in the run's directory, before it deletes it. Begun again it goes on.
+    """
+    _say_first("clean-up", options)
+    from zkmigrate.operate import clean_up as cleaning
+
+    names = ("yes", "subtrees", "reason", "accept", "put_back", "rate")
+    wishes = {name: options.pop(name) for name in names}
+    _do(lambda: cleaning.clean_up(_setting(options), cleaning.Wishes(run_id=run_id, all=all_, **wishes)))
 
 
 @cli.command()

@@ -23,7 +23,7 @@ TABLE = Path(__file__).with_name("python.toml")
 AT_ONCE = 2
 LIMIT_S = 300.0
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*_cache")
-COPIED = ("zkmigrate", "playbooks", "tests", "bench", "docs", "pyproject.toml", "README.md")
+COPIED = ("zkmigrate", "playbooks", "tests", "bench", "docs", "pyproject.toml", "README.md", "setup")
 
 
 class MutantError(Exception):

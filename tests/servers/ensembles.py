@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +52,32 @@ def serving(
     with server("java", provision.zookeeper_classpath(version), main, log) as process:
         wait_for(f"ZooKeeper {version}", process, log, member.port, "srvr", f"Mode: {mode}")
         yield member
+
+
+@contextmanager
+def quorum(version: str, folder: Path, addresses: Sequence[str]) -> Iterator[int]:
+    """An ensemble with a server at each address; the client port that they share."""
+    ports = [free_port() for _ in range(3)]
+    lines = "".join(
+        f"server.{number}={address}:{ports[1]}:{ports[2]}\n" for number, address in enumerate(addresses, 1)
+    )
+    with ExitStack() as stack:
+        begun = []
+        for number, address in enumerate(addresses, 1):
+            home = folder / f"server{number}"
+            (home / "data").mkdir(parents=True)
+            (home / "data" / "myid").write_text(str(number))
+            (home / "zoo.cfg").write_text(
+                f"tickTime=500\ninitLimit=20\nsyncLimit=10\ndataDir={home / 'data'}\nclientPort={ports[0]}\n"
+                f"clientPortAddress={address}\n4lw.commands.whitelist=*\nadmin.enableServer=false\n{lines}"
+            )
+            main = ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(home / "zoo.cfg")]
+            log = home / "zookeeper.log"
+            process = stack.enter_context(server("java", provision.zookeeper_classpath(version), main, log))
+            begun.append((address, process, log))
+        for address, process, log in begun:
+            wait_for(f"ZooKeeper {version}", process, log, ports[0], "srvr", "Mode: ", address)
+        yield ports[0]
 
 
 @contextmanager

@@ -26,10 +26,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def four_letter_word(port: int, word: str) -> str:
+def four_letter_word(port: int, word: str, address: str = ADDRESS) -> str:
     """The server's answer; empty while nobody answers."""
     try:
-        with socket.create_connection((ADDRESS, port), timeout=5) as connection:
+        with socket.create_connection((address, port), timeout=5) as connection:
             connection.sendall(word.encode())
             return connection.makefile().read()
     except OSError:
@@ -56,13 +56,19 @@ def server(
 
 
 def wait_for(
-    what: str, process: subprocess.Popen[bytes], log: Path, port: int, word: str, answer: str
+    what: str,
+    process: subprocess.Popen[bytes],
+    log: Path,
+    port: int,
+    word: str,
+    answer: str,
+    address: str = ADDRESS,
 ) -> None:
     """Until ZooKeeper's answer holds `answer`; an ended server fails at once, with its log."""
 
     def missing() -> str | None:
         assert process.poll() is None, f"{what} ended with {process.returncode}:\n{log.read_text()[-3000:]}"
-        seen = four_letter_word(port, word)
+        seen = four_letter_word(port, word, address)
         return None if answer in seen else f"{word} said {seen!r}"
 
     wait_until(what, missing, START_SECONDS)

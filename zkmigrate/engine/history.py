@@ -17,6 +17,9 @@ Bodies by kind:
 - ``hold`` {stage, step, way, event: begin|end, hold: {at, why, by, place, since}, how?: released|go|stop|
   back|deadline|left, by?}: outside the window before the step, in the window after it
 - ``retired`` {host, id, addresses, by, reason, findings}: a broker that is gone for good was left out
+- ``cleaned`` {subtree, event: begin|done|stopped|putting-back|put-back, by, reason, ...}: after the end, a
+  subtree of another tenant on dest. begin: {file, sha256, znodes, bytes, accepted}; the others: {znodes,
+  gone?, there?, why?}
 - ``turn`` {way, to, then: next|again|end, why, code, reset: stage ids that are not done any more}; forward
   {way, why, kept: stage ids that a refused way back never reached and that stay done}; by: who asked
 - ``found`` {text, leg, stages, steps, unrecorded, consented, operations: [{operation, step, target, verb,
@@ -109,7 +112,8 @@ class History:
     sent: a change was sent to a host, ever. begun_at: step → seconds since the epoch at which it was last
     entered. held: the body of the hold that the walk is in, with its time as ``at``. found: what the
     step that was done last found, as JSON. hooks: those that have had their moment, by :func:`hook_key`, and
-    the stage of each. retired: brokers that were left out of the run, by host.
+    the stage of each. retired: brokers that were left out of the run, by host. cleaned: subtrees of dest that
+    a clean-up began to delete, each with the body of its begin and the newest event.
     """
 
     run: str = ""
@@ -142,6 +146,7 @@ class History:
     hooks: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     retired: dict[str, Retired] = field(default_factory=dict)
+    cleaned: dict[str, dict[str, Any]] = field(default_factory=dict)
     _between: dict[str, list[float]] = field(default_factory=dict)
     _wave: tuple[str, int, float] | None = None
     _records: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -276,7 +281,7 @@ class History:
     def fold(self, entry: Entry) -> None:
         """Take one more entry in."""
         self.entries = entry.seq
-        if entry.kind != "end":
+        if entry.kind not in ("end", "cleaned"):  # a clean-up comes after the end, and is no walk
             self.ended = None
         if entry.kind in ("end", "hold", "step", "turn"):
             self._wave = None  # what comes until the next wave is not its pace
@@ -379,6 +384,10 @@ class History:
         self.retired[body["host"]] = Retired(
             body["host"], body["id"], tuple(body["addresses"]), body["by"], body["reason"]
         )
+
+    def _on_cleaned(self, body: Mapping[str, Any], _: Entry) -> None:
+        begun = body if body["event"] == "begin" else self.cleaned[body["subtree"]]
+        self.cleaned[body["subtree"]] = {**begun, "event": body["event"]}
 
     def _on_turn(self, body: Mapping[str, Any], _: Entry) -> None:
         self.way = Way(body["way"])

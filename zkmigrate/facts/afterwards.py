@@ -91,7 +91,7 @@ def look_around(
         dest_owners=on_dest,
         at_source=_addresses(cons),
         clients=source_clients(inventory, look, cons),
-        connect=look.each(inventory.broker_names, lambda host: _connect(inventory, look, host)),
+        connect=look.each(inventory.broker_names, lambda host: connect_string(inventory, look, host)),
         written=_written(inventory, look, source, position, _living(on_dest))
         if read_log and reformed(dest)
         else Absent("not looked at"),
@@ -108,7 +108,8 @@ def _addresses(cons: Mapping[str, Reading[tuple[Connection, ...]]]) -> Mapping[i
     return {c.session & UNSIGNED: c.address for c in listed if c.session}
 
 
-def _connect(inventory: Inventory, look: Look, host: str) -> Reading[str]:
+def connect_string(inventory: Inventory, look: Look, host: str) -> Reading[str]:
+    """``zookeeper.connect`` of a broker's file."""
     reading = properties(look, host, inventory.kafka.config)
     if not isinstance(reading, Seen):
         return reading

@@ -4,6 +4,7 @@ One JSON object per line. ``kind`` says which: ``begin`` (run, playbook, plan di
 (with its verdict), ``intent`` and ``outcome`` of one change, ``record`` (facts for later steps), ``consent``
 (a question was answered: by whom, over which findings in doubt),
 ``hold`` (somebody at another terminal made the run wait), ``retired`` (a broker was left out of the run),
+``cleaned`` (after the end: a subtree of another tenant is removed from dest, or put back),
 ``turn`` (the direction changed, and why),
 ``found`` (the journal was lost: what the hosts say instead), ``hook`` (one of the operator's programs ended),
 ``note``. ``previous`` chains every line to the one before.
@@ -17,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal[
     "begin", "stage", "step", "intent", "outcome", "record",
-    "consent", "hold", "retired", "turn", "finding", "found", "hook", "note", "end",
+    "consent", "hold", "retired", "cleaned", "turn", "finding", "found", "hook", "note", "end",
 ]  # fmt: skip
 
 

@@ -84,6 +84,16 @@ class _Teller:
                 seen = "; ".join(decode_finding(f).seen for f in body["findings"])
                 what = f"{body['reason']}; seen then: {seen}"
                 self._decide(at, "retired", body["host"], what, "left out of the run", body["by"])
+            case "cleaned":
+                did = {
+                    "begin": "its deletion from dest begins",
+                    "done": "deleted from dest",
+                    "stopped": "its deletion stopped",
+                    "putting-back": "putting it back on dest begins",
+                    "put-back": "put back on dest",
+                }[body["event"]]
+                what = f"{body['reason']}{'; ' + body['why'] if body.get('why') else ''}"
+                self._decide(at, "cleaned", body["subtree"], what, did, body["by"])
             case "hook" if body["stops"] or body["code"] != 0:
                 self._hook(at, body)
             case "turn":

@@ -1,0 +1,44 @@
+"""Who uses dest, as far as its servers and the brokers' files tell: what a clean-up rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.facts.afterwards import connect_string
+from zkmigrate.facts.clients import connections
+from zkmigrate.facts.sessions import dump
+from zkmigrate.facts.tenants import Tenants, foreign_clients
+from zkmigrate.facts.words import answer
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.look import Look
+from zkmigrate.rules.clean_up import chroot_of
+from zkmigrate.zkdata.words import parse_wchp
+
+
+@dataclass(frozen=True)
+class Users:
+    """One look at all dest servers. watches: host → path → sessions; never of a list of children, which no
+    server tells. clients: neither brokers nor the operator. chroots: broker → its chroot."""
+
+    watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]]
+    clients: Tenants
+    chroots: Mapping[str, Reading[str]]
+
+
+def users(inventory: Inventory, look: Look) -> Users:
+    """Ask every dest server, and every broker for its file."""
+    hosts = inventory.dest_names
+    cons = look.each(hosts, lambda host: connections(look, host))
+    dumps = look.each(hosts, lambda host: dump(look, host))
+    return Users(
+        look.each(hosts, lambda host: answer(look, host, "wchp", parse_wchp)),
+        foreign_clients(inventory, look, cons, dumps),
+        look.each(inventory.broker_names, lambda name: _chroot(inventory, look, name)),
+    )
+
+
+def _chroot(inventory: Inventory, look: Look, broker: str) -> Reading[str]:
+    connect = connect_string(inventory, look, broker)
+    return Seen(chroot_of(connect.value)) if isinstance(connect, Seen) else connect
