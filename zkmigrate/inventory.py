@@ -229,7 +229,8 @@ class Policy(_Frozen):
     but ssh. join_outstanding: with more requests than this waiting at any source server, no further dest host
     joins. window_margin: how many times as long as in the rehearsal FENCE to SEAL may take, and SERVE.
     roll_soak_s: how long the brokers that have moved stay well before the next wave. roll_recovery_s: how
-    long at most a broker is waited for that gets on with its start, or with its stop.
+    long at most a broker is waited for that gets on with its start, or with its stop. roll_leaders: behind
+    the last broker, there and back, Kafka is asked to elect every partition's preferred leader.
     """
 
     lease: Lease = Lease()
@@ -241,6 +242,7 @@ class Policy(_Frozen):
     roll_wave: Annotated[int, Field(ge=1)] = 1
     roll_soak_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
     roll_recovery_s: Annotated[float, Field(ge=0, le=86400)] = 7200.0
+    roll_leaders: bool = False
     join_outstanding: Annotated[int, Field(ge=0)] = 200
     step_deadline_s: Annotated[float, Field(gt=0)] = 300.0
     window: Window | None = None
@@ -376,15 +378,15 @@ def digest(inventory: Inventory) -> str:
     Left out are the operator's own files (``ssh.key``, ``ssh.known_hosts``, ``ssh.config``): a run may be
     resumed elsewhere. So are the hooks and the canary's topic: one that fails can be mended or taken out in
     the middle of a run. So is ``accept``: what somebody answers for is found out in the middle of a run, and
-    each gate journals it. So are ``policy.window``, ``policy.roll_soak_s`` and ``policy.roll_recovery_s``: a
-    roll may need a second night, and a recovery more time than anybody thought. So is
-    ``source.admin_port``, which only says where to ask.
+    each gate journals it. So are ``policy.window``, ``policy.roll_soak_s``, ``policy.roll_recovery_s`` and
+    ``policy.roll_leaders``: a roll may need a second night, and a recovery more time than anybody thought. So
+    is ``source.admin_port``, which only says where to ask.
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},
         "hooks": True,
         "accept": True,
-        "policy": {"window", "roll_soak_s", "roll_recovery_s"},
+        "policy": {"window", "roll_soak_s", "roll_recovery_s", "roll_leaders"},
         "kafka": {"canary_topic"},
         "source": {"admin_port"},
     }

@@ -13,6 +13,7 @@ from functools import partial
 
 from zkmigrate import deadline, hostside
 from zkmigrate.clients.canary import BrokerCanary
+from zkmigrate.clients.kafka import elect_preferred
 from zkmigrate.clients.produce import ProduceCanary
 from zkmigrate.engine import beside, probes, sampler
 from zkmigrate.engine.apply import Outcome
@@ -76,7 +77,7 @@ class Site:
         self._probing = Channels(self._transport, run, "looks")
         self.look = NotingObserve(inventory, self._transport, program, self._steps)
         self._watch_look = Observe(inventory, self._transport, program, self._probing)
-        self.apply = ChannelApply(self._steps, program)
+        self.apply = ChannelApply(self._steps, program, elect_preferred)
         brokers = {b.name: (b.address, b.port) for b in inventory.kafka.brokers}
         self._canary, self._sampled = BrokerCanary(brokers), BrokerCanary(brokers)
         self._samples: Samples | None = None

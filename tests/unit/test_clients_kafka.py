@@ -7,12 +7,32 @@ from typing import Any
 
 import pytest
 from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVersion, RequestTimedOutError
+from kafka.protocol.admin.topics import ElectionType
+from kafka.protocol.admin.topics import ElectLeadersResponse as Response
 from kafka.structs import TopicPartition
 
 from tests.unit.sshd import free_port
 from zkmigrate.clients import kafka
+from zkmigrate.errors import HostError
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, PartitionState
+
+
+def answer(error: int = 0, version: int = 2, **partitions: int) -> Response:
+    """What a broker answers to an election; partitions: an error code by name of topic."""
+    results = [
+        Response.ReplicaElectionResult(
+            topic=topic,
+            partition_result=[
+                Response.ReplicaElectionResult.PartitionResult(
+                    partition_id=0, error_code=code, error_message=None
+                )
+            ],
+        )
+        for topic, code in partitions.items()
+    ]
+    of_all = {"error_code": error} if version else {}
+    return Response(version=version, throttle_time_ms=0, replica_election_results=results, **of_all)
 
 
 class Cluster:
@@ -25,6 +45,7 @@ class Cluster:
         self.silent: set[str] = set()
         self.own: dict[int, dict[str, Any]] = {}
         self.asked: list[int | None] = []
+        self.election: Response | Exception = answer()
 
     def run(self, question: Callable[..., object], admin: object, broker: int | None) -> dict[str, Any]:
         assert (question, admin) == (kafka._metadata, self)
@@ -77,6 +98,12 @@ class Cluster:
         if isinstance(self.moving, Exception):
             raise self.moving
         return {partition: {} for partition in self.moving}
+
+    def elect_leaders(self, kind: object, *, raise_errors: bool) -> Response:
+        assert (kind, raise_errors) == (ElectionType.PREFERRED, False)
+        if isinstance(self.election, Exception):
+            raise self.election
+        return self.election
 
     def close(self) -> None:
         pass
@@ -212,3 +239,62 @@ def test_the_view_holds_the_releases_of_those_that_answered() -> None:
 def test_no_broker_at_all_is_a_timeout() -> None:
     reading = kafka.view([f"127.0.0.1:{free_port()}"], lambda: Absent(), deadline_s=1)
     assert cause(reading) == "timeout"
+
+
+NEEDLESS, NOT_AVAILABLE, NOT_CONTROLLER, DENIED = 84, 80, 41, 31
+
+
+@pytest.mark.parametrize(
+    ("election", "said"),
+    [
+        (answer(), "0 partitions have a new leader"),
+        (answer(b=0, c=NEEDLESS), "1 partitions have a new leader"),
+        (answer(b=0, version=0), "1 partitions have a new leader"),
+        (
+            answer(b=0, c=NOT_AVAILABLE),
+            "1 partitions have a new leader; 1 could not: c-0: PreferredLeaderNotAvailableError",
+        ),
+    ],
+    ids=["none is needed", "one of two", "as before 2.4", "one could not"],
+)
+def test_what_came_of_an_election(cluster: Cluster, election: Response, said: str) -> None:
+    cluster.election = election
+    assert kafka.elect_preferred("10.0.0.1:9092") == said
+
+
+def test_an_election_ends_when_every_broker_tells_of_the_new_leader(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = cluster.topics()
+    late[0]["partitions"][0]["leader_id"] = 2
+    cluster.own[2], waits = {"topics": late}, []
+
+    def told(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            cluster.own.clear()
+
+    monkeypatch.setattr("zkmigrate.clients.kafka.time.sleep", told)
+    cluster.election = answer(a=NOT_AVAILABLE, b=0)
+    assert kafka.elect_preferred("10.0.0.1:9092").startswith("1 partitions")
+    assert len(waits) == 2
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        answer(DENIED),
+        answer(NOT_CONTROLLER),
+        RequestTimedOutError(),
+        IncompatibleBrokerVersion(),
+        OSError("reset"),
+        RuntimeError("Failed to find active controller id!"),
+    ],
+    ids=["denied", "not the controller", "no answer", "before 2.2", "cut off", "no controller"],
+)
+def test_a_refused_election_names_the_cluster_and_the_cause(
+    cluster: Cluster, trouble: Response | Exception
+) -> None:
+    cluster.election = trouble
+    with pytest.raises(HostError, match=r"Kafka at 10\.0\.0\.1:9092, asked to elect leaders: \w+: "):
+        kafka.elect_preferred("10.0.0.1:9092")

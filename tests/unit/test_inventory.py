@@ -282,7 +282,7 @@ def test_digest_is_of_the_meaning(tmp_path: Path) -> None:
 def test_a_roll_may_go_on_in_another_window_and_with_another_soak(tmp_path: Path) -> None:
     asked = load(_write(tmp_path, GOOD))
     window = Window(begin="2026-11-21T22:00+01:00", end="2026-11-22T02:00+01:00")
-    another = asked.policy.model_copy(update={"window": window, "roll_soak_s": 60.0})
+    another = asked.policy.model_copy(update={"window": window, "roll_soak_s": 60.0, "roll_leaders": True})
     assert digest(asked.model_copy(update={"policy": another})) == digest(asked)
     wider = asked.policy.model_copy(update={"roll_wave": 2})
     assert digest(asked.model_copy(update={"policy": wider})) != digest(asked)

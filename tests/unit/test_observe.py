@@ -23,7 +23,7 @@ from zkmigrate.facts.broker import BrokerProcess, broker_process, same_file
 from zkmigrate.facts.host import reach
 from zkmigrate.facts.release import release
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import InstallProgram, PutFile, Restore, UninstallProgram
+from zkmigrate.model.change import ElectLeaders, InstallProgram, PutFile, Restore, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look, Znode
 from zkmigrate.transport import Channels, Program, ProgramPaths, Transport, here
@@ -318,8 +318,17 @@ def test_each_asks_at_once_and_keeps_the_order(parts: Parts) -> None:
     assert parts.look.each([], ask) == {}
 
 
+def no_election(bootstrap: str) -> str:
+    raise AssertionError(f"nobody asked for an election at {bootstrap}")
+
+
+def test_an_election_is_asked_of_kafka_and_of_no_host(parts: Parts) -> None:
+    apply = ChannelApply(parts.channels, parts.program, lambda at: f"elected at {at}")
+    assert apply(ElectLeaders("d1", "10.0.0.21:9092"), "e.1", 1) == Outcome(0, "elected at 10.0.0.21:9092")
+
+
 def test_a_change_goes_over_the_channel_and_back(parts: Parts, tmp_path: Path) -> None:
-    apply: Apply = ChannelApply(parts.channels, parts.program)
+    apply: Apply = ChannelApply(parts.channels, parts.program, no_election)
     target = tmp_path / "conf"
     target.write_text("before\n")
     owner = f"{target.owner()}:{target.group()}"
@@ -337,7 +346,7 @@ def test_a_change_goes_over_the_channel_and_back(parts: Parts, tmp_path: Path) -
 
 
 def test_uninstalling_an_absent_program_is_done(parts: Parts) -> None:
-    apply = ChannelApply(parts.channels, parts.program)
+    apply = ChannelApply(parts.channels, parts.program, no_election)
     assert apply(UninstallProgram("d1"), "u.1", 1) == Outcome(0, "zkm-host is not installed\n")
 
 

@@ -15,6 +15,7 @@ from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.engine.events import HoldAsked, HoldEnded, Holding, Noted
 from zkmigrate.engine.hold import NAME, Hold, HoldFile
 from zkmigrate.engine.ports import Word
+from zkmigrate.model.change import ElectLeaders
 from zkmigrate.model.playbook import Stage
 from zkmigrate.simulate.world import World
 
@@ -227,6 +228,17 @@ def test_killed_while_it_holds_the_run_holds_again_or_turns_back(room: Room, at:
         assert room.operator().forward().code == 0
         assert room.held()[-1] == ("cutover.cut", "released")
     assert room.phases() <= {"open", "idle"}
+
+
+def test_a_hold_on_the_way_back_of_the_roll_names_brokers_alone(room: Room) -> None:
+    policy = room.world.inventory.policy.model_copy(update={"roll_leaders": True})
+    room.world.inventory = room.world.inventory.model_copy(update={"policy": policy})
+    assert room.operator().forward(until="roll").code == 0
+    assert isinstance(room.world.applied[-1][0], ElectLeaders)
+    room.hold()
+    assert room.operator().back("roll").code == 0
+    told = {body["progress"] for body in room.lines("hold") if "how" not in body}
+    assert told == {"3 brokers still to be put back (broker2, broker3, broker1)"}
 
 
 def test_walking_back_a_hold_is_honoured_between_stages_and_not_in_the_window(room: Room) -> None:

@@ -12,11 +12,13 @@ import pytest
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.dependents.kafka import connect_string, with_connect
 from zkmigrate.engine.events import Waits, WaveBegun
-from zkmigrate.errors import HostError
+from zkmigrate.errors import HostError, UsageError
 from zkmigrate.inventory import Window
-from zkmigrate.model.change import Change, SetService
+from zkmigrate.model.change import Change, ElectLeaders, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
+from zkmigrate.rules.leaders import misled
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import BrokerProcess, World
 from zkmigrate.steps import roll
@@ -451,3 +453,89 @@ def test_a_broker_that_systemd_is_still_stopping_is_not_restarted_again(
     assert len(begun) == 1
     told = [e for e in operator.events if isinstance(e, Waits) and e.what == "broker2 has stopped"]
     assert told[0].progress == "systemd stops it; TimeoutStopSec is 1min"
+
+
+def electing(tmp_path: Path) -> World:
+    """A run before its roll that is to elect preferred leaders."""
+    world = joined(tmp_path)
+    policy = world.inventory.policy.model_copy(update={"roll_leaders": True})
+    world.inventory = world.inventory.model_copy(update={"policy": policy})
+    return world
+
+
+def elections(world: World) -> int:
+    return sum(isinstance(change, ElectLeaders) for change, _ in world.applied)
+
+
+def led(world: World) -> tuple[PartitionState, ...]:
+    """Partitions that another than their preferred replica leads."""
+    view = WorldLook(world).kafka()
+    assert isinstance(view, Seen)
+    return misled(view.value)
+
+
+def test_preferred_leaders_are_elected_behind_the_last_broker_there_and_back(tmp_path: Path) -> None:
+    world = electing(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="roll").code == 0
+    assert (elections(world), led(world)) == (1, ())
+    brokers = dict.fromkeys(world.inventory.broker_names, 1)
+    assert restarts(world) == brokers
+    assert isinstance(world.applied[-1][0], ElectLeaders)
+    waves = [e for e in operator.events if isinstance(e, WaveBegun) and e.stage == "roll"]
+    assert [(e.targets, e.done, e.of) for e in waves[2:]] == [(waves[2].targets, 2, 3), (("leaders",), 0, 0)]
+    assert operator.back("roll").code == 0
+    assert (elections(world), led(world)) == (2, ())
+    assert restarts(world) == dict.fromkeys(brokers, 2)
+
+
+def test_nobody_asks_for_an_election_where_the_policy_does_not(tmp_path: Path) -> None:
+    world = joined(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="roll").code == 0
+    assert elections(world) == 0
+    assert led(world)
+
+
+@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_at_the_election_the_roll_is_finished_by_resume(tmp_path: Path, when: str, way: Way) -> None:
+    world = electing(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    if way is Way.BACK:
+        assert operator.resume(until="roll").code == 0
+    before = elections(world)
+
+    def kill(change: Change, operation: str) -> None:
+        if isinstance(change, ElectLeaders):
+            world.faults.clear()
+            if when == "after":
+                world.apply(change, operation, 0)
+            raise Killed
+
+    world.faults.append(kill)
+    with pytest.raises(Killed):
+        operator.resume(until="roll") if way is Way.FORWARD else operator.back("roll")
+    again = Operator(world, operator.run_dir)
+    assert again.resume(until="roll").code == 0
+    assert (elections(world), led(world)) == (before + 1, ())
+    assert set(restarts(world).values()) == ({1} if way is Way.FORWARD else {2})
+
+
+def test_an_election_that_changes_nothing_is_asked_for_three_times_and_the_roll_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = electing(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    monkeypatch.setattr(World, "leaders", property(lambda _: {0: 3}, lambda *_: None), raising=False)
+    ended = operator.resume(until="roll")
+    assert [(f.id, f.target) for f in ended.findings] == [("engine.no-progress", "leaders")]
+    assert elections(world) == 3
+
+
+def test_a_hold_behind_the_election_counts_brokers_alone(tmp_path: Path) -> None:
+    world = electing(tmp_path)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.resume(until="roll").code == 0
+    with pytest.raises(UsageError, match="cannot pause after 1 of 3 brokers; 3 have been changed"):
+        operator.resume(until="roll", pause_after=1)

@@ -331,6 +331,25 @@ def test_the_controller_is_rolled_last(desk: RunbookDesk) -> None:
     assert list(dict.fromkeys(order))[-1] == name
 
 
+def test_preferred_leaders_are_elected_by_kafkas_own_program(desk: RunbookDesk) -> None:
+    policy = desk.world.inventory.policy
+    assert "kafka-leader-election.sh" not in desk.call("runbook").stdout
+    asked = desk.world.inventory.model_copy(
+        update={"policy": policy.model_copy(update={"roll_leaders": True})}
+    )
+    planned = plan.make(PLAYBOOK, asked, WorldLook(desk.world), ())
+    text = page.page(page.Runbook(PLAYBOOK, planned, "d1ge57", asked, RUN, {}, "broker2", "runbook.md"))
+    boxes = [box for box in export.blocks(text) if "kafka-leader-election.sh" in box["text"]]
+    assert [(box["step"], box["way"]) for box in boxes] == [("roll.roll", "forward"), ("roll.roll", "back")]
+    last = {
+        way: [b["text"] for b in export.blocks(text) if b["way"] == way and b["step"] == "roll.roll"][-1]
+        for way in ("forward", "back")
+    }
+    assert {b["way"]: b["text"] for b in boxes} == last, "behind the last broker"
+    broker = asked.kafka.brokers[0].endpoint
+    assert f"--bootstrap-server {broker} --election-type preferred --all-topic-partitions" in last["forward"]
+
+
 def test_a_page_that_is_not_whole_says_so_and_ends_with_8(desk: RunbookDesk) -> None:
     done = desk.call("runbook", unreachable=frozenset({"broker2"}))
     assert done.exit_code == 8

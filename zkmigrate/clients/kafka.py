@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.errors import IncompatibleBrokerVersion, KafkaError, KafkaTimeoutError
+from kafka.errors import (
+    ElectionNotNeededError,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    KafkaTimeoutError,
+    for_code,
+)
+from kafka.protocol.admin.topics import ElectionType
 from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 from kafka.protocol.metadata import MetadataRequest
 
 from zkmigrate.clients.canary import BrokerCanary
+from zkmigrate.errors import HostError
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, PartitionState
 
@@ -28,6 +37,9 @@ REASSIGNMENTS = "/admin/reassign_partitions"
 """Below the chroot; exists exactly while a reassignment of a broker before 2.4 is under way."""
 
 _PULSE_S = 3.0
+_ELECTION_S, _TOLD_S = 60.0, 20.0
+"""Seconds for an election's answer, and then until every broker tells of the new leaders."""
+
 _OWN = "DYNAMIC_TOPIC_CONFIG"
 _OFFLINE = (5, 9)
 """LEADER_NOT_AVAILABLE and REPLICA_NOT_AVAILABLE: metadata errors that describe a partition's state."""
@@ -194,6 +206,64 @@ def _settings(admin: Any, kind: ConfigResourceType, names: Sequence[str]) -> dic
         name: (int(settings[name][MIN_ISR]["value"]), settings[name][MIN_ISR]["config_source"] == _OWN)
         for name in names
     }
+
+
+def elect_preferred(bootstrap: str) -> str:
+    """Ask the cluster at ``address:port`` to elect every partition's preferred replica as its leader.
+
+    (KIP-460, ElectLeaders, Kafka 2.2 and later.) Returns what came of it, once every broker tells of the new
+    leaders or ``_TOLD_S`` is over.
+
+    Kafka leaves a partition as it is whose preferred replica is not in sync. HostError: what came of it is
+    not known, or Kafka refused all of it.
+    """
+    milliseconds = int(_ELECTION_S * 1000)
+    try:
+        admin = KafkaAdminClient(
+            bootstrap_servers=[bootstrap],
+            client_id="zkmigrate",
+            request_timeout_ms=milliseconds,
+            bootstrap_timeout_ms=milliseconds,
+        )
+        with closing(admin):
+            return _elect(admin)
+    except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: no controller
+        raise HostError(
+            f"Kafka at {bootstrap}, asked to elect leaders: {type(error).__name__}: {error}"
+        ) from None
+
+
+def _elect(admin: Any) -> str:
+    answer = admin.elect_leaders(ElectionType.PREFERRED, raise_errors=False).to_dict()
+    if code := answer.get("error_code", 0):  # brokers before 2.4 give none for the whole
+        raise for_code(code)
+    results = [
+        (topic["topic"], p["partition_id"], p["error_code"])
+        for topic in answer["replica_election_results"]
+        for p in topic["partition_result"]
+    ]
+    elected = {(topic, partition) for topic, partition, code in results if code == 0}
+    left = [
+        f"{topic}-{partition}: {for_code(code).__name__}"
+        for topic, partition, code in results
+        if code not in (0, ElectionNotNeededError.errno)
+    ]
+    end = time.monotonic() + _TOLD_S
+    while elected & _led_by_others(admin) and time.monotonic() < end:
+        time.sleep(_TOLD_S / 100)
+    said = f"{len(elected)} partitions have a new leader"
+    return f"{said}; {len(left)} could not: {', '.join(left[:5])}" if left else said
+
+
+def _led_by_others(admin: Any) -> set[tuple[str, int]]:
+    """Partitions that any broker says another than the preferred replica leads."""
+    found = set()
+    for broker in admin._manager.run(_metadata, admin, None)["brokers"]:
+        with suppress(KafkaError):  # it went down meanwhile
+            told = _partitions(admin._manager.run(_metadata, admin, broker["node_id"])["topics"])
+            partitions = told if isinstance(told, list) else []
+            found |= {(p.topic, p.partition) for p in partitions if p.leader != p.replicas[0]}
+    return found
 
 
 def _reassigning(

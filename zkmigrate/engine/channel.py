@@ -1,13 +1,16 @@
 """The real apply: changes as words over each host's held-open channel to zkm-host.
 
-Two changes go another way: installing the program, and its uninstalling, which ends it. A change is sent
-once. When its reply does not come, HostError says that the outcome is unknown; the host's own record answers.
+Three changes go another way: installing the program, its uninstalling, which ends it, and an election, for
+which Kafka is asked. A change is sent once. When its reply does not come, HostError says that the outcome is
+unknown; the host's own record answers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.model.change import Change, InstallProgram, UninstallProgram
+from zkmigrate.model.change import Change, ElectLeaders, InstallProgram, UninstallProgram
 from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.program import Program
 
@@ -30,14 +33,19 @@ DEADLINE_S = 20.0
 class ChannelApply:
     """``apply(change, operation, fencing)`` for the engine; the words come from the change itself."""
 
-    def __init__(self, channels: Channels, program: Program) -> None:
+    def __init__(self, channels: Channels, program: Program, elect: Callable[[str], str]) -> None:
+        """elect: asks Kafka at ``address:port`` for the election; what came of it, HostError if that is
+        unknown."""
         self._channels = channels
         self._program = program
+        self._elect = elect
 
     def __call__(self, change: Change, operation: str, fencing: int) -> Outcome:
         """Send one change. HostError when the host did not confirm it: then the outcome is unknown."""
         if isinstance(change, InstallProgram):
             return Outcome(0, self._program.install(change.host))
+        if isinstance(change, ElectLeaders):
+            return Outcome(0, self._elect(change.bootstrap))
         deadline_s = DEADLINES_S.get(change.verb, DEADLINE_S)
         if isinstance(change, UninstallProgram):
             self._channels.forget(change.host)

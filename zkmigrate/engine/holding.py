@@ -54,7 +54,8 @@ class HoldPlaces:
     def pause_after(self, number: int) -> None:
         """Take in ``--pause-after``, 0 for nothing of the kind. UsageError where the walk could not hold
         there: at the last broker, or where more have been changed already."""
-        changed, of = len(self._journal.history.touched(ROLL)), len(self._inventory.broker_names)
+        brokers = self._inventory.broker_names
+        changed, of = len(set(self._journal.history.touched(ROLL)) & set(brokers)), len(brokers)
         if number and not changed <= number < of:
             raise UsageError(
                 f"cannot pause after {number} of {of} brokers; {changed} have been changed. Possible now: a "
@@ -165,9 +166,9 @@ class HoldPlaces:
     def _progress(self, at: Next, *, whole: bool) -> str:
         """How far a step has come with its targets, in words; empty where none is done or begun. whole: the
         wave before is over; else its targets count as begun, for a process may have ended inside it."""
-        history = self._journal.history
-        applied = {target: history.applied(at.id, target) for target in history.touched(at.id)}
-        known = self._inventory.broker_names
+        history, known = self._journal.history, self._inventory.broker_names
+        touched = [t for t in history.touched(at.id) if at.id != ROLL or t in known]
+        applied = {target: history.applied(at.id, target) for target in touched}
         kind, every = (
             ("brokers", known) if set(applied) <= set(known) else ("dest hosts", self._inventory.dest_names)
         )

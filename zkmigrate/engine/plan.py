@@ -30,6 +30,7 @@ from zkmigrate.model.change import (
     Change,
     Changes,
     Cut,
+    ElectLeaders,
     Fence,
     Go,
     InstallProgram,
@@ -226,6 +227,11 @@ def command(change: Change) -> str:
     """
     if isinstance(change, InstallProgram):
         return f"sudo install -o root -g root -m 0755 zkm-host {hostside.INSTALLED_PATH}"
+    if isinstance(change, ElectLeaders):
+        return (
+            f"kafka-leader-election.sh --bootstrap-server {change.bootstrap} --election-type preferred "
+            "--all-topic-partitions"
+        )
     words = [*change.arguments()]
     match change:
         case PutFile() if change.content:

@@ -241,8 +241,9 @@ class Walk:
 
     def _wave_begun(self, at: Next, targets: tuple[str, ...]) -> None:
         begun = events.WaveBegun(at.stage.id, at.step.id, at.way, targets)
-        if at.id == ROLL and at.way is Way.FORWARD:
-            every, now = len(self.inventory.broker_names), self.world.clock.wall()
+        brokers = self.inventory.broker_names
+        if at.id == ROLL and at.way is Way.FORWARD and targets[0] in brokers:
+            every, now = len(brokers), self.world.clock.wall()
             done, of, left_s = self.history.how_far(at.id, targets, every, now)
             begun = replace(begun, done=done, of=of, left_s=left_s)
         self.world.emit(begun)

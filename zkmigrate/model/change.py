@@ -2,6 +2,7 @@
 
 A closed union. Each change names its host, describes itself for the operator, and knows the words that
 ``zkm-host`` takes for it: ``verb`` and ``arguments`` around the operation id (``hostside/zkm-host help``).
+One, :class:`ElectLeaders`, does not go to ``zkm-host`` but to Kafka.
 The plan prints changes, the engine applies the same values, the model world interprets them.
 """
 
@@ -248,6 +249,24 @@ class Go:
         return f"go: reform and start as participant, place {self.place}, majority {self.majority}"
 
 
+@dataclass(frozen=True)
+class ElectLeaders:
+    """Kafka elects the preferred replica of every partition as its leader; the operator's client asks for it.
+
+    host: the broker that is asked first. bootstrap: its ``address:port``.
+    """
+
+    host: str
+    bootstrap: str
+    verb = "elect-leaders"
+
+    def arguments(self) -> tuple[str, ...]:
+        return (self.bootstrap,)
+
+    def describe(self) -> str:
+        return f"ask Kafka at {self.bootstrap} to elect every partition's preferred leader"
+
+
 SimpleVerb: TypeAlias = Literal[
     "disarm", "reopen", "uncut", "stopped", "started-observer", "halt", "checked", "open", "finalize"
 ]
@@ -309,6 +328,7 @@ Change: TypeAlias = (
     | Go
     | HostVerb
     | RestoreImage
+    | ElectLeaders
 )
 Changes: TypeAlias = tuple[Change, ...]
 

@@ -11,13 +11,15 @@ from collections.abc import Callable
 
 from zkmigrate import hostside
 from zkmigrate.dependents.kafka import connect_sed, connect_string
+from zkmigrate.engine.plan import command
 from zkmigrate.facts.clients import addresses
 from zkmigrate.inventory import Broker
-from zkmigrate.model.change import Changes, PutFile, SetService
+from zkmigrate.model.change import Change, Changes, PutFile, SetService
 from zkmigrate.model.step import Way
 from zkmigrate.runbook import window
 from zkmigrate.runbook.commands import in_words, line, said
 from zkmigrate.runbook.sheet import Block, Sheet, heredoc, one_by_one, waves
+from zkmigrate.steps.roll import LEADERS
 
 
 def forward(s: Sheet) -> tuple[Block, ...]:
@@ -102,7 +104,15 @@ def _join_back(s: Sheet) -> tuple[Block, ...]:
 
 
 def _roll(s: Sheet) -> tuple[Block, ...]:
-    return tuple(block for host, changes in s.changes.items() for block in _roll_one(s, host, changes))
+    brokers = {host: changes for host, changes in s.changes.items() if host != LEADERS}
+    blocks = [block for host, changes in brokers.items() for block in _roll_one(s, host, changes)]
+    return (*blocks, *(_elect(change, Way.FORWARD) for change in s.changes.get(LEADERS, ())))
+
+
+def _elect(change: Change, way: Way) -> Block:
+    """By Kafka's own program, wherever it is installed."""
+    expect = "no error; `Election not needed` means that the preferred replica leads already"
+    return Block((change.host,), (command(change),), expect, "go on: whoever leads is in sync", way)
 
 
 def _roll_one(s: Sheet, host: str, changes: Changes) -> tuple[Block, ...]:
@@ -156,11 +166,11 @@ def _bootstrap(broker: Broker) -> str:
 
 def _roll_back(s: Sheet) -> tuple[Block, ...]:
     blocks: list[Block] = []
-    for host in reversed(list(s.back)):
+    for host in reversed([host for host in s.back if host != LEADERS]):
         broker = s.inventory.broker(host)
         wait = Block((host,), _moved(broker, "source"), _MOVED, "do not touch another broker", Way.BACK)
         blocks += [*one_by_one(s, host, s.back[host], Way.BACK), wait]
-    return tuple(blocks)
+    return (*blocks, *(_elect(change, Way.BACK) for change in s.back.get(LEADERS, ())))
 
 
 def _verify(s: Sheet) -> tuple[Block, ...]:

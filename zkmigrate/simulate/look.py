@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from zkmigrate.errors import HostError
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import DirEntry, KafkaView, PartitionState, RandomReader, Znode
+from zkmigrate.model.look import DirEntry, KafkaView, RandomReader, Znode
 from zkmigrate.simulate import ensemble as words
 from zkmigrate.simulate import program
 from zkmigrate.simulate.disk import Disk
@@ -286,18 +286,13 @@ class WorldLook:
         registered = {
             p.broker.id: (p.broker.address, p.broker.port, f"r{p.broker.id}") for p in alive if p.registered
         }
-        ids = tuple(sorted(p.broker.id for p in world.brokers.values()))
-        isr = tuple(sorted(p.broker.id for p in world.brokers.values() if world.in_sync(p)))
-        partitions = tuple(
-            PartitionState("load", n, isr[n % len(isr)] if isr else -1, ids, isr) for n in range(3)
-        )
         controller = self._controller(alive)
         return Seen(
             KafkaView(
                 world.inventory.kafka.cluster_id,
                 controller if controller in registered else min(registered, default=-1),
                 registered,
-                partitions,
+                world.partitions(),
                 {"load": 2},
                 releases={p.broker.endpoint: KAFKA.rpartition(".")[0] for p in alive},
             )

@@ -14,6 +14,7 @@ from zkmigrate.model.change import (
     Change,
     Cut,
     Discard,
+    ElectLeaders,
     Fence,
     Go,
     HostVerb,
@@ -112,6 +113,8 @@ def _act(host: Host, change: Change, operation: str, now: float, wall: float) ->
             return 0, "uninstalled"
         case InstallProgram():
             return 0, "installed"
+        case ElectLeaders():
+            raise AssertionError("zkm-host elects no leaders: Kafka does")
 
 
 def _phase(host: Host, verb: str, allowed: tuple[str, ...]) -> Answer | None:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from zkmigrate.dependents.kafka import current_connect
 from zkmigrate.inventory import Broker, Inventory, Service
-from zkmigrate.model.change import Change
+from zkmigrate.model.change import Change, ElectLeaders
+from zkmigrate.model.look import PartitionState
 from zkmigrate.simulate import program, reconfig
 from zkmigrate.simulate.disk import Disk, Kind, Transaction
 from zkmigrate.simulate.ensemble import Ensemble, elected
@@ -27,6 +28,7 @@ LOGS = 800
 
 BROKER_START_S = 1.5
 IN_SYNC_AFTER_S = 2.5
+PARTITIONS = 3
 SESSION_TIMEOUT_MS = 18000
 LEASE_RESTART_AFTER_S = 2.0
 CLUSTER_EPOCH = 1
@@ -60,7 +62,8 @@ class World:
 
     source_down: source hosts whose server does not run; while too few do source_leader is empty.
     following: dest hosts that observe source, with the start of their process. frozen: dest hosts on which
-    nothing runs on, while the kernel keeps their connections and ends their leases.
+    nothing runs on, while the kernel keeps their connections and ends their leases. leaders: by number
+    of partition the id of the broker that leads it; the preferred replica where there is none.
     """
 
     inventory: Inventory
@@ -76,6 +79,7 @@ class World:
     following: dict[str, float] = field(default_factory=dict)
     frozen: set[str] = field(default_factory=set)
     recovers_s: dict[str, float] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
     sessions_made: int = 0
     acknowledged: list[Transaction] = field(default_factory=list)
     faults: list[Callable[[Change, str], None]] = field(default_factory=list)
@@ -91,7 +95,11 @@ class World:
         with self.lock:
             for fault in self.faults:
                 fault(change, operation)
-            answer = program.run(self.hosts[change.host], change, operation, fencing, self.now, self.wall)
+            if isinstance(change, ElectLeaders):
+                self.leaders.clear()
+                answer = 0, "elected"
+            else:
+                answer = program.run(self.hosts[change.host], change, operation, fencing, self.now, self.wall)
             if answer[0] == 0:
                 self.applied.append((change, operation))
             self._settle()
@@ -183,6 +191,7 @@ class World:
             self._live_with_reconfig(host)
         for process in self.brokers.values():
             self._keep_connected(process)
+        self._lead()
         self._expire()
         self._sync_disks()
 
@@ -413,6 +422,27 @@ class World:
         """How many of its logs a running broker has loaded."""
         took, loads_s = self.now - self.hosts[name].started, self.recovers_s.get(name, 0.0)
         return LOGS if took >= loads_s else int(LOGS * took / loads_s)
+
+    def partitions(self) -> tuple[PartitionState, ...]:
+        """Those of Kafka's one topic, as every broker tells of them."""
+        return tuple(
+            PartitionState("load", n, self.leaders.get(n, r[0]), r, self._isr())
+            for n, r in enumerate(self._replicas())
+        )
+
+    def _replicas(self) -> list[tuple[int, ...]]:
+        ids = tuple(sorted(p.broker.id for p in self.brokers.values()))
+        return [(*ids[n % len(ids) :], *ids[: n % len(ids)]) for n in range(PARTITIONS)]
+
+    def _isr(self) -> tuple[int, ...]:
+        return tuple(sorted(p.broker.id for p in self.brokers.values() if self.in_sync(p)))
+
+    def _lead(self) -> None:
+        """A leader that is not in sync any more gives way to the first replica that is."""
+        isr = self._isr()
+        for number, replicas in enumerate(self._replicas()):
+            if self.leaders.get(number, replicas[0]) not in isr:
+                self.leaders[number] = next((id for id in replicas if id in isr), -1)
 
     def in_sync(self, process: BrokerProcess) -> bool:
         """Whether this broker is in every ISR it belongs to."""

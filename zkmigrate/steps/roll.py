@@ -5,11 +5,11 @@ then.
 
 Clients may notice: what any rolling restart costs: leaders move, a producer may wait up to a few seconds.
 
-Way back: the same waves with the old file put back, one by one; never all brokers at once.
+Way back: the same waves with the old file put back, one by one; never all brokers at once. Where
+policy.roll_leaders asks for it, preferred leaders are elected behind the last wave, there and back.
 
 Proof: every broker's file names dest, its process is younger than the file, it is connected to dest and not
-to
-source, every partition is fully in sync, and source's own client lists hold no broker.
+to source, every partition is fully in sync, and source's own client lists hold no broker.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from zkmigrate.facts.recovery import Recovery, parse_span, recovery
 from zkmigrate.facts.sockets import plain, sockets
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Broker, Inventory
-from zkmigrate.model.change import Applied, Changes, PutFile, SetService, inverses
+from zkmigrate.model.change import Applied, Changes, ElectLeaders, PutFile, SetService, inverses
 from zkmigrate.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import DirEntry, KafkaView, Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.rules.accepted import spared_topics
 from zkmigrate.rules.hour import hour
+from zkmigrate.rules.leaders import misled
 from zkmigrate.rules.next_wave import BrokerPosition, next_wave, out_of_sync
 from zkmigrate.rules.recovery import UNSEEN, patience
 from zkmigrate.rules.soak import soaked
@@ -42,6 +43,9 @@ from zkmigrate.zkdata.words import Connection
 WAVE_DEADLINE_S = 600.0
 # zkm-host tells uptime and clock in milliseconds, one after the other.
 CLOCK_STEP_S = 0.01
+LEADERS = "leaders"
+"""The target that is no broker: behind the last of them, the election of preferred leaders."""
+
 _SOAK = "soak"
 _RECOVERY = "recovery"
 QUICK_START_S = 20.0
@@ -165,12 +169,16 @@ class RollStep:
         sick = out_of_sync(f.view.value, frozenset())
         if sick:
             return Waiting("every partition is fully in sync", f"{len(sick)} are not", WAVE_DEADLINE_S)
+        if inventory.policy.roll_leaders and misled(f.view.value):
+            return Ready((LEADERS,))
         if way is Way.BACK:
             return Done()
         findings = _left_source(inventory, f)
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
     def plan(self, c: Context, f: RollFacts, target: str) -> Changes:
+        if target == LEADERS:
+            return _election(c.inventory)
         kafka, broker = c.inventory.kafka, f.brokers[target]
         if not isinstance(broker.properties, Seen) or broker.entry is None:
             raise UsageError(f"{target}: {kafka.config} could not be read; needed: the file to edit")
@@ -196,9 +204,12 @@ class RollStep:
 
         f = RollFacts(look.each(c.inventory.broker_names, one), asked, {}, {})
         left = (host for host, broker in f.brokers.items() if not _names_dest(c.inventory, broker))
-        return {host: self.plan(c, f, host) for host in left}
+        last = (LEADERS,) if c.inventory.policy.roll_leaders else ()
+        return {target: self.plan(c, f, target) for target in (*left, *last)}
 
     def undo(self, c: Context, f: RollFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        if target == LEADERS:
+            return _election(c.inventory)
         kafka = c.inventory.kafka
         # The file first: an operator that is gone in between leaves a broker that runs, not one that is down.
         return (
@@ -208,6 +219,12 @@ class RollStep:
 
     def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
         return self.undo(c, RollFacts({}, Absent("not asked"), {}, {}), target, applied)
+
+
+def _election(inventory: Inventory) -> Changes:
+    """The same there and back: a restart takes the lead from a broker on either way."""
+    first = inventory.kafka.brokers[0]
+    return (ElectLeaders(first.name, first.endpoint),)
 
 
 def _silence(broker: BrokerFacts) -> str:

@@ -13,9 +13,11 @@ from zkmigrate.dependents.kafka import connect_string
 from zkmigrate.facts.host import WrittenFile
 from zkmigrate.facts.recovery import Recovery
 from zkmigrate.inventory import Window
+from zkmigrate.model.change import ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
+from zkmigrate.rules.leaders import misled
 from zkmigrate.steps.roll import WAVE_DEADLINE_S, BrokerFacts, RollFacts, RollStep
 from zkmigrate.zkdata.words import Connection
 
@@ -298,3 +300,63 @@ def test_a_broker_that_systemd_is_starting_is_restarted_only_where_its_file_is_w
     assert isinstance(found, Waiting)
     assert found.what == "broker2 has started"
     assert verdict(facts(MOVED, Seen(GONE), status=starting, properties=SOURCE_FILE)) == Ready(("broker2",))
+
+
+BROKER1 = inventory().broker("broker1")
+ELECTION = (ElectLeaders("broker1", BROKER1.endpoint),)
+
+
+def view(*partitions: PartitionState, **of: Any) -> Reading[KafkaView]:
+    return Seen(replace(VIEW, partitions=partitions, **of))
+
+
+LED_BY_2 = replace(PARTITION, leader=2)
+
+
+@pytest.mark.parametrize(
+    ("found", "elects"),
+    [
+        (view(PARTITION), False),
+        (view(PARTITION, LED_BY_2), True),
+        (view(replace(LED_BY_2, replicas=(2, 1, 3))), False),
+    ],
+    ids=["its first replica leads", "one of two is led by its second", "the second is the preferred one"],
+)
+@pytest.mark.parametrize("way", Way)
+def test_the_roll_elects_preferred_leaders_where_the_policy_asks_for_it(
+    found: Reading[KafkaView], elects: bool, way: Way
+) -> None:
+    f = facts(MOVED if way is Way.FORWARD else THERE, found)
+    asked = replace(with_policy(way, roll_leaders=True), unrestored=frozenset())
+    said = RollStep().check(asked, f, way)
+    assert said == Ready(("leaders",)) if elects else well(said)
+    assert well(RollStep().check(replace(with_policy(way), unrestored=frozenset()), f, way)), "not asked for"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        KafkaView(ID, 3, VIEW.brokers, (replace(LED_BY_2, isr=(2, 3)),), {}),
+        KafkaView(ID, 3, dict.fromkeys((2, 3), ("", 0, "")), (LED_BY_2,), {}),
+        KafkaView(ID, 3, VIEW.brokers, (replace(LED_BY_2, replicas=()),), {}),
+    ],
+    ids=["not in sync", "not registered", "no replica"],
+)
+def test_no_election_is_wanted_of_a_preferred_replica_that_could_not_lead(found: KafkaView) -> None:
+    assert misled(found) == ()
+    assert misled(replace(VIEW, partitions=(LED_BY_2,))) == (LED_BY_2,)
+
+
+def test_the_election_is_asked_of_a_broker_that_takes_part_and_undone_by_another() -> None:
+    c = with_policy(roll_leaders=True)
+    assert RollStep().plan(c, facts(), "leaders") == ELECTION
+    assert RollStep().undo(c, facts(), "leaders", ()) == ELECTION
+    kafka = c.inventory.kafka
+    left = kafka.model_copy(update={"brokers": kafka.brokers[1:]})
+    without = replace(c, inventory=c.inventory.model_copy(update={"kafka": left}))
+    assert RollStep().plan(without, facts(), "leaders")[0].host == "broker2"
+
+
+def test_no_election_comes_before_every_broker_has_moved() -> None:
+    f = facts(MOVED, view(LED_BY_2), properties=SOURCE_FILE, zookeepers=ON_SOURCE)
+    assert RollStep().check(with_policy(roll_leaders=True), f, Way.FORWARD) == Ready(("broker2",))
