@@ -47,6 +47,14 @@ def test_source_config_takes_the_options() -> None:
     assert {"reconfigEnabled=true", "syncEnabled=false", "sslQuorum=true"} <= set(text.splitlines())
 
 
+def test_brokers_take_the_options_after_all_others() -> None:
+    spec = LabSpec(broker_options={"num.partitions": "1", "num.io.threads": "4"})
+    plain = render.server_properties(LabSpec(), host("broker1"))
+    assert render.server_properties(spec, host("broker1", spec)) == (
+        plain + "num.partitions=1\nnum.io.threads=4\n"
+    )
+
+
 def test_source_runs_zookeeper_at_boot_and_dest_is_empty() -> None:
     wanted = "/etc/systemd/system/multi-user.target.wants/zookeeper.service"
     source, dest = files("source2"), files("dest2")

@@ -29,6 +29,7 @@ def test_spec_survives_json() -> None:
     spec = LabSpec(
         source_version="3.8.4",
         source_options={"snapCount": "1000"},
+        broker_options={"num.io.threads": "4"},
         bandwidth_kbit={"dest2": 5000},
         jute_maxbuffer=4194304,
         dest_count=5,

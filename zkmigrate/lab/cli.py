@@ -89,6 +89,9 @@ _DEFAULT = LabSpec()
 @click.option(
     "--source-option", multiple=True, metavar="KEY=VALUE", help="A further line of source's zoo.cfg."
 )
+@click.option(
+    "--broker-option", multiple=True, metavar="KEY=VALUE", help="A further line of server.properties."
+)
 @click.option("--bandwidth-kbit", multiple=True, metavar="HOST=KBIT", help="Limits a host's link.")
 @click.option("--data-disk-mb", type=int, default=0, help="A disk of its own for ZooKeeper's data.")
 @click.option(
@@ -99,12 +102,17 @@ _DEFAULT = LabSpec()
 )
 @json_option
 def up(
-    as_json: bool, source_option: tuple[str, ...], bandwidth_kbit: tuple[str, ...], **options: Any
+    as_json: bool,
+    source_option: tuple[str, ...],
+    broker_option: tuple[str, ...],
+    bandwidth_kbit: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Build a lab and keep it until `lab down`."""
     end_on_signals()
     spec = LabSpec(
         source_options=_pairs(source_option, "--source-option"),
+        broker_options=_pairs(broker_option, "--broker-option"),
         bandwidth_kbit=_numbers(_pairs(bandwidth_kbit, "--bandwidth-kbit"), "--bandwidth-kbit"),
         **options,
     )

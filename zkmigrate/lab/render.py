@@ -206,6 +206,7 @@ def connect_string(addresses: Sequence[str], chroot: str) -> str:
 def server_properties(spec: LabSpec, broker: HostPlan) -> str:
     """The server.properties of one broker, as it is before the migration."""
     sources = [host.address for host in hosts_of(spec) if host.role is Role.SOURCE]
+    further = "".join(f"{key}={value}\n" for key, value in spec.broker_options.items())
     return f"""broker.id={broker.number}
 broker.rack={broker.rack}
 listeners=PLAINTEXT://{broker.address}:{KAFKA_PORT}
@@ -226,7 +227,7 @@ unclean.leader.election.enable=false
 controlled.shutdown.enable=true
 group.initial.rebalance.delay.ms=0
 log.segment.bytes=67108864
-"""
+{further}"""
 
 
 _LOG4J = """log4j.rootLogger=INFO, stdout

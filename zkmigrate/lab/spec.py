@@ -67,12 +67,13 @@ class LabSpec:
 
     The versions are those that `provision` knows; it refuses another one by name when the lab is built.
     `source_options` are further `key=value` lines of the source's zoo.cfg, for the cases a preflight has
-    to refuse. `sync_enabled` is ZooKeeper's `syncEnabled` on source. `bandwidth_kbit` limits a host's link
-    in both directions (token bucket), keyed by host name. `data_disk_mb` gives each ZooKeeper host a disk
-    of its own for its data directory (a loop-mounted file system), which `fault disk-full` needs; 0 leaves
-    the data on the host's root file system. `tree_size` filler znodes of `tree_node_bytes` each
-    stand outside the chroot. `service` is `systemd`, or `commands`: then ZooKeeper on dest and
-    Kafka on brokers are started by a script, and the inventory gives its commands.
+    to refuse, `broker_options` those of each broker's server.properties. `sync_enabled` is ZooKeeper's
+    `syncEnabled` on source. `bandwidth_kbit` limits a host's link in both directions (token bucket), keyed
+    by host name. `data_disk_mb` gives each ZooKeeper host a disk of its own for its data directory (a loop-
+    mounted file system), which `fault disk-full` needs; 0 leaves the data on the host's root file system.
+    `tree_size` filler znodes of `tree_node_bytes` each stand outside the chroot. `service` is `systemd`, or
+    `commands`: then ZooKeeper on dest and Kafka on brokers are started by a script, and the inventory gives
+    its commands.
     """
 
     source_version: str = "3.5.8"
@@ -89,6 +90,7 @@ class LabSpec:
     sync_enabled: bool = True
     jute_maxbuffer: int | None = None
     source_options: Mapping[str, str] = field(default_factory=dict)
+    broker_options: Mapping[str, str] = field(default_factory=dict)
     bandwidth_kbit: Mapping[str, int] = field(default_factory=dict)
     data_disk_mb: int = 0
     service: str = "systemd"
