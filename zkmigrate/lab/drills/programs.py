@@ -28,6 +28,7 @@ PROGRAMS = (
     Program("cuts", "the cut-over up to CHECK and back, again and again under load", 900, 5400),
     Program("start_order", "disks that differ: the safe order, deaths in it, and the wrong order", 600, 3600),
     Program("roll_faults", "up to the cut-over: refused, walked back from each step, disturbed", 2400, 7200),
+    Program("retired", "a move in which one of three brokers dies and is retired", 420, 3600),
     Program("window_faults", "a cut-over for each fault at each phase", 2400, 10800),
     Program("after_open", "back to source behind the open door, with what dest did replayed", 240, 1800),
     Program("versions", "whole moves between the versions that are called drilled", 1200, 7200),

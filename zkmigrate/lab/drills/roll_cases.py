@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -28,6 +26,7 @@ from zkmigrate.lab.drills.roll_site import (
     interrupted,
     must,
     named,
+    to_end,
     waves,
 )
 from zkmigrate.lab.operator import Typing
@@ -299,30 +298,17 @@ def _elsewhere(site: RollSite, verb: str, *options: str) -> tuple[int, str]:
     named_so = 'hostname second && exec "$@"'
     words = _words(site, verb, *options)
     argv = site.lab.operator_command(["unshare", "--uts", "sh", "-c", named_so, "sh", *words])
-    return _run(argv, site.directory / "elsewhere")
+    return to_end(argv, site.directory / "elsewhere")
 
 
 def _here(site: RollSite, verb: str, *options: str) -> tuple[int, str]:
-    return _run(site.lab.operator_command(_words(site, verb, *options)), site.directory / "runs")
+    return to_end(site.lab.operator_command(_words(site, verb, *options)), site.directory / "runs")
 
 
 def _words(site: RollSite, verb: str, *options: str) -> list[str]:
     return [
         sys.executable, "-m", "zkmigrate", verb, "-i", str(site.inventory), "--run-id", RUN, "--yes", *options
     ]  # fmt: skip
-
-
-def _run(argv: list[str], runs: Path) -> tuple[int, str]:
-    done = subprocess.run(
-        argv,
-        env={**os.environ, "ZKMIGRATE_RUNS": str(runs)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=VERB_S,
-        check=False,
-    )
-    return done.returncode, (done.stderr.strip() or done.stdout.strip())[-1500:]
 
 
 def _fill(path: Path) -> None:

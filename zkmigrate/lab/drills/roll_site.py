@@ -91,16 +91,8 @@ class RollSite:
     def beside(self, verb: str, *options: str) -> None:
         """A verb at a second terminal, without a way to the hosts; Wrong unless it ends with 0."""
         argv = [sys.executable, "-m", "zkmigrate", verb, "-i", str(self.inventory), "--run-id", RUN, *options]
-        done = subprocess.run(
-            argv,
-            env={**os.environ, "ZKMIGRATE_RUNS": str(self.directory / "runs")},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=VERB_S,
-            check=False,
-        )
-        must(done.returncode == 0, f"{verb} ended with {done.returncode}: {done.stderr}")
+        code, said = to_end(argv, self.directory / "runs")
+        must(code == 0, f"{verb} ended with {code}: {said}")
 
     @contextlib.contextmanager
     def edited(self, old: str, new: str) -> Iterator[None]:
@@ -190,10 +182,10 @@ class RollSite:
         """Which process each broker is, by pid and start."""
         return {h: self.lab.exec(h, [*_PROCESS, "kafka.service"]).stdout for h in self.brokers}
 
-    def properties(self) -> dict[str, str]:
-        """Each broker's connect string."""
+    def properties(self, brokers: Sequence[str] = ()) -> dict[str, str]:
+        """The connect string of each of these brokers, or of all."""
         grep = ["grep", "^zookeeper.connect=", "/etc/kafka/server.properties"]
-        return {h: self.lab.exec(h, grep).stdout for h in self.brokers}
+        return {h: self.lab.exec(h, grep).stdout for h in brokers or self.brokers}
 
     def controller(self) -> str:
         """The broker that is the controller, as source says."""
@@ -207,6 +199,33 @@ class RollSite:
         with self.lab.zookeeper() as client:
             ids = {int(id) for id in client.get_children(f"{self.lab.spec.chroot}/brokers/ids")}
         return {h for h in self.brokers if self.lab.plans[h].number in ids}
+
+    def misled(self) -> list[str]:
+        """Partitions, as ``topic/number``, that their first replica does not lead although it is in sync."""
+        root, found = f"{self.lab.spec.chroot}/brokers/topics", []
+        with self.lab.zookeeper() as client:
+            for topic in client.get_children(root):
+                replicas = json.loads(client.get(f"{root}/{topic}")[0])["partitions"]
+                for number, (first, *_) in replicas.items():
+                    state = json.loads(client.get(f"{root}/{topic}/partitions/{number}/state")[0])
+                    found += (
+                        [f"{topic}/{number}"] if first in state["isr"] and first != state["leader"] else []
+                    )
+        return found
+
+
+def to_end(argv: Sequence[str], runs: Path) -> tuple[int, str]:
+    """Run a program to its end. runs: where runs are kept. The exit code, and the end of what it said."""
+    done = subprocess.run(
+        argv,
+        env={**os.environ, "ZKMIGRATE_RUNS": str(runs)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=VERB_S,
+        check=False,
+    )
+    return done.returncode, f"{done.stdout}{done.stderr}".strip()[-3000:]
 
 
 def ended(typing: Typing, code: int, what: str, limit_s: float = VERB_S) -> list[dict[str, Any]]:
