@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from tests.world.operator import inventory
-from zkmigrate.clients.admin import admin_word
+from zkmigrate.clients.admin import admin_word, allowed_word
 from zkmigrate.clients.words import LIMIT
 from zkmigrate.engine.observe import Observe
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -59,10 +59,10 @@ def test_one_that_does_not_serve_says_so() -> None:
 
 
 @contextmanager
-def server(*answers: bytes) -> Iterator[tuple[int, list[bytes]]]:
+def server(*answers: bytes, address: str = "127.0.0.1") -> Iterator[tuple[int, list[bytes]]]:
     """Gives each client the next answer. Yields the port, and the first line that each of them sent."""
     heard: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server((address, 0)) as listener:
 
         def serve() -> None:
             for answer in answers:
@@ -163,3 +163,13 @@ def test_dest_is_never_asked_that_way() -> None:
     with server(REFUSED) as (client, _), server(page(b"{}")) as (admin, requests):
         assert asked(client, admin, host="dest1") == [Seen(REFUSED.decode())]
         assert requests == []
+
+
+def test_one_word_is_asked_from_adminserver_only_where_it_is_not_allowed() -> None:
+    told = json.dumps(body("3.5.8.leader", "cons")).encode()
+    with server(REFUSED.replace(b"mntr", b"cons")) as (port, _), server(page(told)) as (admin, requests):
+        assert isinstance(allowed_word("127.0.0.1", port, admin, "cons", 5.0), Seen)
+    assert requests == [b"GET /commands/connections HTTP/1.0"]
+    with server(b"\n") as (port, _), server(page(told)) as (admin, requests):
+        assert allowed_word("127.0.0.1", port, admin, "cons", 5.0) == Seen("\n")
+    assert requests == []

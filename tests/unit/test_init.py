@@ -14,6 +14,7 @@ import pytest
 from tests.unit import init_site
 from tests.unit import sshd as daemon
 from tests.unit.init_site import BROKER, CLUSTER_ID, DEST, SESSION, SOURCE, Site
+from tests.unit.test_admin_server import page, server
 from zkmigrate.discovery.verb import init
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import Inventory, load
@@ -123,6 +124,35 @@ def test_a_broker_whose_address_nobody_tells_is_missed_aloud(site: Site) -> None
     text, found = written(site)
     assert [b.id for b in found.kafka.brokers] == [7]
     assert "# NOTE: brokers 8 are registered on source, but neither cons nor metadata" in text
+
+
+def test_words_that_are_not_allowed_are_asked_from_adminserver_at_its_own_port(site: Site) -> None:
+    """As ZooKeeper is since 3.5.3 where nobody says more: srvr alone."""
+    site.words.clear()
+    owned = {str(SESSION): ["/east/brokers/ids/7", "/east/controller"]}
+    dump = {"command": "dump", "error": None, "expiry_time_to_session_ids": {},
+            "session_id_to_ephemeral_paths": owned}  # fmt: skip
+    client = {
+        "remote_socket_address": f"{BROKER}:40000", "interest_ops": 1, "outstanding_requests": 0,
+        "packets_received": 1, "packets_sent": 1, "session_id": SESSION, "last_operation": "PING",
+        "established": 1, "session_timeout": 18000, "last_cxid": 1, "last_zxid": 1,
+    }  # fmt: skip
+    cons = {"command": "connections", "error": None, "connections": [client], "secure_connections": []}
+    pages = [page(json.dumps(said).encode()) for said in (dump, cons)] * len(SOURCE)
+    zoo_cfg = site.folder / "files" / "zoo.cfg"
+    before = zoo_cfg.read_text()
+    try:
+        with server(*pages, address="0.0.0.0") as (port, requests):
+            zoo_cfg.write_text(f"{before}admin.serverPort={port}\n")
+            code, said = made(site)
+    finally:
+        zoo_cfg.write_text(before)
+    assert code == 0, said
+    text, found = written(site)
+    assert [(b.id, b.address) for b in found.kafka.brokers] == [(7, BROKER)]
+    assert (found.kafka.chroot, found.source.admin_port) == ("/east", port)
+    assert "chroot: /east  # the only /brokers/ids on source, by dump" in text
+    assert len(requests) == 2 * len(SOURCE)
 
 
 def test_several_clusters_on_source_have_to_be_told_apart(site: Site) -> None:

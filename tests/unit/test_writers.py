@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.unit.test_admin_server import body as admin_body
+from tests.unit.test_admin_server import page, server
 from tests.unit.zkdata_fixtures import (
     OPEN_ACL,
     VERSIONS,
@@ -25,9 +27,14 @@ from tests.unit.zkdata_fixtures import (
     text,
 )
 from zkmigrate.cli import cli
+from zkmigrate.clients.subtree import Server
+from zkmigrate.disks.writers import addresses
+from zkmigrate.zkdata.adminserver import as_word
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.reader import BytesDirectory
+from zkmigrate.zkdata.session import unsigned
 from zkmigrate.zkdata.txn import CloseSessionTxn, path_changes, touches
+from zkmigrate.zkdata.words import parse_cons
 from zkmigrate.zkdata.writers import Writing, broker_of, writers
 
 BROKER, TOOL, OTHER, OLD = 0x11, 0x22, -0x33, 0x44
@@ -223,6 +230,19 @@ def test_the_same_as_json(tmp_path: Path) -> None:
             "types": {"create": 1}, "places": {"/other/a": 1}, "last_path": "/other/a",
         }
     ]  # fmt: skip
+
+
+def test_addresses_come_from_adminserver_where_cons_is_not_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cons = admin_body("3.5.8.leader", "cons")
+    known = parse_cons(as_word("cons", cons))[0]
+    denied = "cons is not executed because it is not in the whitelist.\n"
+    with answering(denied) as port, server(page(json.dumps(cons).encode())) as (admin, _):
+        monkeypatch.setattr("zkmigrate.disks.writers.ADMIN_PORT", admin)
+        found = addresses([Server("127.0.0.1", port)], pytest.fail)
+    assert known.session is not None
+    assert found[unsigned(known.session)] == known.address
 
 
 def test_a_server_that_gives_no_addresses_is_named_and_the_rest_is_said(tmp_path: Path) -> None:

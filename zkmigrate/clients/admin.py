@@ -8,9 +8,30 @@ from __future__ import annotations
 
 import json
 
-from zkmigrate.clients.words import conversation
+from zkmigrate.clients.words import conversation, four_letter_word
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.zkdata.adminserver import COMMANDS, as_word
+from zkmigrate.zkdata.words import not_allowed
+
+ADMIN_PORT = 8080
+"""ZooKeeper's default of ``admin.serverPort``."""
+
+
+def allowed_word(address: str, port: int, admin_port: int, word: str, deadline_s: float) -> Reading[str]:
+    """The answer to a four-letter word, from AdminServer where the server does not allow the word."""
+    answer = four_letter_word(address, port, word, deadline_s)
+    if not (isinstance(answer, Seen) and not_allowed(answer.value)):
+        return answer
+    return word_refused(address, admin_port, word, deadline_s)
+
+
+def word_refused(address: str, admin_port: int, word: str, deadline_s: float) -> Reading[str]:
+    """AdminServer's answer for a word that its server does not allow. Unknown (timeout, denied) says both."""
+    answer = admin_word(address, admin_port, word, deadline_s)
+    if not isinstance(answer, Unknown):
+        return answer
+    why = f"4lw.commands.whitelist does not name {word}; {answer.why}"
+    return Unknown("timeout" if answer.cause == "timeout" else "denied", why)
 
 
 def admin_word(address: str, port: int, word: str, deadline_s: float) -> Reading[str]:

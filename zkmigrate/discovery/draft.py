@@ -34,7 +34,10 @@ class HostLine:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A side of the move. service, user and group are dest's alone; settings: further zoo.cfg lines."""
+    """A side of the move. service, user and group are dest's alone; settings: further zoo.cfg lines.
+
+    admin: port of source's AdminServer, None where it is ZooKeeper's default.
+    """
 
     hosts: tuple[HostLine, ...]
     hosts_where: str
@@ -52,6 +55,7 @@ class Ensemble:
     settings_where: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Settings of source that are not taken over → why."""
+    admin: Told[int] = Told(None)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TypeVar
 
+from zkmigrate.clients.admin import ADMIN_PORT
 from zkmigrate.discovery.draft import Ensemble, HostLine, Told, agreed
 from zkmigrate.discovery.hosts import Asker
 from zkmigrate.discovery.survey import ZOOKEEPER, HostSurvey
@@ -132,7 +133,16 @@ def source_side(
         f"{len(hosts)} server lines in zoo.cfg" if hosts else missing,
         *_ports(servers),
         *_paths(servers, lambda server: _java_env(asker, server)),
+        admin=agreed(
+            {at: Told(port, "admin.serverPort in zoo.cfg") for at, port in admin_ports(servers).items()}
+        ),
     )
+
+
+def admin_ports(servers: Mapping[str, Server]) -> Mapping[str, int]:
+    """Port of AdminServer by address, of the servers that have another than ZooKeeper's default."""
+    texts = {at: s.config.values.get("admin.serverPort", "") for at, s in servers.items() if s.config}
+    return {at: int(text) for at, text in texts.items() if text.isdecimal() and int(text) != ADMIN_PORT}
 
 
 def dest_side(

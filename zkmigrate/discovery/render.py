@@ -126,6 +126,8 @@ def _places(side: Ensemble) -> Iterator[str]:
     else:
         why = "; ".join(dict.fromkeys(told.where for _, told in ports if told.value is None))
         yield f"  # ports: {{client: 2181, quorum: 2888, election: 3888}}  # the default; {why}"
+    if side.admin.value is not None:
+        yield f"  admin_port: {side.admin.value}" + _where(side.admin.where)
     yield from _value("config", side.config, "/etc/zookeeper/conf/zoo.cfg")
     yield from _value("data_dir", side.data_dir, "/var/lib/zookeeper")
     if side.log_dir.value is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from zkmigrate import inventory as inventories
 from zkmigrate.clients import kafka as kafka_client
-from zkmigrate.clients.words import four_letter_word
+from zkmigrate.clients.admin import ADMIN_PORT, allowed_word
 from zkmigrate.discovery import brokers, ensembles, pins, render
 from zkmigrate.discovery.brokers import Candidate
 from zkmigrate.discovery.clusters import Registered, clusters
@@ -117,7 +117,9 @@ def _look(
     ports = {host.address: host.port for host in named["source"] if host.port}
     client = next((_port(server) for server in servers.values() if _port(server)), None) or CLIENT_PORT
     say("asking source's four-letter words for brokers: no session, nothing is written there")
-    there, words_notes = _clusters({address: ports.get(address, client) for address in servers})
+    there, words_notes = _clusters(
+        {address: ports.get(address, client) for address in servers}, ensembles.admin_ports(servers)
+    )
     chroot, registered = _chosen(there, wanted.chroot)
     endpoints = [*wanted.bootstrap, *(_at(r.address, brokers.PORT) for r in registered if r.address)]
     endpoints += [_at(host.address, brokers.PORT) for host in named["brokers"]]
@@ -188,14 +190,16 @@ def _port(server: Server) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _clusters(at: Mapping[str, int]) -> tuple[Mapping[str, tuple[Registered, ...]], list[str]]:
+def _clusters(
+    at: Mapping[str, int], admin: Mapping[str, int]
+) -> tuple[Mapping[str, tuple[Registered, ...]], list[str]]:
     """Kafka clusters on source by chroot, and what the words would not tell."""
     dumps: list[Dump] = []
     connections: list[Connection] = []
     refused: dict[str, list[str]] = {}
     for address, port in at.items():
         for word in ("dump", "cons"):
-            reading = four_letter_word(address, port, word, _WORD_S)
+            reading = allowed_word(address, port, admin.get(address, ADMIN_PORT), word, _WORD_S)
             if not isinstance(reading, Seen):
                 refused.setdefault(f"{word}: {reading}", []).append(address)
                 continue

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from zkmigrate.clients.admin import ADMIN_PORT, allowed_word
 from zkmigrate.clients.subtree import Server
-from zkmigrate.clients.words import four_letter_word
 from zkmigrate.disks.place import Disks, Place
 from zkmigrate.disks.tail import DiskError
 from zkmigrate.model.fact import Seen
@@ -72,7 +72,7 @@ def addresses(servers: Sequence[Server], hint: Callable[[str], None]) -> Mapping
     """Session, unsigned → address of its client, of those that are connected to one of the servers now."""
     found: dict[int, str] = {}
     for server in servers:
-        answer = four_letter_word(server.host, server.port, "cons", ANSWER_S)
+        answer = allowed_word(server.host, server.port, ADMIN_PORT, "cons", ANSWER_S)
         if not isinstance(answer, Seen):
             hint(f"{server}: no addresses from here: {answer}")
             continue

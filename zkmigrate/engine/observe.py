@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 
 from zkmigrate import deadline
 from zkmigrate.clients import kafka as kafka_client
-from zkmigrate.clients.admin import admin_word
+from zkmigrate.clients.admin import word_refused
 from zkmigrate.clients.words import four_letter_word
 from zkmigrate.clients.zookeeper import ZnodeReader
 from zkmigrate.engine.lanes import Late, together
@@ -97,13 +97,11 @@ class Observe:
                 return answer
             self._not_allowed.add((host, word))
         admin_port = self._inventory.source.admin_port
-        answer = admin_word(address, admin_port, word, deadline.remaining(most_s))
-        if not isinstance(answer, Unknown):
-            return answer
-        # A server that was restarted with another whitelist is asked by its word again.
-        self._not_allowed.discard((host, word))
-        why = f"4lw.commands.whitelist does not name {word}; {answer.why}"
-        return Unknown("timeout" if answer.cause == "timeout" else "denied", why)
+        answer = word_refused(address, admin_port, word, deadline.remaining(most_s))
+        if isinstance(answer, Unknown):
+            # A server that was restarted with another whitelist is asked by its word again.
+            self._not_allowed.discard((host, word))
+        return answer
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         if self._is_source(host):
