@@ -12,7 +12,10 @@ import pytest
 
 from tests.unit.sshd import free_port
 from zkmigrate.clients.words import LIMIT, four_letter_word
+from zkmigrate.lab import readiness
 from zkmigrate.model.fact import Seen, Unknown
+
+_NOT_SERVING = b"This ZooKeeper instance is not currently serving requests\n"
 
 
 @contextmanager
@@ -53,6 +56,18 @@ def test_the_answer_is_read_until_the_server_closes() -> None:
         client.sendall(b"follower\n")
 
     assert ask(act) == Seen("srvr Mode: follower\n")
+
+
+@pytest.mark.parametrize("pieces", [[_NOT_SERVING], [_NOT_SERVING[:40], _NOT_SERVING[40:]]])
+def test_a_server_that_does_not_serve_need_not_close_the_connection(pieces: list[bytes]) -> None:
+    def act(client: socket.socket, word: bytes) -> None:
+        for piece in pieces:
+            client.sendall(piece)
+        assert client.recv(1) == b""  # until the asker has enough
+
+    assert ask(act, 60) == Seen(_NOT_SERVING.decode())
+    with answering(act) as port:
+        assert readiness.four_letter_word("127.0.0.1", "srvr", port, 60) == _NOT_SERVING.decode()
 
 
 def test_no_answer_is_not_an_empty_one() -> None:

@@ -6,10 +6,12 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from zkmigrate.lab.load import zkloop
 from zkmigrate.lab.load import zkmessages as messages
 from zkmigrate.lab.load.zkclient import Client
 from zkmigrate.lab.load.zkloop import end_sessions, read_all, settle, turn
@@ -228,6 +230,31 @@ def test_an_idle_client_pings_and_leaves_a_silent_server(
     assert settle([client], lambda: "disconnected" in heard.names, LIMIT_S)
     assert struct.unpack(">ii", server.receive()) == (-2, messages.PING)
     assert heard[1][1]["reason"] == "server silent"
+
+
+def test_a_client_that_stood_still_asks_before_it_calls_its_server_silent(
+    client: Client, server: Server, heard: Heard
+) -> None:
+    connect(client, server, timeout_ms=90_000)
+    client.advance(time.monotonic_ns() + 3600 * 10**9)
+    sent(client)
+    assert struct.unpack(">ii", server.receive()) == (-2, messages.PING)
+    assert heard.names == ["connected"]
+
+
+def test_a_late_client_reads_the_answer_before_it_calls_its_server_silent(
+    client: Client, server: Server, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(client, server, timeout_ms=90_000)
+    answers: list[messages.Reply] = []
+    client.submit(messages.EXISTS, messages.read_request("/a"), answers.append)
+    sent(client)
+    server.reply(1, 0x101)
+    late = SimpleNamespace(monotonic_ns=lambda: time.monotonic_ns() + 3600 * 10**9)
+    monkeypatch.setattr(zkloop, "time", late)
+    assert settle([client], lambda: bool(answers), LIMIT_S)
+    assert answers[0].error == messages.OK
+    assert heard.names == ["connected"]
 
 
 def test_a_reply_out_of_order_ends_the_connection(client: Client, server: Server, heard: Heard) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from zkmigrate.clients.words import NOT_SERVING
 from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, HostPlan
 
 _SSH_PORT = 22
@@ -19,17 +20,20 @@ _CONNECT_S = 0.5
 
 
 def four_letter_word(address: str, word: str, port: int = CLIENT_PORT, timeout_s: float = 2.0) -> str | None:
-    """A server's answer to a four-letter word; None when it does not answer."""
+    """A server's answer to a four-letter word; None when it does not answer.
+
+    One that does not serve yet may never close the connection: its sentence is the end.
+    """
     try:
         with socket.create_connection((address, port), _CONNECT_S) as connection:
             connection.settimeout(timeout_s)
             connection.sendall(word.encode())
-            parts = []
-            while part := connection.recv(65536):
-                parts.append(part)
+            said = b""
+            while not said.endswith(NOT_SERVING) and (part := connection.recv(65536)):
+                said += part
     except OSError:
         return None
-    return b"".join(parts).decode(errors="replace")
+    return said.decode(errors="replace")
 
 
 def server_mode(answer: str | None) -> str | None:

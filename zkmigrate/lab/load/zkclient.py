@@ -23,6 +23,7 @@ _PING_XID = -2
 _NO_PASSWORD = bytes(16)
 _CONNECT_LIMIT_NS = 4_000_000_000
 _RETRY_NS = 100_000_000
+_NEVER_NS = 1 << 62
 
 EventSink = Callable[[str, dict[str, Any]], None]
 
@@ -62,6 +63,7 @@ class Client:
     _deadline_ns: int = 0
     _heard_ns: int = 0
     _sent_ns: int = 0
+    _asked_ns: int | None = None
     _failure: tuple[str, int] = ("", 0)
 
     @property
@@ -113,7 +115,7 @@ class Client:
         if self._state in ("connecting", "handshake"):
             return self._deadline_ns
         if self._state in ("connected", "closing"):
-            return min(self._sent_ns + self._ping_ns, self._heard_ns + self._silence_ns)
+            return min(self._sent_ns + self._ping_ns, self._silent_ns)
         return None
 
     def advance(self, now: int) -> None:
@@ -123,7 +125,7 @@ class Client:
         elif self._state in ("connecting", "handshake") and now >= self._deadline_ns:
             self._lose(f"no answer while {self._state}", now)
         elif self._state in ("connected", "closing"):
-            if now >= self._heard_ns + self._silence_ns:
+            if now >= self._silent_ns:
                 self._lose("server silent", now)
             elif now >= self._sent_ns + self._ping_ns:
                 self._send(struct.pack(">ii", _PING_XID, PING), now)
@@ -157,7 +159,7 @@ class Client:
         if not data:
             self._lose("server closed the connection", now)
             return
-        self._heard_ns = now
+        self._heard_ns, self._asked_ns = now, None
         self._in += data
         while self._sock is not None and len(self._in) >= 4:
             (length,) = struct.unpack_from(">i", self._in)
@@ -177,8 +179,12 @@ class Client:
         return self.negotiated_ms * 1_000_000 // 3
 
     @property
-    def _silence_ns(self) -> int:
-        return self.negotiated_ms * 1_000_000 * 2 // 3
+    def _silent_ns(self) -> int:
+        """When the server counts as silent.  A client that stood still has asked nothing meanwhile: it asks
+        first, and then waits for as long as between two pings."""
+        if self._asked_ns is None:
+            return self._sent_ns + _NEVER_NS
+        return max(self._heard_ns + 2 * self._ping_ns, self._asked_ns + self._ping_ns)
 
     def _connect(self, now: int) -> None:
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -225,6 +231,8 @@ class Client:
     def _send(self, payload: bytes, now: int) -> None:
         self._out += buffer(payload)
         self._sent_ns = now
+        if self._asked_ns is None:
+            self._asked_ns = now
 
     def _lose(self, reason: str, now: int) -> None:
         state = self._state

@@ -16,10 +16,10 @@ _READS_IN_FLIGHT = 256
 
 
 def turn(clients: Sequence[Client], wake_ns: int) -> None:
-    """One round of the event loop: timers, then sockets; returns by ``wake_ns`` (monotonic)."""
+    """One round of the event loop: sockets, then timers, so that nobody who answered counts as silent.
+
+    Returns by ``wake_ns`` (monotonic)."""
     now = time.monotonic_ns()
-    for client in clients:
-        client.advance(now)
     timers = [timer for client in clients if (timer := client.next_timer_ns()) is not None]
     wait_s = max(0, min([wake_ns, *timers]) - now) / 1e9
     polled = {sock: client for client in clients if (sock := client.socket_to_poll()) is not None}
@@ -31,6 +31,8 @@ def turn(clients: Sequence[Client], wake_ns: int) -> None:
     for sock in readable:
         if polled[sock].socket_to_poll() is sock:  # not dropped by the write just before
             polled[sock].on_readable(now)
+    for client in clients:
+        client.advance(now)
 
 
 def settle(clients: Sequence[Client], done: Callable[[], bool], limit_s: float) -> bool:
