@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from zkmigrate.engine import asked, events, evidence, hold, journal, process, runs
 from zkmigrate.engine.codec import decode_finding, encode_finding
-from zkmigrate.engine.history import History
+from zkmigrate.engine.history import CLEANED, History
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.host import HostStatus, unit_status
 from zkmigrate.facts.host_lock import Held, host_lock
@@ -57,6 +57,7 @@ def of_run(
         "consents": dict(history.consents),
         "not_confirmed": _not_confirmed(history),
         "retired": [retired.words for retired in history.retired.values()],
+        "cleaned": {subtree: told["event"] for subtree, told in history.cleaned.items()},
     }
 
 
@@ -126,6 +127,7 @@ def lines(body: Mapping[str, Any]) -> list[str]:
     out += [f"  skipped {stage}" for stage in body["skipped"]]
     out += [f"  begun {step}" for step in body["begun"]]
     out += [f"  {words}" for words in body.get("retired", ())]
+    out += [f"  {subtree}: {CLEANED[event]}" for subtree, event in body.get("cleaned", {}).items()]
     out += [f"  accepted: {line}" for line in body.get("accepted", ())]
     out += [f"  not confirmed: {operation}" for operation in body["not_confirmed"]]
     for step, told in body.get("findings", {}).items():

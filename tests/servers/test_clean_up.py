@@ -31,6 +31,7 @@ from tests.servers.ensembles import quorum
 from tests.servers.process import ADDRESS, START_SECONDS
 from tests.unit import sshd
 from zkmigrate import inventory as inventories
+from zkmigrate import standing
 from zkmigrate.clients.clean_up import ChangedError, Dest
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine import runs
@@ -258,6 +259,8 @@ def test_it_is_listed_deleted_and_put_back(place: Place) -> None:
     begun = journals.read(place.run_dir)
     assert begun.ended == (0, "complete")
     assert begun.cleaned[place.top]["reason"] == "tenants stay on source"
+    status = standing.of_run(place.run_dir, PLAYBOOK, (), time.time)
+    assert f"  {place.top}: deleted from dest" in standing.lines(status)
     story = [(d.kind, d.where) for d in build(read(place.run_dir), PLAYBOOK).decisions]
     assert ("cleaned", place.top) in story
 
@@ -275,6 +278,19 @@ def test_it_is_listed_deleted_and_put_back(place: Place) -> None:
     kept.write_bytes(kept.read_bytes().replace(b"null", b"NULL", 1))
     with pytest.raises(ZkmigrateError, match="is not the file that was written"):
         place.ask(put_back=True)
+
+
+def test_both_ways_say_how_far_they_are(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkmigrate.operate.clean_up._TELL_S", 0.0)
+    plant(place, many=92)
+    place.begin()
+    assert len(tree(place.port, place.top)) == 100
+    _, deleted = place.ask()
+    _, back = place.ask(put_back=True)
+    for said, did in ((deleted, "deleted"), (back, "put back")):
+        told = [line for line in said.splitlines() if f" of 100 znodes {did}, about " in line]
+        assert [line.partition(" of ")[0] for line in told] == [f"{place.top}: 50", f"{place.top}: 100"]
+        assert told[-1].endswith("about 0 s left")
 
 
 def test_a_run_that_is_not_finalized_is_refused(place: Place) -> None:

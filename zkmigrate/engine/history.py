@@ -93,6 +93,16 @@ class Arrived:
 Position: TypeAlias = Next | Rehearsed | Arrived
 
 
+CLEANED = {
+    "begin": "its deletion from dest begins",
+    "done": "deleted from dest",
+    "stopped": "its deletion stopped",
+    "putting-back": "putting it back on dest begins",
+    "put-back": "put back on dest",
+}
+"""The events of ``cleaned``, in words."""
+
+
 def hook_key(moment: str, place: Mapping[str, Any], number: int) -> str:
     """Names the ``number``-th hook of a moment at one place of the way forward or back."""
     targets = ",".join(place["targets"])

@@ -261,7 +261,7 @@ def _deleted(work: Work, path: str) -> bool:
 
 def _bottom_up(work: Work, path: str, nodes: Sequence[Node]) -> int | None:
     """Delete these, the last first; how many were there, None where somebody asked to stop."""
-    told = _Told(path, len(nodes), lambda text: _say(work, text))
+    told = _Told(work, path, len(nodes), "deleted")
     pace, done, order = Pace(work.wishes.rate / _BATCH), 0, nodes[::-1]
     try:
         for at in range(0, len(order), _BATCH):
@@ -328,10 +328,12 @@ def _restored(work: Work, path: str) -> bool:
     begun = work.history.cleaned[path]
     kept = list(image.read(work.run_dir / begun["file"], begun["sha256"]))
     work.journaled(path, "putting-back", {"znodes": len(kept)})
+    told = _Told(work, path, len(kept), "put back")
     pace, made = Pace(work.wishes.rate / _BATCH), 0
     for at in range(0, len(kept), _BATCH):
         pace.wait()
-        made += work.dest.create(kept[at : at + _BATCH])
+        made += work.dest.create(batch := kept[at : at + _BATCH])
+        told.at(at + len(batch))
     work.journaled(path, "put-back", {"znodes": made, "there": len(kept) - made})
     _say(work, f"{path} is put back: {made} znodes created, {len(kept) - made} were there")
     return True
@@ -419,8 +421,8 @@ def _time(ms: int) -> str:
 class _Told:
     """Says now and then how far it is, and how long the rest will take."""
 
-    def __init__(self, path: str, total: int, say: Callable[[str], None]) -> None:
-        self._path, self._total, self._say = path, total, say
+    def __init__(self, work: Work, path: str, total: int, did: str) -> None:
+        self._work, self._path, self._total, self._did = work, path, total, did
         self._began = self._told = time.monotonic()
 
     def at(self, done: int) -> None:
@@ -428,4 +430,5 @@ class _Told:
         if now - self._told >= _TELL_S and done:
             self._told = now
             left = (self._total - done) * (now - self._began) / done
-            self._say(f"{self._path}: {done} of {self._total} znodes deleted, about {left:.0f} s left")
+            far = f"{done} of {self._total} znodes {self._did}"
+            _say(self._work, f"{self._path}: {far}, about {left:.0f} s left")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zkmigrate.engine.codec import decode_change, decode_finding
+from zkmigrate.engine.history import CLEANED
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Way
@@ -85,13 +86,7 @@ class _Teller:
                 what = f"{body['reason']}; seen then: {seen}"
                 self._decide(at, "retired", body["host"], what, "left out of the run", body["by"])
             case "cleaned":
-                did = {
-                    "begin": "its deletion from dest begins",
-                    "done": "deleted from dest",
-                    "stopped": "its deletion stopped",
-                    "putting-back": "putting it back on dest begins",
-                    "put-back": "put back on dest",
-                }[body["event"]]
+                did = CLEANED[body["event"]]
                 what = f"{body['reason']}{'; ' + body['why'] if body.get('why') else ''}"
                 self._decide(at, "cleaned", body["subtree"], what, did, body["by"])
             case "hook" if body["stops"] or body["code"] != 0:
