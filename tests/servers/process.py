@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from zkmigrate.lab import readiness
 from zkmigrate.lab.waiting import wait_until
 
 START_SECONDS = 60
@@ -28,12 +29,7 @@ def free_port() -> int:
 
 def four_letter_word(port: int, word: str, address: str = ADDRESS) -> str:
     """The server's answer; empty while nobody answers."""
-    try:
-        with socket.create_connection((address, port), timeout=5) as connection:
-            connection.sendall(word.encode())
-            return connection.makefile().read()
-    except OSError:
-        return ""
+    return readiness.four_letter_word(address, word, port, 5) or ""
 
 
 @contextmanager

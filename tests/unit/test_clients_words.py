@@ -12,7 +12,6 @@ import pytest
 
 from tests.unit.sshd import free_port
 from zkmigrate.clients.words import LIMIT, four_letter_word
-from zkmigrate.lab import readiness
 from zkmigrate.model.fact import Seen, Unknown
 
 _NOT_SERVING = b"This ZooKeeper instance is not currently serving requests\n"
@@ -66,8 +65,6 @@ def test_a_server_that_does_not_serve_need_not_close_the_connection(pieces: list
         assert client.recv(1) == b""  # until the asker has enough
 
     assert ask(act, 60) == Seen(_NOT_SERVING.decode())
-    with answering(act) as port:
-        assert readiness.four_letter_word("127.0.0.1", "srvr", port, 60) == _NOT_SERVING.decode()
 
 
 def test_no_answer_is_not_an_empty_one() -> None:

@@ -12,28 +12,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from zkmigrate.clients.words import NOT_SERVING
+from zkmigrate.clients import words
 from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, HostPlan
+from zkmigrate.model.fact import Seen
 
 _SSH_PORT = 22
 _CONNECT_S = 0.5
 
 
 def four_letter_word(address: str, word: str, port: int = CLIENT_PORT, timeout_s: float = 2.0) -> str | None:
-    """A server's answer to a four-letter word; None when it does not answer.
-
-    One that does not serve yet may never close the connection: its sentence is the end.
-    """
-    try:
-        with socket.create_connection((address, port), _CONNECT_S) as connection:
-            connection.settimeout(timeout_s)
-            connection.sendall(word.encode())
-            said = b""
-            while not said.endswith(NOT_SERVING) and (part := connection.recv(65536)):
-                said += part
-    except OSError:
-        return None
-    return said.decode(errors="replace")
+    """A server's answer to a four-letter word; None when it does not answer."""
+    answer = words.four_letter_word(address, port, word, timeout_s)
+    return answer.value if isinstance(answer, Seen) else None
 
 
 def server_mode(answer: str | None) -> str | None:
