@@ -554,3 +554,6 @@ def test_a_backups_connection_ends_only_where_the_policy_refuses_all_of_tcp() ->
     found = _found(world, "dest.cut-ends", "cutover", "dest2", Context("r1", everything))
     assert (found.held, found.seen) == (Held.NO, "port 873 with source3 port 50100")
     assert "policy.cut: zookeeper" in " ".join(found.moves)
+    world.socket_lists["dest2"] = Seen("0 0 10.71.0.22:22 10.71.0.13:50200\n")
+    login = _found(world, "dest.cut-ends", "cutover", "dest2", Context("r1", everything))
+    assert login.held is Held.YES, "the cut spares sshd"

@@ -121,12 +121,10 @@ class RollStep:
 
     def check(self, c: Context, f: RollFacts, way: Way) -> Verdict:
         verdict = self._verdict(c, f, way)
-        # Every other wait means that something is not well: the soak begins anew after it.
-        return (
-            replace(verdict, keep={_SOAK: {}})
-            if isinstance(verdict, Waiting) and not verdict.keep
-            else verdict
-        )
+        if isinstance(verdict, Waiting):
+            # A wait for anything but the soak means that something is not well: it begins anew.
+            return replace(verdict, keep={_SOAK: {}, **verdict.keep})
+        return verdict
 
     def _verdict(self, c: Context, f: RollFacts, way: Way) -> Verdict:
         inventory = c.inventory
@@ -394,8 +392,8 @@ def _wait_for(c: Context, f: RollFacts, name: str, way: Way) -> Waiting:
             seen, _behind(c.inventory, f, name), kept, f.now, WAVE_DEADLINE_S, longest_s
         )
         poll_s = 2.0 if f.now - marks["first"] > QUICK_START_S else 0.2
-        keep = {_SOAK: {}, _RECOVERY: {key: marks}}
-        return Waiting(f"{name} is back and in sync", progress, deadline_s, poll_s, keep)
+        what = f"{name} is back and in sync"
+        return Waiting(what, progress, deadline_s, poll_s, {_RECOVERY: {key: marks}})
     other, wanted = ("source", "dest") if way is Way.FORWARD else ("dest", "source")
     return Waiting(
         f"no process of {name} is a client of {other} any more",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import DEST, OPEN, SEALED, STARTED, context, statuses, stopped_by, well
+from tests.unit.steps.facts import DEST, OPEN, SEALED, SILENT, STARTED, context, statuses, stopped_by, well
 from zkmigrate.facts.host import HostStatus
+from zkmigrate.facts.window import Statuses, unknown
 from zkmigrate.model.change import Go
-from zkmigrate.model.step import Blocked, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.steps.go import GoFacts, GoStep
 
 
@@ -47,6 +49,59 @@ def test_without_proves_record_a_sealed_host_starts_last() -> None:
     (go,) = GoStep().plan(context(), GoFacts(statuses(OPEN, phase="sealed"), ()), "dest2")
     assert isinstance(go, Go)
     assert go.place == "rest"
+
+
+def unheard(c: Context, first: tuple[str, ...] = DEST, **phases: str) -> Verdict:
+    """Of hosts that are sealed or have their GO; who is not named does not answer."""
+    at = {
+        host: replace(SEALED if phase == "sealed" else STARTED, phase=phase) for host, phase in phases.items()
+    }
+    silent = tuple(unknown(f"host.{host}", host, SILENT) for host in DEST if host not in at)
+    return GoStep().check(
+        replace(c, records={"prove": {"first": list(first)}}), GoFacts(Statuses(at, silent), ()), c.way
+    )
+
+
+def test_before_the_first_go_a_silent_host_stops_the_step() -> None:
+    assert stopped_by(unheard(context(), dest1="sealed", dest3="sealed")) == [("host.dest2", "dest2")]
+    sent = replace(context(), begun=True)
+    assert unheard(sent, dest1="sealed", dest3="sealed") == Ready(("dest1", "dest3"))
+    assert unheard(context(), dest1="go", dest3="sealed") == Ready(("dest3",)), "one has it, so it was sent"
+
+
+def test_a_rehearsal_goes_on_without_no_host() -> None:
+    rehearsal = replace(context(rehearsal=True), begun=True)
+    assert stopped_by(unheard(rehearsal, dest1="go", dest3="sealed")) == [("host.dest2", "dest2")]
+
+
+def test_hosts_with_their_go_finish_without_a_silent_one_where_they_can_form_the_quorum() -> None:
+    done = unheard(context(), dest1="go", dest3="go")
+    assert well(done)
+    assert isinstance(done, Done)
+    assert [(f.id, f.target) for f in done.findings if f.id == "go.not-heard"] == [("go.not-heard", "dest2")]
+    assert stopped_by(unheard(context(), dest1="go")) == [
+        ("go.majority", ""),
+        ("host.dest2", "dest2"),
+        ("host.dest3", "dest3"),
+    ]
+
+
+def test_a_majority_without_the_newest_disk_waits_for_it() -> None:
+    """With the newest disk on dest3 alone, dest2 starts behind it: dest1 and dest2 never lead."""
+    assert well(unheard(context(), ("dest3",), dest1="go", dest3="go"))
+    stopped = stopped_by(unheard(context(), ("dest3",), dest2="go", dest3="go"))
+    assert stopped == [("go.majority", ""), ("host.dest1", "dest1")]
+    assert well(unheard(context(), ("dest3",), dest2="checked", dest3="checked")), (
+        "it serves: it has a quorum"
+    )
+
+
+def test_going_back_the_others_leave_a_silent_host_only_where_no_go_was_sent() -> None:
+    c = context(way=Way.BACK)
+    for now, sent in ((c, False), (replace(c, begun=True), True)):
+        stopped = unheard(now, dest1="sealed", dest3="sealed")
+        assert isinstance(stopped, Blocked)
+        assert stopped.others_back is not sent
 
 
 def back(good: HostStatus, alive: tuple[str, ...] = DEST, **fact: Any) -> Verdict:

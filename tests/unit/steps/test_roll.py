@@ -236,10 +236,11 @@ def test_the_soak_begins_anew_when_a_broker_was_restarted(first: dict[str, Any],
     assert isinstance(looked(c, 1060.0, **first), Waiting) is anew
 
 
-def test_the_soak_begins_anew_when_something_was_not_well() -> None:
+@pytest.mark.parametrize("isr", [(1, 2), (1, 3)], ids=["one that has moved", "one that has not"])
+def test_the_soak_begins_anew_when_a_replica_was_out_of_sync(isr: tuple[int, ...]) -> None:
     c = with_policy(roll_soak_s=60.0)
     c = soaking(c, looked(c, 1000.0))
-    sick = Seen(replace(VIEW, partitions=(replace(PARTITION, isr=(1, 2)),)))
+    sick = Seen(replace(VIEW, partitions=(replace(PARTITION, isr=isr),)))
     c = soaking(c, RollStep().check(c, facts(MOVED, sick, **LEFT), Way.FORWARD))
     assert isinstance(looked(c, 1060.0), Waiting)
 
