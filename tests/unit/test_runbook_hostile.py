@@ -173,6 +173,15 @@ def test_owners_of_before_are_shown_without_control_characters(tmp_path: Path) -
     assert re.fullmatch(r"[\t\n -~]*", said), repr(said)
 
 
+def test_owners_that_differ_are_shown_without_control_characters(tmp_path: Path) -> None:
+    whole = HONEST.replace("zk_synced_followers\t0", "zk_synced_followers\t1")
+    script = "DEST='dest1 dest2' DEST_COUNT=2; reformed"
+    (same, forged) = hand(tmp_path, script, whole, whole.replace("ids/7", f"ids/7{FORGED}"))
+    assert (same[0], "OK dest1 leads 1 followers" in same[1]) == (0, True), same
+    assert (forged[0], "STOP: ephemerals or their owners differ" in forged[1]) == (1, True), forged
+    assert re.fullmatch(r"[\t\n -~]*", forged[1]), repr(forged[1])
+
+
 def test_two_answers_for_one_value_are_none(tmp_path: Path) -> None:
     """A host that is sealed and open at once has not said where it is."""
     all_stopped("none_open", hand(tmp_path, "none_open", HONEST + "phase=open\n"))
