@@ -97,6 +97,50 @@ def test_a_fence_with_sockets_left_has_failed(dest: Dest) -> None:
     assert client.poll() is None
 
 
+SENDS = """
+import socket
+server = socket.create_server(("", 2888))
+print("up", flush=True)
+client, _ = server.accept()
+client.settimeout(30)
+input()
+try:
+    client.sendall(b"late")
+    client.recv(1)
+except OSError as error:
+    print(type(error).__name__, flush=True)
+"""
+"""A leader of source: sends once it is told to, and says how the connection ended."""
+READS = """
+import socket
+leader = socket.create_connection(("10.77.0.5", 2888))
+print("up", flush=True)
+input()
+leader.setblocking(False)
+try:
+    print(leader.recv(9), flush=True)
+except BlockingIOError:
+    print("nothing", flush=True)
+"""
+"""The observer that is its learner: says what came once it is told to look."""
+
+
+def test_what_source_sends_on_a_connection_that_was_not_ended_does_not_come_in(dest: Dest) -> None:
+    """The rules are there before `ss -K` ends connections: what leaves a port of ZooKeeper counts as well."""
+    dest.armed(cut="zookeeper", cut_ports="2181,2888,3888")
+    ends = []
+    for name, code in (("source", SENDS), ("dest", READS)):
+        argv = dest.net.inside(name, "python3", "-c", code)
+        end = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        dest.net.children.append(end)
+        assert end.stdout is not None
+        assert end.stdout.readline() == "up\n"
+        ends.append(end)
+    fill(dest, "cut")
+    said = [end.communicate("go\n", 60)[0] for end in ends]
+    assert said == ["ConnectionResetError\n", "nothing\n"]
+
+
 def test_a_lease_that_ends_while_it_is_sealed_is_not_sealed(dest: Dest) -> None:
     dest.do("arm", dest.spec())
     for kind in ("fence", "cut"):
