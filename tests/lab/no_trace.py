@@ -69,4 +69,4 @@ def wait_for_stillness(lab: Lab) -> None:
         last, since = now, since + 1 if now == last else 0
         return None if since >= STILL_S else f"still for {since} s at {now}"
 
-    wait_until("no transaction on source", moved, 60, 1.0)
+    wait_until("no transaction on source", moved, 180, 1.0)

@@ -148,7 +148,7 @@ class Hand:
             away = set(self.sessions["sessions"]) - set(now["sessions"])
             return f"sessions {sorted(away)}" if away else None
 
-        wait_until("the sessions of before on dest", missing, 60)
+        wait_until("the sessions of before on dest", missing, 180)
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +173,7 @@ def test_the_tool_rehearses_with_a_script_and_goes_all_the_way_back(hand: Hand) 
         account, parent, session = hand.server(host)
         assert account == "zookeeper"
         assert session == parent, "it runs in the session that its script made"
-    wait_until("dest observes again", lambda: hand.modes(*["observer"] * 3), 60)
+    wait_until("dest observes again", lambda: hand.modes(*["observer"] * 3), 180)
     assert {"", ".bak"} <= set(hand.config("dest1")), "dest had reconfigEnabled in the rehearsal"
     assert hand.zkmigrate("rollback", "--run-id", TOOL, "--yes") == 0
     assert hand.files() == hand.first
@@ -218,7 +218,7 @@ def test_a_hand_that_falls_still_costs_no_session(hand: Hand) -> None:
     wait_until("dest has gone back by itself", lambda: hand.phases("armed"), 120)
     hand.same_sessions()
     assert hand.configs() == observing
-    wait_until("dest observes again", lambda: hand.modes(*["observer"] * 3), 60)
+    wait_until("dest observes again", lambda: hand.modes(*["observer"] * 3), 180)
 
 
 def test_the_cutover_ends_as_the_tools(hand: Hand) -> None:

@@ -53,7 +53,7 @@ def reaches(lab: Lab, host: str, other: str) -> bool:
 
 def wait_reaches(lab: Lab, host: str, other: str) -> None:
     """After a partition the first tries may still wait for an answer to ARP."""
-    wait_until(f"{host} reaches {other}", lambda: None if reaches(lab, host, other) else "an answer", 20)
+    wait_until(f"{host} reaches {other}", lambda: None if reaches(lab, host, other) else "an answer", 120)
 
 
 def lab_fault(lab: Lab, *words: str) -> None:
@@ -75,7 +75,7 @@ def watch_for_a_clean_stop(lab: Lab, host: str) -> None:
         there = lab.exec(host, ["test", "-e", "/run/witness"], check=False).returncode == 0
         return None if there else "/run/witness"
 
-    wait_until(f"the witness on {host} waits", missing, 10)
+    wait_until(f"the witness on {host} waits", missing, 120)
 
 
 def test_every_host_is_a_machine_of_its_own(lab: Lab) -> None:
@@ -142,7 +142,7 @@ def test_topics_wait_until_every_broker_knows_all_brokers(lab: Lab) -> None:
     """Registered is not enough: the controller, which creates topics, may not have heard of a broker yet."""
     bootstrap = config_for(lab.spec).bootstrap
     with lab.operator():
-        wait_until("metadata of all brokers", lambda: not_known_everywhere(bootstrap, 3), 60)
+        wait_until("metadata of all brokers", lambda: not_known_everywhere(bootstrap, 3), 180)
         assert "3 of 4 brokers" in (not_known_everywhere(bootstrap, 4) or "")
         nobody = "10.71.0.31:1"
         assert (not_known_everywhere(f"{bootstrap},{nobody}", 3) or "").startswith(nobody)
@@ -278,7 +278,7 @@ def test_a_slow_disk_delays_each_fsync(lab: Lab) -> None:
         text = lab.exec("source1", ["journalctl", "--no-pager", "--unit=zookeeper"]).stdout
         return None if "fsync-ing the write ahead log" in text else "ZooKeeper's warning of a slow fsync"
 
-    wait_until("slow fsync noticed", warned, 30)
+    wait_until("slow fsync noticed", warned, 120)
     fault.slow_disk_restore(lab, "source1")
     lab.wait_for_quorum(Role.SOURCE)
 

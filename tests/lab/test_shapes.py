@@ -104,7 +104,7 @@ def test_looking_leaves_no_trace(lab: Lab, tmp_path: Path) -> None:
         new = {h: sorted(set(no_trace.processes(lab, h)) - set(of)) for h, of in before.processes.items()}
         return str(new) if any(new.values()) else None
 
-    wait_until("no process of the look left", left, 10)
+    wait_until("no process of the look left", left, 120)
     after = no_trace.trace(lab)
     assert after.zxids == before.zxids
     changed = {h: sorted(set(of) ^ set(before.files[h])) for h, of in after.files.items()}

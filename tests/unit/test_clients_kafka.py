@@ -46,6 +46,7 @@ class Cluster:
         self.own: dict[int, dict[str, Any]] = {}
         self.asked: list[int | None] = []
         self.election: Response | Exception = answer()
+        self.settings: dict[str, Any] = {}
 
     def run(self, question: Callable[..., object], admin: object, broker: int | None) -> dict[str, Any]:
         assert (question, admin) == (kafka._metadata, self)
@@ -112,7 +113,12 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
-    monkeypatch.setattr(kafka, "KafkaAdminClient", lambda **_: cluster)
+
+    def connected(**settings: Any) -> Cluster:
+        cluster.settings = settings
+        return cluster
+
+    monkeypatch.setattr(kafka, "KafkaAdminClient", connected)
     monkeypatch.setattr(kafka, "_answering", lambda brokers: dict.fromkeys(brokers, "2.8"))
     return cluster
 
@@ -148,6 +154,12 @@ def test_the_view_holds_brokers_partitions_and_controller() -> None:
         PartitionState("a", 1, -1, (1, 2), (2,)),
         PartitionState("b", 0, 1, (1, 2), (1, 2)),
     )
+
+
+def test_a_slow_broker_gets_longer_for_a_question_than_a_broker_that_hangs(cluster: Cluster) -> None:
+    assert isinstance(view(), Seen)
+    limits = {cluster.settings[name] for name in ("request_timeout_ms", "bootstrap_timeout_ms")}
+    assert min(limits) >= 6 * kafka._PULSE_S * 1000
 
 
 @pytest.mark.usefixtures("cluster")

@@ -8,8 +8,9 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from zkmigrate.analyze.amount import is_small
 from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.reading import load
+from zkmigrate.analyze.reading import here, load
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.pipeline.txnlog import SPLIT_MB
@@ -28,6 +29,15 @@ class Input:
         self.spark = spark
         self.asked = asked
         self.places = tuple(asked.source if places is None else places)
+
+    @cached_property
+    def is_here(self) -> bool:
+        """Whether answers are so small that this process holds them, beside a Spark on this machine."""
+        return is_small(self.asked) and (self.spark.sparkContext.master or "").startswith("local")
+
+    def once(self, answer: DataFrame) -> DataFrame:
+        """For an answer that is told and written: here it is worked out once, not for each of the two."""
+        return here(self.spark, answer.toArrow()) if self.is_here else answer
 
     @cached_property
     def logs_by_server(self) -> dict[str, list[File]]:

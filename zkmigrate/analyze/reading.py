@@ -33,8 +33,18 @@ def load(spark: SparkSession, source: str, found: Sequence[File], options: Mappi
     paths = [file.path for file in found]
     most = int(spark.conf.get(READ_HERE, "0") or 0)
     if sum(map(written, found)) <= most and (table := _table(source, paths, options, most)) is not None:
-        return spark.createDataFrame(table).coalesce(1)
+        return here(spark, table)
     return tasks(spark, source).options(**options).load(paths)
+
+
+def here(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A table of this process as one of Spark's, of one partition."""
+    batches = [
+        batch for batch in table.to_batches() if batch.num_rows
+    ]  # Spark 4.3.0 drops what follows an empty batch
+    # PySpark cannot take a column of lists from no batch at all.
+    whole = batches or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    return spark.createDataFrame(pa.Table.from_batches(whole, table.schema)).coalesce(1)
 
 
 def tasks(spark: SparkSession, source: str) -> DataFrameReader:
@@ -53,12 +63,10 @@ def _table(source: str, paths: Sequence[str], options: Mapping[str, str], most: 
         reader = made.reader(made.schema())
         for partition in reader.partitions():
             for batch in reader.read(partition):
-                if batch.num_rows:  # Spark 4.3.0 drops what follows an empty batch
-                    batches.append(batch)
+                batches.append(batch)
                 most -= batch.nbytes
                 if most < 0:
                     return None
     except (ZkDataError, UsageError, OSError):
         return None
-    # PySpark cannot take a column of lists from no batch at all.
-    return pa.Table.from_batches(batches or [pa.RecordBatch.from_pylist([], schema=schema)], schema)
+    return pa.Table.from_batches(batches, schema)

@@ -63,16 +63,13 @@ def analyze(
 
         given = Input(spark, asked)
 
-        def is_here() -> bool:
-            return small and (spark.sparkContext.master or "").startswith("local")
-
         def one(name: str) -> Section:
             began = time.monotonic()
             hint(f"{name} …")
             try:
                 found = job(name)(given)
                 if out is not None:
-                    _frames(out / name, found, here=is_here())
+                    _frames(out / name, found, here=given.is_here)
             except PySparkException as error:
                 raise AnalysisError(f"{name}: {reason(error)}") from error
             hint(f"{name}: {time.monotonic() - began:.1f} s")

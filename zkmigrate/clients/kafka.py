@@ -37,6 +37,8 @@ REASSIGNMENTS = "/admin/reassign_partitions"
 """Below the chroot; exists exactly while a reassignment of a broker before 2.4 is under way."""
 
 _PULSE_S = 3.0
+_QUESTION_S = 20.0
+"""Five seconds were too few for brokers that shared a quarter of two cores with everything else."""
 _ELECTION_S, _TOLD_S = 60.0, 20.0
 """Seconds for an election's answer, and then until every broker tells of the new leaders."""
 
@@ -48,7 +50,9 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())  # what matters is 
 
 
 def view(
-    brokers: Sequence[str], reassignments: Callable[[], Reading[bytes] | None], deadline_s: float = 5.0
+    brokers: Sequence[str],
+    reassignments: Callable[[], Reading[bytes] | None],
+    deadline_s: float = _QUESTION_S,
 ) -> Reading[KafkaView]:
     """Ask the cluster that answers at ``brokers`` (``host:port``).
 

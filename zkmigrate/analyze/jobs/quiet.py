@@ -30,7 +30,7 @@ def run(input: Input) -> Section:
     begin_ms, end_ms = (round(at.replace(tzinfo=UTC).timestamp() * 1000) for at in covered)
     step_s = 60 if end_ms - begin_ms > _SHORT_MS else 1
     first, last = begin_ms // (1000 * step_s), end_ms // (1000 * step_s)
-    frame = (
+    frame = input.once(
         input.effects("zxid", "time", "path", **only_under(asked.chroot))
         .filter(under(F.col("path"), asked.chroot))
         .groupBy(F.floor(millis(F.col("time")) / (1000 * step_s)).alias("step"))

@@ -39,9 +39,9 @@ def run(input: Input) -> Section:
     rate = F.round(F.col("writes") / minutes, 3) if minutes else F.lit(0.0)
     counts = [name for name in joined.columns if name not in ("subtree", "last_write")]
     frame = joined.na.fill(0, counts).withColumn("writes_per_minute", rate)
-    frame = frame.orderBy(F.desc("writes"), F.desc("bytes"), "subtree")
+    frame = input.once(frame.orderBy(F.desc("writes"), F.desc("bytes"), "subtree"))
     largest = nodes.select("path", "data_length").orderBy(F.desc("data_length"), "path")
-    return _section(input, frame, largest, _lists(nodes), minutes)
+    return _section(input, frame, largest, input.once(_lists(nodes)), minutes)
 
 
 def _watches(input: Input) -> DataFrame | None:

@@ -49,7 +49,7 @@ def run(input: Input) -> Section:
         F.max_by(broker, F.when(broker.isNotNull(), order)).alias("broker"),
         F.coalesce(F.bool_or(own), F.lit(False)).alias("brokers_own"),
     )
-    frame = _with_ends(input, sessions).orderBy(F.desc("changes"), "session")
+    frame = input.once(_with_ends(input, sessions).orderBy(F.desc("changes"), "session"))
     rows = frame.collect()
     types = _counts(changes.groupBy("session", kind.alias("name")))
     places = _counts(changes.groupBy("session", _place(path, below, root).alias("name")))
