@@ -479,8 +479,8 @@ def test_a_host_that_is_lost_leaves_what_came_and_the_other_servers_their_turn(
     part = side.out / "zk1" / "version-2" / "log.1.part"
     with daemon.running(tmp_path / "daemon") as lost:
         lost.pin()
-        process = begin(side, "--rate", "600k", f"zk2={other}", *reach(lost))
-        grown(process, part, 500_000)
+        process = begin(side, "--rate", "60k", f"zk2={other}", *reach(lost))
+        grown(process, part, 50_000)
         found = subprocess.run(["pgrep", "-P", str(lost.process.pid)], capture_output=True, check=True)
         lost.process.kill()
         for child in found.stdout.split():

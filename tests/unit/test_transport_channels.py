@@ -115,6 +115,7 @@ def test_a_program_that_dies_after_it_acted_is_not_asked_again(channels: Channel
 
 
 def test_a_missing_reply_ends_at_the_deadline_and_is_not_asked_again(channels: Channels, sshd: Sshd) -> None:
+    channels.ask("d1", "echo", "warm")
     with pytest.raises(TransportError) as caught:
         channels.ask("d1", "silent", "once", deadline_s=0.5)
     assert (caught.value.cause, caught.value.outcome_unknown) == ("timeout", True)

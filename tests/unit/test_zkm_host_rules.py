@@ -116,9 +116,9 @@ def test_fence_ends_clients_and_refuses_new_ones_but_not_operator_peers_and_loop
     kept = [dest.net.connect(name, "10.77.0.1") for name in ("operator", "peer", "dest")]
     kept.append(dest.net.connect("operator", "fd77::1"))
     assert dest.status()["client_sockets"] == "2"
-    assert dest.do("fence", "60000").startswith("killed=2 left=0")
+    assert dest.do("fence", "600000").startswith("killed=2 left=0")
     for client in clients:
-        assert client.wait(5) != 0
+        assert client.wait(60) != 0
     for address in ADDRESSES:
         assert dest.net.reaches("client", address) == "ConnectionRefusedError"
     for name in ("operator", "peer", "dest"):
@@ -126,7 +126,7 @@ def test_fence_ends_clients_and_refuses_new_ones_but_not_operator_peers_and_loop
     assert [child.poll() for child in kept] == [None] * 4
     seen = dest.status()
     assert (seen["phase"], seen["fence_entries"], seen["client_sockets"]) == ("fenced", "4", "0")
-    assert 55 <= int(seen["fence_timeout_s"]) <= 60
+    assert 60 < int(seen["fence_timeout_s"]) <= 600
     dest.do("reopen")
     for address in ADDRESSES:
         assert dest.net.reaches("client", address) == "open"
@@ -136,7 +136,6 @@ def test_fence_ends_clients_and_refuses_new_ones_but_not_operator_peers_and_loop
 def test_the_kernel_reopens_by_itself_when_nobody_renews(dest: Dest) -> None:
     dest.armed()
     assert "timeout_s=2" in dest.do("fence", "1001")
-    assert dest.net.reaches("client", "10.77.0.1") == "ConnectionRefusedError"
     eventually("the door is open", lambda: dest.net.reaches("client", "10.77.0.1") == "open")
     late = dest.call("renew", "5000", "5000")
     assert late.rc == 3

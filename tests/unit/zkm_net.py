@@ -37,7 +37,7 @@ def need_root() -> None:
         pytest.fail("this test makes network namespaces and firewall rules: run it as root")
 
 
-def eventually(name: str, condition: Callable[[], bool], limit_s: float = 20) -> None:
+def eventually(name: str, condition: Callable[[], bool], limit_s: float = 180) -> None:
     """Wait until ``condition`` holds; fail under ``name`` when it does not within ``limit_s``."""
     end = time.monotonic() + limit_s
     while not condition():
@@ -357,8 +357,8 @@ class Dest(Host):
 
     def cut_off(self, **changed: str) -> None:
         self.armed(**changed)
-        self.do("fence", "60000")
-        self.do("cut", "60000")
+        self.do("fence", "600000")
+        self.do("cut", "600000")
 
     def stopped(self, **changed: str) -> None:
         self.cut_off(**changed)
