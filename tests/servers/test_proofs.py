@@ -15,7 +15,10 @@ from kazoo.security import make_acl
 from tests.servers.ensembles import Member, client, serving
 from tests.servers.process import START_SECONDS, four_letter_word
 from zkmigrate.lab.waiting import wait_until
+from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zkdata.reader import FileDirectory
 from zkmigrate.zkdata.session import format_session
+from zkmigrate.zkdata.tail import newest
 
 VERSION = "3.5.8"
 
@@ -39,13 +42,17 @@ def zxid(member: Member) -> int:
 
 
 def caught_up(dest: Member, source: Member) -> None:
-    """Wait until dest shows what source shows."""
+    """Wait until dest shows and holds what source shows: an observer shows what is not on its disk yet."""
 
     def missing() -> str | None:
         seen, wanted = zxid(dest), zxid(source)
-        return None if seen == wanted else f"{seen:#x} of {wanted:#x}"
+        try:
+            held = newest(FileDirectory(dest.data / "version-2")).zxid
+        except ZkDataError as error:
+            return str(error)
+        return None if seen == held == wanted else f"{seen:#x}, on disk {held:#x}, of {wanted:#x}"
 
-    wait_until("dest shows source's newest transaction", missing, START_SECONDS)
+    wait_until("dest holds source's newest transaction", missing, START_SECONDS)
 
 
 def session_of(zk: KazooClient) -> str:
