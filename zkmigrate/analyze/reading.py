@@ -39,9 +39,8 @@ def load(spark: SparkSession, source: str, found: Sequence[File], options: Mappi
 
 def here(spark: SparkSession, table: pa.Table) -> DataFrame:
     """A table of this process as one of Spark's, of one partition."""
-    batches = [
-        batch for batch in table.to_batches() if batch.num_rows
-    ]  # Spark 4.3.0 drops what follows an empty batch
+    # Spark 4.3.0 drops what follows an empty batch.
+    batches = [batch for batch in table.to_batches() if batch.num_rows]
     # PySpark cannot take a column of lists from no batch at all.
     whole = batches or [pa.RecordBatch.from_pylist([], schema=table.schema)]
     return spark.createDataFrame(pa.Table.from_batches(whole, table.schema)).coalesce(1)
