@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from zkmigrate.lab import readiness
+from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.waiting import wait_until
 
 START_SECONDS = 60
@@ -25,11 +25,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((ADDRESS, 0))
         return int(probe.getsockname()[1])
-
-
-def four_letter_word(port: int, word: str, address: str = ADDRESS) -> str:
-    """The server's answer; empty while nobody answers."""
-    return readiness.four_letter_word(address, word, port, 5) or ""
 
 
 @contextmanager
@@ -64,7 +59,7 @@ def wait_for(
 
     def missing() -> str | None:
         assert process.poll() is None, f"{what} ended with {process.returncode}:\n{log.read_text()[-3000:]}"
-        seen = four_letter_word(port, word, address)
+        seen = four_letter_word(address, word, port) or ""
         return None if answer in seen else f"{word} said {seen!r}"
 
     wait_until(what, missing, START_SECONDS)

@@ -13,7 +13,8 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from tests.servers.ensembles import Member, client, serving
-from tests.servers.process import START_SECONDS, four_letter_word
+from tests.servers.process import ADDRESS, START_SECONDS
+from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.waiting import wait_until
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.reader import FileDirectory
@@ -37,7 +38,7 @@ def proved(what: str, source: Member, dest: Member, *more: str) -> tuple[int, di
 
 def zxid(member: Member) -> int:
     """As the server says it."""
-    lines = four_letter_word(member.port, "srvr").splitlines()
+    lines = (four_letter_word(ADDRESS, "srvr", member.port) or "").splitlines()
     return int(next((line for line in lines if line.startswith("Zxid: ")), "Zxid: 0x0")[6:], 16)
 
 

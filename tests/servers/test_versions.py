@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.servers.process import ADDRESS, START_SECONDS, four_letter_word, free_port, server, wait_for
+from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
 from zkmigrate.clients.session import Limits
 from zkmigrate.clients.subtree import Server
 from zkmigrate.disks.place import Disks, Place
 from zkmigrate.disks.subtree import Answer, from_disk, from_server
 from zkmigrate.lab import provision
+from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import JAVA_11_KAFKA
 
 
@@ -50,7 +51,7 @@ def extent(answer: Answer) -> tuple[object, ...]:
 @pytest.mark.parametrize("version", provision.zookeeper_versions())
 def test_zookeeper_starts(version: str, tmp_path: Path) -> None:
     with zookeeper(version, tmp_path) as port:
-        assert four_letter_word(port, "srvr").startswith(f"Zookeeper version: {version}-")
+        assert (four_letter_word(ADDRESS, "srvr", port) or "").startswith(f"Zookeeper version: {version}-")
         planted(port)
         walked = from_server([Server(ADDRESS, port)], "/kafka", 10, Limits(), print)
         read = from_disk(Disks(None), Place("", str(tmp_path / "data")), None, "/kafka", 2 << 20, print)

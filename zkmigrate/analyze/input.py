@@ -33,7 +33,7 @@ class Input:
     @cached_property
     def is_here(self) -> bool:
         """Whether answers are so small that this process holds them, beside a Spark on this machine."""
-        return is_small(self.asked) and (self.spark.sparkContext.master or "").startswith("local")
+        return (self.spark.sparkContext.master or "").startswith("local") and is_small(self.asked)
 
     def once(self, answer: DataFrame) -> DataFrame:
         """For an answer that is told and written: here it is worked out once, not for each of the two."""
