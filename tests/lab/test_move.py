@@ -123,8 +123,11 @@ class Night:
 def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
     directory = tmp_path_factory.mktemp("night")
     with Lab.up(PATIENT, print) as lab:
-        # The rates keep the logs short.
-        load = runner_for(lab, directory / "history", raw_rate=20.0, tenant_rate=30.0)
+        # The rates keep the logs short, and leave a slow machine its time: brokers and clients take it at
+        # each record, for as long as the tests last.
+        load = runner_for(
+            lab, directory / "history", produce_rate=30.0, metadata_rate=0.5, raw_rate=12.0, tenant_rate=12.0
+        )
         load.start(("producer", "consumer", "metadata", "tenant"))
         load.wait_flowing(("producer", "consumer", "tenant"), 60)
         write_inventory(lab, directory / "migration.yml", canary_topic=canary_topic.make(lab))

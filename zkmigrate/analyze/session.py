@@ -34,6 +34,18 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that ends before its second compiler has repaid what it costs: half of all the time."""
 
 
+CHEAP = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
+}
+"""What makes the plans of small tables cheap: Spark interprets them instead of compiling them, and runs them
+as it first planned them. It keeps no stack of each column that shows where our code made it."""
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Of a Spark of our own; what spark-submit started has its own, and only refuses a master here.
@@ -115,7 +127,8 @@ def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path
     """What a Spark that we start ourselves is told. quiet: properties of its log4j."""
     java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *of_archive(), bounds.java]
     if bounds.small:
-        builder = _cheap(builder)
+        for name, value in CHEAP.items():
+            builder = builder.config(name, value)
         java.append(SHORT_LIVED)
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED)
     builder = (
@@ -146,19 +159,6 @@ def of_archive() -> Iterator[str]:
     if ARCHIVE.is_file():
         yield f'"-XX:SharedArchiveFile={ARCHIVE}"'
         yield "-Xlog:disable -Xlog:all=error:stderr"
-
-
-def _cheap(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """With what makes the plans of small tables cheap: they are interpreted, not compiled, and run as they
-    were first planned. Of each column, no stack is kept that shows where our code made it."""
-    return (
-        builder.config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.dataFrameQueryContext.enabled", "false")
-        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
-        .config("spark.sql.ui.explainMode", "simple")
-    )
 
 
 def here_bytes(memory: str) -> int:
