@@ -26,9 +26,10 @@ producer (idempotent, acks=all; record value = its id, ``"p-17"``)
                  acknowledgement's
     ``failed``   ``topic``, ``partition``, ``id``, ``error``: the client gave the record up
                  (it may be in the log)
-    ``unsent``   ``id``, ``error``: the client gave it back before sending it; it is handed over again
+    ``unsent``   ``id``, ``error``: the client gave it back as not sent (it may be in the log)
     ``kafka``    ``error``, ``fatal``: client-level errors, such as a broker going away
-    ``closed``   ``sent``, ``acked``, ``failed``, ``unflushed`` (no answer when the flush deadline passed)
+    ``closed``   ``sent``, ``acked``, ``failed``, ``unsent``, ``unflushed`` (no answer when the
+                 flush deadline passed)
 
 consumer (one group over all topics, from the earliest offset)
     ``consumed`` ``topic``, ``partition``, ``offset``, ``id``

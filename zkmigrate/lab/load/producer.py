@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from functools import partial
 from typing import Any
 
@@ -20,8 +19,7 @@ _CREATE_LIMIT_S = 60.0
 _METADATA_S = 5.0
 _TICK_S = 0.05
 # A broker that has just started answers with no topics at all, and one that has just become a leader does not
-# know the partition yet. This client then gives the record back, not written; other clients keep it and ask
-# again, as this load does.
+# know the partition yet. This client then gives the record back; other clients keep it and ask again.
 _NOT_SENT = frozenset(
     {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
 )
@@ -34,13 +32,17 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     of that partition.  A record stays in the client's hands for up to the flush deadline: an interruption
     shows as late acknowledgements, not as failures.
 
+    No id is handed to the client twice. What it gives back as not sent may be in the log all the same: it
+    forgets there that an earlier try had no answer. So the next record, with an id of its own, takes its
+    place.
+
     The first record of each partition goes alone. Where a producer has written nothing yet, brokers before
     Kafka 4.5 take any sequence number (KAFKA-15591): of two records under way while the partition's leader
     was being made, the first was refused, the second written, and the client then acknowledged both, the
     first without an offset.
     """
     create_topics(config)
-    counts = {"sent": 0, "acked": 0, "failed": 0}
+    counts = {"sent": 0, "acked": 0, "failed": 0, "unsent": 0}
     producer = Producer(
         {
             "bootstrap.servers": config.bootstrap,
@@ -57,14 +59,13 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
         }
     )
     targets = [(topic, number) for number in range(config.partitions) for topic in config.topics]
+    begun: set[tuple[str, int]] = set()
     pace = Pace(config.produce_rate, time.monotonic_ns())
-
-    again: deque[tuple[str, str, int]] = deque()
 
     def delivered(record_id: str, sent_ns: int, error: KafkaError | None, message: Message) -> None:
         if error is not None and error.code() in _NOT_SENT:
+            counts["unsent"] += 1
             record.write("unsent", id=record_id, error=error.str())
-            again.append((record_id, str(message.topic()), message.partition() or 0))
             return
         if error is not None:
             counts["failed"] += 1
@@ -74,6 +75,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
             )  # fmt: skip
             return
         counts["acked"] += 1
+        begun.add((str(message.topic()), message.partition() or 0))
         record.write(
             "ack", topic=message.topic(), partition=message.partition(), offset=message.offset(),
             id=record_id, sent_mono_ns=sent_ns,
@@ -94,33 +96,23 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
         return True
 
     while not orders.stopping:
-        unanswered = counts["sent"] - counts["acked"] - counts["failed"]
-        if counts["sent"] == len(targets) and unanswered and not again:
+        unanswered = counts["sent"] - counts["acked"] - counts["failed"] - counts["unsent"]
+        to_begin = next((target for target in targets if target not in begun), None)
+        if to_begin and unanswered:
             producer.poll(_TICK_S)
             continue
         if not pace.take(time.monotonic_ns()):
             left_s = (pace.next_ns - time.monotonic_ns()) / 1e9
             producer.poll(min(_TICK_S, max(0.0, left_s)))
             continue
-        record_id, topic, partition = (
-            again[0] if again else (f"p-{counts['sent']}", *targets[counts["sent"] % len(targets)])
-        )
-        if not send(record_id, topic, partition):
+        if not send(f"p-{counts['sent']}", *(to_begin or targets[counts["sent"] % len(targets)])):
             producer.poll(_TICK_S)
             continue
-        if again and again[0][0] == record_id:
-            again.popleft()
-        else:
-            counts["sent"] += 1
+        counts["sent"] += 1
         producer.poll(0)
     record.write("stopping")
-    end = time.monotonic() + config.flush_deadline_s
     unflushed = producer.flush(config.flush_deadline_s)
-    while again and time.monotonic() < end:
-        if send(*again[0]):
-            again.popleft()
-        unflushed = producer.flush(max(0.0, end - time.monotonic()))
-    return {**counts, "unflushed": unflushed + len(again)}
+    return {**counts, "unflushed": unflushed}
 
 
 def record_client_error(record: Recorder, error: KafkaError) -> None:
