@@ -172,6 +172,15 @@ def to_seal_s(context: Context, trip_s: float = 0.0) -> float:
     return max(policy.way_back_s * policy.window_margin, MESSAGES_TO_SEAL * trip_s)
 
 
+HOLD_S = 2.0
+"""Seconds that ``--hold-at`` leaves for an answer, at the least, where it holds before SEAL."""
+
+
+def hold_s(context: Context) -> float:
+    """Seconds that the hold of ``--hold-at`` takes of the time until the way back must start."""
+    return HOLD_S if context.hold_at in TO_SEAL[:-1] else 0.0
+
+
 _BACK_STEPS = ("fence", "drain", "cut", "stop", "prove")
 
 

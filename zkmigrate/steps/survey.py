@@ -43,6 +43,7 @@ from zkmigrate.rules.window import (
     TO_SEAL,
     deadlines,
     expected_way_back_s,
+    hold_s,
     rehearsed_s,
     to_seal_s,
 )
@@ -234,24 +235,28 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
 
 def _window_fits(c: Context, trip_s: float, left_s: float) -> Finding:
     """A window that cannot succeed is not begun. left_s: until the way back must start, after FENCE."""
-    policy, took, needed = c.inventory.policy, rehearsed_s(c, *TO_SEAL), to_seal_s(c, trip_s)
+    policy, took, counted = c.inventory.policy, rehearsed_s(c, *TO_SEAL), to_seal_s(c, trip_s)
     margin = f"times {policy.window_margin:g} (policy.window_margin)"
+    moves: tuple[str, ...]
     if took is not None:
-        reckoned = f"it took {took:.1f} s in the rehearsal, {margin} is {needed:.1f} s"
-        rehearse = "rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run"
+        reckoned = f"it took {took:.1f} s in the rehearsal, {margin} is {counted:.1f} s"
+        moves = ("rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run",)
     else:
         reckoned = (
-            f"not rehearsed, so it counts with {needed:.1f} s: the longer of policy.way_back_s "
+            f"not rehearsed, so it counts with {counted:.1f} s: the longer of policy.way_back_s "
             f"({policy.way_back_s:g} s) {margin} and {MESSAGES_TO_SEAL} round trips of {trip_s:.2f} s"
         )
-        rehearse = "rehearse, which measures the time: zkmigrate rollback --to rehearse, then run"
+        moves = ("rehearse, which measures the time: zkmigrate rollback --to rehearse, then run",)
+    if hold := hold_s(c):
+        reckoned += f"; an answer to --hold-at {c.hold_at} needs {hold:g} s more"
+        moves = ("resume without --hold-at, or hold after SEAL: --hold-at seal or later", *moves)
     return claim(
         "survey.window-fits",
         "FENCE to SEAL ends before the way back must start",
-        needed <= left_s,
+        counted + hold <= left_s,
         seen=f"{reckoned}; the way back must start {left_s:.1f} s after FENCE",
         needed=f"at most {left_s:.1f} s",
-        moves=(rehearse, "raise zookeeper.session.timeout.ms and restart the brokers (the roll does)"),
+        moves=(*moves, "raise zookeeper.session.timeout.ms and restart the brokers (the roll does)"),
     )
 
 

@@ -147,6 +147,22 @@ def test_a_window_that_was_not_rehearsed_must_fit_as_well(
     assert stopped_by(verdict(f, skipped)) == ([] if fits else [("survey.window-fits", "")])
 
 
+@pytest.mark.parametrize(
+    ("hold_at", "to_seal_s", "fits"),
+    [
+        ("fence", 2.99, True),
+        ("fence", 3.01, False),
+        ("prove", 3.01, False),
+        ("seal", 3.01, True),
+        ("", 3.01, True),
+    ],
+)
+def test_a_hold_before_seal_must_leave_time_for_an_answer(hold_at: str, to_seal_s: float, fits: bool) -> None:
+    """6.5 s are left; the margin makes 4.5 s of 3 s, the answer takes 2 s."""
+    seen = verdict(facts(), replace(rehearsed(to_seal_s), hold_at=hold_at))
+    assert stopped_by(seen) == ([] if fits else [("survey.window-fits", "")])
+
+
 def test_the_lease_is_chosen_by_the_slowest_host() -> None:
     for of_dest2_s, lease in ((0.05, (5000, 2000)), (0.9, (6000, 4000))):
         done = verdict(facts(renewals=trips(of_dest2_s)))
