@@ -33,7 +33,7 @@ NEEDED["run"] = "a program's file name without blanks, quotes or shell character
 NEEDED["args"] = "text without control characters"
 NEEDED["begin"] = NEEDED["end"] = "date, time and zone, such as 2026-11-21T22:00+01:00"
 NEEDED["until"] = NEEDED["begin"]
-NEEDED["finding"] = "the id of a check of the gates, such as kafka.replication"
+NEEDED["finding"] = "the id of a check, such as kafka.replication"
 NEEDED["target"] = "a host, address or topic as the finding names it"
 NEEDED["who"] = NEEDED["why"] = "a line of text that is not empty"
 NEEDED["stop"] = NEEDED["status"] = NEEDED["kill"] = NEEDED["start"]

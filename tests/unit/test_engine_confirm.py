@@ -231,6 +231,16 @@ def test_a_hold_goes_on_until_something_is_typed() -> None:
     assert [closed.hold("cut", rule, None) for rule in rules] == [Answer("back"), Answer("go")]
 
 
+def test_with_yes_a_hold_behind_seal_ends_where_a_way_back_comes_too_late() -> None:
+    held = unattended("", "", "", "", "back")
+    assert [held.hold("seal", "go", left) for left in (0.1, None)] == [None, None]
+    answer = held.hold("seal", "go", 0.0)
+    assert (answer, answer and answer.by) == (Answer("go"), "--yes")
+    assert held.hold("cut", "back", 0.0) is None, "before it the deadline turns back"
+    assert held.hold("seal", "go", 0.0) == Answer("back"), "what was typed counts"
+    assert terminal("")[0].hold("seal", "go", 0.0) is None, "a person may take the time"
+
+
 def test_the_console_reads_whole_lines_and_sees_the_end() -> None:
     reader, writer = os.pipe()
     out = StringIO()

@@ -19,7 +19,7 @@ from zkmigrate.steps.fence import FenceFacts, FenceStep
 
 ADDRESS, SESSION, OWNED = "10.0.0.77", 0x77, "/other/lock-0000000001"
 LINE = (
-    f" /{ADDRESS}:40077[1](queued=0,recved=2,sent=2,sid={SESSION:#x},lop=PING,est=1,to=20000,"
+    f":40077[1](queued=0,recved=2,sent=2,sid={SESSION:#x},lop=PING,est=1,to=20000,"
     "lcxid=0x1,lzxid=0x1,lresp=1,llat=1,minlat=0,avglat=1,maxlat=1)\n"
 )
 
@@ -33,7 +33,7 @@ class Stranger:
     """Somebody's client, connected to dest2 from a moment on."""
 
     connected: bool = True
-    after: str = ""
+    address: str = ADDRESS
     asked: list[str] = field(default_factory=list)
 
 
@@ -46,7 +46,7 @@ def stranger(monkeypatch: pytest.MonkeyPatch) -> Stranger:
         if host != "dest2" or not made.connected or not isinstance(told, Seen):
             return told
         if word == "cons":
-            return Seen(told.value.rstrip("\n") + "\n" + LINE + "\n")
+            return Seen(told.value.rstrip("\n") + f"\n /{made.address}{LINE}\n")
         if word == "dump":
             return Seen(f"{told.value.rstrip()}\n{SESSION:#x}:\n\t{OWNED}\n")
         return told
@@ -57,6 +57,11 @@ def stranger(monkeypatch: pytest.MonkeyPatch) -> Stranger:
 
 def refused(operator: Operator) -> StepBlocked:
     return [e for e in operator.events if isinstance(e, StepBlocked)][-1]
+
+
+def where(operator: Operator) -> str:
+    blocked = refused(operator)
+    return f"{blocked.stage}.{blocked.step}"
 
 
 def foreign(operator: Operator) -> list[tuple[str, str]]:
@@ -95,6 +100,29 @@ def test_survey_looks_once_more_just_before_the_fence(tmp_path: Path, stranger: 
     assert operator.resume().code != 0
     assert (refused(operator).stage, refused(operator).step) == ("cutover", "survey")
     assert foreign(operator) == NAMED
+    assert all(not host.fence.holds(world.now) for host in world.hosts.values()), "no client was shut out"
+
+
+def test_a_program_on_a_brokers_host_is_found_at_the_gate_and_just_before_the_fence(
+    tmp_path: Path, stranger: Stranger
+) -> None:
+    world = quiet_world()
+    stranger.address = world.inventory.broker("broker2").address
+    named = [(stranger.address, f"1 session beside broker2's own on dest2, owns {OWNED}")]
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward().code == 6
+    assert ((refused(operator).stage, refused(operator).step), foreign(operator)) == (
+        ("roll", "preflight"),
+        named,
+    )
+    stranger.connected = False
+    assert operator.resume(until="cutover.arm").code == 0
+    stranger.connected = True
+    assert operator.resume().code != 0
+    assert ((refused(operator).stage, refused(operator).step), foreign(operator)) == (
+        ("cutover", "survey"),
+        named,
+    )
     assert all(not host.fence.holds(world.now) for host in world.hosts.values()), "no client was shut out"
 
 

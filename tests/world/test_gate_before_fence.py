@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.world.operator import Operator
+from tests.world.operator import Operator, quiet_world
 from tests.world.rolled import copied, rolled
 from zkmigrate.engine.events import StepEnded
 from zkmigrate.model.change import Cut, Fence
@@ -117,4 +117,21 @@ def test_fence_is_not_sent_where_the_rehearsed_time_does_not_fit(
     assert found.id == "survey.window-fits"
     assert "it took 4.4 s in the rehearsal, times 1.5 (policy.window_margin) is 6.6 s" in found.seen
     assert "6.5 s after FENCE" in found.seen
+    assert leases(operator) == set()
+
+
+def test_fence_is_not_sent_where_nobody_rehearsed_and_the_hosts_are_too_slow_for_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = Operator(quiet_world(), tmp_path / "run")
+    slow(monkeypatch, "dest2", 0.4)
+    ended = operator.forward(until="cutover", skip=("rehearse",))
+    assert ended.code == 7
+    [found] = [f for f in ended.findings if f.blocks]
+    assert found.id == "survey.window-fits"
+    assert found.seen == (
+        "not rehearsed, so it counts with 7.2 s: the longer of policy.way_back_s (2.5 s) times 1.5 "
+        "(policy.window_margin) and 18 round trips of 0.40 s; the way back must start 6.5 s after FENCE"
+    )
+    assert found.moves[0] == "rehearse, which measures the time: zkmigrate rollback --to rehearse, then run"
     assert leases(operator) == set()

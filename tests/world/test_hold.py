@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
 from tests.world.rolled import copied, rolled
-from zkmigrate.engine.events import Holding, Noted
+from zkmigrate.engine.confirm import Console, LookUp, Unattended
+from zkmigrate.engine.events import HoldEnded, Holding, Noted
 from zkmigrate.engine.ports import Answer, Fallback
+from zkmigrate.engine.run import Walk
 from zkmigrate.errors import UsageError
+from zkmigrate.model.change import Fence
+from zkmigrate.rules.window import TO_SEAL
 from zkmigrate.simulate.world import SESSION_TIMEOUT_MS
 
 
@@ -158,3 +163,70 @@ def test_a_hold_that_the_deadline_breaks_is_said_before_the_cut_over_is_asked_ab
     assert at < kinds.index("Consented")
     assert f"the hold after cutover.{phase} ends by itself" in text
     assert "6.5 s after FENCE" in text
+
+
+def test_a_hold_that_leaves_no_time_for_an_answer_is_refused_before_fence(
+    tmp_path: Path, once: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = copied(once, tmp_path)
+    rehearsed_as(operator, monkeypatch, to_seal_s=3.1)
+    ended = operator.forward(until="cutover", hold_at="cut")
+    assert ended.code == 7
+    [found] = [f for f in ended.findings if f.blocks]
+    assert found.id == "survey.window-fits"
+    assert found.seen == (
+        "it took 3.1 s in the rehearsal, times 1.5 (policy.window_margin) is 4.7 s; "
+        "an answer to --hold-at cut needs 2 s more; the way back must start 6.5 s after FENCE"
+    )
+    assert not [c for c, op in operator.world.applied if op.startswith("cutover.") and isinstance(c, Fence)]
+    assert operator.forward(until="cutover", hold_at="seal").code == 0, "without such a hold it fits"
+
+
+def rehearsed_as(operator: Operator, monkeypatch: pytest.MonkeyPatch, to_seal_s: float) -> None:
+    """What the rehearsal measured from FENCE to SEAL."""
+    walk = operator._walk
+
+    def rehearsed() -> Walk:
+        made = walk()
+        for step in TO_SEAL:
+            made.history.seconds[f"rehearse.{step}"] = {"forward": to_seal_s / len(TO_SEAL), "back": 0.1}
+        return made
+
+    monkeypatch.setattr(operator, "_walk", rehearsed)
+
+
+class Silence:
+    """An input that stays open, and nobody types."""
+
+    def forget(self) -> None:
+        return None
+
+    def poll(self, _seconds: float) -> str:
+        return ""
+
+
+@dataclass
+class Nobody(Operator):
+    """``--yes`` with such an input."""
+
+    polls: int = 0
+
+    def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+        self.polls += 1
+        assert self.polls < 500, "it holds for ever"
+        return Unattended(cast(Console, Silence()), cast(LookUp, None)).hold(phase, unanswered, left_s)
+
+
+@pytest.mark.parametrize("phase", ["seal", "check"])
+def test_with_yes_a_hold_that_nobody_answers_ends_when_a_way_back_comes_too_late(
+    tmp_path: Path, once: Operator, phase: str
+) -> None:
+    """18 s sessions and a way back of 2.5 s leave 6.5 s; the hosts would wait 10 s after CHECK."""
+    rolled_out = copied(once, tmp_path)
+    operator = Nobody(rolled_out.world, rolled_out.run_dir)
+    began = operator.world.now
+    assert operator.forward(until="cutover", hold_at=phase).code == 0
+    assert [(e.how, e.by) for e in operator.events if isinstance(e, HoldEnded)] == [("go", "--yes")]
+    world = operator.world
+    assert {world.hosts[h].phase for h in world.inventory.dest_names} == {"open"}
+    assert 6.5 < world.now - began < 12.0

@@ -199,8 +199,12 @@ class Unattended:
     def decide(self, _phase: str, _finding: Finding, unanswered: Fallback, _left_s: float | None) -> Answer:
         return Answer(unanswered, by=_UNATTENDED)
 
-    def hold(self, where: str, unanswered: Fallback | None, _left_s: float | None) -> Answer | None:
-        return self._hold.answer(where, unanswered)
+    def hold(self, where: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+        """What is typed; once a way back comes too late and all hosts are sealed, nobody's answer."""
+        answer = self._hold.answer(where, unanswered)
+        if answer is None and unanswered == "go" and left_s is not None and left_s <= 0:
+            return Answer("go", by=_UNATTENDED)
+        return answer
 
 
 def _changing(stage: Stage) -> list[AnyStep]:

@@ -132,6 +132,7 @@ class Confirm(Protocol):
     def hold(self, where: str, unanswered: Fallback | None, left_s: float | None, /) -> Answer | None:
         """Polled while the walk holds at ``where``, a phase or ``stage.step``; None = still holding.
 
+        left_s: until the way back must start, 0 once that has passed; None where there is no such time.
         Where nobody can type any more the answer is ``unanswered``: with None somebody else ends the hold.
         """
         ...

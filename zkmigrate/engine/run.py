@@ -481,6 +481,7 @@ class Walk:
                 events.Waits(at.stage.id, at.step.id, what, progress, None)
             ),
             retired=tuple(self.history.retired.values()),
+            hold_at=self._hold_at.partition(".")[2],
         )
 
 

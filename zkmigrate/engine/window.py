@@ -114,7 +114,8 @@ class Window:
         ``deadline``.
 
         One who answers at this terminal was asked for with ``--hold-at`` and may take his time once all hosts
-        are sealed; a hold file may have been forgotten, and ends when its time is over.
+        are sealed; a hold file may have been forgotten, and ends when its time is over. With ``--yes`` nobody
+        has to be there: every hold does.
         """
         from_file = bool(hold.mark)
         while True:
@@ -129,9 +130,10 @@ class Window:
                     why = f"the hold after {at.id} lasted until the way back had to begin"
                     raise TurnBack(at.stage.id, why, 7, (past_deadline(),))
                 return Answer(unanswered), "deadline"
-            who = hold.words() if from_file else ""
-            self._world.emit(events.Holding(at.step.id, left, opens, who=who, late=self._late(at)))
-            answer = self._world.confirm.hold(at.step.id, None if from_file else unanswered, left)
+            who, late = hold.words() if from_file else "", self._late(at)
+            self._world.emit(events.Holding(at.step.id, left, opens, who=who, late=late))
+            fallback = None if from_file else unanswered
+            answer = self._world.confirm.hold(at.step.id, fallback, 0.0 if late else left)
             if answer is not None:
                 return answer, "answered"
             self._world.clock.pause(_HOLD_S)

@@ -129,7 +129,7 @@ class Context:
     sent and are not undone; true where the journal is lost. way: the direction of the walk, so that a step
     does not wait, going back, for answers that only going forward needs. kept: what the step's last
     ``Waiting`` of this visit kept. tell: for looks that take long. retired: brokers that were left out of the
-    run; the inventory does not name them.
+    run; the inventory does not name them. hold_at: the step of the window after which ``--hold-at`` holds.
     """
 
     run: str
@@ -143,6 +143,7 @@ class Context:
     kept: Mapping[str, Any] = field(default_factory=dict)
     tell: Teller = field(default=untold, compare=False)
     retired: tuple[Retired, ...] = ()
+    hold_at: str = ""
 
 
 class Step(Protocol[F]):

@@ -108,7 +108,9 @@ def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
 def foreign_client(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P06, P35. A session on dest that is no broker's, no operator's and no canary's. After OPEN it would
     write to dest, while others of its kind write to source: two truths. By cons and dump of dest's servers;
-    SURVEY looks once more, just before FENCE."""
+    SURVEY looks once more, just before FENCE. A session from a broker's host is the broker's if it registered
+    the broker; one more that owns nothing may be its authorizer's, where server.properties names one. One
+    from the operator's machine is the operator's."""
     for f in foreign(e.foreign):
         held = None if f.held is Held.UNKNOWN else f.held is Held.YES
         yield Judged(held, f.seen, f.needed, f.target, f.moves)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from zkmigrate.inventory_accept import NEVER, Accept
+from zkmigrate.inventory_accept import ACCEPTABLE, Accept
 from zkmigrate.model.finding import Finding, Held, Severity
 
 PARTS_OF_ROLL = ("kafka.replication", "kafka.min-isr")
@@ -16,7 +16,7 @@ def accepted(exceptions: Sequence[Accept], findings: Iterable[Finding], at: floa
     """The findings of a gate; one that is not so, and that somebody answers for, warns instead of blocking.
 
     at: now, in seconds since the epoch. From ``until`` on it blocks again and says so. What is unknown is
-    never accepted, nor is a finding in ``NEVER``.
+    never accepted, nor is a finding outside of ``ACCEPTABLE``.
     """
     return tuple(_judged(exceptions, f, at) for f in findings)
 
@@ -27,7 +27,7 @@ def spared_topics(exceptions: Sequence[Accept], at: float) -> frozenset[str]:
 
 
 def _judged(exceptions: Sequence[Accept], found: Finding, at: float) -> Finding:
-    if not found.blocks or found.held is not Held.NO or found.id in NEVER:
+    if not found.blocks or found.held is not Held.NO or found.id not in ACCEPTABLE:
         return found
     matching = [x for x in exceptions if (x.finding, x.target) == (found.id, found.target)]
     if not matching:

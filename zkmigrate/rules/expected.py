@@ -5,7 +5,7 @@ from __future__ import annotations
 from zkmigrate.facts.sessions import Sessions
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context
-from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s, to_seal_s
+from zkmigrate.rules.window import FIND_DOOR_S, TO_SEAL, deadlines, expected_way_back_s, to_seal_s
 
 _WINDOW = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
 _REHEARSED = "as rehearsed, or the policy's if longer"
@@ -58,15 +58,16 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
         way_back = f"{expected_way_back_s(c):g} s (policy.way_back_s)"
         return (
             f"not rehearsed: the window's length is not known; the way back counts with {way_back}",
+            f"  and FENCE to SEAL with {to_seal_s(c):.1f} s or more: SURVEY refuses where that does not fit",
             *alone,
         )
     out = [measured]
     timeout_ms = c.records.get("survey", {}).get("smallest_timeout_ms")
     if timeout_ms is not None:
         out += _arithmetic(timeout_ms / 1000, expected_way_back_s(c), _REHEARSED)
-        if (needed := to_seal_s(c)) is not None:
+        if _rehearsed(c).keys() >= set(TO_SEAL):
             margin = f"{c.inventory.policy.window_margin:g} (policy.window_margin)"
-            out.append(f"FENCE to SEAL counts as {needed:.1f} s: as rehearsed, times {margin}")
+            out.append(f"FENCE to SEAL counts as {to_seal_s(c):.1f} s: as rehearsed, times {margin}")
     return (*out, *alone)
 
 

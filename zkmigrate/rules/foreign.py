@@ -13,7 +13,7 @@ _MOVES = (
     "stop this client, or give it source's addresses",
     "if somebody answers for it: name it under accept in migration.yml, then resume",
 )
-_BLIND = ("allow cons in dest's 4lw.commands.whitelist, or let the ssh account run ss",)
+_BLIND = ("allow cons and dump in dest's 4lw.commands.whitelist, and let the ssh account run ss",)
 
 
 def foreign(found: Tenants) -> tuple[Finding, ...]:

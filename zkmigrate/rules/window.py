@@ -156,10 +156,29 @@ def rehearsed_s(context: Context, *steps: str) -> float | None:
     return None if None in took else float(sum(took))
 
 
-def to_seal_s(context: Context) -> float | None:
-    """Seconds that FENCE to SEAL may take: as rehearsed, times ``policy.window_margin``; None unrehearsed."""
-    took = rehearsed_s(context, *TO_SEAL)
-    return None if took is None else took * context.inventory.policy.window_margin
+MESSAGES_TO_SEAL = 3 * len(TO_SEAL)
+"""Each of these steps looks, changes and looks again."""
+
+
+def to_seal_s(context: Context, trip_s: float = 0.0) -> float:
+    """Seconds that FENCE to SEAL may take: as rehearsed, times ``policy.window_margin``.
+
+    Without a rehearsal ``policy.way_back_s`` stands for what it measures, and the messages count too. trip_s:
+    the longest round trip to a host.
+    """
+    policy, took = context.inventory.policy, rehearsed_s(context, *TO_SEAL)
+    if took is not None:
+        return took * policy.window_margin
+    return max(policy.way_back_s * policy.window_margin, MESSAGES_TO_SEAL * trip_s)
+
+
+HOLD_S = 2.0
+"""Seconds that ``--hold-at`` leaves for an answer, at the least, where it holds before SEAL."""
+
+
+def hold_s(context: Context) -> float:
+    """Seconds that the hold of ``--hold-at`` takes of the time until the way back must start."""
+    return HOLD_S if context.hold_at in TO_SEAL[:-1] else 0.0
 
 
 _BACK_STEPS = ("fence", "drain", "cut", "stop", "prove")

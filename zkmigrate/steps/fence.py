@@ -53,10 +53,8 @@ class FenceStep:
         if c.way is Way.BACK or c.rehearsal or not stand.hosts.in_phase("armed"):
             return FenceFacts(stand)
         cons = look.each(c.inventory.dest_names, lambda host: connections(look, host))
-        found = foreign_clients(c.inventory, look, cons, {})
-        if found.found:
-            dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
-            found = foreign_clients(c.inventory, look, cons, dumps)
+        dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
+        found = foreign_clients(c.inventory, look, cons, dumps)
         return FenceFacts(stand, accepted(c.inventory.accept, foreign(found), look.wall()))
 
     def check(self, c: Context, facts: FenceFacts, way: Way) -> Verdict:

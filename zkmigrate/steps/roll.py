@@ -168,7 +168,8 @@ class RollStep:
         if sick:
             return Waiting("every partition is fully in sync", f"{len(sick)} are not", WAVE_DEADLINE_S)
         if inventory.policy.roll_leaders and misled(f.view.value):
-            return Ready((LEADERS,))
+            closed = _out_of_hours(inventory, f, positions) if way is Way.FORWARD else ()
+            return Blocked(closed) if closed else Ready((LEADERS,))
         if way is Way.BACK:
             return Done()
         findings = _left_source(inventory, f)
@@ -414,8 +415,8 @@ def _on_other(inventory: Inventory, state: BrokerFacts, way: Way) -> tuple[str, 
 def _out_of_hours(
     inventory: Inventory, f: RollFacts, positions: tuple[BrokerPosition, ...]
 ) -> tuple[Finding, ...]:
-    """Outside of policy.window no broker that runs is restarted on the way forward. One that is down is
-    started at any hour, and the way back waits for none."""
+    """Outside of policy.window no broker that runs is restarted, and no leader elected, on the way forward.
+    A broker that is down is started at any hour, and the way back waits for none."""
     now = hour(inventory.policy.window, f.wall)
     if now.inside:
         return ()
@@ -423,13 +424,14 @@ def _out_of_hours(
     return (
         claim(
             "roll.hour",
-            "a broker restarts inside the maintenance window only",
+            "brokers restart, and leaders are elected, inside the maintenance window only",
             False,
             seen=f"{now.seen}; {moved} of {len(inventory.broker_names)} brokers have moved",
             needed=now.needed,
             moves=(
                 "wait for the window, then resume",
                 "give policy.window in migration.yml another time, then resume",
+                *(("set policy.roll_leaders to false, then resume",) if moved == len(positions) else ()),
                 "rollback, at any hour",
             ),
         ),

@@ -10,7 +10,8 @@ Proof: source's subtree and every dest disk could be read without error, source'
 as learners, and the dest hosts answer quickly enough for a lease. For the cut-over itself also: dest's disks
 hold the same subtree as source at one zxid, every session that owns a part of it is a client of dest and of
 nobody else, and no foreign client is connected to dest. The smallest of their timeouts leaves time for a way
-back, and FENCE to SEAL, as long as it took in the rehearsal and a margin more, ends before that.
+back. FENCE to SEAL ends before that: it counts as long as in the rehearsal and a margin more, and without a
+rehearsal as long as the policy gives the way back.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ from zkmigrate.rules.accepted import accepted
 from zkmigrate.rules.foreign import foreign
 from zkmigrate.rules.window import (
     FIND_DOOR_S,
+    MESSAGES_TO_SEAL,
     TO_SEAL,
     deadlines,
     expected_way_back_s,
+    hold_s,
     rehearsed_s,
     to_seal_s,
 )
@@ -214,23 +217,8 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
             ),
         )
     )
-    took, needed = rehearsed_s(c, *TO_SEAL), to_seal_s(c)
-    if took is not None and needed is not None:
-        margin = c.inventory.policy.window_margin
-        findings.append(
-            claim(
-                "survey.window-fits",
-                "FENCE to SEAL ends before the way back must start",
-                needed <= limits.start_back,
-                seen=f"it took {took:.1f} s in the rehearsal, times {margin:g} (policy.window_margin) is "
-                f"{needed:.1f} s; the way back must start {limits.start_back:.1f} s after FENCE",
-                needed=f"at most {limits.start_back:.1f} s",
-                moves=(
-                    "rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run",
-                    "raise zookeeper.session.timeout.ms and restart the brokers (the roll does)",
-                ),
-            )
-        )
+    trip_s = _worst_s(f) or 0.0
+    findings.append(_window_fits(c, trip_s, limits.start_back))
     limit = c.inventory.policy.open_limit_s
     findings.append(
         claim(
@@ -243,6 +231,33 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
         )
     )
     return tuple(findings)
+
+
+def _window_fits(c: Context, trip_s: float, left_s: float) -> Finding:
+    """A window that cannot succeed is not begun. left_s: until the way back must start, after FENCE."""
+    policy, took, counted = c.inventory.policy, rehearsed_s(c, *TO_SEAL), to_seal_s(c, trip_s)
+    margin = f"times {policy.window_margin:g} (policy.window_margin)"
+    moves: tuple[str, ...]
+    if took is not None:
+        reckoned = f"it took {took:.1f} s in the rehearsal, {margin} is {counted:.1f} s"
+        moves = ("rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run",)
+    else:
+        reckoned = (
+            f"not rehearsed, so it counts with {counted:.1f} s: the longer of policy.way_back_s "
+            f"({policy.way_back_s:g} s) {margin} and {MESSAGES_TO_SEAL} round trips of {trip_s:.2f} s"
+        )
+        moves = ("rehearse, which measures the time: zkmigrate rollback --to rehearse, then run",)
+    if hold := hold_s(c):
+        reckoned += f"; an answer to --hold-at {c.hold_at} needs {hold:g} s more"
+        moves = ("resume without --hold-at, or hold after SEAL: --hold-at seal or later", *moves)
+    return claim(
+        "survey.window-fits",
+        "FENCE to SEAL ends before the way back must start",
+        counted + hold <= left_s,
+        seen=f"{reckoned}; the way back must start {left_s:.1f} s after FENCE",
+        needed=f"at most {left_s:.1f} s",
+        moves=(*moves, "raise zookeeper.session.timeout.ms and restart the brokers (the roll does)"),
+    )
 
 
 def _worst_s(f: SurveyFacts) -> float | None:

@@ -348,6 +348,26 @@ def test_no_election_is_wanted_of_a_preferred_replica_that_could_not_lead(found:
     assert misled(replace(VIEW, partitions=(LED_BY_2,))) == (LED_BY_2,)
 
 
+@pytest.mark.parametrize("wall", [OPEN, OVER, EARLY], ids=["inside", "after its end", "before it begins"])
+def test_no_leader_is_elected_outside_the_maintenance_window(wall: float) -> None:
+    f = replace(facts(MOVED, view(LED_BY_2)), wall=wall)
+    found = RollStep().check(with_policy(roll_leaders=True, window=NIGHT), f, Way.FORWARD)
+    if wall == OPEN:
+        assert found == Ready(("leaders",))
+        return
+    assert stopped_by(found) == [("roll.hour", "")]
+    assert isinstance(found, Blocked)
+    assert "3 of 3 brokers have moved" in found.findings[0].seen
+    assert "set policy.roll_leaders to false, then resume" in found.findings[0].moves
+    assert well(RollStep().check(with_policy(window=NIGHT), f, Way.FORWARD)), "so it may be done"
+
+
+def test_the_election_on_the_way_back_waits_for_no_hour() -> None:
+    back = replace(with_policy(Way.BACK, roll_leaders=True, window=NIGHT), unrestored=frozenset())
+    f = replace(facts(THERE, view(LED_BY_2)), wall=OVER)
+    assert RollStep().check(back, f, Way.BACK) == Ready(("leaders",))
+
+
 def test_the_election_is_asked_of_a_broker_that_takes_part_and_undone_by_another() -> None:
     c = with_policy(roll_leaders=True)
     assert RollStep().plan(c, facts(), "leaders") == ELECTION

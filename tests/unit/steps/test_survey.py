@@ -43,8 +43,15 @@ def facts(state: Ownership = STATE, **changes: Any) -> SurveyFacts:
     return replace(good, **{"renewals": dict.fromkeys(DEST, Seen(0.05)), **changes})
 
 
+def rehearsed(to_seal_s: float, back_s: float = 0.0) -> Context:
+    """A rehearsal that took so long from FENCE to SEAL, and back."""
+    seconds = {step: {"forward": to_seal_s / len(TO_SEAL), "back": 0.0} for step in TO_SEAL}
+    seconds["stop"]["back"] = back_s
+    return context(rehearse={"seconds": seconds})
+
+
 def verdict(f: SurveyFacts, c: Context | None = None) -> Verdict:
-    return SurveyStep().check(c or context(), f, Way.FORWARD)
+    return SurveyStep().check(c or rehearsed(1.0), f, Way.FORWARD)
 
 
 def test_what_can_be_read_and_leaves_time_is_recorded() -> None:
@@ -112,24 +119,47 @@ def test_an_owner_without_a_timeout_blocks() -> None:
     assert stopped_by(verdict(facts(state))) == [("survey.timeouts", "")]
 
 
-def back_takes(seconds: float) -> Context:
-    """A rehearsal whose way back took this long."""
-    return context(rehearse={"seconds": {"stop": {"back": seconds}}})
-
-
 def test_the_smallest_timeout_must_leave_time_for_a_way_back() -> None:
     """Two thirds of 18 s, less the way back and the 3 s in which clients find the door; more than 1 s."""
     assert (FIND_DOOR_S, LEAST_TO_SEAL_S) == (3.0, 1.0)
-    assert well(verdict(facts(), back_takes(7.9)))
-    for seconds in (8.0, 8.5, 9.5):
-        assert stopped_by(verdict(facts(), back_takes(seconds))) == [("survey.way-back", "")], seconds
+    assert well(verdict(facts(), rehearsed(0.1, 7.9)))
+    for seconds in (8.0, 8.5, 8.8):
+        assert stopped_by(verdict(facts(), rehearsed(0.1, seconds))) == [("survey.way-back", "")], seconds
 
 
 @pytest.mark.parametrize(("took_s", "fits"), [(4.3, True), (4.4, False), (6.4, False)])
 def test_the_rehearsed_time_to_seal_and_its_margin_must_fit(took_s: float, fits: bool) -> None:
     """18 s sessions and a way back of 2.5 s leave 6.5 s; the margin is half as much again."""
-    seconds = {step: {"forward": took_s / len(TO_SEAL)} for step in TO_SEAL}
-    seen = verdict(facts(), context(rehearse={"seconds": seconds}))
+    seen = verdict(facts(), rehearsed(took_s))
+    assert stopped_by(seen) == ([] if fits else [("survey.window-fits", "")])
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "trip_s", "fits"),
+    [(13900, 0.05, True), (13800, 0.05, False), (18000, 0.36, True), (18000, 0.37, False)],
+)
+@pytest.mark.parametrize("skipped", [context(), context(rehearse={"seconds": {"fence": {"forward": 0.1}}})])
+def test_a_window_that_was_not_rehearsed_must_fit_as_well(
+    timeout_ms: int, trip_s: float, fits: bool, skipped: Context
+) -> None:
+    """Half as much again as the policy's 2.5 s is 3.75 s, 18 round trips of 0.37 s are more than 6.5 s."""
+    f = facts(replace(STATE, timeouts={SESSION: timeout_ms}), renewals=trips(trip_s))
+    assert stopped_by(verdict(f, skipped)) == ([] if fits else [("survey.window-fits", "")])
+
+
+@pytest.mark.parametrize(
+    ("hold_at", "to_seal_s", "fits"),
+    [
+        ("fence", 2.99, True),
+        ("fence", 3.01, False),
+        ("prove", 3.01, False),
+        ("seal", 3.01, True),
+        ("", 3.01, True),
+    ],
+)
+def test_a_hold_before_seal_must_leave_time_for_an_answer(hold_at: str, to_seal_s: float, fits: bool) -> None:
+    """6.5 s are left; the margin makes 4.5 s of 3 s, the answer takes 2 s."""
+    seen = verdict(facts(), replace(rehearsed(to_seal_s), hold_at=hold_at))
     assert stopped_by(seen) == ([] if fits else [("survey.window-fits", "")])
 
 
