@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
-from zkmigrate.engine.history import Next, Then
+from zkmigrate.engine.history import HowFar, Next, Then
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended
 from zkmigrate.engine.ports import Answer
@@ -62,10 +62,14 @@ class Logbook:
 
     # --- steps -----------------------------------------------------------------------------------------
 
-    def begun(self, at: Next) -> None:
-        """A step is entered; not synced, its first intent will be."""
+    def begun(self, at: Next, how_far: Callable[[], HowFar]) -> None:
+        """A step is entered; not synced, its first intent will be. how_far: asked once that is written."""
         self._step(at, "begin")
-        self._world.emit(events.StepBegun(at.stage.id, at.step.id, at.step.title, at.step.hazard, at.way))
+        waves = self._journal.history.waves_begun(at.id, at.way)
+        step = at.step
+        self._world.emit(
+            events.StepBegun(at.stage.id, step.id, step.title, step.hazard, at.way, waves, *how_far())
+        )
 
     def ended(self, at: Next, verdict: Done, seconds: float) -> None:
         """A step is done in its direction; forward with what later steps compare with."""
