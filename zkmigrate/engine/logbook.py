@@ -11,7 +11,6 @@ from zkmigrate.engine.history import HowFar, Next, Then
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended
 from zkmigrate.engine.ports import Answer
-from zkmigrate.errors import HostError
 from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Done, Way
@@ -31,6 +30,7 @@ class Logbook:
         self._playbook = playbook
         self._journal = journal
         self._world = world
+        self._without: set[str] = set()
 
     # --- stages ----------------------------------------------------------------------------------------
 
@@ -126,12 +126,12 @@ class Logbook:
     def copy(self) -> None:
         """Copies for the dest hosts, outside windows and while there is a step to come.
 
-        A host that takes none is worth a remark, not a stop.
+        A host that takes none is worth a remark, not a stop; one remark until it takes one.
         """
         at = self._journal.history.next(self._playbook)
         if self._world.copies is None or not isinstance(at, Next) or at.stage.window:
             return
-        try:
-            self._world.copies(self._journal.content())
-        except HostError as error:
-            self._world.emit(events.Noted(f"no copy of the journal on the dest hosts: {error}"))
+        without = self._world.copies(self._journal.content())
+        if told := "; ".join(f"{h}: {why}" for h, why in without.items() if h not in self._without):
+            self._world.emit(events.Noted(f"no copy of the journal for now on {told}"))
+        self._without = set(without)

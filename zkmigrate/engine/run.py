@@ -62,7 +62,7 @@ class World:
     emit: events.Emit
     rules: WindowRules
     watch: WatchPort = field(default_factory=NoWatch)
-    copies: Callable[[bytes], None] | None = None
+    copies: Callable[[bytes], Mapping[str, str]] | None = None
     holds: HoldPort = field(default_factory=NoHolds)
     hooks: HookRunner = field(default_factory=NoHooks)
 
