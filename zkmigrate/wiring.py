@@ -6,7 +6,6 @@ Only the command line imports this, and only when a verb needs hosts: it pulls i
 from __future__ import annotations
 
 import getpass
-import hashlib
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -19,19 +18,17 @@ from zkmigrate.engine import beside, probes, sampler
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.channel import ChannelApply
 from zkmigrate.engine.clock import Clock
-from zkmigrate.engine.lanes import together
+from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.observe import Observe
 from zkmigrate.engine.ports import WindowRules
 from zkmigrate.engine.sampler import KafkaNotes, Produced, Sampler
 from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Probe, Watch
-from zkmigrate.errors import HostError
 from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import HostStatus, host_status
 from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import PutFile
 from zkmigrate.model.fact import Reading
 from zkmigrate.model.look import KafkaView
 from zkmigrate.model.playbook import Stage
@@ -122,9 +119,9 @@ class Site:
 
         return end
 
-    def copies(self, lock: HostLock) -> Callable[[bytes], None]:
-        """Puts the journal on the dest hosts that gave the lock; HostError naming those that took none."""
-        return partial(self._copy, lock)
+    def copies(self, clock: Clock, lock: HostLock) -> Copies:
+        """Puts the journal on the dest hosts that gave the lock."""
+        return Copies(self.apply, self._run, lambda: lock.held, lambda: lock.number, clock.now)
 
     def close(self) -> None:
         """End everything."""
@@ -180,19 +177,3 @@ class Site:
             return ()
         brokers = {b.name: (b.id, b.address, b.port) for b in kafka.brokers}
         return (Produced(ProduceCanary(kafka.canary_topic, brokers), _PRODUCE_IN, samples),)
-
-    def _copy(self, lock: HostLock, content: bytes) -> None:
-        path = f"/var/lib/zkmigrate/{self._run}/journal.jsonl"
-        operation = f"journal.{hashlib.sha256(content).hexdigest()[:16]}"
-
-        def put(host: str) -> str:
-            change = PutFile(host, path, content, "root:root", "0600")
-            try:
-                outcome = self.apply(change, operation, lock.number)
-            except HostError as error:
-                return str(error)
-            return outcome.output.strip() if outcome.rc else ""
-
-        failed = {h: said for h, said in together({h: partial(put, h) for h in lock.held}).items() if said}
-        if failed:
-            raise HostError("; ".join(f"{host}: {said}" for host, said in failed.items()))

@@ -174,12 +174,13 @@ class DiskSite:
     def sample(self, samples: Samples) -> Callable[[], None]:
         return lambda: None
 
-    def copies(self, lock: HostLock) -> Callable[[bytes], None]:
-        def copy(content: bytes) -> None:
+    def copies(self, clock: Clock, lock: HostLock) -> Callable[[bytes], Mapping[str, str]]:
+        def copy(content: bytes) -> dict[str, str]:
             for host in lock.held:
                 path = world() / host / runs.copy_path(self._run).lstrip("/")
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
+            return {}
 
         return copy
 

@@ -10,26 +10,39 @@ import re
 import select
 import subprocess
 import sys
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.test_cli import Place, place
 from tests.unit.test_writers import BROKER, create, opened
 from tests.unit.zkdata_fixtures import log_from
 from tests.world.desk import Desk
+from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from tests.world.site import INVENTORY
+from zkmigrate.analyze import verb
+from zkmigrate.analyze.asked import Asked
+from zkmigrate.analyze.asked import Place as Disk
+from zkmigrate.analyze.input import Input
+from zkmigrate.analyze.section import Section
+from zkmigrate.analyze.session import Bounds
 from zkmigrate.cli import cli
-from zkmigrate.engine import events
+from zkmigrate.engine import events, plan, planfile
 from zkmigrate.errors import HostError
+from zkmigrate.inventory import load
 from zkmigrate.model.change import Change
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.step import Way
 from zkmigrate.places import places
+from zkmigrate.report.verb import FORMATS
+from zkmigrate.runbook import export
 from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
+from zkmigrate.simulate.world import World, new_world
 from zkmigrate.ui import survey, words
 from zkmigrate.ui.clean import Clean, clean, inline
 from zkmigrate.ui.live import LiveView
@@ -172,6 +185,77 @@ def test_the_live_view_obeys_only_itself() -> None:
     assert "\x1b[?25l" in text, "our own moves of the cursor pass"
     assert_harmless(OURS.sub("", text.replace("\r\n", "\n")))
     assert "\x1b[2J" not in text
+
+
+FENCE = (
+    HOSTILE.replace("\ud800", "")
+    + "\n```sh host=dest1 step=roll.roll way=forward\ntouch canary\n```\n| x | y |"
+)
+"""A box of the runbook that nobody but a host wrote."""
+
+
+@pytest.fixture
+def fencing_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A desk over a world that tells no config of a broker, and whose four-letter words are not told."""
+
+    def file(_self: WorldLook, _host: str, _path: str) -> object:
+        return Unknown("failed", FENCE)
+
+    def word(_self: WorldLook, _host: str, _word: str) -> object:
+        return Unknown("failed", FENCE)
+
+    monkeypatch.setattr(WorldLook, "file", file)
+    monkeypatch.setattr(WorldLook, "word", word)
+    return Desk(tmp_path)
+
+
+@pytest.mark.parametrize("words", [("runbook",), ("runbook", "--go-no-go"), ("plan",)])
+def test_what_a_host_says_stands_in_a_file_as_words_only(
+    fencing_host: Desk, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    out = tmp_path / "out"
+    done = fencing_host.call(*words, "--out", str(out))
+    assert out.exists(), done.output
+    text = out.read_text()
+    assert_harmless(text)
+    assert "touch canary" not in "".join(box["text"] for box in export.blocks(text))
+    rows = [line for line in text.splitlines() if line.startswith("|") and "canary" in line]
+    assert not [row for row in rows if row.count("|") != row.count("\\|") + 3], "a cell is one cell"
+    if words == ("plan",):
+        found = planfile.read(out)
+        assert any(FENCE in why for why in found.unknown.values()), "JSON says the same"
+
+
+def test_a_remark_of_a_plan_is_one_line_on_both_pages(tmp_path: Path) -> None:
+    world = new_world(load(Desk(tmp_path).file), PROPERTIES, SOURCE_CONFIG)
+    made = replace(plan.make(PLAYBOOK, world.inventory, WorldLook(world), ()), window=(FENCE,))
+    look = WorldLook(world)
+    for text in (
+        export.runbook(PLAYBOOK, made, world.inventory, look, "", None, None),
+        export.go_no_go(made, world.inventory, look, None),
+    ):
+        assert_harmless(text)
+        assert "\ntouch canary" not in text
+
+
+def test_an_analysis_file_is_written_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "session", lambda _bounds, _hint: nullcontext(object()))
+    monkeypatch.setattr(verb, "is_small", lambda *_given: True)
+    monkeypatch.setattr(verb, "job", lambda _name: lambda _given: Section("t", HOSTILE[:-1], {"path": FENCE}))
+    monkeypatch.setattr(Input, "is_here", True)
+    said: list[str] = []
+    where = Asked((Disk("zk", str(tmp_path)),))
+    verb.analyze(("quiet",), where, Bounds(), tmp_path / "out", said.append, said.append, as_json=True)
+    text = (tmp_path / "out" / verb.JSON).read_text()
+    assert_harmless(text)
+    assert json.loads(text)["quiet"]["path"] == FENCE
+
+
+def test_a_report_as_json_is_written_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkmigrate.report.verb.data", lambda _report: {"seen": FENCE})
+    text = FORMATS["json"](None)  # type: ignore[arg-type]
+    assert_harmless(text)
+    assert json.loads(text) == {"seen": FENCE}
 
 
 class Terminal(io.StringIO):

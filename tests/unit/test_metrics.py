@@ -61,13 +61,32 @@ def test_stage_step_way_and_waves_are_those_of_now(told: Told) -> None:
     assert {labels: v for (name, labels), v in found.items() if name == "stage_active"} == {("roll",): 1}
     assert {labels: v for (name, labels), v in found.items() if name == "step_active"} == {("roll.roll",): 1}
     assert found["step_waves_begun", ("roll.roll", "forward")] == 2
+    assert found["step_waves_done", ("roll.roll", "forward")] == 1, "the next has begun"
     assert found["step_targets", ("roll.roll",)] == 3
+    assert not [labels for name, labels in found if name == "step_targets_done"], "nobody told how many"
     assert found["updated_timestamp_seconds", ()] == 1000.0
     assert (found["way_back", ()], found["run_ended", ()]) == (0, 0)
     assert math.isnan(found["run_exit_code", ()])
     found = told(events.Turned(Way.BACK, "", "asked"), events.RunEnded(7, "back", ()))
     assert (found["way_back", ()], found["run_ended", ()], found["run_exit_code", ()]) == (1, 1, 7)
     assert not [labels for name, labels in found if name in ("stage_active", "step_active")]
+
+
+def test_how_far_a_step_is_counts_what_earlier_processes_did(told: Told) -> None:
+    found = told(events.StepBegun("roll", "roll", "Roll", Hazard.REVERSIBLE, Way.FORWARD, 2, 1, 3, 60.5))
+    assert (found["step_targets_done", ("roll.roll",)], found["step_seconds_left", ("roll.roll",)]) == (
+        1,
+        60.5,
+    )
+    waves = ("roll.roll", "forward")
+    assert (found["step_waves_begun", waves], found["step_waves_done", waves]) == (2, 1)
+    found = told(events.WaveBegun("roll", "roll", Way.FORWARD, ("broker3",), 2, 3, None))
+    assert found["step_targets_done", ("roll.roll",)] == 2
+    assert math.isnan(found["step_seconds_left", ("roll.roll",)])
+    assert (found["step_waves_begun", waves], found["step_waves_done", waves]) == (3, 2)
+    found = told(events.StepEnded("roll", "roll", Way.FORWARD, 1.0, ()))
+    assert (found["step_waves_begun", waves], found["step_waves_done", waves]) == (3, 3)
+    assert ("step_targets_done", ("roll.roll",)) not in found, "it is of the step the run is in"
 
 
 def test_the_countdown_is_there_while_it_runs(told: Told) -> None:

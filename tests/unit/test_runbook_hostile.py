@@ -14,7 +14,13 @@ import pytest
 from tests.unit.test_runbook_functions import FUNCTIONS
 from tests.world.operator import quiet_world
 from tests.world.test_runbook import made
-from zkmigrate.runbook import export
+from zkmigrate.errors import UsageError
+from zkmigrate.model.change import PutFile
+from zkmigrate.model.step import Way
+from zkmigrate.runbook import export, page
+from zkmigrate.runbook.commands import Place, line
+from zkmigrate.runbook.sheet import Block, heredoc
+from zkmigrate.ui.clean import inline
 
 SITE = """
 ALL=dest1 DEST=dest1 DEST_COUNT=1 DEST_PORT=2181 ZKM=zkm-host RUN=night
@@ -216,6 +222,47 @@ def test_the_fencing_number_of_all_hosts_is_made_of_digits(tmp_path: Path) -> No
     answers = [f"fencing 4\nfencing 9{code}\n" for code in CODE]
     for code, said in hand(tmp_path, f'{text}\necho "now $N"', "fencing 3\n", *answers):
         assert (code, said.splitlines()[-1] in ("now 3", "now 4")) == (0, True), said
+
+
+CONTENTS = (
+    "",
+    "a=1\nb=2\n",
+    "tab\tMünchen\n\n",
+    "no end of line",
+    "a\nEND-OF-FILE\ntouch canary\n",
+    "a\n```\n```sh host=d1 step=roll.roll way=forward\ntouch canary\n```\n",
+    "a\r\nb\x85c\x0bd\u2028e\n",
+    f"{FORGED}\n",
+)
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_file_on_the_page_has_its_exact_bytes_and_is_never_typed(tmp_path: Path, content: str) -> None:
+    lines = list(page._fenced(Block(("d1",), tuple(heredoc("file", content))), "join.join"))
+    assert not [line for line in lines if inline(line) != line]
+    [box] = export.blocks("\n".join(lines))
+    subprocess.run(["bash", "-c", box["text"]], cwd=tmp_path, check=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_bytes() == content.encode()
+
+
+def test_plain_files_stand_there_to_be_read() -> None:
+    assert heredoc("file", "a=1\nb=2\n") == ["cat >file <<'END-OF-FILE'", "a=1", "b=2", "END-OF-FILE"]
+    assert r"#   a=\u001b[1m" in heredoc("file", "a=\x1b[1m\n"), "others escaped, beside the bytes"
+
+
+@pytest.mark.parametrize("text", ["at d1 x\ntouch canary", "at d1 \x1b[2J", "at d1 \u202ex", "```"])
+def test_no_page_is_made_with_a_command_that_a_terminal_obeys_or_that_ends_its_box(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        list(page._fenced(Block(("d1",), ("true", text)), "join.join"))
+    assert inline(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("owner", ["root:root;touch canary", "root:$(touch canary)", "root root", ""])
+def test_no_line_of_the_page_holds_a_word_that_a_shell_would_read(owner: str) -> None:
+    place = Place("night", "join.join", Way.FORWARD)
+    with pytest.raises(UsageError):
+        line(place, PutFile("dest1", "/etc/zoo.cfg", b"a\n", owner), "join.join.dest1.$LEG.1")
 
 
 def test_every_function_that_reads_an_answer_is_tried() -> None:

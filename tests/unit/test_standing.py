@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ from zkmigrate.model.finding import claim
 from zkmigrate.model.step import Hazard, Waiting, Way
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.ui.board import Board
+from zkmigrate.ui.plain import Plain
 from zkmigrate.ui.record import EVENTS
 
 
@@ -145,15 +147,22 @@ def test_status_and_screen_tell_how_far_the_roll_is(
     run = Run(tmp_path)
     run.step("roll.roll", "begin")
     run.journal.close()
-    wave = events.WaveBegun("roll", "roll", Way.FORWARD, ("b1",), 37, 100, left_s)
-    at = run.clock() - 60.0
-    (run.dir / EVENTS).write_text(json.dumps({**events.to_json(wave), "at": at}) + "\n")
-    who = {"pid": 7, "verb": "run", "by": "bert", "place": "", "since": at}
+    who = {"pid": 7, "verb": "run", "by": "bert", "place": "", "since": run.clock()}
     monkeypatch.setattr(process, "at_work", lambda _: SimpleNamespace(body=lambda: who))
-    body = standing.of_run(run.dir, books.load(books.DEFAULT), ("d1", "b1"), run.clock)
-    assert f"  {told}" in standing.lines(body)
-    board = Board(lambda: 100.0)
-    board.take(wave)
-    assert any("37 of 100 brokers done" in line for line, _ in board.lines(200, 50))
+    soon = left_s and left_s - 60.0
+    begun = events.StepBegun("roll", "roll", "t", Hazard.REVERSIBLE, Way.FORWARD, 38, 37, 100, soon)
+    wave = events.WaveBegun("roll", "roll", Way.FORWARD, ("b1",), 37, 100, soon)
+    for event in (begun, wave):  # the one as a process begins, the other later
+        minute_ago = {**events.to_json(event), "left_s": left_s, "at": run.clock() - 60.0}
+        (run.dir / EVENTS).write_text(json.dumps(minute_ago) + "\n")
+        assert f"  {told}" in standing.lines(
+            standing.of_run(run.dir, books.load(books.DEFAULT), (), run.clock)
+        )
+        board = Board(lambda: 100.0)
+        board.take(event)
+        assert (told, "") in board.lines(200, 50)
+        out = StringIO()
+        Plain(out, lambda: "12:00:00", lambda: 100.0)(event)
+        assert out.getvalue().endswith(f"{told}\n")
     board.take(events.StepBegun("verify", "verify", "t", Hazard.READ_ONLY, Way.FORWARD))
     assert not any("37 of 100" in line for line, _ in board.lines(200, 50))

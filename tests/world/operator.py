@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,6 +133,7 @@ class Operator:
     kill_before: int = 0
     kill_after: int = 0
     kill_before_second: str = ""
+    copies: Callable[[bytes], Mapping[str, str]] | None = None
     answers: dict[str, Word] = field(default_factory=dict)
     unreachable: frozenset[str] = frozenset()
     events: list[Event] = field(default_factory=list)
@@ -188,6 +189,7 @@ class Operator:
             watch=self.watch,
             hooks=self.hooks,
             holds=HoldFile(self.run_dir),
+            copies=self.copies,
         )
         return Walk(self.playbook, self.world.inventory, journal, outside)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
@@ -143,8 +143,8 @@ class WorldSite:
 
         return end
 
-    def copies(self, lock: HostLock) -> Callable[[bytes], None]:
-        return lambda _content: None
+    def copies(self, clock: Clock, lock: HostLock) -> Callable[[bytes], Mapping[str, str]]:
+        return lambda _content: {}
 
     def window_lines(self, records: Records) -> tuple[str, ...]:
         names = (*self.inventory.source_names, *self.inventory.dest_names)

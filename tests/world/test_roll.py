@@ -11,7 +11,7 @@ import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.dependents.kafka import connect_string, with_connect
-from zkmigrate.engine.events import Waits, WaveBegun
+from zkmigrate.engine.events import StepBegun, Waits, WaveBegun
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.inventory import Window
 from zkmigrate.model.change import Change, ElectLeaders, SetService
@@ -381,8 +381,19 @@ def test_the_time_between_two_processes_is_no_pace(tmp_path: Path) -> None:
     assert again.resume(until="roll").code == 0
     waves = [e for e in again.events if isinstance(e, WaveBegun) and e.stage == "roll"]
     assert (waves[0].done, waves[0].left_s) == (1, None)
+    begun = next(e for e in again.events if isinstance(e, StepBegun) and e.stage == "roll")
+    assert (begun.waves, begun.done, begun.of, begun.left_s) == (1, 0, 3, None), "as its last wave told"
     assert waves[-1].left_s is not None
     assert waves[-1].left_s < 3600.0
+
+
+def test_a_walk_that_comes_again_counts_its_waves_anew(tmp_path: Path) -> None:
+    operator = Operator(joined(tmp_path), tmp_path / "run")
+    for _ in range(2):
+        assert operator.forward(until="roll").code == 0
+        assert operator.back("roll").code == 0
+    begun = [(e.way, e.waves) for e in operator.events if isinstance(e, StepBegun) and e.step == "roll"]
+    assert begun == [(Way.FORWARD, 0), (Way.BACK, 0)] * 2
 
 
 @pytest.fixture

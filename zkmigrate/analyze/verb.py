@@ -19,7 +19,7 @@ from zkmigrate.analyze.section import Section
 from zkmigrate.analyze.session import Bounds, here_bytes, session
 from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.report.tables import Table
-from zkmigrate.ui.clean import inline
+from zkmigrate.ui.clean import clean, inline
 
 NOT_HELD, UNPROVED = 10, 11
 """As of ``prove``."""
@@ -91,7 +91,8 @@ def analyze(
     if as_json:
         say(json.dumps(body, ensure_ascii=False))
     if out is not None:
-        (out / JSON).write_text(json.dumps(body, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        written = clean(json.dumps(body, ensure_ascii=False, indent=1))
+        (out / JSON).write_text(f"{written}\n", encoding="utf-8")
         (out / PAGE).write_text(page(_title(asked), _intro(asked), sections), encoding="utf-8")
         hint(f"written: {out / PAGE}, {out / JSON}, and tables as Parquet beside them")
     held = [one.held for one in sections.values() if one.proves]

@@ -43,13 +43,21 @@ class StageBegun:
 
 @dataclass(frozen=True)
 class StepBegun:
-    """The walk enters a step."""
+    """The walk enters a step.
+
+    waves: how many waves of it an earlier process of the run has begun. done, of, left_s: as its last wave
+    told them, or would tell them now; 0 where none was begun.
+    """
 
     stage: str
     step: str
     title: str
     hazard: Hazard
     way: Way
+    waves: int = 0
+    done: int = 0
+    of: int = 0
+    left_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from zkmigrate.engine.codec import decode_change
 from zkmigrate.model.change import Applied, Recorded, Restore
@@ -91,6 +91,14 @@ class Arrived:
 
 
 Position: TypeAlias = Next | Rehearsed | Arrived
+
+
+class HowFar(NamedTuple):
+    """How many targets are done, of how many, and about how many seconds the rest takes; of 0: not told."""
+
+    done: int = 0
+    of: int = 0
+    left_s: float | None = None
 
 
 CLEANED = {
@@ -159,6 +167,7 @@ class History:
     cleaned: dict[str, dict[str, Any]] = field(default_factory=dict)
     _between: dict[str, list[float]] = field(default_factory=dict)
     _wave: tuple[str, int, float] | None = None
+    _waves: dict[tuple[str, Way], dict[int, list[str]]] = field(default_factory=dict)
     _records: dict[str, dict[str, Any]] = field(default_factory=dict)
     _applied: dict[str, tuple[str, str, Applied]] = field(default_factory=dict)
     _undoes: dict[str, str] = field(default_factory=dict)
@@ -175,15 +184,24 @@ class History:
         targets = dict.fromkeys(t for s, t, _ in self._applied.values() if s == step)
         return tuple(t for t in targets if t not in self.retired)
 
-    def how_far(self, step: str, wave: tuple[str, ...], of: int, now: float) -> tuple[int, int, float | None]:
-        """As a wave begins: how many targets are done, of how many, and the seconds that are left at the pace
-        of the waves before; None where none has ended. now: seconds since the epoch."""
+    def waves_begun(self, step: str, way: Way) -> int:
+        """How many waves of a step were begun this way, by whichever process, since the walk last came to it
+        from its other end."""
+        return len(self._waves.get((step, way), ()))
+
+    def last_wave(self, step: str, way: Way) -> tuple[str, ...]:
+        """The targets of the newest of those waves; none where there is none."""
+        return tuple(next(reversed(self._waves.get((step, way), {0: []}).values())))
+
+    def how_far(self, step: str, wave: tuple[str, ...], of: int, now: float) -> HowFar:
+        """As a wave begins, at the pace of the waves before; no seconds where none has ended. now: seconds
+        since the epoch."""
         done = len(set(self.touched(step)) - set(wave))
         took = list(self._between.get(step, ()))
         if self._wave is not None and self._wave[0] == step:
             took.append(now - self._wave[2])
         left = statistics.median(took) * math.ceil((of - done) / len(wave)) if took else None
-        return done, of, left
+        return HowFar(done, of, left)
 
     def entered(self, stage: str) -> bool:
         """Whether any step of a stage was begun and is not walked back."""
@@ -322,6 +340,7 @@ class History:
         if event == "begin":
             self.begun_at[step] = entry.at
         if event == "begin" and way is Way.FORWARD:
+            self._waves.pop((step, Way.BACK), None)
             self.begun.add(step)
             self.undone.discard(step)
         elif event == "begin":
@@ -344,6 +363,7 @@ class History:
         self.begun.discard(step)
         self.first_sent.pop(step, None)
         self._between.pop(step, None)
+        self._waves.pop((step, Way.FORWARD), None)
         self.done.discard(step)
         self.undone.add(step)
         self._applied = {op: row for op, row in self._applied.items() if row[0] != step}
@@ -357,9 +377,10 @@ class History:
         self.leg = max(self.leg, body["leg"])
         self.known_leg = max(self.known_leg, body["leg"])
         change = decode_change(body["change"])
-        operation = body["operation"]
-        if Way(body["way"]) is Way.FORWARD:
-            step = f"{body['stage']}.{body['step']}"
+        operation, way = body["operation"], Way(body["way"])
+        step = f"{body['stage']}.{body['step']}"
+        self._waves.setdefault((step, way), {}).setdefault(body["leg"], []).append(body["target"])
+        if way is Way.FORWARD:
             if self._wave is None or self._wave[:2] != (step, body["leg"]):
                 if self._wave is not None and self._wave[0] == step:
                     self._between.setdefault(step, []).append(entry.at - self._wave[2])

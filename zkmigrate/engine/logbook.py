@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
-from zkmigrate.engine.history import Next, Then
+from zkmigrate.engine.history import HowFar, Next, Then
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended
 from zkmigrate.engine.ports import Answer
-from zkmigrate.errors import HostError
 from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Done, Way
@@ -31,6 +30,7 @@ class Logbook:
         self._playbook = playbook
         self._journal = journal
         self._world = world
+        self._without: set[str] = set()
 
     # --- stages ----------------------------------------------------------------------------------------
 
@@ -62,10 +62,14 @@ class Logbook:
 
     # --- steps -----------------------------------------------------------------------------------------
 
-    def begun(self, at: Next) -> None:
-        """A step is entered; not synced, its first intent will be."""
+    def begun(self, at: Next, how_far: Callable[[], HowFar]) -> None:
+        """A step is entered; not synced, its first intent will be. how_far: asked once that is written."""
         self._step(at, "begin")
-        self._world.emit(events.StepBegun(at.stage.id, at.step.id, at.step.title, at.step.hazard, at.way))
+        waves = self._journal.history.waves_begun(at.id, at.way)
+        step = at.step
+        self._world.emit(
+            events.StepBegun(at.stage.id, step.id, step.title, step.hazard, at.way, waves, *how_far())
+        )
 
     def ended(self, at: Next, verdict: Done, seconds: float) -> None:
         """A step is done in its direction; forward with what later steps compare with."""
@@ -122,12 +126,12 @@ class Logbook:
     def copy(self) -> None:
         """Copies for the dest hosts, outside windows and while there is a step to come.
 
-        A host that takes none is worth a remark, not a stop.
+        A host that takes none is worth a remark, not a stop; one remark until it takes one.
         """
         at = self._journal.history.next(self._playbook)
         if self._world.copies is None or not isinstance(at, Next) or at.stage.window:
             return
-        try:
-            self._world.copies(self._journal.content())
-        except HostError as error:
-            self._world.emit(events.Noted(f"no copy of the journal on the dest hosts: {error}"))
+        without = self._world.copies(self._journal.content())
+        if told := "; ".join(f"{h}: {why}" for h, why in without.items() if h not in self._without):
+            self._world.emit(events.Noted(f"no copy of the journal for now on {told}"))
+        self._without = set(without)

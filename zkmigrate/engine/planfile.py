@@ -24,6 +24,7 @@ from zkmigrate import hostside
 from zkmigrate.engine.plan import Plan, PlannedStep, sha256_of
 from zkmigrate.errors import UsageError
 from zkmigrate.model.step import Hazard
+from zkmigrate.ui.clean import clean
 
 _MAX_BYTES = 64 << 20
 _LISTED = 6
@@ -93,8 +94,9 @@ class PlanFile(_Frozen):
         return self.model_dump(mode="json")
 
     def text(self) -> str:
-        """The content of the file."""
-        return json.dumps(self.to_json(), ensure_ascii=False, sort_keys=True, separators=(",", ":")) + "\n"
+        """The content of the file: the same object in JSON whose strings no terminal obeys."""
+        text = json.dumps(self.to_json(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        return clean(text) + "\n"
 
 
 def of(plan: Plan) -> PlanFile:

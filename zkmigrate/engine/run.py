@@ -17,7 +17,7 @@ from zkmigrate.engine import asked, events
 from zkmigrate.engine.apply import Apply, Wave
 from zkmigrate.engine.clock import Clock, Interrupt
 from zkmigrate.engine.codec import decode_finding
-from zkmigrate.engine.history import Arrived, Next, Rehearsed, Turn
+from zkmigrate.engine.history import Arrived, HowFar, Next, Rehearsed, Turn
 from zkmigrate.engine.hold import HoldPort, NoHolds
 from zkmigrate.engine.holding import HoldPlaces
 from zkmigrate.engine.journal import Journal
@@ -62,7 +62,7 @@ class World:
     emit: events.Emit
     rules: WindowRules
     watch: WatchPort = field(default_factory=NoWatch)
-    copies: Callable[[bytes], None] | None = None
+    copies: Callable[[bytes], Mapping[str, str]] | None = None
     holds: HoldPort = field(default_factory=NoHolds)
     hooks: HookRunner = field(default_factory=NoHooks)
 
@@ -240,13 +240,15 @@ class Walk:
             return Blocked((finding,)), None
 
     def _wave_begun(self, at: Next, targets: tuple[str, ...]) -> None:
-        begun = events.WaveBegun(at.stage.id, at.step.id, at.way, targets)
+        how_far = self._how_far(at, targets)
+        self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets, *how_far))
+
+    def _how_far(self, at: Next, wave: tuple[str, ...]) -> HowFar:
+        """How far the roll is as a wave of it begins; nothing of other steps."""
         brokers = self.inventory.broker_names
-        if at.id == ROLL and at.way is Way.FORWARD and targets[0] in brokers:
-            every, now = len(brokers), self.world.clock.wall()
-            done, of, left_s = self.history.how_far(at.id, targets, every, now)
-            begun = replace(begun, done=done, of=of, left_s=left_s)
-        self.world.emit(begun)
+        if at.id != ROLL or at.way is Way.BACK or not set(wave) & set(brokers):
+            return HowFar()
+        return self.history.how_far(at.id, wave, len(brokers), self.world.clock.wall())
 
     def _changes(self, at: Next, context: Context, facts: object, target: str) -> Changes:
         if at.way is Way.FORWARD:
@@ -279,7 +281,7 @@ class Walk:
             self._obey(answer, at.stage)
         self._hold_before(at)  # asked for while the question was open
         self._moments.before_window(at)
-        self._log.begun(at)
+        self._log.begun(at, lambda: self._how_far(at, self.history.last_wave(at.id, at.way)))
         return True
 
     def _found(self) -> tuple[Finding, ...]:

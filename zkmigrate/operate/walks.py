@@ -222,7 +222,7 @@ def _walk(
             emit=samples.heeding(emit),
             rules=site.rules(),
             watch=site.watch(clock, lock),
-            copies=site.copies(lock),
+            copies=site.copies(clock, lock),
             holds=HoldFile(run_dir),
             hooks=programs,
         )

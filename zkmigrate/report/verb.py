@@ -20,12 +20,13 @@ from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown
 from zkmigrate.report.page import page
 from zkmigrate.report.value import Report
+from zkmigrate.ui.clean import clean
 
 PAGE = "report.html"
 
 
 def _json(report: Report) -> str:
-    return json.dumps(data(report), ensure_ascii=False, sort_keys=True) + "\n"
+    return clean(json.dumps(data(report), ensure_ascii=False, sort_keys=True)) + "\n"
 
 
 FORMATS: Mapping[str, Callable[[Report], str]] = {"html": page, "md": markdown, "json": _json}

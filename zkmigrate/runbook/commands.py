@@ -26,6 +26,7 @@ from zkmigrate.model.change import (
     SetService,
 )
 from zkmigrate.model.step import Way
+from zkmigrate.transport import quote
 
 _LEG = 4_000_000_000
 """Stands for the leg in an operation id, with as many digits as seconds since the epoch have."""
@@ -113,8 +114,9 @@ def line(place: Place, change: Change, operation: str, file: str = "", digest: s
     """The line for one change.
 
     file: local file that holds the content of a ``put`` or the spec of an ``arm``. digest: shell words for a
-    content's digest where the page cannot know it.
+    content's digest where the page cannot know it. UsageError for words that the tool would not send either.
     """
+    quote.plain([word.replace("$LEG", "") for word in change.arguments()])
     words = zkm(place, change.host, change.verb, operation, *_arguments(place, change, file, digest))
     return words.replace("at ", f"give {file} ", 1) if isinstance(change, PutFile) else words
 

@@ -21,6 +21,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.runbook import go_no_go as sheet
 from zkmigrate.runbook import page
+from zkmigrate.ui.clean import clean
 
 NAME = "runbook.md"
 
@@ -51,7 +52,7 @@ def runbook(
         name=out.name if out is not None else NAME,
         done=done,
     )
-    return page.page(book)
+    return clean(page.page(book))
 
 
 def go_no_go(plan: Plan, inventory: Inventory, look: Look, history: History | None) -> str:
@@ -59,7 +60,7 @@ def go_no_go(plan: Plan, inventory: Inventory, look: Look, history: History | No
     hosts = (*inventory.source_names, *inventory.dest_names)
     sessions = owning_sessions(look, hosts, inventory.kafka.chroot)
     run, records = (history.run, history.records()) if history is not None else ("", {})
-    return sheet.page(inventory, planfile.of(plan).digest, run, records, sessions, plan.window)
+    return clean(sheet.page(inventory, planfile.of(plan).digest, run, records, sessions, plan.window))
 
 
 def to_json(plan: Plan, text: str, written: tuple[Path, ...]) -> dict[str, Any]:

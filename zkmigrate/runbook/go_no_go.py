@@ -13,6 +13,7 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context, Records
 from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+from zkmigrate.ui.clean import inline
 
 LINES_OF_A_PAGE = 60
 MUST = (
@@ -58,7 +59,7 @@ def page(
         "",
         *(f"Accepted: {x.line}." for x in inventory.accept),
         *([""] if inventory.accept else []),
-        *(f"{text.strip()}." for text in remarks),
+        *(f"{inline(text.strip())}." for text in remarks),
         *([""] if remarks else []),
         *_figures(Context(run or "plan", inventory, records=records), sessions),
         "",
@@ -96,7 +97,7 @@ def _figures(c: Context, sessions: Reading[Sessions]) -> Iterator[str]:
     timeout_ms = sessions.value.smallest_timeout_ms if isinstance(sessions, Seen) else None
     if timeout_ms is None:
         seen = "no session owns a part of it, or a timeout is not told"
-        why = seen if isinstance(sessions, Seen) else str(sessions)
+        why = seen if isinstance(sessions, Seen) else inline(sessions).replace("|", "\\|")
         yield f"| T, smallest session timeout | **not known: NO-GO** ({why}) |"
         return
     limits = deadlines(timeout_ms / 1000, way_back)

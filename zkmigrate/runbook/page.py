@@ -16,6 +16,7 @@ from importlib.resources import files
 
 from zkmigrate import hostside
 from zkmigrate.engine.plan import NOTHING, Plan, PlannedStage, PlannedStep, UndoPreviewing
+from zkmigrate.errors import UsageError
 from zkmigrate.facts.clients import addresses
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Applied, Changes
@@ -25,6 +26,7 @@ from zkmigrate.rules.window import FIND_DOOR_S, expected_way_back_s
 from zkmigrate.runbook import hand
 from zkmigrate.runbook.commands import Place, applied, zkm
 from zkmigrate.runbook.sheet import STOPPED, Block, Sheet
+from zkmigrate.ui.clean import inline
 
 LEAST_HAND_S = 10
 """So many seconds from FENCE to SEAL a hand needs at the least (docs/adr/0014-one-lease-for-a-hand.md)."""
@@ -71,11 +73,11 @@ def _head(book: Runbook) -> Iterator[str]:
     yield "inventory have changed."
     for remark in book.plan.window:
         yield ""
-        yield f"**{remark.strip()}.** Nothing below is for this host."
+        yield f"**{inline(remark.strip())}.** Nothing below is for this host."
     if unknown := book.plan.unknown:
         yield ""
         yield "**THIS PAGE IS NOT WHOLE.** When it was exported this was not known:"
-        yield from (f"- {where}: {why}" for where, why in unknown.items())
+        yield from (f"- {where}: {inline(why)}" for where, why in unknown.items())
     yield ""
     yield "## Read this first"
     yield ""
@@ -296,7 +298,8 @@ def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) 
         yield f"What, why and proof: as in `{_night(book, step.id)}`, below."
         yield ""
     if step.unknown:
-        yield f"**Not known when this page was exported:** {step.unknown}. Do not go on by hand from here."
+        why = inline(step.unknown)
+        yield f"**Not known when this page was exported:** {why}. Do not go on by hand from here."
         yield ""
         return
     if step.note == NOTHING:
@@ -363,6 +366,13 @@ def _sheet(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep)
 
 
 def _fenced(block: Block, step: str) -> Iterator[str]:
+    for text in block.text:
+        if inline(text) != text or text.startswith("```"):
+            raise UsageError(
+                f"{step} on {', '.join(block.hosts)}: a command holds {inline(text)}. Needed: one line that "
+                "no terminal obeys and that does not end its box; no page was made. Possible now: mend what "
+                "it comes from"
+            )
     yield f"```sh host={','.join(block.hosts)} step={step} way={block.way.value}"
     yield from block.text
     yield "```"

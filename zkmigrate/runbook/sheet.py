@@ -5,6 +5,7 @@ A block is what is pasted at once: the n-th change of every host together, or on
 
 from __future__ import annotations
 
+import base64
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +15,11 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Arm, Change, Changes, PutFile
 from zkmigrate.model.step import Way
 from zkmigrate.runbook.commands import Place, in_words, line, said
+from zkmigrate.ui.clean import clean
 
 STOPPED = "read what the host said; mend it and run the step again, or walk back"
 HIDDEN = "(hidden)"
+_END = "END-OF-FILE"
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,19 @@ def local_file(change: Change, name: str) -> tuple[list[str], str, str]:
 
 
 def heredoc(file: str, content: str) -> list[str]:
-    return [f"cat >{file} <<'END-OF-FILE'", *content.splitlines(), "END-OF-FILE"]
+    """Lines that make a file of exactly this content. It stands there as text, or in base64 where a terminal
+    would obey it, or where a line of it would end the file or the box and be typed as a command."""
+    lines = content.split("\n")
+    ends = any(text == _END or text.startswith("```") for text in lines)
+    if not ends and lines[-1] == "" and clean(content) == content:
+        return [f"cat >{file} <<'{_END}'", *lines[:-1], _END]
+    return [
+        f"# {file} stands here in base64, for as text it is not fit for a page. Escaped it reads:",
+        *(f"#   {clean(text)}" for text in lines),
+        f"base64 -d >{file} <<'{_END}'",
+        *base64.encodebytes(content.encode()).decode().splitlines(),
+        _END,
+    ]
 
 
 def one_by_one(s: Sheet, host: str, changes: Changes, way: Way) -> tuple[Block, ...]:

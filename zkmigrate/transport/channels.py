@@ -17,14 +17,12 @@ from dataclasses import dataclass
 import paramiko
 
 from zkmigrate import deadline
-from zkmigrate.errors import UsageError
 from zkmigrate.hostside import INSTALLED_PATH
 from zkmigrate.model.fact import Cause
 from zkmigrate.transport import quote
 from zkmigrate.transport.failure import TransportError
 from zkmigrate.transport.ssh import Lane, Transport
 
-_WORD = re.compile(r"[A-Za-z0-9._:/,=@+%-]+\Z")
 _END = re.compile(rb"\. (?P<id>[0-9]+) (?P<rc>[0-9]{1,3})\Z")
 _REPLY_LIMIT = 8 << 20
 _STDERR_LIMIT = 64 << 10
@@ -66,11 +64,7 @@ class Channels:
         is. TransportError when there is no whole reply in time, with ``outcome_unknown`` once the request was
         sent; the channel is then closed, and the next request opens a new one. A request is never sent twice.
         """
-        for word in words:
-            if not _WORD.match(word):
-                raise UsageError(
-                    f"{word[:80]!r} cannot be sent to zkm-host: words of [A-Za-z0-9._:/,=@+%-] only"
-                )
+        quote.plain(words)
         with self._lock:
             held = self._held.setdefault(
                 host, _Held(host, self._transport, self._lane, self._run, self._program)

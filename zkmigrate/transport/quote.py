@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
 from zkmigrate.errors import UsageError
+
+_PLAIN = re.compile(r"[A-Za-z0-9._:/,=@+%-]+\Z")
+
+
+def plain(words: Sequence[str]) -> None:
+    """UsageError for a word in which a shell, a line or a terminal would find more than the word."""
+    for word in words:
+        if not _PLAIN.match(word):
+            raise UsageError(f"{word[:80]!r} cannot be sent to zkm-host: words of [A-Za-z0-9._:/,=@+%-] only")
 
 
 def command(argv: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ class Board:
         self._left: tuple[float, float] | None = None
         self._samples: dict[str, tuple[float, Mapping[str, Any]]] = {}
         self._answered: dict[str, float] = {}
-        self._wave: tuple[float, events.WaveBegun] | None = None
+        self._wave: tuple[float, events.WaveBegun | events.StepBegun] | None = None
         self._acked: dict[str, tuple[str, float]] = {}
 
     def sample(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
@@ -99,7 +99,8 @@ class Board:
             case events.StageSkipped():
                 self._stages[event.stage] = "skipped"
             case events.StepBegun():
-                self._wait, self._hold, self._wave = None, None, None
+                self._wait, self._hold = None, None
+                self._wave = (self._now(), event) if event.of else None
                 arrow = "<- " if event.way is Way.BACK else ""
                 self._stages[event.stage] = f"{arrow}{event.step}"
             case events.StepEnded():

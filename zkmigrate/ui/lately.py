@@ -47,7 +47,7 @@ class Lately:
             vars(self).update(vars(Lately()))
         elif kind == "StepBegun":
             step = f"{event['stage']}.{event['step']}"
-            vars(self).update(vars(Lately(step, str(event["way"]), at)))
+            vars(self).update(vars(Lately(step, str(event["way"]), at, wave=_how_far(event, at))))
         elif kind == "Waits":
             same = self.waits is not None and self.waits["what"] == event["what"]
             since = self.waits["since"] if same and self.waits else at
@@ -57,9 +57,7 @@ class Lately:
             what, left_s = f"hook {event['moment']}", float(event["timeout_s"])
             self.waits = {"what": what, "progress": event["run"], "left_s": left_s, "at": at, "since": at}
         elif kind == "WaveBegun":
-            self.waits = None
-            far = {key: event.get(key) for key in ("done", "of", "left_s")}
-            self.wave = {**far, "at": at} if far["of"] else None
+            self.waits, self.wave = None, _how_far(event, at)
         elif kind == "HookEnded":
             self.waits = None
         elif kind == "ChangeSent":
@@ -95,6 +93,12 @@ def events(run_dir: Path) -> Lately:
 def sampled(run_dir: Path) -> dict[str, dict[str, Any]]:
     """The newest sample of each kind."""
     return {str(line.get("kind")): line for line in _lines(run_dir / samples.NAME)}
+
+
+def _how_far(event: Mapping[str, Any], at: float) -> dict[str, Any] | None:
+    """What an event tells of it; events of earlier versions tell nothing."""
+    far = {key: event.get(key) for key in ("done", "of", "left_s")}
+    return {**far, "at": at} if far["of"] else None
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -32,6 +32,7 @@ class Metrics:
         self._path, self._shown, self._now = path, shown, now
         self._guard = threading.Lock()
         self._failed = False
+        self._waves = 0
         self._written = -math.inf
         self._findings: dict[str, tuple[Finding, ...]] = {}
         self._registry = CollectorRegistry()
@@ -39,8 +40,11 @@ class Metrics:
         self._stage = self._gauge("stage_active", "1 for the stage the run is in.", "stage")
         self._step = self._gauge("step_active", "1 for the step the run is in.", "step")
         self._back = self._gauge("way_back", "1 while the run walks back.")
-        self._waves = self._gauge("step_waves_begun", "Waves this process began in a step.", "step", "way")
+        self._begun = self._gauge("step_waves_begun", "Waves the run began in a step.", "step", "way")
+        self._ended_waves = self._gauge("step_waves_done", "Those that are over.", "step", "way")
         self._total = self._gauge("step_targets", "Targets that a step has in all.", "step")
+        self._done = self._gauge("step_targets_done", "Those that were done before this wave.", "step")
+        self._rest = self._gauge("step_seconds_left", "About how long the rest takes, at this wave.", "step")
         self._open = self._gauge("findings_not_held", "Newest findings that do not hold.", "severity", "held")
         self._alarms = self._gauge("alarms", "What the watch has raised in windows.", "decision")
         self._left = self._gauge("turn_back_seconds_left", "Until the way back must start; NaN outside.")
@@ -79,9 +83,16 @@ class Metrics:
                 self._step.clear()
                 self._step.labels(f"{event.stage}.{event.step}").set(1)
                 self._back.set(event.way is Way.BACK)
+                self._far(event, event.waves)
             case events.WaveBegun():
-                self._waves.labels(f"{event.stage}.{event.step}", event.way.value).inc()
-            case events.StepEnded() | events.StepBlocked():
+                self._far(event, self._waves + 1)
+            case events.StepEnded():
+                step = f"{event.stage}.{event.step}"
+                self._ended_waves.labels(step, event.way.value).set(self._waves)
+                self._done.clear()
+                self._rest.clear()
+                self._found(step, event.findings)
+            case events.StepBlocked():
                 self._found(f"{event.stage}.{event.step}", event.findings)
             case events.Turned():
                 self._back.set(event.way is Way.BACK)
@@ -97,6 +108,18 @@ class Metrics:
                 self._left.set(math.nan)
                 self._ended.set(1)
                 self._code.set(event.code)
+
+    def _far(self, event: events.StepBegun | events.WaveBegun, waves: int) -> None:
+        """How far the step is. waves: begun so far; the newest is over when the next begins or the step ends,
+        whichever process saw that."""
+        step, self._waves = f"{event.stage}.{event.step}", waves
+        self._begun.labels(step, event.way.value).set(waves)
+        self._ended_waves.labels(step, event.way.value).set(max(0, waves - 1))
+        self._done.clear()
+        self._rest.clear()
+        if event.of:
+            self._done.labels(step).set(event.done)
+            self._rest.labels(step).set(math.nan if event.left_s is None else event.left_s)
 
     def _found(self, step: str, findings: tuple[Finding, ...]) -> None:
         self._findings[step] = findings

@@ -39,8 +39,6 @@ class Plain:
                 key = "countdown"
             case events.Holding():
                 key = f"late: {event.late}"
-            case events.WaveBegun():
-                return True
             case _:
                 self._said.clear()
                 return False

@@ -24,9 +24,13 @@ def sentence(event: events.Event) -> str:
                 f" ({', '.join(marks)})" * bool(marks)
             )
         case events.StepBegun():
-            return f"{_ARROW[event.way]} {event.stage}.{event.step}: {event.title}"
+            far = f"; {how_far(event.done, event.of, event.left_s)}" if event.of else ""
+            return f"{_ARROW[event.way]} {event.stage}.{event.step}: {event.title}{far}"
         case events.WaveBegun():
-            return f"   {event.stage}.{event.step}: {', '.join(event.targets)}"
+            if not event.of:
+                return ""
+            far = how_far(event.done, event.of, event.left_s)
+            return f"   {event.stage}.{event.step} goes on with {', '.join(event.targets)}: {far}"
         case events.ChangeSent():
             return f"   {event.change.host}: {event.change.describe()}"
         case events.ChangeEnded():
