@@ -11,7 +11,7 @@ from hypothesis import settings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same code gets the same examples, and none is timed: a run says something of the code, not of its luck
-# or its neighbours. New examples are looked for by hand: HYPOTHESIS_PROFILE=search, as often as wanted.
+# or its neighbours. `make explore` looks for new examples; tests/examples.py makes each test draw more then.
 settings.register_profile("same", derandomize=True, deadline=None)
-settings.register_profile("search", deadline=None, max_examples=2000)
+settings.register_profile("search", deadline=None, max_examples=300, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
