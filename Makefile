@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up all they need (as root, on Debian 12); a second run reuses it.
-.PHONY: demo drills test test-beside test-lab lint mutants setup
+.PHONY: demo drills test test-beside test-lab lint mutants explore sbom setup
 
 PYTHON = .venv/bin/python
 
@@ -46,6 +46,14 @@ mutants: setup
 	$(PYTHON) -m tests.mutants.python || status=$$?; \
 	$(PYTHON) -m tests.mutants.shell || status=$$?; \
 	exit $$status
+
+# New examples for the tests that hypothesis draws examples for; see docs/how-to/mutants.md. make explore EXPLORE='--minutes 60'
+explore: setup
+	@nice -n 15 $(PYTHON) -m tests.explore $(EXPLORE)
+
+# What the locks hold, as CycloneDX: build/sbom-tool.json and build/sbom-spark.json.
+sbom:
+	@setup/sbom.sh
 
 lint: setup
 	.venv/bin/ruff check .

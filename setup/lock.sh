@@ -1,6 +1,7 @@
 #!/bin/sh
-# Write setup/requirements.txt anew from pyproject.toml: every dependency (run time, lab, development, build) with
-# its hashes and without the name of any package index; and setup/requirements-spark.txt, what the data pipeline needs
+# Write the locks anew from pyproject.toml, with hashes and without the name of any package index:
+# setup/requirements.txt, every dependency (run time, lab, development, build); setup/requirements-tool.txt, those of it
+# that an operator's machine needs (run time, build); and setup/requirements-spark.txt, what the data pipeline needs
 # besides. Run it after a change of dependencies, then commit the files.
 set -eu
 
@@ -21,6 +22,7 @@ compile() {
 }
 
 compile setup/requirements.txt --extra lab --extra dev --build-deps-for editable pyproject.toml
+compile setup/requirements-tool.txt --constraint setup/requirements.txt --build-deps-for wheel --no-annotate pyproject.toml
 # pyspark is a source distribution, and building it needs setuptools in place: so it is locked and installed apart.
 python3 -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["spark"]))' \
     >"$tools/spark.in"

@@ -19,8 +19,19 @@ from zkmigrate.lab import drills
 from zkmigrate.lab.drills import __main__ as series
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.programs import PROGRAMS, Program
-from zkmigrate.lab.drills.recorded import BEGIN, END, HEAD, REPRODUCE, rewritten, rows_of
-from zkmigrate.lab.drills.result import Case, body_of
+from zkmigrate.lab.drills.recorded import (
+    HEAD,
+    PLACES,
+    REPRODUCE,
+    SILENT_HEAD,
+    kept,
+    read_kept,
+    rewritten,
+    rows_of,
+    silent_rows,
+)
+from zkmigrate.lab.drills.result import Case, Silenced, body_of
+from zkmigrate.lab.drills.window_faults import chosen
 from zkmigrate.lab.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -43,17 +54,34 @@ def test_every_drill_with_a_command_of_its_own_is_in_the_series_and_in_its_page(
         for module in pkgutil.iter_modules([str(folder)])
         if "@click.command()" in (folder / f"{module.name}.py").read_text() and module.name != "__main__"
     }
-    assert commands == {program.name for program in PROGRAMS}
+    assert {f"{drills.__name__}.{name}" for name in commands} == {program.module for program in PROGRAMS}
     page = (ROOT / "docs" / "how-to" / "drills.md").read_text()
     assert [p.name for p in PROGRAMS if f"| `{p.name}` |" not in page] == []
 
 
+def test_parts_of_a_drill_play_each_of_its_cases_once() -> None:
+    words = [program.words for program in PROGRAMS if program.module.endswith(".window_faults")]
+    parts = [[case.name for case in chosen(pattern)] for _only, pattern in words]
+    assert sorted(name for part in parts for name in part) == sorted(case.name for case in chosen(""))
+
+
 # --- rows ---------------------------------------------------------------------------------------------------
+
+PAGE = "".join(f"# Page\n\n{begin}\n\nold\n\n{end}\n\ntail\n" for begin, end in PLACES.values())
+
+
+def recorded(drill: str, cases: list[Case], seen: str = "today, abc") -> dict[str, Any]:
+    return kept(body_of(drill, cases, 9), seen, "/where/it/ran")
+
+
+def silent(kind: str, served_s: float, held: bool = True, phase: str = "seal") -> Silenced:
+    name, way = f"silent-{kind}-{phase}", "forward: 0" if phase == "go" else "back: 8, resume 7"
+    return Silenced(name, "w", way, "o", 60.0, held, served_s, 36.5, 1 - held, 1)
 
 
 def test_repeated_cases_are_one_row_and_a_failed_one_is_named_first() -> None:
     cases = [case(seconds=3.0), case(outcome="lost 1 | of 2", held=False, seconds=1.5), case("two")]
-    assert rows_of(body_of("x", cases, 9), "today, abc") == [
+    assert rows_of(recorded("x", cases)) == [
         f"| x | one: what one does | 1 of 2 | NOT held: lost 1 / of 2; as it must be | 1.5 to 3.0 "
         f"| today, abc | {REPRODUCE.format('x')} |",
         f"| x | two: what two does | 1 of 1 | as it must be | 1.0 | today, abc | {REPRODUCE.format('x')} |",
@@ -61,34 +89,81 @@ def test_repeated_cases_are_one_row_and_a_failed_one_is_named_first() -> None:
 
 
 def test_many_outcomes_are_not_all_told() -> None:
-    cases = [case(outcome=f"epoch {n}") for n in range(5)]
-    [row] = rows_of(body_of("x", cases, 9), "s")
+    [row] = rows_of(recorded("x", [case(outcome=f"epoch {n}") for n in range(5)]))
     assert "epoch 0; epoch 1; epoch 2; and 2 more like these" in row
 
 
-def test_only_the_rows_of_the_drills_that_ran_are_replaced() -> None:
-    page = f"# Page\n\n{BEGIN}\n\n{HEAD[0]}\n{HEAD[1]}\n\n{END}\n\ntail\n"
-    first = rewritten(page, {"x": body_of("x", [case()], 1), "y": body_of("y", [case()], 1)}, "monday")
-    again = rewritten(first, {"x": body_of("x", [case("other")], 1)}, "tuesday")
-    rows = [line for line in again.splitlines() if line.startswith(("| x |", "| y |"))]
-    assert [(row.split(" | ")[1][:5], "tuesday" in row) for row in rows] == [
-        ("other", True),
-        ("one: ", False),
+def test_silent_hosts_are_a_row_for_each_phase_and_a_column_for_each_kind() -> None:
+    cases = [silent("frozen", 5.7), silent("frozen", 11.1), silent("ssh", 40.0, held=False)]
+    not_judged = case("silent-dropped-seal", held=False)
+    assert silent_rows(recorded("x", [*cases, not_judged, silent("ssh", 9, phase="go"), case()])) == [
+        "| SEAL | back | 5.7 to 11.1 | NOT held: 1 of 1; 40.0 | NOT held: 1 of 1; not seen "
+        "| 36.5 | 1 | 3 | today, abc |",
+        "| GO | forward | not seen | 9.0 | not seen | 36.5 | 0 | 1 | today, abc |",
     ]
-    assert again.startswith("# Page\n")
-    assert again.endswith("\n\ntail\n")
-    assert rewritten(again, {}, "never") == again, "nothing ran: nothing changes"
 
 
-@pytest.mark.parametrize("page", ["# Page\n", f"{BEGIN}\n", f"{END}\n{BEGIN}\n"])
-def test_a_page_without_a_place_for_the_rows_is_refused(page: str) -> None:
-    with pytest.raises(UsageError, match="no place for the rows"):
-        rewritten(page, {}, "s")
+def test_what_is_kept_has_figures_and_no_place_of_the_machine() -> None:
+    more = {"held_s": 2.5, "disks": ["/where/it/ran/disks"], "note": "long"}
+    body = body_of("x", [{**vars(case(outcome="see /where/it/ran/drills/x")), **more}], 9)
+    assert kept({**body, "machine": "two cores"}, "today", "/where/it/ran") == {
+        "drill": "x",
+        "held": True,
+        "seconds": 9,
+        "seen": "today",
+        "cases": [{**vars(case(outcome="see ./drills/x")), "held_s": 2.5}],
+    }
 
 
-def test_the_track_record_has_the_place() -> None:
-    page = (ROOT / "docs" / "track-record.md").read_text()
-    assert rewritten(page, {}, "never") == page
+def test_rows_are_made_anew_from_what_is_kept() -> None:
+    first = rewritten(PAGE, [recorded("x", [case()]), recorded("y", [case("other")])])
+    assert [line[:10] for line in first.splitlines() if line.startswith("| ")] == [
+        HEAD[0][:10],
+        "| x | one:",
+        "| y | othe",
+    ]
+    assert "old" in first, "the table of silent hosts: there are none"
+    assert rewritten(first, [recorded("x", [case()]), recorded("y", [case("other")])]) == first
+    second = rewritten(first, [recorded("z", [silent("ssh", 9.0)])])
+    assert "| x | " not in second
+    assert f"{SILENT_HEAD[0]}\n{SILENT_HEAD[1]}\n| SEAL |" in second
+    assert "old" not in second
+    assert (second.count("# Page\n"), second.count("\n\ntail\n")) == (2, 2)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_page_without_a_place_for_the_rows_is_refused(name: str) -> None:
+    begin, end = PLACES[name]
+    for page in (
+        PAGE.replace(begin, ""),
+        PAGE.replace(end, ""),
+        PAGE.replace(begin, "").replace(end, end + begin),
+    ):
+        with pytest.raises(UsageError, match="no place for the rows"):
+            rewritten(page, [])
+
+
+def test_the_track_record_says_what_is_kept() -> None:
+    page = (ROOT / series.PAGE).read_text()
+    results = read_kept(ROOT / series.KEPT)
+    assert rewritten(page, results) == page
+    assert {result["drill"] for result in results} <= {program.name for program in PROGRAMS}
+    sizes = {path.name: path.stat().st_size for path in (ROOT / series.KEPT).glob("*")}
+    assert {name: size for name, size in sizes.items() if size > 200_000} == {}, "small ones are kept"
+
+
+def test_a_drill_is_recorded_by_the_name_of_its_program_and_one_without_a_result_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    page, folder = tmp_path / "page.md", tmp_path / "kept"
+    page.write_text(PAGE)
+    series.record([series.Ended("x", 1.0, "", body_of("whole", [case()], 9))], page, folder, "today")
+    said = page.read_text()
+    assert "| x | one: what one does |" in said
+    without = [series.Ended("x", 1.0, "it left no result"), series.Ended("y", 1.0, "")]
+    series.record(without, page, folder, "tomorrow")
+    assert page.read_text() == said
+    assert [path.name for path in folder.iterdir()] == ["x.json"]
 
 
 # --- the series ---------------------------------------------------------------------------------------------
@@ -149,6 +224,14 @@ def test_a_drill_holds_by_its_exit_code_and_its_own_result(modules: Path) -> Non
     }
     assert "a               yes   1 of 1" in series.table(done)
     assert "b               NO    0 of 1" in series.table(done)
+
+
+def test_a_program_is_told_which_part_of_its_drill_to_play(modules: Path) -> None:
+    (modules / "drill_part.py").write_text(DRILL + "BODY['told'] = sys.argv[1:3]; leave(BODY)")
+    programs = [Program("part", "w", 60, 60, words=("--only", "^this"))]
+    made = series.Series(programs, modules.parent / "drills", lambda _line: None)
+    made.run()
+    assert [ended.body["told"] for ended in made.done if ended.body] == [["--only", "^this"]]
 
 
 def test_an_old_result_vouches_for_nothing(modules: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import socket
 import subprocess
 import sys
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.namespaces import own
 from tests.unit.zkm_net import eventually, need_root
 from zkmigrate.lab.network import inside
 
@@ -50,7 +49,7 @@ class Carrier:
 @pytest.fixture
 def carrier(tmp_path: Path) -> Iterator[Carrier]:
     need_root()
-    name = f"zkm{os.getpid()}{secrets.token_hex(2)}"
+    name = own()
     figure = tmp_path / "ms"
     figure.write_text("0\n")
     subprocess.run(["ip", "netns", "add", name], check=True)

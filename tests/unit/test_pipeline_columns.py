@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.pipeline_rows import expected
 from tests.unit.zkdata_fixtures import (
     OPEN_ACL,
@@ -237,13 +238,13 @@ def _refused(record: Record) -> ZkDataError | None:
     return None
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_payloads)
 def test_any_transactions(made: list[bytes]) -> None:
     _agree(stretch(log_from(made)))
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(1500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_payloads, st.data())
 def test_damaged_payloads_are_refused_where_they_are_refused_one_by_one(
     made: list[bytes], draw: st.DataObject

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.pipeline_rows import access, plain
 from tests.unit.zkdata_fixtures import RECORDED, pack_snappy, snapshot_of
 from zkmigrate.pipeline.nodes import NODES, SESSIONS, SnapshotTable, Sought
@@ -101,7 +102,7 @@ def test_a_znode_longer_than_a_block() -> None:
 WHOLE = snapshot_of({"/a": b"1", "/a/b": bytes(40), "/c": b"x"})
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(WHOLE) - 1), st.sampled_from([0, 1, 0x2F, 0x7F, 0xFF])), max_size=3

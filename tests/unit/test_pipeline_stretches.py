@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.zkdata_fixtures import create_payload, log_from, record, set_payload
 from zkmigrate.pipeline import stretches
 from zkmigrate.pipeline.stretches import Part, Stretches, find, hop, parts, span
@@ -88,7 +89,7 @@ def _by_stretches(content: bytes, block: int) -> tuple[list[int], str]:
     return seen, ""
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(WHOLE) - 1), st.sampled_from([0, 1, 0x42, 0x7F, 0xFF])), max_size=4

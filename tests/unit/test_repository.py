@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = [ROOT / "setup" / name for name in ("requirements.txt", "requirements-spark.txt")]
+TOOL_LOCK = ROOT / "setup" / "requirements-tool.txt"
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 PURE = {"model", "zkdata", "facts", "preflight", "rules", "placement", "dependents", "steps"}
@@ -54,9 +55,9 @@ def tracked() -> list[Path]:
     return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
-def requirements() -> Iterator[str]:
+def requirements(*locks: Path) -> Iterator[str]:
     """Each entry of the locks with its continuation lines."""
-    joined = "".join(lock.read_text() for lock in LOCKS).replace("\\\n", " ")
+    joined = "".join(lock.read_text() for lock in locks).replace("\\\n", " ")
     return (line for line in joined.splitlines() if line.strip() and not line.strip().startswith("#"))
 
 
@@ -150,22 +151,44 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
 
 def test_every_locked_requirement_is_pinned_with_hashes() -> None:
-    entries = list(requirements())
+    entries = list(requirements(*LOCKS, TOOL_LOCK))
     assert entries
     pinned = re.compile(r"[\w.-]+==\S+( +; .*?)?( +--hash=sha256:[0-9a-f]{64})+\s*")
     assert [entry for entry in entries if not pinned.fullmatch(entry)] == []
 
 
-def test_every_declared_dependency_is_locked() -> None:
-    def name(requirement: str) -> str:
-        return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()
+def package(requirement: str) -> str:
+    """The normal name of what is required."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()
 
+
+def test_an_operators_machine_gets_what_the_tool_needs_and_no_tools_of_the_tests() -> None:
+    project = PYPROJECT["project"]
+    needed = {package(one) for one in (*project["dependencies"], *PYPROJECT["build-system"]["requires"])}
+    extras = {package(one) for extra in project["optional-dependencies"].values() for one in extra}
+    entries = {entry.strip() for entry in requirements(TOOL_LOCK)}
+    locked = {package(entry) for entry in entries}
+    assert needed - locked == set()
+    assert (extras - needed) & locked == set()
+    assert entries - {entry.strip() for entry in requirements(*LOCKS)} == set(), "other versions or hashes"
+
+
+def test_whatever_is_told_to_be_installed_is_locked() -> None:
+    """A name alone takes what an index has under it. pip-audit comes in an environment of its own."""
+    pages = [path for path in tracked() if path.suffix in (".md", ".py", ".sh") and "tests" not in path.parts]
+    told = [found for path in pages for found in re.findall(r"pip install[^`\n]*", path.read_text())]
+    assert len(told) >= 3
+    locked = ("--require-hashes", "--no-deps", "pip-audit")
+    assert [line for line in told if not any(word in line for word in locked)] == []
+
+
+def test_every_declared_dependency_is_locked() -> None:
     project = PYPROJECT["project"]
     declared = [*project["dependencies"], *PYPROJECT["build-system"]["requires"]]
     for extra in project["optional-dependencies"].values():
         declared += extra
-    locked = {name(entry) for entry in requirements()}
-    assert {name(requirement) for requirement in declared} - locked == set()
+    locked = {package(entry) for entry in requirements(*LOCKS)}
+    assert {package(requirement) for requirement in declared} - locked == set()
 
 
 def test_every_folder_with_code_is_a_package() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
+from itertools import chain, repeat
 from typing import get_args
 
 import pytest
@@ -15,8 +17,10 @@ from zkmigrate.lab.drills.window_harm import (
     HostDead,
     LinkCut,
     NoRules,
+    ServedAgain,
     Silence,
     SourceLeaderDead,
+    served_again,
     sessions_on,
 )
 from zkmigrate.lab.failure import LabError
@@ -74,8 +78,7 @@ def test_there_is_a_case_for_every_row_of_the_matrix() -> None:
     assert {"cut", "go"} <= {c.hold for c in of(LinkCut)}
     assert {"fence", "cut", "stop"} == {c.hold for c in of(SourceLeaderDead)}
     silent = {(c.hold, c.harm.kind) for c in CASES if isinstance(c.harm, Silence)}
-    holds = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "check")
-    assert silent == {(hold, kind) for hold in holds for kind in ("frozen", "ssh", "dropped")}
+    assert silent == {(hold, kind) for hold in BEFORE_OPEN for kind in ("frozen", "ssh", "dropped")}
     removed = " ".join(c.harm.command for c in CASES if isinstance(c.harm, NoRules))
     for rule in ("IN 1", "IN 6", "OUT 1", "OUT 3", "iptables -F", "ip6tables"):
         assert rule in removed
@@ -106,6 +109,41 @@ def test_the_client_that_knows_only_the_frozen_host_is_told_from_the_others() ->
     ]
     assert sessions_on("dest2", seen) == {"0x3"}
     assert sessions_on("dest1", seen) == set()
+
+
+@pytest.mark.parametrize(
+    ("asked", "again"),
+    [
+        ([(1, True), (2, True)], 1.0),
+        ([(1, False), (2, False), (3, True), (4, True)], 3.0),
+        ([(0.5, False), (1, True), (2, True)], 1.0),
+        ([(0.5, True), (1, True), (2, False), (3, False), (6, True), (7, True)], 6.0),
+        ([(1, False), (4, True), (5, False), (6, True)], 4.0),
+        ([(1, False), (2, True), (3, False), (6, True)], 6.0),
+    ],
+    ids=[
+        "always",
+        "away since the start",
+        "away before it",
+        "away later",
+        "then for a moment",
+        "then for longer",
+    ],
+)
+def test_served_again_is_the_end_of_the_longest_time_without_a_server(
+    asked: list[tuple[float, bool]], again: float
+) -> None:
+    assert served_again(asked, 1.0) == again
+
+
+def test_brokers_are_asked_for_until_one_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = chain([False, False, False, True], repeat(True))
+    monkeypatch.setattr(ServedAgain, "_serves", lambda _self, address: next(answers))
+    monkeypatch.setattr("zkmigrate.lab.network.inside", nullcontext)
+    served = ServedAgain("broker1", ["10.0.0.1", "10.0.0.2"])
+    asked = served.end(30)
+    assert [serves for _, serves in asked][:2] == [False, True]
+    assert served_again(asked, served.since) == asked[1][0] > served.since
 
 
 def test_the_list_tells_what_is_expected() -> None:

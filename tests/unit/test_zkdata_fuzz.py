@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.zkdata_fixtures import (
     RECORDED,
     VERSIONS,
@@ -333,7 +334,7 @@ EDITS = st.lists(
 )
 
 
-@settings(max_examples=DRAWN, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(DRAWN), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(SEEDS), EDITS)
 def test_edits_of_any_recorded_file(
     seed: tuple[str, str, str], edits: list[tuple[float, int, bytes]]
@@ -361,7 +362,7 @@ def test_edits_of_any_recorded_file(
         assert newest(directory).zxid == snapshot_zxid(name)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.lists(st.binary(max_size=200) | st.integers(0, 9000).map(bytes), min_size=1, max_size=8),
     st.integers(0, 12_000),
@@ -383,7 +384,7 @@ def test_built_logs_with_nested_copies(parts: list[bytes], padding: int, cut: in
         assert newest(directory).zxid == zxids[-1]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_at_all(data: bytes) -> None:
     for name in ("log.5", "snapshot.5", "snapshot.5.gz", "snapshot.5.snappy"):

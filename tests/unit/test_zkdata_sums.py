@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.zkdata_fixtures import (
     VERSIONS,
     build_log,
@@ -100,7 +101,7 @@ def test_every_field_counts(other: Znode) -> None:
     assert hash_of("/kafka", NODE) != hash_of("/kafka", other)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(max_size=8), st.text(max_size=8))
 def test_a_path_counts_and_decides_its_bucket(one: str, other: str) -> None:
     assert (hash_of(one, NODE) == hash_of(other, NODE)) is (one == other)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.namespaces import kill_all
 from tests.unit.zkm_net import (
     CLIENT_PORT,
     Dest,
@@ -23,7 +24,6 @@ from tests.unit.zkm_net import (
     Net,
     encode,
     eventually,
-    kill_all,
     lying,
     need_root,
     net,

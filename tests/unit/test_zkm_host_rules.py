@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.zkm_net import Dest, Net, eventually, need_root, net, sweep
+from tests.unit.zkm_net import Dest, Net, eventually, net
 
 ADDRESSES = ("10.77.0.1", "fd77::1")
 SOURCES = ("10.77.0.5", "fd77::5")
@@ -41,26 +40,6 @@ def source(dest: Dest) -> None:
     dest.net.children.append(child)
     assert child.stdout is not None
     assert child.stdout.readline() == "up\n"
-
-
-def test_what_a_run_left_that_was_ended_is_swept_by_the_next_one() -> None:
-    need_root()
-    with subprocess.Popen(["true"]) as ended:
-        pass
-    left, living = f"zkmu{ended.pid}-0000-dest", f"zkmu{os.getpid()}-0000-dest"
-    for namespace in (left, living):
-        subprocess.run(["ip", "netns", "add", namespace], check=True)
-    try:
-        with subprocess.Popen(["ip", "netns", "exec", left, "sleep", "1000"]) as inside:
-            argv = ["ip", "netns", "pids", left]
-            eventually("it runs there", lambda: bool(subprocess.check_output(argv)))
-            sweep()
-            assert inside.wait(20) != 0
-        names = subprocess.check_output(["ip", "netns", "list"], text=True).split()
-        assert left not in names
-        assert living in names
-    finally:
-        subprocess.run(["ip", "netns", "del", living], check=True)
 
 
 def chains(dest: Dest) -> dict[str, str]:

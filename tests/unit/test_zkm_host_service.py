@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.zkm_net import Answer, Dest, Net, encode, eventually, kill_all, net
+from tests.namespaces import kill_all
+from tests.unit.zkm_net import Answer, Dest, Net, encode, eventually, net
 
 
 @pytest.fixture(scope="module")

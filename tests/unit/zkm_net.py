@@ -7,14 +7,10 @@ holds connections, answers four-letter words and, started as participant, change
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import os
-import re
-import secrets
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -24,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from tests.namespaces import ip, own, remove
 
 PROGRAM = Path(__file__).parents[2] / "zkmigrate" / "hostside" / "zkm-host"
 FAKE = Path(__file__).with_name("fake_zookeeper.py")
@@ -44,10 +42,6 @@ def eventually(name: str, condition: Callable[[], bool], limit_s: float = 180) -
         if time.monotonic() > end:
             pytest.fail(f"did not happen within {limit_s} s: {name}")
         time.sleep(0.02)
-
-
-def _ip(*words: str) -> str:
-    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
 
 
 @dataclass
@@ -96,19 +90,18 @@ class Net:
 def net() -> Iterator[Net]:
     """Make the namespaces; take them down again with everything in them, also after a failure."""
     need_root()
-    sweep()
-    made = Net(f"zkmu{os.getpid()}-{secrets.token_hex(2)}")
+    made = Net(own())
     hub = f"{made.prefix}-hub"
     with ExitStack() as stack:
         for name in ("hub", *NUMBERS):
-            _ip("netns", "add", f"{made.prefix}-{name}")
-            stack.callback(_remove, f"{made.prefix}-{name}")
-        _ip("-n", hub, "link", "add", "br0", "type", "bridge")
-        _ip("-n", hub, "link", "set", "br0", "up")
+            ip("netns", "add", f"{made.prefix}-{name}")
+            stack.callback(remove, f"{made.prefix}-{name}")
+        ip("-n", hub, "link", "add", "br0", "type", "bridge")
+        ip("-n", hub, "link", "set", "br0", "up")
         for name, number in NUMBERS.items():
             namespace = f"{made.prefix}-{name}"
-            _ip("-n", namespace, "link", "set", "lo", "up")
-            _ip(
+            ip("-n", namespace, "link", "set", "lo", "up")
+            ip(
                 "-n",
                 namespace,
                 "link",
@@ -122,36 +115,14 @@ def net() -> Iterator[Net]:
                 "netns",
                 hub,
             )
-            _ip("-n", hub, "link", "set", f"p{number}", "master", "br0", "up")
-            _ip("-n", namespace, "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")
-            _ip("-n", namespace, "addr", "add", f"fd77::{number}/64", "dev", "eth0", "nodad")
-            _ip("-n", namespace, "link", "set", "eth0", "up")
+            ip("-n", hub, "link", "set", f"p{number}", "master", "br0", "up")
+            ip("-n", namespace, "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")
+            ip("-n", namespace, "addr", "add", f"fd77::{number}/64", "dev", "eth0", "nodad")
+            ip("-n", namespace, "link", "set", "eth0", "up")
         yield made
         for child in made.children:
             child.kill()
             child.communicate()
-
-
-def sweep() -> None:
-    """Take down what a run left that was ended from outside: the process that its names carry is gone."""
-    for line in _ip("netns", "list").splitlines():
-        namespace = line.partition(" ")[0]
-        owner = re.match(r"zkmu([0-9]+)-", namespace)
-        if owner and not Path("/proc", owner[1]).exists():
-            with contextlib.suppress(subprocess.CalledProcessError):  # another worker may sweep as well
-                _remove(namespace)
-
-
-def _remove(namespace: str) -> None:
-    kill_all(namespace)
-    _ip("netns", "del", namespace)
-
-
-def kill_all(namespace: str) -> None:
-    """Kill what runs in a namespace; some of it may end by itself meanwhile."""
-    for pid in _ip("netns", "pids", namespace).split():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
 
 
 @dataclass(frozen=True)

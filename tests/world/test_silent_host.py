@@ -94,12 +94,14 @@ class ModelWatch:
 class Silenced(Operator):
     """``SILENT`` falls silent at the first change ``verb`` of the cut-over that it is sent.
 
-    taken: it has carried the change out. frozen: everything on the host stands still, not the ssh login
-    alone. unserved: seconds from the first FENCE until all brokers were served again. held_until: of a hold,
-    counted likewise. ahead: hosts that took the change before it, all the others.
+    at_hold: it does so at the hold instead. taken: it has carried the change out. frozen: everything on the
+    host stands still, not the ssh login alone. unserved: seconds from the first FENCE until all brokers were
+    served again. held_until: of a hold, counted likewise. ahead: hosts that took the change before it, all
+    the others.
     """
 
     verb: str = ""
+    at_hold: bool = False
     taken: bool = False
     frozen: bool = False
     silent: set[str] = field(default_factory=set)
@@ -111,6 +113,8 @@ class Silenced(Operator):
     others: threading.Condition = field(default_factory=threading.Condition)
 
     def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+        if self.at_hold:
+            self.falls_silent()
         return Answer("go") if self.world.now - self.fenced_at >= self.held_until else None
 
     def _apply(self, change: Change, operation: str, fencing: int) -> Outcome:
@@ -226,6 +230,36 @@ def test_a_host_that_falls_silent_just_before_the_deadline_is_waited_for_no_long
 
     assert ended.code in (7, 8, 9)
     assert made.unserved <= back_by(made) + 2
+    assert sessions(made) == before
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["sshd", "host"])
+@pytest.mark.parametrize("phase", ["arm", "survey"])
+def test_a_host_that_is_silent_before_fence_keeps_the_others_from_being_fenced(
+    made: Silenced, phase: str, frozen: bool
+) -> None:
+    """The drills ``silent-*-arm`` and ``silent-*-survey`` expect the same: 8, then 7."""
+    before = sessions(made)
+    made.at_hold, made.frozen = True, frozen
+
+    assert made.forward(until="cutover", hold_at=phase).code == 8
+    assert made.fenced_at == 0
+    made.silent.clear()
+    made.world.frozen.clear()
+    assert made.resume(until="cutover").code == 7
+    assert {made.world.hosts[name].phase for name in made.world.inventory.dest_names} == {"idle"}
+    assert sessions(made) == before
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["sshd", "host"])
+@pytest.mark.parametrize("phase", ["go", "serve", "check"])
+def test_a_host_that_is_silent_from_go_on_is_not_waited_for(made: Silenced, phase: str, frozen: bool) -> None:
+    before = sessions(made)
+    made.at_hold, made.frozen = True, frozen
+
+    assert made.forward(until="cutover", hold_at=phase).code == 0
+    assert made.world.hosts["dest1"].phase == made.world.hosts["dest3"].phase == "open"
+    assert made.unserved <= FORWARD_S + 2
     assert sessions(made) == before
 
 

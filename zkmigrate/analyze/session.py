@@ -78,7 +78,8 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
 
         from zkmigrate.pipeline import register
     except ImportError as error:
-        raise UsageError(f"{error}. Needed: pip install 'zkmigrate[spark]', and Java 17") from error
+        needed = "the packages of setup/requirements-spark.txt (see ask-before-a-move.md), and Java 17"
+        raise UsageError(f"{error}. Needed: {needed}") from error
     if submitted() and bounds.master:
         raise UsageError("spark-submit chose the master. Needed: its own --master, and none of analyze")
     with ExitStack() as stack:

@@ -21,13 +21,13 @@ from zkmigrate.errors import UsageError
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.programs import PROGRAMS, Program
-from zkmigrate.lab.drills.recorded import rewritten
+from zkmigrate.lab.drills.recorded import kept, read_kept, rewritten
 from zkmigrate.lab.ending import running
 from zkmigrate.lab.waiting import Progress
 
 PATIENCE_S = 120.0
 """A drill that is ended takes its lab down first."""
-PAGE = Path("docs/track-record.md")
+PAGE, KEPT = Path("docs/track-record.md"), Path("docs/drills")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Series:
         began = time.monotonic()
         directory = self.directory / program.name
         (directory / result.FILE).unlink(missing_ok=True)
-        command = [sys.executable, "-m", program.module, "--directory", str(directory)]
+        command = [sys.executable, "-m", program.module, *program.words, "--directory", str(directory)]
 
         def ended(why: str) -> Ended:
             body = result.read(directory)
@@ -130,11 +130,15 @@ def body_of(asked: Sequence[Program], done: Sequence[Ended], seconds: float) -> 
     return {"held": held, "seconds": round(seconds, 1), "drills": rows}
 
 
-def record(done: Sequence[Ended], page: Path) -> None:
-    """Put the cases of these drills into the page. A drill that left no result changes nothing there."""
-    results = {ended.name: ended.body for ended in done if ended.body}
-    seen = f"{datetime.now(UTC):%Y-%m-%d}, {commit()}"
-    page.write_text(rewritten(page.read_text(), results, seen))
+def record(done: Sequence[Ended], page: Path, folder: Path, seen: str) -> None:
+    """Keep what these drills left, as data in the folder, and make the page's rows anew from all that lies
+    there. A drill that left no result changes nothing. seen: when, and at which commit."""
+    folder.mkdir(exist_ok=True)
+    for ended in done:
+        if ended.body:
+            body = kept({**ended.body, "drill": ended.name}, seen, str(Path.cwd()))
+            result.write(folder, body, f"{ended.name}.json")
+    page.write_text(rewritten(page.read_text(), read_kept(folder)))
 
 
 def commit() -> str:
@@ -143,7 +147,7 @@ def commit() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{PAGE}")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{PAGE}", f":!{KEPT}")
     return git("rev-parse", "--short", "HEAD") + (" and changes" if changed else "")
 
 
@@ -155,7 +159,7 @@ def commit() -> str:
     help="Only this drill; may be given again.",
 )
 @click.option("--list", "listed", is_flag=True, help="Say which drills there are, and run none.")
-@click.option("--record", "recorded", is_flag=True, help=f"Put what came of them into {PAGE}.")
+@click.option("--record", "recorded", is_flag=True, help=f"Keep what came of them in {KEPT} and {PAGE}.")
 @click.option("--directory", default="drills", type=click.Path(path_type=Path), help="Where the results go.")
 def main(only: tuple[str, ...], listed: bool, recorded: bool, directory: Path) -> None:
     """Run the drills, each on a lab of its own, and judge them."""
@@ -166,7 +170,7 @@ def main(only: tuple[str, ...], listed: bool, recorded: bool, directory: Path) -
         return
     if recorded:
         try:
-            rewritten(PAGE.read_text(), {}, "")
+            rewritten(PAGE.read_text(), read_kept(KEPT))
         except (OSError, UsageError) as error:
             raise click.UsageError(f"--record, from the top of the repository: {error}") from error
     say = Telling()
@@ -180,7 +184,7 @@ def main(only: tuple[str, ...], listed: bool, recorded: bool, directory: Path) -
     body = body_of(programs, series.done, say.seconds)
     result.write(directory, body)
     if recorded:
-        record(series.done, PAGE)
+        record(series.done, PAGE, KEPT, f"{datetime.now(UTC):%Y-%m-%d}, {commit()}")
     click.echo(table(series.done))
     sys.exit((0 if body["held"] else 1) if code is None else code)
 

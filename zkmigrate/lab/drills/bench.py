@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,9 @@ class Bench:
 
     source: what source's hosts have to show. new: znodes whose owner a harm made a new one; noticed: what a
     harm saw go wrong; killed_broker: the one it killed; served: when clients find a server again. stranded:
-    sessions of clients that know only a host that stood still, sealed, while the others went on or back.
+    sessions of clients that know only a host that stood still for too long. silence: seconds from FENCE until
+    brokers had a server again, and how many are allowed; lost: sessions of other clients that have ended, and
+    of those of ``stranded``.
     """
 
     lab: Lab
@@ -53,6 +55,8 @@ class Bench:
     typing: Typing | None = None
     served: ServedAgain | None = None
     stranded: set[str] = field(default_factory=set)
+    silence: tuple[float, float] | None = None
+    lost: tuple[int, int] | None = None
     source: dict[str, str] = field(init=False)
     _rolled: dict[str, list[str]] = field(init=False)
     _sessions: dict[str, Any] = field(init=False)
@@ -76,6 +80,7 @@ class Bench:
         """Cut over with the case's fault, judge, and leave dest observing, unless the case goes past OPEN."""
         began = time.monotonic()
         self.new, self.noticed, self._told, self._harmed, self.stranded = set(), [], [], False, set()
+        self.silence = self.lost = None
         wrong: list[str] = []
         try:
             wrong += self._cut_over(case)
@@ -84,7 +89,14 @@ class Bench:
             wrong.append(str(error))
         seconds = round(time.monotonic() - began, 1)
         outcome = "; ".join([*self._told, *self.noticed, *wrong])[:3000]
-        return result.Case(case.name, case.what, case.expected, outcome, seconds, not wrong + self.noticed)
+        held = not wrong + self.noticed
+        told = result.Case(case.name, case.what, case.expected, outcome, seconds, held)
+        if self.silence is None or self.lost is None:
+            return told
+        served, limit = self.silence
+        lost, lone = self.lost
+        figures = {"served_s": served, "limit_s": limit, "sessions_lost": lost, "lone_lost": lone}
+        return result.Silenced(**asdict(told), **figures)
 
     def recover(self) -> None:
         """Bring dest back before the cut-over after a case that failed. LabError where that fails too."""
@@ -234,6 +246,7 @@ class Bench:
         self.load.wait_flowing(flowing, FLOWING_S, since_ns=time.monotonic_ns())
         after = baseline(self.lab)
         wrong += lost_since(self._sessions, after, new=tuple(self.new))
+        self.lost = (len(wanted - set(after["sessions"])), len(self.stranded - set(after["sessions"])))
         if ended := sorted(self.stranded - set(after["sessions"])):
             self.tell(f"of a client that knows only the frozen host the session has ended: {ended}")
         if not case.last:

@@ -32,6 +32,17 @@ class Case:
         return cls(**{name: body[name] for name in cls.__dataclass_fields__})
 
 
+@dataclass(frozen=True)
+class Silenced(Case):
+    """A case with a host that falls silent. served_s: from FENCE until brokers had a server again, limit_s at
+    the most. sessions_lost: of all clients but those that know only that host; those are lone_lost."""
+
+    served_s: float
+    limit_s: float
+    sessions_lost: int
+    lone_lost: int
+
+
 def body_of(drill: str, cases: Iterable[Case | dict[str, Any]], seconds: float) -> dict[str, Any]:
     """The result of a drill; it held when it has cases and each of them held.
 
@@ -42,11 +53,11 @@ def body_of(drill: str, cases: Iterable[Case | dict[str, Any]], seconds: float) 
     return {"drill": drill, "held": held, "seconds": round(seconds, 1), "cases": rows}
 
 
-def write(directory: Path, body: dict[str, Any]) -> None:
-    """Write ``result.json`` whole, or not at all."""
-    part = directory / f"{FILE}.part"
+def write(directory: Path, body: dict[str, Any], name: str = FILE) -> None:
+    """Write the file whole, or not at all."""
+    part = directory / f"{name}.part"
     part.write_text(json.dumps(body, indent=1) + "\n")
-    part.rename(directory / FILE)
+    part.rename(directory / name)
 
 
 def read(directory: Path) -> dict[str, Any] | None:

@@ -74,7 +74,10 @@ class Case:
 
 LABS = {
     "ask": "ask", "back": "back", "forward": "forward", "apart": "ask",
-    **{f"silent-{kind}-{hold}": "ask" for kind in ("frozen", "ssh", "dropped") for hold in ("go", "check")},
+    **{
+        f"silent-{kind}-{hold}": "ask"
+        for kind in ("frozen", "ssh", "dropped") for hold in ("go", "serve", "check")
+    },
 }  # fmt: skip
 """The labs by name, each with its policy.broker_lost_in_window."""
 
@@ -265,7 +268,8 @@ def _broker_lost() -> tuple[Case, ...]:
 
 
 def _silent() -> tuple[Case, ...]:
-    """A dest host answers nobody for as long as the tool runs. Before GO the others are let go at once."""
+    """A dest host answers nobody for as long as the tool runs. Before FENCE nobody is fenced; before GO the
+    others are let go at once; after it they go on."""
     kinds: dict[Literal["frozen", "ssh", "dropped"], str] = {
         "frozen": "dest2 is frozen", "ssh": "dest2's sshd stands still",
         "dropped": "packets between the operator and dest2 are dropped",
@@ -274,9 +278,10 @@ def _silent() -> tuple[Case, ...]:
         Case(
             f"silent-{kind}-{hold}", f"{what} while held after {hold}, then go", "back",
             (OPERATOR_NEEDED,), hold=hold, harm=Silence("dest2", kind), answer="go",
-            resumed=(TURNED, LEASE_ENDED),
+            resumed=(TURNED,) if hold in ("arm", "survey") else (TURNED, LEASE_ENDED),
         )
-        for hold in ("seal", "prove", "stop", "cut", "drain", "fence") for kind, what in kinds.items()
+        for hold in ("seal", "prove", "stop", "cut", "drain", "fence", "survey", "arm")
+        for kind, what in kinds.items()
     )  # fmt: skip
     after = tuple(
         Case(
@@ -284,7 +289,7 @@ def _silent() -> tuple[Case, ...]:
             (0, 6, 8), hold=hold, harm=Silence("dest2", kind), answer="go", resumed=(0,),
             lab=f"silent-{kind}-{hold}", last=True,
         )
-        for hold in ("go", "check") for kind, what in kinds.items()
+        for hold in ("go", "serve", "check") for kind, what in kinds.items()
     )  # fmt: skip
     return (*before, *after)
 

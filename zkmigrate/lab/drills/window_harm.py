@@ -6,7 +6,6 @@ hosts did wrong in between; nothing where they did right.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -117,7 +116,8 @@ class HostLate(HostDead):
 @dataclass(frozen=True)
 class Silence(Harm):
     """A dest host does not answer the operator any more; its connections stay. How long brokers find no
-    server on the other hosts is told, counted from FENCE, and held against the window's deadline."""
+    server on the other hosts is told, counted from FENCE, and held against the window's deadline. Where FENCE
+    was never begun it is counted from the silence, and nothing is allowed but what such asking bears."""
 
     host: str
     kind: Literal["frozen", "ssh", "dropped"]
@@ -142,18 +142,25 @@ class Silence(Harm):
         assert bench.served is not None
         assert bench.typing is not None
         begun = bench.typing.of("StepBegun")
-        fenced = next(e["at"] for e in begun if (e["stage"], e["step"]) == ("cutover", "fence"))
         forward = {e["step"] for e in begun if e["way"] == "forward"}
-        if "go" in forward and self.kind == "frozen":  # sealed: it stays shut for as long as it stands still
-            bench.stranded |= sessions_on(self.host, load_recording(bench.load.directory, "raw").events)
-        bench.served.wait(SERVED_S)
-        after = round(bench.served.at - fenced, 1)
-        since_harm = round(bench.served.at - bench.served.since, 1)
+        since = bench.served.since
+        fenced = next((e["at"] for e in begun if (e["stage"], e["step"]) == ("cutover", "fence")), since)
         session_s = bench.lab.spec.session_timeout_ms / 1000
+        # Sealed, it stays shut for as long as it stands still; an idle client's ping may be a third old.
+        if self.kind == "frozen" and ("go" in forward or time.time() - since > session_s * 2 / 3):
+            bench.stranded |= sessions_on(self.host, load_recording(bench.load.directory, "raw").events)
+        again = served_again(bench.served.end(SERVED_S), fenced)
         least = deadlines(session_s, Policy().way_back_s)
-        limit = round((least.forward if "serve" in forward else least.start_back) + 2, 1)
-        bench.tell(f"served again {after} s after FENCE, {since_harm} s after the silence, limit {limit} s")
-        return [] if after <= limit else [f"served again only {after} s after FENCE, limit {limit} s"]
+        limit = least.forward if "serve" in forward else least.start_back if "fence" in forward else 0.0
+        limit = round(limit + 2, 1)
+        after = round(again - fenced, 1)
+        bench.silence = (after, limit)
+        if after == 0:
+            bench.tell(f"brokers had a server all the time, limit {limit} s")
+            return []
+        told = f"after FENCE, {round(again - since, 1)} s after the silence, limit {limit} s"
+        bench.tell(f"served again {after} s {told}")
+        return [] if after <= limit else [f"served again only {after} s {told}"]
 
 
 def sessions_on(host: str, events: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -162,28 +169,53 @@ def sessions_on(host: str, events: Iterable[Mapping[str, Any]]) -> set[str]:
     return set(given[-1:])
 
 
-class ServedAgain:
-    """Asks from a broker's place, ten times a second, until one of these servers serves.
+def served_again(asked: Iterable[tuple[float, bool]], since: float) -> float:
+    """When brokers had a server again, of the longest time without one that began then or later; ``since``
+    where there was none. asked: when was asked, and whether a server served; it did at last."""
+    longest, again, began = 0.0, since, None
+    for at, serves in asked:
+        if at < since:
+            continue
+        if not serves and began is None:
+            began = at
+        elif serves and began is not None:
+            if at - began > longest:
+                longest, again = at - began, at
+            began = None
+    return again
 
-    since: when asking began; at: when a server first served; both in seconds since the epoch.
+
+class ServedAgain:
+    """Asks from a broker's place, ten times a second, whether one of these servers serves, until its end.
+
+    since: when asking began, in seconds since the epoch.
     """
 
     def __init__(self, place: str, addresses: list[str]) -> None:
-        self.since, self.at = time.time(), math.inf
+        self.since = time.time()
         self._place, self._addresses = place, addresses
-        self._served = threading.Event()
+        self._asked: list[tuple[float, bool]] = []
+        self._over = threading.Event()
         threading.Thread(target=self._ask, name="served-again", daemon=True).start()
 
-    def wait(self, limit_s: float) -> None:
-        """NotReady where none serves within the limit."""
-        wait_until("a broker is served", lambda: None if self._served.is_set() else "no server", limit_s)
+    def end(self, limit_s: float) -> list[tuple[float, bool]]:
+        """When was asked, and whether a server served. NotReady where none does within the limit."""
+        try:
+            wait_until("a broker is served", lambda: None if self._served() else "no server", limit_s)
+        finally:
+            self._over.set()
+        return list(self._asked)
+
+    def _served(self) -> bool:
+        return bool(self._asked) and self._asked[-1][1]
 
     def _ask(self) -> None:
         with network.inside(self._place):
-            while not any(self._serves(address) for address in self._addresses):
-                self._served.wait(0.1)
-        self.at = time.time()
-        self._served.set()
+            while not self._over.is_set():
+                began = time.time()
+                serves = any(self._serves(address) for address in self._addresses)
+                self._asked.append((time.time() if serves else began, serves))
+                self._over.wait(0.1)
 
     @staticmethod
     def _serves(address: str) -> bool:
