@@ -5,7 +5,7 @@ Each step is one file in ``zkmigrate/steps``, its undo beside it. The protocol: 
 
 from __future__ import annotations
 
-from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.playbook import Counted, Playbook, Stage
 from zkmigrate.model.step import AnyStep
 from zkmigrate.steps.arm import ArmStep
 from zkmigrate.steps.check import CheckStep
@@ -44,8 +44,8 @@ PLAYBOOK = Playbook(
     id="kafka_zookeeper_move",
     title="Move Kafka to a ZooKeeper ensemble of its own",
     stages=(
-        Stage("preflight", "Look first", (PreflightStep(),)),
-        Stage("install", "Install the host program", (InstallStep(),)),
+        Stage("preflight", "Look first", (PreflightStep(),), locked=False, refused=3),
+        Stage("install", "Install the host program", (InstallStep(),), locked=False),
         Stage("join", "Join dest as observers of source", (JoinStep(),)),
         Stage(
             "rehearse",
@@ -62,6 +62,7 @@ PLAYBOOK = Playbook(
             "Roll the brokers to dest",
             (PreflightStep(gate="roll"), RollStep()),
             consent="Restart the brokers one wave at a time?",
+            noticed=True,
         ),
         Stage(
             "cutover",
@@ -69,13 +70,18 @@ PLAYBOOK = Playbook(
             (PreflightStep(gate="cutover"), *ARM_TO_CHECK, OpenStep()),
             consent="Cut over now? Everything up to OPEN has a way back.",
             window=True,
+            noticed=True,
         ),
-        Stage("verify", "Verify", (VerifyStep(),)),
+        Stage("verify", "Verify", (VerifyStep(),), noticed=True),
         Stage(
             "finalize",
             "Finalize",
             (FinalizeStep(),),
             consent="Remove the images and zkm-host? There is no way back after this.",
         ),
+    ),
+    counted=(
+        Counted("join.join", "dest hosts", lambda inventory: inventory.dest_names),
+        Counted("roll.roll", "brokers", lambda inventory: inventory.broker_names, paced=True),
     ),
 )

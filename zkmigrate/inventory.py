@@ -278,6 +278,11 @@ class Inventory(_Frozen):
         raise KeyError(name)
 
     @property
+    def target_names(self) -> tuple[str, ...]:
+        """The hosts that a run may change; source never."""
+        return (*self.dest_names, *self.broker_names)
+
+    @property
     def source_names(self) -> tuple[str, ...]:
         return tuple(h.name for h in self.source.hosts)
 

@@ -44,8 +44,6 @@ _CALL_S = 10.0
 _CANARY_S = 1.0
 _PROBE_S = 3.0
 """Seconds for each question of the watch's probes: one silent host must not hide the others."""
-_PRODUCE_IN = ("roll", "cutover", "verify")
-"""Stages of the move that brokers, and with them producers, may notice; forward and back."""
 
 
 class NotingObserve(Observe):
@@ -79,10 +77,11 @@ class Site:
         self._canary, self._sampled = BrokerCanary(brokers), BrokerCanary(brokers)
         self._samples: Samples | None = None
 
-    def lock(self, clock: Clock, *, steal: bool) -> HostLock:
-        """The lock on the dest hosts; not taken yet."""
+    def lock(self, clock: Clock, unlocked: tuple[str, ...], *, steal: bool) -> HostLock:
+        """The lock on the dest hosts; not taken yet. unlocked: stages walked forward without it."""
         owner = f"{getpass.getuser()}@{socket.gethostname()}"
-        return HostLock(self.inventory.dest_names, owner, self._ask, int(clock.wall() * 1000), steal=steal)
+        names, nonce = self.inventory.dest_names, int(clock.wall() * 1000)
+        return HostLock(names, owner, self._ask, nonce, steal=steal, before=unlocked)
 
     def rules(self) -> WindowRules:
         """The window's rules of the ZooKeeper move."""
@@ -100,15 +99,16 @@ class Site:
         other = beside.Process(self.inventory, self._run, lambda: lock.number)
         return Watch(hosts, in_force, self.rules(), renew, clock.now, clock.wall, self._probes, other)
 
-    def sample(self, samples: Samples) -> Callable[[], None]:
-        """Note from now on what is seen, for the report; the answer ends that."""
+    def sample(self, samples: Samples, noticed: tuple[str, ...]) -> Callable[[], None]:
+        """Note from now on what is seen, for the report; the answer ends that. noticed: stages in which the
+        produce canary sends."""
         self._samples = samples
         self.look.note = KafkaNotes(samples)
         questions = (
             sampler.brokers(len(self.inventory.kafka.brokers), self._round_trips, samples),
             sampler.ensembles(self.inventory, self._watch_look, samples),
         )
-        produced = self._produced(samples)
+        produced = self._produced(samples, noticed)
         sampling = Sampler((*questions, *(p.question() for p in produced)))
         sampling.begin()
 
@@ -170,10 +170,10 @@ class Site:
         pulses = self._sampled.ask_all(_CANARY_S)
         return {name: pulse.why or pulse.took_s for name, pulse in pulses.items()}
 
-    def _produced(self, samples: Samples) -> tuple[Produced, ...]:
+    def _produced(self, samples: Samples, noticed: tuple[str, ...]) -> tuple[Produced, ...]:
         """The produce canary, where the inventory asks for it."""
         kafka = self.inventory.kafka
         if kafka.canary_topic is None:
             return ()
         brokers = {b.name: (b.id, b.address, b.port) for b in kafka.brokers}
-        return (Produced(ProduceCanary(kafka.canary_topic, brokers), _PRODUCE_IN, samples),)
+        return (Produced(ProduceCanary(kafka.canary_topic, brokers), noticed, samples),)

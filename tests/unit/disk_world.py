@@ -144,8 +144,8 @@ PLAYBOOK = Playbook(
     "disk",
     "Files on directories",
     (
-        Stage("preflight", "Look first", _steps(SickStep())),
-        Stage("install", "Install", _steps(FileStep("one"))),
+        Stage("preflight", "Look first", _steps(SickStep()), locked=False, refused=3),
+        Stage("install", "Install", _steps(FileStep("one")), locked=False),
         Stage("prepare", "Prepare", _steps(FileStep("slow"), FileStep("two")), consent="Write?"),
     ),
 )
@@ -160,10 +160,9 @@ class DiskSite:
         self._inventory = inventory
         self._run = run
 
-    def lock(self, clock: Clock, *, steal: bool) -> HostLock:
-        return HostLock(
-            self._inventory.dest_names, "tester", lambda _h, _w, _f: Outcome(0, "fencing 7"), 1, steal=steal
-        )
+    def lock(self, clock: Clock, unlocked: tuple[str, ...], *, steal: bool) -> HostLock:
+        names, given = self._inventory.dest_names, Outcome(0, "fencing 7")
+        return HostLock(names, "tester", lambda _h, _w, _f: given, 1, steal=steal, before=unlocked)
 
     def rules(self) -> WindowRules:
         return WindowRules(_decide, lambda _context: 8.0, without_operator)
@@ -171,7 +170,7 @@ class DiskSite:
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
         return NoWatch()
 
-    def sample(self, samples: Samples) -> Callable[[], None]:
+    def sample(self, samples: Samples, noticed: tuple[str, ...]) -> Callable[[], None]:
         return lambda: None
 
     def copies(self, clock: Clock, lock: HostLock) -> Callable[[bytes], Mapping[str, str]]:

@@ -304,7 +304,7 @@ class Tiny:
             "tiny",
             "A tiny playbook",
             (
-                Stage("preflight", "look", pick("look")),
+                Stage("preflight", "look", pick("look"), locked=False, refused=3),
                 Stage("prepare", "write", pick("one", "two")),
                 Stage("rehearse", "try", pick("fence", "cut"), rehearsal=True, window=True),
                 Stage(

@@ -24,6 +24,8 @@ WORDS = Path(__file__).parent.parent / "recorded" / "zk" / "3.5.8" / "words"
 CLUSTER_ID = "Q9fEx3xTRZmWq0oUGfGc9A"
 RUN = "r1"
 OWNER = 0x1000021C3000000
+OWNERS = {1: OWNER, 2: 0x2000021C3000000, 3: 0x3000021C3000000}
+"""Which session registered which broker."""
 """The session that owns both, a client of dest1 once joined."""
 TIMEOUT = Unknown("timeout", "no answer in 3 s")
 WHITELIST = " is not executed because it is not in the whitelist.\n"
@@ -426,11 +428,13 @@ def healthy() -> PreflightWorld:
             reached[f"{source}:3888"] = "open"
             reached |= {f"10.71.0.2{number}:{port}": "refused" for port in (2888, 3888)}
             world.reached.setdefault(f"broker{n}", {})[f"10.71.0.2{number}:2181"] = "open"
-        for word in ("srvr", "dump", "mntr"):
+        for word in ("srvr", "mntr"):
             world.words[dest, word] = Seen(recorded(f"observer.{word}"))
+        registered = "".join(f"{OWNERS[id]:#x}:\n\t/kafka/brokers/ids/{id}\n" for id in (2, 3))
+        dump = recorded("observer.dump").replace("Connections dump:", f"{registered}Connections dump:")
+        world.words[dest, "dump"] = Seen(dump)
         served = cons(f"10.71.0.3{n}")
-        owned = served.replace("sid=0x1000000000001,", f"sid={OWNER:#x},") if n == 1 else served
-        world.words[dest, "cons"] = Seen(owned)
+        world.words[dest, "cons"] = Seen(served.replace("sid=0x1000000000001,", f"sid={OWNERS[n]:#x},"))
         kafka_znodes(world, dest)
         id_json = b'{"version":"1","id":"%s"}' % CLUSTER_ID.encode()
         world.znodes[dest, "/kafka/cluster/id"] = Seen(Znode(id_json, 1, 1, 1, 0, 0, ()))

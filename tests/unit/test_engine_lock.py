@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from playbooks.kafka_zookeeper_move import PLAYBOOK
 from zkmigrate import hostside
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.lock import HostLock, LocalLock
@@ -53,7 +54,9 @@ class Hosts(dict[str, LockHost]):
         return self[host].ask(words, number)
 
     def lock(self, owner: str, *, steal: bool = False, beat_s: float = 60.0) -> HostLock:
-        return HostLock(HOSTS, owner, self.ask, 1, steal=steal, beat_s=beat_s)
+        return HostLock(
+            HOSTS, owner, self.ask, 1, steal=steal, before=("preflight", "install"), beat_s=beat_s
+        )
 
 
 def hosts(*fencing: int) -> Hosts:
@@ -83,6 +86,13 @@ def test_before_the_program_is_installed_only_the_local_lock_exists() -> None:
     assert lock.fencing("preflight", Way.FORWARD) == lock.fencing("install", Way.FORWARD) == 0
     assert [h.owner for h in world.values()] == ["", "", ""]
     assert lock.fencing("install", Way.BACK) == 1, "uninstalling must carry a number that the hosts accept"
+
+
+def test_the_move_takes_it_where_the_program_is_there(tmp_path: Path) -> None:
+    world = hosts()
+    lock = HostLock(HOSTS, "anna-op", world.ask, 1, before=PLAYBOOK.unlocked, beat_s=60.0)
+    held = {stage.id: lock.fencing(stage.id, Way.FORWARD) for stage in PLAYBOOK.stages}
+    assert [stage for stage, number in held.items() if not number] == ["preflight", "install"]
 
 
 def test_walking_install_back_needs_no_host_that_is_uninstalled_already() -> None:

@@ -11,6 +11,7 @@ from tests.unit.preflight_world import (
     CMDLINE,
     FACTS,
     OWNER,
+    OWNERS,
     RUNS,
     TIMEOUT,
     WHITELIST,
@@ -129,6 +130,7 @@ def no_sockets(host: str) -> Break:
 def foreign_client(world: PreflightWorld) -> None:
     """A client of dest2 at nobody's address; brokers, the operator and a probe are there too."""
     told = cons("10.71.0.32", "10.71.0.2", "10.71.0.99").replace("sid=0x1000000000003,", f"sid={OWNER:#x},")
+    told = told.replace("sid=0x1000000000001,", f"sid={OWNERS[2]:#x},")
     world.words["dest2", "cons"] = Seen(told.rstrip() + "\n /10.71.0.98:4[0](queued=0,recved=1,sent=0)\n\n")
 
 

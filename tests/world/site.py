@@ -109,9 +109,11 @@ class WorldSite:
     def apply(self, change: Change, operation: str, fencing: int) -> Outcome:
         return Outcome(*self.world.apply(change, operation, fencing))
 
-    def lock(self, clock: Clock, *, steal: bool) -> HostLock:
+    def lock(self, clock: Clock, unlocked: tuple[str, ...], *, steal: bool) -> HostLock:
         names = self.inventory.dest_names
-        return HostLock(names, "tester", lambda _h, _w, _f: Outcome(0, "fencing 1"), 1, steal=steal)
+        return HostLock(
+            names, "tester", lambda _h, _w, _f: Outcome(0, "fencing 1"), 1, steal=steal, before=unlocked
+        )
 
     def rules(self) -> WindowRules:
         return WindowRules(decide_finding, deadline_s, without_operator, limits=limits)
@@ -124,7 +126,7 @@ class WorldSite:
             self.inventory.dest_names, in_force, self.rules(), renew, clock.now, clock.wall, lambda _stage: ()
         )
 
-    def sample(self, samples: Samples) -> Callable[[], None]:
+    def sample(self, samples: Samples, noticed: tuple[str, ...]) -> Callable[[], None]:
         def round_trips() -> dict[str, float | str]:
             up = self.world.brokers.items()
             return {name: 0.002 if broker.registered else "refused" for name, broker in up}

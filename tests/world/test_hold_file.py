@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -239,6 +240,21 @@ def test_a_hold_on_the_way_back_of_the_roll_names_brokers_alone(room: Room) -> N
     assert room.operator().back("roll").code == 0
     told = {body["progress"] for body in room.lines("hold") if "how" not in body}
     assert told == {"3 brokers still to be put back (broker2, broker3, broker1)"}
+
+
+def test_a_hold_behind_the_election_counts_brokers_alone(room: Room) -> None:
+    """The operator is killed right behind the election, the roll's last change."""
+    policy = room.world.inventory.policy.model_copy(update={"roll_leaders": True})
+    room.world.inventory = room.world.inventory.model_copy(update={"policy": policy})
+    walked = Operator(room.world, room.run_dir, keeps=True)
+    assert walked.forward(until="roll", skip=("rehearse",)).code == 0
+    killed = walked.after[-1].again(room.run_dir.with_name("again"))
+    assert isinstance(killed.world.applied[-1][0], ElectLeaders)
+    again = Room(killed.world, killed.run_dir)
+    again.hold()
+    assert again.operator().resume(until="roll").code == 0
+    [told] = {body["progress"] for body in again.lines("hold") if "how" not in body}
+    assert re.fullmatch(r"3 of 3 brokers done \((broker[123](, )?){3}\)", told)
 
 
 def test_walking_back_a_hold_is_honoured_between_stages_and_not_in_the_window(room: Room) -> None:

@@ -26,7 +26,7 @@ from zkmigrate.errors import LockedError, UsageError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import inverses
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import ROLL, Context, Way
+from zkmigrate.model.step import Context, Way
 
 if TYPE_CHECKING:
     from zkmigrate.engine.run import World
@@ -54,24 +54,30 @@ class HoldPlaces:
     def pause_after(self, number: int) -> None:
         """Take in ``--pause-after``, 0 for nothing of the kind. UsageError where the walk could not hold
         there: at the last broker, or where more have been changed already."""
-        brokers = self._inventory.broker_names
-        changed, of = len(set(self._journal.history.touched(ROLL)) & set(brokers)), len(brokers)
-        if number and not changed <= number < of:
-            raise UsageError(
-                f"cannot pause after {number} of {of} brokers; {changed} have been changed. Possible now: a "
-                f"number from {max(1, changed)} to {of - 1}, or zkmigrate hold"
-            )
         self._canary = number
+        if not number:
+            return
+        paced = self._playbook.paced
+        if paced is None:
+            raise UsageError(f"{self._playbook.id} has no step that pauses. Possible now: zkmigrate hold")
+        every = paced.targets(self._inventory)
+        changed, of = len(set(self._journal.history.touched(paced.step)) & set(every)), len(every)
+        if not changed <= number < of:
+            raise UsageError(
+                f"cannot pause after {number} of {of} {paced.many}; {changed} have been changed. Possible "
+                f"now: a number from {max(1, changed)} to {of - 1}, or zkmigrate hold"
+            )
 
     def canary(self, at: Next, targets: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
         """As many of these brokers as ``--pause-after`` still leaves; where it leaves none, all of them, and
         whether a hold has been asked for instead. That is one like any other, in the hold file."""
-        if not self._canary or at.way is Way.BACK or at.id != ROLL:
+        paced = self._playbook.paced
+        if not self._canary or at.way is Way.BACK or paced is None or at.id != paced.step:
             return targets, False
         left = self._canary - len(set(self._journal.history.touched(at.id)) - set(targets))
         if left > 0:
             return targets[:left], False
-        why, by = "as many brokers have moved", f"--pause-after {self._canary}"
+        why, by = f"as many {paced.many} have moved", f"--pause-after {self._canary}"
         with contextlib.suppress(LockedError):  # somebody else holds here already
             self._world.holds.place(Hold(why=why, by=by, since=self._world.clock.wall()))
         self._canary = 0
@@ -166,12 +172,11 @@ class HoldPlaces:
     def _progress(self, at: Next, *, whole: bool) -> str:
         """How far a step has come with its targets, in words; empty where none is done or begun. whole: the
         wave before is over; else its targets count as begun, for a process may have ended inside it."""
-        history, known = self._journal.history, self._inventory.broker_names
-        touched = [t for t in history.touched(at.id) if at.id != ROLL or t in known]
-        applied = {target: history.applied(at.id, target) for target in touched}
-        kind, every = (
-            ("brokers", known) if set(applied) <= set(known) else ("dest hosts", self._inventory.dest_names)
-        )
+        history = self._journal.history
+        counted = next((c for c in self._playbook.counted if c.step == at.id), None)
+        kind = counted.many if counted else "hosts"
+        every = counted.targets(self._inventory) if counted else self._inventory.target_names
+        applied = {t: history.applied(at.id, t) for t in history.touched(at.id) if t in every}
         if at.way is Way.BACK:
             left = [target for target, changes in applied.items() if inverses(changes)]
             return f"{len(left)} {kind} still to be put back ({', '.join(left)})" if left else ""

@@ -88,7 +88,7 @@ class HostLock:
         nonce: int,
         *,
         steal: bool = False,
-        before: tuple[str, ...] = ("preflight", "install"),
+        before: tuple[str, ...] = (),
         beat_s: float = BEAT_S,
     ) -> None:
         self._hosts = hosts

@@ -42,7 +42,7 @@ from zkmigrate.model.change import Changes, inverses
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import ROLL, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
 __all__ = ["Ended", "Walk", "World"]
 
@@ -244,11 +244,14 @@ class Walk:
         self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets, *how_far))
 
     def _how_far(self, at: Next, wave: tuple[str, ...]) -> HowFar:
-        """How far the roll is as a wave of it begins; nothing of other steps."""
-        brokers = self.inventory.broker_names
-        if at.id != ROLL or at.way is Way.BACK or not set(wave) & set(brokers):
+        """How far the paced step is as a wave of it begins; nothing of other steps."""
+        paced = self.playbook.paced
+        if paced is None or at.id != paced.step or at.way is Way.BACK:
             return HowFar()
-        return self.history.how_far(at.id, wave, len(brokers), self.world.clock.wall())
+        every = paced.targets(self.inventory)
+        if not set(wave) & set(every):
+            return HowFar()
+        return self.history.how_far(at.id, wave, len(every), self.world.clock.wall())
 
     def _changes(self, at: Next, context: Context, facts: object, target: str) -> Changes:
         if at.way is Way.FORWARD:
@@ -413,7 +416,7 @@ class Walk:
         """
         resumed = bool(self.history.stages_begun or self.history.begun)
         stages = tuple((s.id, s.title) for s in self.playbook.stages)
-        hosts = (*self.inventory.dest_names, *self.inventory.broker_names)
+        hosts = self.inventory.target_names
         way = way or self.history.way
         over = tuple(self.history.over(self.playbook).items())
         self.world.emit(
@@ -489,7 +492,5 @@ class Walk:
 
 def _gate_code(at: Next, findings: tuple[Finding, ...]) -> int:
     """Exit code of a closed gate outside the window."""
-    if at.stage.id == "preflight":
-        return 3
     stuck = any(f.id == "engine.no-progress" for f in findings)
-    return 8 if stuck else 6
+    return 8 if stuck else at.stage.refused

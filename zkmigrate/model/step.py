@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F")
 
-ROLL = "roll.roll"
-"""The step whose brokers ``--pause-after`` and the progress of a run count."""
-
 
 class Hazard(StrEnum):
     """What a step can do to others: WINDOW = under a lease with a deadline, FINAL = no plain way back."""

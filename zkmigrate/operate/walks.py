@@ -25,7 +25,7 @@ from zkmigrate.face import RunLookUp, face_of, in_lines
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import ROLL, Way
+from zkmigrate.model.step import Way
 from zkmigrate.opening import Opened, Opening, refuse_stale
 from zkmigrate.operate.setting import (
     Setting,
@@ -197,13 +197,13 @@ def _walk(
         stack.enter_context(setting.interrupt.answered(lambda: emit(events.Noted(_ASKED_TO_STOP))))
         journal = start.journal
         stack.callback(journal.close)
-        lock = site.lock(clock, steal=wishes.steal)
+        lock = site.lock(clock, playbook.unlocked, steal=wishes.steal)
         stack.callback(lock.close)
         faces = contextlib.ExitStack()
         stack.callback(faces.close)
         look_up = RunLookUp(inventory, playbook, journal, holds=HoldFile(run_dir))
         face = face_of(setting, wishes.yes, faces, look_up, look_up.news)
-        shown = _measured(wishes.metrics, face.emit, left)
+        shown = _measured(wishes.metrics, face.emit, playbook, left)
         emit = look_up.tell = stack.enter_context(recorded(run_dir, shown))
         for text in (*start.said, *hooks.missing(inventory.hooks)):
             emit(events.Noted(text))
@@ -211,7 +211,7 @@ def _walk(
             run_dir, clock.now, clock.wall, lambda text: emit(events.Noted(text)), show=face.sample
         )
         stack.callback(samples.close)
-        stack.callback(site.sample(samples))
+        stack.callback(site.sample(samples, playbook.noticed))
         world = World(
             look=site.look,
             apply=site.apply,
@@ -241,13 +241,13 @@ def _walk(
         return ended.code
 
 
-def _measured(path: Path | None, shown: events.Emit, inventory: Inventory) -> events.Emit:
+def _measured(path: Path | None, shown: events.Emit, playbook: Playbook, inventory: Inventory) -> events.Emit:
     """What is shown, and ``--metrics`` beside it."""
     if path is None:
         return shown
     from zkmigrate.ui.metrics import Metrics  # only here is its library needed
 
-    targets = {"join.join": len(inventory.dest_names), ROLL: len(inventory.broker_names)}
+    targets = {counted.step: len(counted.targets(inventory)) for counted in playbook.counted}
     return Metrics(path, shown, targets, time.time)
 
 

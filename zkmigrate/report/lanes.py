@@ -13,7 +13,6 @@ from typing import Any
 
 from zkmigrate.model.change import Change, Go, SetService
 from zkmigrate.model.finding import Held
-from zkmigrate.model.step import ROLL
 from zkmigrate.report.story import Story
 from zkmigrate.report.value import Gap, Lane, Op, Span, Visit
 
@@ -207,7 +206,7 @@ def _broker(host: str, story: Story, start: float) -> list[Span]:
             later = [o.sent for o in visit.ops if o.leg > op.leg and o.target != host]
             if later:
                 line.turn(min(later), after)
-        if visit.outcome == "done" and visit.end is not None and visit.step == ROLL:
+        if visit.outcome == "done" and visit.end is not None and visit.step == "roll.roll":
             line.turn(visit.end, after)
     return line.spans
 
