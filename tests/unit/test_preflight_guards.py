@@ -12,6 +12,7 @@ from tests.unit.preflight_world import (
     CMDLINE,
     RUNS,
     SURROUNDINGS,
+    TIMEOUT,
     WHITELIST,
     PreflightWorld,
     context,
@@ -37,11 +38,11 @@ from tests.unit.test_preflight import (
     no_file,
     word,
 )
-from zkmigrate.model.fact import Seen
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Context, Retired
 from zkmigrate.preflight import CHECKS, run_preflight
-from zkmigrate.preflight.check import ALWAYS, AT_FIRST, JOINED, Check, Gate, Judged, Scope
+from zkmigrate.preflight.check import ALWAYS, AT_FIRST, JOINED, Check, Gate, Judged, Scope, unseen
 from zkmigrate.preflight.evidence import Evidence, gather
 from zkmigrate.preflight.security import in_kafka, in_zookeeper
 
@@ -278,9 +279,17 @@ def test_a_server_on_netty_is_named() -> None:
     assert in_zookeeper({key: "org.apache.zookeeper.server.NIOServerCnxnFactory"}) == ()
 
 
-def fails(gates: tuple[Gate, ...], early: bool = False, severity: Severity = Severity.BLOCK) -> Check:
+NOT_SO = Judged(False, "it is not so")
+
+
+def fails(
+    gates: tuple[Gate, ...],
+    early: bool = False,
+    severity: Severity = Severity.BLOCK,
+    judged: Judged = NOT_SO,
+) -> Check:
     def decide(_c: object, _e: object) -> Iterable[Judged]:
-        yield Judged(False, "it is not so")
+        yield judged
 
     return Check("t.check", "it is so", Scope.CLUSTER, gates, severity, early, "", decide)
 
@@ -303,3 +312,29 @@ def test_a_check_comes_later_counts_or_is_over_by_the_order_of_the_gates(
     told = [check.findings(context(), cast(Evidence, None), gate) for gate in Gate]
     assert tuple(f[0].severity.value if f else "over" for f in told) == weights
     assert list(Gate) == ["preflight", "roll", "cutover"]
+
+
+@pytest.mark.parametrize(
+    ("judged", "severity", "weight"),
+    [
+        (Judged(None, "not told yet", later=True), Severity.BLOCK, Severity.INFO),
+        (Judged(None, "not told"), Severity.BLOCK, Severity.BLOCK),
+        (Judged(False, "the wrong machine", blocks=True), Severity.WARN, Severity.BLOCK),
+        (Judged(False, "another address"), Severity.WARN, Severity.WARN),
+    ],
+    ids=["later", "now", "in the way", "a warning"],
+)
+def test_a_verdict_may_weigh_less_or_more_than_its_check(
+    judged: Judged, severity: Severity, weight: Severity
+) -> None:
+    check = fails(ALWAYS, severity=severity, judged=judged)
+    (finding,) = check.findings(context(), cast(Evidence, None), Gate.ROLL)
+    assert finding.severity is weight
+    assert finding.blocks is (weight is Severity.BLOCK)
+
+
+@pytest.mark.parametrize(
+    "reading", [Absent("no one leader"), TIMEOUT, Unknown("denied", "sudo: a password is required")], ids=str
+)
+def test_evidence_that_could_not_be_had_never_passes(reading: Reading[object]) -> None:
+    assert unseen(reading, "an answer").held is None
