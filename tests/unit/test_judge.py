@@ -25,8 +25,9 @@ from tests.unit.judge_fixtures import (
     verdict_of,
 )
 from zkmigrate.lab.judge import Policy, judge, load_history
-from zkmigrate.lab.judge.history import RunHistory
-from zkmigrate.lab.load.record import read_recording
+from zkmigrate.lab.judge.gaps import ack_gaps, end_of_asking, longest_by_step
+from zkmigrate.lab.judge.history import RunHistory, Span
+from zkmigrate.lab.load.record import Recording, read_recording
 from zkmigrate.model.finding import Held
 
 
@@ -148,6 +149,13 @@ def swap_two_creates(files: Files) -> None:
         files.documents[f"tree-{host}.json"]["nodes"].update({e["path"]: e["zxid"] for e in acks[3:5]})
 
 
+def swap_two_zxids(files: Files) -> None:
+    acks = [e for e in files.lines["raw"] if e.get("host") == "d1"]
+    acks[3]["zxid"], acks[4]["zxid"] = acks[4]["zxid"], acks[3]["zxid"]
+    for host in HOSTS:
+        files.documents[f"tree-{host}.json"]["nodes"].update({e["path"]: e["zxid"] for e in acks[3:5]})
+
+
 def expire_a_raw_session(files: Files) -> None:
     files.insert("raw", event("expired", 5, host="d1", session="0xb00"))
 
@@ -255,6 +263,7 @@ FLAWS: list[tuple[Edit, set[str], Any]] = [
     (lose_a_create, {"acked_creates_missing"}, 1),
     (reuse_a_sequence_number, {"acked_creates_missing"}, 1),
     (swap_two_creates, {"raw_order_violations"}, 1),
+    (swap_two_zxids, {"raw_order_violations"}, 1),
     (expire_a_raw_session, {"raw_sessions_lost"}, 1),
     (
         write_nothing_on_one_host,
@@ -448,9 +457,30 @@ def test_what_was_not_read_back_is_unknown(tmp_path: Path, kind: str) -> None:
     assert list(not_held(verdict).values()) == [Held.UNKNOWN]
 
 
-def test_a_tenant_without_ephemerals_proves_nothing_about_them(tmp_path: Path) -> None:
-    verdict = verdict_of(tmp_path, lambda files: files.verified("tenant", ephemerals=0))
+@pytest.mark.parametrize("kind", ["ephemerals", "counters", "creates"])
+def test_a_tenant_without_anything_of_a_kind_proves_nothing_about_it(tmp_path: Path, kind: str) -> None:
+    verdict = verdict_of(tmp_path, lambda files: files.verified("tenant", **{kind: 0}))
     assert not_held(verdict) == {"other_tenant_unharmed": Held.UNKNOWN}
+
+
+def test_a_tenant_that_did_nothing_proves_nothing(tmp_path: Path) -> None:
+    verdict = verdict_of(tmp_path, lambda files: files.drop("tenant", lambda e: e["event"] == "ack"))
+    assert not_held(verdict) == {"other_tenant_unharmed": Held.UNKNOWN, "gaps_s": Held.NO}
+
+
+def test_where_no_raw_client_was_told_of_a_host_nothing_is_proved(tmp_path: Path) -> None:
+    verdict = verdict_of(tmp_path, lambda files: files.lines["raw"][0]["config"].update(raw_hosts={}))
+    for id in ("acked_creates_missing", "load_spans_window"):
+        assert verdict[id].held is Held.UNKNOWN, id
+
+
+def test_a_missing_create_is_certain_though_another_tree_was_not_listed(tmp_path: Path) -> None:
+    def edit(files: Files) -> None:
+        lose_a_create(files)
+        files.documents["tree-d1.json"].update(complete=False)
+
+    verdict = verdict_of(tmp_path, edit)
+    assert not_held(verdict) == {"acked_creates_missing": Held.NO}
 
 
 def test_a_baseline_of_nothing_proves_nothing(tmp_path: Path) -> None:
@@ -508,6 +538,52 @@ def test_gaps_are_attributed_to_the_steps_they_overlap(tmp_path: Path) -> None:
     gaps = verdict_of(tmp_path, edit)["gaps_s"].value
     assert gaps["producer"] == {"run": 0.7, "cutover.fence": 0.7, "cutover.open": 0.1}
     assert gaps["raw-d1"] == {"run": 1.6, "cutover.fence": 1.6, "cutover.open": 1.6}
+
+
+def turned_back_before(files: Files) -> None:
+    """Another cut-over, begun 1.5 s before the one that counts."""
+    names = ("fence", "open")
+    files.documents["run.json"]["steps"][:0] = [
+        {"name": f"cutover.{name}", "start_mono_ns": at, "end_mono_ns": at + SECOND // 10}
+        for name, at in zip(names, (FENCE_AT - 3 * SECOND // 2, FENCE_AT - SECOND), strict=True)
+    ]
+
+
+def test_the_window_is_that_of_the_last_cut_over(tmp_path: Path) -> None:
+    whole = verdict_of(tmp_path)
+    verdict = verdict_of(tmp_path, turned_back_before)
+    assert not_held(verdict) == {}
+    for id in ("window_s", "load_spans_window"):
+        assert verdict[id].value == whole[id].value
+
+
+def test_without_a_write_before_fence_the_window_is_unknown(tmp_path: Path) -> None:
+    def edit(files: Files) -> None:
+        files.drop("raw", lambda e: e["event"] == "ack" and e["mono_ns"] < FENCE_AT)
+
+    assert not_held(verdict_of(tmp_path, edit))["window_s"] is Held.UNKNOWN
+
+
+def test_gaps_lie_between_the_moments_whatever_their_order_in_the_file() -> None:
+    acks = [event("ack", at) for at in (5, 1, 2)]
+    assert ack_gaps(acks, 4) == [(1, 2), (2, 5)]
+    assert ack_gaps(acks, 9) == [(1, 2), (2, 5), (5, 9)]
+    assert ack_gaps([], 9) == []
+
+
+def test_a_step_has_the_longest_gap_that_overlaps_it_however_often_it_ran() -> None:
+    gaps = [(0, 40 * SECOND), (40 * SECOND, 41 * SECOND), (41 * SECOND, 71 * SECOND)]
+    steps = [Span("b", 20 * SECOND, 40 * SECOND), Span("a", 40 * SECOND, 41 * SECOND)]
+    assert longest_by_step(gaps, steps) == {"b": 40.0, "a": 1.0}
+    again = [*steps, Span("b", 40 * SECOND, 41 * SECOND), Span("c", 80 * SECOND, 81 * SECOND)]
+    assert longest_by_step(gaps, again) == {"b": 40.0, "a": 1.0, "c": None}
+
+
+def test_a_client_stops_asking_when_it_is_told_to_not_when_it_has_ended() -> None:
+    asks, told, ended = event("ack", 3), event("stopping", 5), event("closed", 9)
+    assert end_of_asking(Recording("raw", [asks, told, ended])) == 5
+    assert end_of_asking(Recording("raw", [asks])) == 3, "killed"
+    assert end_of_asking(Recording("raw")) == 0
 
 
 def test_limits_are_the_policys(tmp_path: Path) -> None:

@@ -228,6 +228,8 @@ SETTINGS: list[tuple[str, Settings, str]] = [
     ("dest.settings", {"snapshot_trust_empty": "true"}, "snapshot.trust.empty=true"),
     ("dest.settings", {"readonlymode_enabled": "true"}, "readonlymode.enabled=true"),
     ("dest.settings", {"leaderServes": "no"}, "leaderServes=no"),
+    ("dest.settings", {"leaderServes": "false"}, "leaderServes=false"),
+    ("dest.settings", {"forceSync": "false"}, "forceSync=false"),
     ("dest.settings", {"observerMasterPort": "2191"}, "observerMasterPort=2191"),
     ("dest.settings", {"clientPortAddress": "10.71.0.21"}, "clientPortAddress=10.71.0.21"),
     ("dest.settings", {"electionAlg": "0"}, "electionAlg=0"),
@@ -238,6 +240,7 @@ SETTINGS: list[tuple[str, Settings, str]] = [
     ("dest.config", {"syncLimit": "0"}, "no syncLimit in dest.settings"),
     ("dest.config", {"tickTime": "two"}, "tickTime"),
     ("source.local-sessions", {"localSessionsEnabled": "true"}, "localSessionsEnabled in dest.settings"),
+    ("source.local-sessions", {"localSessionsUpgradingEnabled": "true"}, "localSessionsUpgradingEnabled in"),
     ("dest.init-limit", {"initLimit": "ten"}, "not known of dest"),
 ]
 # fmt: on

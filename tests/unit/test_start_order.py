@@ -1,4 +1,4 @@
-"""Who starts first: for three and five hosts, and however many of them hold the newest transaction."""
+"""Who starts first: for one to five hosts, and however many of them hold the newest transaction."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ NEEDED = 0x100000EEC
 
 # hosts, those that hold the newest transaction: (first, quorum, rest)
 TABLE = {
+    (1, 1): (1, 0, 0),
     (3, 1): (1, 1, 1),
     (3, 2): (2, 0, 1),
     (3, 3): (3, 0, 0),
+    (4, 1): (1, 2, 1),
+    (4, 2): (2, 1, 1),
+    (4, 3): (3, 0, 1),
+    (4, 4): (4, 0, 0),
     (5, 1): (1, 2, 2),
     (5, 2): (2, 1, 2),
     (5, 3): (3, 0, 2),

@@ -1,9 +1,8 @@
 """The safe start order of a reforming ensemble.
 
 If hosts that lack the newest transaction form a quorum first, acknowledged writes are lost (205 of 205 in 5
-of
-5 tries, protocol-facts). So the hosts F that hold it start first; at most q - |F| others may join them while
-nobody leads; the rest wait until a host of F leads with q - 1 synced followers.
+of 5 tries, protocol-facts). So the hosts F that hold it start first; at most q - |F| others may join them
+while nobody leads; the rest wait until a host of F leads with q - 1 synced followers.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def places(hosts: tuple[str, ...], first: tuple[str, ...]) -> dict[str, Place]:
     if not first:
         raise ValueError("no host holds the newest transaction: nothing may start")
     majority = len(hosts) // 2 + 1
-    helpers = max(0, majority - len(first))
+    helpers = majority - len(first)
     result: dict[str, Place] = {}
     for host in hosts:
         if host in first:
