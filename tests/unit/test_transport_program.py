@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,12 +77,22 @@ def test_installing_without_sudo_is_denied(sshd: Sshd, transport: Transport) -> 
     assert caught.value.cause == "denied"
 
 
-def test_nothing_of_the_way_there_stays_on_the_host(sshd: Sshd, transport: Transport) -> None:
-    before = set(Path("/tmp").glob("zkm-*-*"))
+def test_nothing_of_the_way_there_stays_on_the_host(
+    sshd: Sshd, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the names of its own: other tests install beside it, on the same machine."""
+    names: list[str] = []
+
+    def named(count: int) -> str:
+        names.append(secrets.token_bytes(count).hex())
+        return names[-1]
+
+    monkeypatch.setattr("zkmigrate.transport.program.secrets.token_hex", named)
     program(sshd, transport).install("d1")
     with pytest.raises(TransportError):
         program(sshd, transport, sudoers="nonsense\n").install("d1")
-    assert set(Path("/tmp").glob("zkm-*-*")) <= before
+    assert len(names) == 2
+    assert [path for name in names for path in Path("/tmp").glob(f"zkm-{name}-*")] == []
 
 
 def test_another_program_at_that_place_is_not_ours(sshd: Sshd, transport: Transport) -> None:
