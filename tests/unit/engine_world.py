@@ -27,8 +27,9 @@ from zkmigrate.engine.ports import (
     NoWatch,
     WatchPort,
     WindowRules,
+    World,
 )
-from zkmigrate.engine.run import Ended, Walk, World
+from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Policy, Source, Ssh, ZooKeeperHost
 from zkmigrate.inventory_hooks import Hooks
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses

@@ -29,8 +29,10 @@ from zkmigrate.engine.ports import (
     WindowRules,
     Word,
 )
+from zkmigrate.engine.ports import (
+    World as Outside,
+)
 from zkmigrate.engine.run import Ended, Walk
-from zkmigrate.engine.run import World as Outside
 from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.change import Change
 from zkmigrate.model.finding import Finding

@@ -12,14 +12,13 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from zkmigrate.engine import asked, events
 from zkmigrate.engine.history import Next
 from zkmigrate.engine.hold import Hold
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import TurnBack
-from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.watch import DEADLINE
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import LockedError, UsageError
@@ -27,9 +26,6 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import inverses
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import ROLL, Context, Way
-
-if TYPE_CHECKING:
-    from zkmigrate.engine.run import World
 
 _POLL_S = 0.2
 _SAY_S = 60.0

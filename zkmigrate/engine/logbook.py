@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import HowFar, Next, Then
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended
-from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.ports import Answer, World
 from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Done, Way
-
-if TYPE_CHECKING:
-    from zkmigrate.engine.run import World
-
 
 REHEARSED = "the rehearsal is complete"
 """Why a rehearsal turns back when nothing was wrong."""

@@ -18,23 +18,20 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import Next, hook_key
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
-from zkmigrate.engine.ports import HookCall, HookEnd
+from zkmigrate.engine.ports import HookCall, HookEnd, World
 from zkmigrate.errors import JournalError
 from zkmigrate.inventory import Inventory
 from zkmigrate.inventory_hooks import MAY_STOP, Hook, Moment
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Way
-
-if TYPE_CHECKING:
-    from zkmigrate.engine.run import World
 
 _PER_PROCESS: frozenset[Moment] = frozenset(("before_run", "on_stop", "on_failure", "on_end"))
 _INTERRUPTED = 130

@@ -1,6 +1,7 @@
-"""What the engine needs from outside, as protocols; the command line injects the real ones.
+"""What the engine needs from outside, as protocols, and all of it as one value: :class:`World`.
 
-Look and Step are in :mod:`zkmigrate.model`; Apply is in :mod:`zkmigrate.engine.apply`.
+The command line injects the real ones. Look and Step are in :mod:`zkmigrate.model`, Apply
+is in :mod:`zkmigrate.engine.apply`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from zkmigrate.engine.apply import Apply
+from zkmigrate.engine.clock import Clock, Interrupt
+from zkmigrate.engine.events import Emit
 from zkmigrate.engine.history import History
+from zkmigrate.engine.hold import HoldPort, NoHolds
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding
+from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Context, Way
 
@@ -204,3 +210,21 @@ class NoHooks:
 
     def start(self, call: HookCall, done: Callable[[HookEnd], None]) -> None:
         done(self.run(call))
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything outside that the walk needs."""
+
+    look: Look
+    apply: Apply
+    clock: Clock
+    confirm: Confirm
+    lock: Lock
+    interrupt: Interrupt
+    emit: Emit
+    rules: WindowRules
+    watch: WatchPort = field(default_factory=NoWatch)
+    copies: Callable[[bytes], Mapping[str, str]] | None = None
+    holds: HoldPort = field(default_factory=NoHolds)
+    hooks: HookRunner = field(default_factory=NoHooks)

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from zkmigrate import deadline
 from zkmigrate.engine import events
@@ -19,15 +18,12 @@ from zkmigrate.engine.hold import Hold
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.logbook import Logbook
-from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.watch import LEASE_LAPSED, past_deadline
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-
-if TYPE_CHECKING:
-    from zkmigrate.engine.run import World
 
 _RETRY_S = 1.0
 _HOLD_S = 0.1

@@ -18,7 +18,8 @@ from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import LocalLock
 from zkmigrate.engine.planfile import PlanFile
-from zkmigrate.engine.run import Ended, Walk, World
+from zkmigrate.engine.ports import World
+from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import UsageError
 from zkmigrate.face import RunLookUp, face_of, in_lines
