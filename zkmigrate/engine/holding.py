@@ -131,13 +131,15 @@ class HoldPlaces:
 
         With ``--yes`` nobody may be there to answer it.
         """
-        rules, ids = self._world.rules, [f"{at.stage.id}.{step.id}" for step in at.stage.steps]
-        begins, permanent = f"{at.stage.id}.{rules.begins}", f"{at.stage.id}.{rules.permanent}"
-        if at.way is Way.BACK or not {hold_at, begins, permanent} <= set(ids):
+        window, ids = at.stage.window, [f"{at.stage.id}.{step.id}" for step in at.stage.steps]
+        if window is None or at.way is Way.BACK:
             return
-        if not ids.index(begins) <= ids.index(hold_at) < ids.index(permanent):
+        begins, seals = f"{at.stage.id}.{window.steps.begins}", f"{at.stage.id}.{window.steps.seals}"
+        if not {hold_at, begins, seals} <= set(ids):
             return
-        left_s = rules.deadline_s(context)
+        if not ids.index(begins) <= ids.index(hold_at) < ids.index(seals):
+            return
+        left_s = window.deadline_s(context)
         when = "within seconds" if math.isinf(left_s) else f"{left_s:.1f} s after FENCE"
         self._world.emit(
             events.Noted(

@@ -44,7 +44,8 @@ class Logbook:
         """Only the way forward begins a stage for the journal, once."""
         if way is Way.FORWARD and stage.id not in self._journal.history.stages_begun:
             self._journal.append("stage", {"stage": stage.id, "event": "begin"})
-        self._world.emit(events.StageBegun(stage.id, stage.title, way, stage.window, stage.rehearsal))
+        window = stage.window is not None
+        self._world.emit(events.StageBegun(stage.id, stage.title, way, window, stage.rehearsal))
 
     def stage_skipped(self, stage: Stage, by: str) -> None:
         """A stage is passed over, as somebody wants."""

@@ -89,7 +89,7 @@ class Moments:
 
     def before_window(self, at: Next) -> None:
         """The next change shuts clients out: the last moment at which stopping is harmless."""
-        begins = at.stage.window and at.step.id == self._world.rules.begins
+        begins = at.stage.window is not None and at.step.id == at.stage.window.steps.begins
         if begins and at.way is Way.FORWARD and at.id not in self._history.first_sent:
             self._fire("before_window", _place(at, at.way))
 
@@ -116,7 +116,7 @@ class Moments:
             return
         last = done[-1]
         place = Place(Way.FORWARD, last.id, rehearsal=last.rehearsal)
-        if last.window and f"{last.id}.{self._world.rules.ends}" in self._history.done:
+        if last.window and f"{last.id}.{last.window.steps.opens}" in self._history.done:
             self._fire("after_open", place)
         self._fire("after_stage", place)
 
@@ -205,11 +205,10 @@ class Moments:
 
     def _shut(self) -> bool:
         """Whether clients are, or may be, shut out: from the first FENCE to OPEN or the reopened door."""
-        rules, history = self._world.rules, self._history
         return any(
             stage.window
-            and f"{stage.id}.{rules.begins}" in history.first_sent
-            and f"{stage.id}.{rules.ends}" not in history.done
+            and f"{stage.id}.{stage.window.steps.begins}" in self._history.first_sent
+            and f"{stage.id}.{stage.window.steps.opens}" not in self._history.done
             for stage in self._playbook.stages
         )
 

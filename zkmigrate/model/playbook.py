@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from zkmigrate.model.step import AnyStep
+from zkmigrate.model.window import WindowSpec
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,8 @@ class Stage:
     consent: question asked once on a terminal before the stage starts, empty for none.
     skip: what is missing without the stage, where it may be skipped; empty where it may not.
     rehearsal: walk the steps forward, then back to where the stage began (the context says ``rehearsal``).
-    window: the watch (lease, probes, canaries) runs while these steps are walked.
+    window: clients are shut out in these steps, and they are walked by this; the watch (lease, probes,
+    canaries) runs beside them.
     """
 
     id: str
@@ -22,7 +24,7 @@ class Stage:
     steps: tuple[AnyStep, ...]
     consent: str = ""
     rehearsal: bool = False
-    window: bool = False
+    window: WindowSpec | None = None
     skip: str = ""
 
 

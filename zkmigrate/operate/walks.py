@@ -221,7 +221,6 @@ def _walk(
             lock=lock,
             interrupt=setting.interrupt,
             emit=samples.heeding(emit),
-            rules=site.rules(),
             watch=site.watch(clock, lock),
             copies=site.copies(clock, lock),
             holds=HoldFile(run_dir),
@@ -255,7 +254,7 @@ def _measured(path: Path | None, shown: events.Emit, inventory: Inventory) -> ev
 def _opened(wishes: Wishes, opening: Opening, site: Site, wanted: PlanFile | None) -> Opened:
     """The journal of the run: recovered where it is lost, else opened, or begun."""
     if wishes.journal_lost:
-        return opening.recovered(site.rules(), Way(wishes.journal_lost), getpass.getuser())
+        return opening.recovered(Way(wishes.journal_lost), getpass.getuser())
     if runs.has_begun(opening.run_dir):
         return opening.opened(lambda: site.window_lines({}), wanted)
     return opening.begun(site.window_lines({}), wanted)

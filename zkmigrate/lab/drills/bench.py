@@ -21,6 +21,7 @@ from zkmigrate.lab.render import ZOO_CFG
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.waiting import wait_until
+from zkmigrate.model.window import Phase
 from zkmigrate.zkdata.errors import ZkDataError
 
 CUTOVER = ("--until", "cutover")
@@ -30,7 +31,7 @@ TRIES = 3
 lapses, before the fault. What came before the last try is told."""
 TOO_SLOW = (3, 6, 7, 9)
 FLOWING_S, HEALTHY_S, HELD_S, ENDED_S, MOMENT_S = 60.0, 60.0, 240.0, 240.0, 120.0
-AWAY, WITH_GO = ("armed", "fenced"), ("go", "started", "checked")
+AWAY, WITH_GO = Phase.ARMED.until(Phase.CUT), Phase.GO.until(Phase.OPEN)
 
 
 @dataclass

@@ -25,11 +25,12 @@ from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.source_state import source_state, without_process
 from zkmigrate.lab.spec import CLIENT_PORT, Role
 from zkmigrate.lab.waiting import wait_until
+from zkmigrate.model.window import Phase, Trouble
 from zkmigrate.rules.window import deadlines
 
 SERVED_S = 90.0
 TOLD_S, EXPIRED_S, BOOTED_S, ELECTED_S, JOINED_S = 30.0, 120.0, 60.0, 60.0, 90.0
-SHUT = ("sealed", "go", "started", "checked")
+SHUT = Phase.SEALED.until(Phase.OPEN)
 UNIT = "zookeeper.service"
 
 
@@ -360,7 +361,7 @@ class BrokerDead(Harm):
             def untold() -> str | None:
                 assert scene.typing is not None
                 told = [e["finding"]["id"] for e in scene.typing.of("Alarm")]
-                return None if "watch.broker-lost" in told else f"told {told}"
+                return None if Trouble.BROKER_LOST in told else f"told {told}"
 
             wait_until("the tool has noticed", untold, TOLD_S)
 
