@@ -14,8 +14,9 @@ from tests.world.operator import inventory
 from zkmigrate.engine.watch import Watch
 from zkmigrate.facts.window import NOWHERE
 from zkmigrate.inventory import Lease
+from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.model.step import Context
-from zkmigrate.rules.lease import FENCE_OUTLIVES_CUT_MS, Longest, chosen, in_force, longest, needed_ms
+from zkmigrate.rules.lease import Longest, chosen, in_force, longest, needed_ms
 from zkmigrate.rules.window import (
     FIND_DOOR_S,
     deadlines,

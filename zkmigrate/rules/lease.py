@@ -11,13 +11,12 @@ import math
 from dataclasses import dataclass
 
 from zkmigrate.inventory import Lease
+from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.model.step import Context
 from zkmigrate.rules.window import FIND_DOOR_S, STEPS, deadlines, expected_way_back_s, rehearsed_s
 
 # A renewal may reach the host two round trips and one period after the one before; one trip is to spare.
 ROUND_TRIPS = 3
-# The door stays shut until the host observes again (inventory_checks has the same figure).
-FENCE_OUTLIVES_CUT_MS = 2000
 _SECOND_MS = 1000
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from kazoo.exceptions import NoNodeError
 
+from zkmigrate import hostside
 from zkmigrate.inventory import Policy
 from zkmigrate.lab import fault, network
 from zkmigrate.lab.footprint import phases
@@ -142,7 +143,7 @@ class HostLate(HostDead):
         return None if phase == "open" else phase
 
     def _hand(self, scene: Scene, *words: str) -> None:
-        program = ["/usr/local/sbin/zkm-host", "--run", scene.run]
+        program = [hostside.INSTALLED_PATH, "--run", scene.run]
         status = scene.lab.exec(self.host, [*program, "status"]).stdout
         fencing = dict(line.split("=", 1) for line in status.splitlines())["fencing"]
         scene.lab.exec(self.host, [*program, "--as", fencing, *words])
@@ -284,7 +285,7 @@ class NoRules(Harm):
     command: str
 
     def begin(self, scene: Scene) -> None:
-        script = f"tag=$(cat /var/lib/zkmigrate/{scene.run}/tag) && {self.command}"
+        script = f"tag=$(cat {hostside.run_dir(scene.run)}/tag) && {self.command}"
         scene.lab.exec(self.host, ["sh", "-c", script])
 
 
