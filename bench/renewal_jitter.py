@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import defaultdict
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -33,11 +34,11 @@ from tests.unit import sshd
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.beside import Process
 from zkmigrate.engine.history import History
-from zkmigrate.engine.ports import WindowRules
 from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory import Inventory, Lease, Policy
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
+from zkmigrate.rules.window import WINDOW
 
 HOSTS = ("d1", "d2", "d3")
 ADDRESSES = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
@@ -118,10 +119,9 @@ def measure(busy: int, seconds: float, megabytes: float, apart: bool, arrivals: 
         sent[host].append(time.monotonic())
         return Outcome(0, "renewed")
 
-    rules = WindowRules(lambda *_: "go", lambda _context: 1e9, lambda _sealed: "go")
     second = arrivals.process if arrivals else None
-    watch = Watch(HOSTS, lambda _context: Lease(), rules, renew, time.monotonic, time.time, beside=second)
-    stage = Stage("cutover", "Cut over", (), window=True)
+    watch = Watch(HOSTS, lambda _context: Lease(), renew, time.monotonic, time.time, beside=second)
+    stage = Stage("cutover", "Cut over", (), window=replace(WINDOW, deadline_s=lambda _context: 1e9))
     fenced = SimpleNamespace(
         entries=1,
         first_sent={"cutover.fence": (2, time.time(), time.monotonic())},

@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from zkmigrate.pipeline.txnlog import TxnLogReader, TxnLogSource, parse_options
+from zkmigrate.pipeline.source import TxnLogSource
+from zkmigrate.pipeline.txnlog import TxnLogReader, parse_options
 
 
 class TupleReader(TxnLogReader):

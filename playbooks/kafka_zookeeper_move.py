@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from zkmigrate.model.playbook import Counted, Playbook, Stage
 from zkmigrate.model.step import AnyStep
+from zkmigrate.rules.window import WINDOW
 from zkmigrate.steps.arm import ArmStep
 from zkmigrate.steps.check import CheckStep
 from zkmigrate.steps.cut import CutStep
@@ -53,7 +54,7 @@ PLAYBOOK = Playbook(
             ARM_TO_CHECK,
             consent="Rehearse on the dest hosts now? No broker uses them yet.",
             rehearsal=True,
-            window=True,
+            window=WINDOW,
             skip="nobody has tried dest's configs, rights and start; how long the window will be is not "
             "known, and the way back counts with policy.way_back_s",
         ),
@@ -69,7 +70,7 @@ PLAYBOOK = Playbook(
             "Cut over",
             (PreflightStep(gate="cutover"), *ARM_TO_CHECK, OpenStep()),
             consent="Cut over now? Everything up to OPEN has a way back.",
-            window=True,
+            window=WINDOW,
             noticed=True,
         ),
         Stage("verify", "Verify", (VerifyStep(),), noticed=True),

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from zkmigrate import inventory_checks, inventory_types, marked_yaml
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory_accept import Accept
+from zkmigrate.inventory_checks import LEASE_MS
 from zkmigrate.inventory_hooks import Hook, Hooks, Moment
 
 # No pattern below lets a blank, a quote or another character through that means something to a shell;
@@ -209,9 +210,9 @@ class Lease(_Frozen):
     longest_ms: how long the fence may be made where hosts answer too slowly for the other two.
     """
 
-    fence_ttl_ms: Annotated[int, Field(ge=2000, le=60000)] = 5000
-    cut_ttl_ms: Annotated[int, Field(ge=1000, le=30000)] = 2000
-    renew_every_ms: Annotated[int, Field(ge=100, le=5000)] = 500
+    fence_ttl_ms: Annotated[int, Field(ge=2000, le=60000)] = LEASE_MS["fence_ttl_ms"]
+    cut_ttl_ms: Annotated[int, Field(ge=1000, le=30000)] = LEASE_MS["cut_ttl_ms"]
+    renew_every_ms: Annotated[int, Field(ge=100, le=5000)] = LEASE_MS["renew_every_ms"]
     longest_ms: Annotated[int, Field(ge=2000, le=60000)] = 10000
 
 

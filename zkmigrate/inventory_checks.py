@@ -15,11 +15,15 @@ from typing import Any
 
 from zkmigrate import inventory_accept, inventory_hooks
 from zkmigrate.hop import parse_hops
+from zkmigrate.hostside import STATE_DIR
 from zkmigrate.inventory_types import NEEDED, items_at, value_at
 from zkmigrate.marked_yaml import Document, Mistake, Path
 
-HOST_STATE_DIR = "/var/lib/zkmigrate"
-"""Where zkm-host keeps its state on a host."""
+LEASE_MS = {"fence_ttl_ms": 5000, "cut_ttl_ms": 2000, "renew_every_ms": 500}
+"""The times of ``policy.lease`` where the file does not give them."""
+
+FENCE_OUTLIVES_CUT_MS = 2000
+"""The door stays shut until the host observes again."""
 
 OWN_SETTINGS = ("clientPort", "dataDir", "dataLogDir", "dynamicConfigFile", "peerType", "version")
 """zoo.cfg keys that zkmigrate writes itself, from the inventory's other keys."""
@@ -250,8 +254,8 @@ def _paths(top: Any) -> _Wrong:
     for path, value in paths.items():
         if _odd(value):
             yield path, _odd_path(value)
-        elif _inside(value, HOST_STATE_DIR) or _inside(HOST_STATE_DIR, value):
-            yield path, f"{value} overlaps {HOST_STATE_DIR}, where zkm-host keeps its state (needed: apart)"
+        elif _inside(value, STATE_DIR) or _inside(STATE_DIR, value):
+            yield path, f"{value} overlaps {STATE_DIR}, where zkm-host keeps its state (needed: apart)"
     for directory in ("data_dir", "log_dir"):
         outer = paths.get(("dest", directory))
         for path, value in paths.items():
@@ -295,17 +299,14 @@ def _window(top: Any) -> _Wrong:
 def _lease(top: Any) -> _Wrong:
     lease = value_at(top, ("policy", "lease"))
     lease = lease if isinstance(lease, dict) else {}
-    fence, cut, renew = (
-        lease.get(key, default)
-        for key, default in (("fence_ttl_ms", 5000), ("cut_ttl_ms", 2000), ("renew_every_ms", 500))
-    )
+    fence, cut, renew = (lease.get(key, default) for key, default in LEASE_MS.items())
     here = ("policy", "lease")
     if all(isinstance(value, int) for value in (fence, cut, renew)):
-        if fence < cut + 2000:
+        if fence < (least := cut + FENCE_OUTLIVES_CUT_MS):
             yield (
                 (*here, "fence_ttl_ms"),
-                f"too short (seen {fence}, needed at least cut_ttl_ms + 2000 = {cut + 2000}: the door "
-                "must stay shut until the host observes again)",
+                f"too short (seen {fence}, needed at least cut_ttl_ms + {FENCE_OUTLIVES_CUT_MS} = {least}: "
+                "the door must stay shut until the host observes again)",
             )
         if renew * 2 > cut:
             yield (

@@ -12,7 +12,6 @@ from zkmigrate.engine import lost, plan, planfile, runs
 from zkmigrate.engine.history import History
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.planfile import PlanFile
-from zkmigrate.engine.ports import WindowRules
 from zkmigrate.errors import JournalError, UsageError, ZkmigrateError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Seen
@@ -90,7 +89,7 @@ class Opening:
             runs.refuse_applied(self.run_dir.parent, wanted.digest, but=self.run_dir.name)
         return made
 
-    def recovered(self, rules: WindowRules, asked: Way, by: str) -> Opened:
+    def recovered(self, asked: Way, by: str) -> Opened:
         """A journal from the lines that are left and what the hosts say; the direction is ``asked`` for.
 
         With nothing written: HostError when a host does not tell what was done on it; UsageError when neither
@@ -103,7 +102,7 @@ class Opening:
         if left.run:
             runs.check_same(left, self.playbook.id, inventories.digest(self.inventory))
         run = self.run_dir.name
-        found = lost.ask_hosts(left, self.playbook, self.inventory, self.look, rules, run)
+        found = lost.ask_hosts(left, self.playbook, self.inventory, self.look, run)
         if not (left.run or found.operations or found.stages or runs.has_begun(self.run_dir)):
             raise UsageError(
                 f"nothing tells of a run {run}: no journal here, no copy of one, no change of its on any "

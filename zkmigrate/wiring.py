@@ -21,7 +21,6 @@ from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.observe import Observe
-from zkmigrate.engine.ports import WindowRules
 from zkmigrate.engine.sampler import KafkaNotes, Produced, Sampler
 from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Probe, Watch
@@ -35,7 +34,6 @@ from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Records
 from zkmigrate.rules import expected
 from zkmigrate.rules.lease import in_force
-from zkmigrate.rules.window import deadline_s, decide_finding, limits, without_operator
 from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.program import Program
 from zkmigrate.transport.ssh import Transport
@@ -83,10 +81,6 @@ class Site:
         names, nonce = self.inventory.dest_names, int(clock.wall() * 1000)
         return HostLock(names, owner, self._ask, nonce, steal=steal, before=unlocked)
 
-    def rules(self) -> WindowRules:
-        """The window's rules of the ZooKeeper move."""
-        return WindowRules(decide_finding, deadline_s, without_operator, limits=limits)
-
     def window_lines(self, records: Records) -> tuple[str, ...]:
         """What ``plan`` says about the window. records: of a run that may have been rehearsed."""
         hosts = (*self.inventory.source_names, *self.inventory.dest_names)
@@ -97,7 +91,7 @@ class Site:
         """The watch, over channels of its own, and its second process."""
         hosts, renew = self.inventory.dest_names, partial(self._renew, lock)
         other = beside.Process(self.inventory, self._run, lambda: lock.number)
-        return Watch(hosts, in_force, self.rules(), renew, clock.now, clock.wall, self._probes, other)
+        return Watch(hosts, in_force, renew, clock.now, clock.wall, self._probes, other)
 
     def sample(self, samples: Samples, noticed: tuple[str, ...]) -> Callable[[], None]:
         """Note from now on what is seen, for the report; the answer ends that. noticed: stages in which the

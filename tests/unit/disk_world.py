@@ -19,16 +19,15 @@ from zkmigrate.engine import runs
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
-from zkmigrate.engine.ports import Decision, NoWatch, WatchPort, WindowRules
+from zkmigrate.engine.ports import NoWatch, WatchPort
 from zkmigrate.engine.samples import Samples
-from zkmigrate.inventory import Inventory, Policy
+from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Records, Verdict, Way
-from zkmigrate.rules.window import without_operator
 
 T = TypeVar("T")
 
@@ -164,9 +163,6 @@ class DiskSite:
         names, given = self._inventory.dest_names, Outcome(0, "fencing 7")
         return HostLock(names, "tester", lambda _h, _w, _f: given, 1, steal=steal, before=unlocked)
 
-    def rules(self) -> WindowRules:
-        return WindowRules(_decide, lambda _context: 8.0, without_operator)
-
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
         return NoWatch()
 
@@ -188,10 +184,6 @@ class DiskSite:
 
     def close(self) -> None:
         return None
-
-
-def _decide(phase: str, finding: Finding, policy: Policy) -> Decision:
-    return "back"
 
 
 def main(**extra: Any) -> None:

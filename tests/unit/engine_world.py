@@ -20,15 +20,13 @@ from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import (
     Answer,
-    Decision,
-    Fallback,
     HookRunner,
     NoHooks,
     NoWatch,
     WatchPort,
-    WindowRules,
+    World,
 )
-from zkmigrate.engine.run import Ended, Walk, World
+from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Policy, Source, Ssh, ZooKeeperHost
 from zkmigrate.inventory_hooks import Hooks
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
@@ -36,7 +34,8 @@ from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
-from zkmigrate.rules.window import without_operator
+from zkmigrate.model.window import Decide, Decision, Fallback, WindowSpec, no_limits
+from zkmigrate.rules.window import WINDOW
 
 HOSTS = ("d1", "d2", "d3")
 
@@ -263,7 +262,12 @@ class TinyLock:
 
 
 def decide(phase: str, finding: Finding, policy: Policy) -> Decision:
-    return "go" if phase == "open" else "back"
+    return Decision.GO if phase == "open" else Decision.BACK
+
+
+def tiny_window(decide: Decide = decide, deadline_s: float = 8.0) -> WindowSpec:
+    """The move's window, with other rules."""
+    return replace(WINDOW, decide=decide, deadline_s=lambda _context: deadline_s, limits=no_limits)
 
 
 @dataclass
@@ -278,9 +282,7 @@ class Tiny:
     clock: TinyClock = field(default_factory=TinyClock)
     seen: list[events.Event] = field(default_factory=list)
     watch: WatchPort = field(default_factory=NoWatch)
-    rules: WindowRules = field(
-        default_factory=lambda: WindowRules(decide, lambda _context: 8.0, without_operator)
-    )
+    window: WindowSpec = field(default_factory=tiny_window)
     policy: dict[str, Any] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)
     runner: HookRunner = field(default_factory=NoHooks)
@@ -306,9 +308,13 @@ class Tiny:
             (
                 Stage("preflight", "look", pick("look"), locked=False, refused=3),
                 Stage("prepare", "write", pick("one", "two")),
-                Stage("rehearse", "try", pick("fence", "cut"), rehearsal=True, window=True),
+                Stage("rehearse", "try", pick("fence", "cut"), rehearsal=True, window=self.window),
                 Stage(
-                    "main", "do", pick("fence", "cut", "prove", "seal", "open"), consent="Now?", window=True
+                    "main",
+                    "do",
+                    pick("fence", "cut", "prove", "seal", "open"),
+                    consent="Now?",
+                    window=self.window,
                 ),
             ),
         )
@@ -342,7 +348,6 @@ class Tiny:
             lock=TinyLock(),
             interrupt=self.interrupt,
             emit=self.seen.append,
-            rules=self.rules,
             watch=self.watch,
             hooks=self.runner,
         )

@@ -16,14 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit import sshd as daemon
-from tests.unit.engine_world import decide
 from tests.unit.sshd import Sshd
 from tests.unit.test_engine_watch import CONTEXT, Moment, Renewals, fenced, until
 from zkmigrate.engine.beside import Process
-from zkmigrate.engine.ports import WindowRules
 from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory import Lease
-from zkmigrate.rules.window import without_operator
 
 SPEAKER = r"""#!/bin/sh
 started="$*"
@@ -172,11 +169,10 @@ def test_the_watch_renews_itself_once_the_process_is_killed(
 ) -> None:
     moment, renew = Moment(time.monotonic()), Renewals()
     moment.now = time.monotonic  # type: ignore[method-assign]
-    stage, history = fenced(tmp_path / "run")
+    stage, history = fenced(tmp_path / "run", deadline_s=600.0)
     line, _, _ = history.first_sent["main.fence"]
     history.first_sent["main.fence"] = (line, moment.wall(), time.monotonic())
-    rules = WindowRules(decide, lambda _context: 600.0, without_operator)
-    watch = Watch(HOSTS, lambda _c: LEASE, rules, renew, moment.now, moment.wall, beside=process)
+    watch = Watch(HOSTS, lambda _c: LEASE, renew, moment.now, moment.wall, beside=process)
     try:
         watch.follow(stage, history, CONTEXT)
         until("the process renews every host", all_reached(process))

@@ -179,7 +179,7 @@ def test_a_wave_leaves_a_late_host_and_sends_it_nothing_more(
     tmp_path: Path, released: threading.Event
 ) -> None:
     tiny = Tiny(tmp_path, clock=WallClock())
-    tiny.rules = replace(tiny.rules, limits=lambda *_: (0.05, math.inf))
+    tiny.window = replace(tiny.window, limits=lambda *_: (0.05, math.inf))
     tiny.steps["fence"] = TwoChanges("fence", tiny.hosts, Hazard.WINDOW)
     stuck: list[tuple[str, threading.Thread]] = []
 

@@ -13,10 +13,12 @@ import pytest
 from tests.unit.engine_world import Hosts, WriteStep
 from zkmigrate.engine import brief
 from zkmigrate.engine.confirm import Console, Terminal, Unattended
-from zkmigrate.engine.ports import Answer, Fallback
+from zkmigrate.engine.ports import Answer
 from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
+from zkmigrate.model.window import Fallback
+from zkmigrate.rules.window import WINDOW
 from zkmigrate.ui import found
 from zkmigrate.ui.console import StdConsole
 
@@ -203,7 +205,7 @@ def test_one_step_is_not_asked_about_twice_unless_something_is_doubtful() -> Non
 
 def test_before_a_window_its_phases_and_what_was_rehearsed_are_shown() -> None:
     window = cast(AnyStep, WriteStep("fence", Hosts(), Hazard.WINDOW))
-    stage = Stage("cutover", "Cut over", (window,), consent="Now?", window=True)
+    stage = Stage("cutover", "Cut over", (window,), consent="Now?", window=WINDOW)
     someone, script = terminal("g", papers=Papers("as rehearsed: 1.8 s"))
     assert someone.consent(stage) == Answer("go")
     assert "  Phases: fence; no question between them" in script.shown
@@ -296,7 +298,9 @@ def test_a_rehearsal_says_that_no_client_notices() -> None:
     fence = WriteStep("fence", Hosts(), Hazard.WINDOW)
     for rehearsal, told in ((True, ["nothing, no broker uses dest yet"]), (False, [])):
         someone, script = terminal("g")
-        stage = Stage("try", "Try", (cast(AnyStep, fence),), consent="Now?", rehearsal=rehearsal, window=True)
+        stage = Stage(
+            "try", "Try", (cast(AnyStep, fence),), consent="Now?", rehearsal=rehearsal, window=WINDOW
+        )
         someone.consent(stage)
         notice = [line.partition("notice: ")[2] for line in script.shown if "Clients may notice" in line]
         assert (notice == told) is rehearsal

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, Tiny, decide, inventory, waiting
+from tests.unit.engine_world import HOSTS, Tiny, decide, inventory, tiny_window, waiting
 from zkmigrate.engine import events, journal, probes
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History
-from zkmigrate.engine.ports import Fallback, WindowRules
 from zkmigrate.engine.watch import (
     DEADLINE,
     HOST_UNREACHABLE,
@@ -27,13 +26,13 @@ from zkmigrate.engine.watch import (
 from zkmigrate.errors import HostError
 from zkmigrate.facts.ensemble import EnsembleView
 from zkmigrate.facts.host import HostStatus
-from zkmigrate.inventory import Lease
+from zkmigrate.inventory import Lease, Policy
 from zkmigrate.model.change import Change
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Blocked, Context, Verdict, Way
-from zkmigrate.rules.window import without_operator
+from zkmigrate.model.window import Decision, Fallback
 from zkmigrate.simulate.ensemble import srvr
 from zkmigrate.zkdata.words import Srvr, parse_srvr
 
@@ -72,9 +71,9 @@ class Moment:
         return 1_700_000_000.0 + self.t
 
 
-def fenced(tmp_path: Path, step: str = "main.fence") -> tuple[Stage, History]:
+def fenced(tmp_path: Path, step: str = "main.fence", deadline_s: float = 8.0) -> tuple[Stage, History]:
     """Stage ``main`` and the history of a run that has walked through ``step`` at 1000 on both clocks."""
-    tiny = Tiny(tmp_path / "r")
+    tiny = Tiny(tmp_path / "r", window=tiny_window(decide, deadline_s))
     tiny.process(lambda walk: walk.forward(until=step))
     history = journal.read(tiny.run_dir)
     line, _, _ = history.first_sent["main.fence"]
@@ -83,9 +82,8 @@ def fenced(tmp_path: Path, step: str = "main.fence") -> tuple[Stage, History]:
 
 
 @contextmanager
-def watching(moment: Moment, renew: Renewals, *asked: Probe, deadline_s: float = 8.0) -> Iterator[Watch]:
-    rules = WindowRules(decide, lambda _context: deadline_s, without_operator)
-    watch = Watch(HOSTS, lambda _context: LEASE, rules, renew, moment.now, moment.wall, lambda _stage: asked)
+def watching(moment: Moment, renew: Renewals, *asked: Probe) -> Iterator[Watch]:
+    watch = Watch(HOSTS, lambda _context: LEASE, renew, moment.now, moment.wall, lambda _stage: asked)
     try:
         yield watch
     finally:
@@ -130,9 +128,8 @@ class Other:
 
 
 @contextmanager
-def beside(other: Other, moment: Moment, renew: Renewals, deadline_s: float = 8.0) -> Iterator[Watch]:
-    rules = WindowRules(decide, lambda _context: deadline_s, without_operator)
-    watch = Watch(HOSTS, lambda _c: LEASE, rules, renew, moment.now, moment.wall, beside=other)
+def beside(other: Other, moment: Moment, renew: Renewals) -> Iterator[Watch]:
+    watch = Watch(HOSTS, lambda _c: LEASE, renew, moment.now, moment.wall, beside=other)
     try:
         yield watch
     finally:
@@ -157,8 +154,8 @@ def unreachable(_host: str) -> Outcome:
 def test_what_the_other_process_reached_before_it_died_counts(tmp_path: Path) -> None:
     moment, renew = Moment(), Renewals()
     other = Other(moment.t + 10.0)
-    with beside(other, moment, renew, 600.0) as watch:
-        watch.follow(*fenced(tmp_path), CONTEXT)
+    with beside(other, moment, renew) as watch:
+        watch.follow(*fenced(tmp_path, deadline_s=600.0), CONTEXT)
         renew.answer = unreachable
         moment.t += 10.0
         count = len(other.orders)
@@ -177,8 +174,8 @@ def test_what_the_other_process_reached_while_a_renewal_failed_counts(tmp_path: 
         moment.t, other.at = 1010.0, 1009.0  # late for a renewal, early for the end of a lease
         raise HostError("timeout")
 
-    with beside(other, moment, renew, 600.0) as watch:
-        watch.follow(*fenced(tmp_path), CONTEXT)
+    with beside(other, moment, renew) as watch:
+        watch.follow(*fenced(tmp_path, deadline_s=600.0), CONTEXT)
         renew.answer = slow
         count = len(renew.sent)
         until("renewals of the threads fail", lambda: len(renew.sent) > count + 6)
@@ -188,8 +185,8 @@ def test_what_the_other_process_reached_while_a_renewal_failed_counts(tmp_path: 
 def test_a_host_that_the_other_process_reaches_again_is_no_longer_unreachable(tmp_path: Path) -> None:
     moment, renew = Moment(), Renewals()
     other = Other(0.0)
-    with beside(other, moment, renew, 600.0) as watch:
-        watch.follow(*fenced(tmp_path), CONTEXT)
+    with beside(other, moment, renew) as watch:
+        watch.follow(*fenced(tmp_path, deadline_s=600.0), CONTEXT)
         renew.answer = unreachable
         moment.t += 10.0
         until("a host is unreachable", lambda: watch.finding() is not None)
@@ -202,8 +199,8 @@ def test_the_other_process_is_told_an_end_that_a_hanging_walk_does_not_move(
     tmp_path: Path, deadline_s: float, until_s: float
 ) -> None:
     other = Other(1000.0)
-    with beside(other, Moment(), Renewals(), deadline_s) as watch:
-        watch.follow(*fenced(tmp_path), CONTEXT)
+    with beside(other, Moment(), Renewals()) as watch:
+        watch.follow(*fenced(tmp_path, deadline_s=deadline_s), CONTEXT)
         assert other.orders[-1] == until_s
     assert other.orders[-1] == 0.0
     assert other.calls == ["close"]
@@ -336,8 +333,8 @@ def test_a_silent_host_counts_after_the_cuts_time_and_is_forgiven(tmp_path: Path
         return Outcome(0, "renewed")
 
     renew.answer = silent
-    with watching(moment, renew, deadline_s=100.0) as watch:
-        stage, history = fenced(tmp_path)
+    with watching(moment, renew) as watch:
+        stage, history = fenced(tmp_path, deadline_s=100.0)
         watch.follow(stage, history, CONTEXT)
         moment.t += 2.5
         count = len(renew.sent)
@@ -460,13 +457,17 @@ def test_a_step_that_is_blocked_by_a_lapsed_lease_is_not_what_the_run_ended_for(
     assert (ended.code, [f.id for f in ended.findings]) == (9, [LEASE_LAPSED])
 
 
+def asks(phase: str, finding: Finding, policy: Policy) -> Decision:
+    return Decision.ASK
+
+
 @pytest.mark.parametrize(("means", "code"), [("go", 0), ("back", 7), (None, 7)])
 def test_ask_is_answered_by_somebody_and_only_once(tmp_path: Path, means: Fallback | None, code: int) -> None:
     told = Told()
     tiny = Tiny(
         tmp_path / "r",
         watch=told,
-        rules=WindowRules(lambda *_: "ask", lambda _context: 8.0, without_operator),
+        window=tiny_window(asks),
     )
     tiny.process(lambda walk: walk.forward(until="rehearse"))
     told.findings = [trouble("watch.broker-lost")]
@@ -485,8 +486,7 @@ def test_ask_without_an_operator_means_go_only_once_all_hosts_are_sealed(
 ) -> None:
     """From the first SEAL sent the phase is sealed; until that step is done nobody's answer is back."""
     told = Told()
-    asks = WindowRules(lambda *_: "ask", lambda _context: 8.0, without_operator)
-    tiny = Tiny(tmp_path / "r", watch=told, rules=asks)
+    tiny = Tiny(tmp_path / "r", watch=told, window=tiny_window(asks))
     tiny.process(lambda walk: walk.forward(until="rehearse"))
 
     def sent(way: Way) -> Verdict | None:
@@ -503,7 +503,7 @@ def test_ask_without_an_operator_means_go_only_once_all_hosts_are_sealed(
 def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tmp_path: Path) -> None:
     renew = Renewals()
     tiny = Tiny(tmp_path / "r")
-    tiny.watch = Watch(HOSTS, lambda _context: LEASE, tiny.rules, renew, tiny.clock.now, tiny.clock.wall)
+    tiny.watch = Watch(HOSTS, lambda _context: LEASE, renew, tiny.clock.now, tiny.clock.wall)
     tiny.process(lambda walk: walk.forward(until="rehearse"))
 
     def cutting(change: Change) -> Outcome | None:
@@ -513,7 +513,7 @@ def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tmp_path: 
         return None
 
     tiny.hosts.answer = cutting
-    tiny.watch = Watch(HOSTS, lambda _context: LEASE, tiny.rules, renew, tiny.clock.now, tiny.clock.wall)
+    tiny.watch = Watch(HOSTS, lambda _context: LEASE, renew, tiny.clock.now, tiny.clock.wall)
     ended = tiny.process(lambda walk: walk.forward())
     assert (ended.code, ended.findings[0].id) == (9, LEASE_LAPSED)
     assert {path for _, path in tiny.hosts.files} == {"/one", "/two"}

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import Tiny
-from zkmigrate.engine.ports import Decide, Decision, Fallback, WindowRules
+from tests.unit.engine_world import Tiny, tiny_window
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Blocked, Verdict, Way
-from zkmigrate.rules.window import without_operator
+from zkmigrate.model.window import Decide, Decision, Fallback
 
 LATE, IN_TIME = -1.0, 1e9
 """How long after the first FENCE the way back may still begin."""
@@ -29,7 +28,7 @@ def once(*ids: str) -> Callable[[Way], Verdict | None]:
 
 
 def back(phase: str, finding: Finding, policy: Policy) -> Decision:
-    return "back"
+    return Decision.BACK
 
 
 def cut_over(
@@ -37,7 +36,7 @@ def cut_over(
     decide: Decide = back,
 ) -> tuple[int, list[str]]:  # fmt: skip
     """A window with one step blocked once: exit code, and what the operator was asked to decide."""
-    tiny = Tiny(folder / "r", rules=WindowRules(decide, lambda _context: deadline_s, without_operator))
+    tiny = Tiny(folder / "r", window=tiny_window(decide, deadline_s))
     assert tiny.process(lambda walk: walk.forward(until="rehearse")).code == 0
     tiny.steps[step].verdict = once(*(ids or ("main.trouble",)))
     tiny.confirm.ask_means = answer
@@ -66,10 +65,10 @@ def test_before_all_are_sealed_a_late_way_back_is_taken_without_asking(tmp_path:
 @pytest.mark.parametrize("ids", [("harmless", "grave"), ("grave", "harmless")])
 def test_every_finding_of_a_step_is_judged(tmp_path: Path, ids: tuple[str, ...]) -> None:
     def decide(phase: str, finding: Finding, policy: Policy) -> Decision:
-        return "back" if finding.id == "grave" else "go"
+        return Decision.BACK if finding.id == "grave" else Decision.GO
 
     assert cut_over(tmp_path, "prove", IN_TIME, None, *ids, decide=decide) == (7, [])
 
 
 def test_where_no_finding_is_grave_the_step_is_tried_again(tmp_path: Path) -> None:
-    assert cut_over(tmp_path, "prove", IN_TIME, decide=lambda *_: "go") == (0, [])
+    assert cut_over(tmp_path, "prove", IN_TIME, decide=lambda *_a, **_k: Decision.GO) == (0, [])

@@ -11,19 +11,16 @@ from hypothesis import strategies as st
 
 from tests.unit.test_engine_watch import Moment, Renewals, fenced
 from tests.world.operator import inventory
-from zkmigrate.engine.ports import WindowRules
 from zkmigrate.engine.watch import Watch
 from zkmigrate.facts.window import NOWHERE
 from zkmigrate.inventory import Lease
+from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.model.step import Context
-from zkmigrate.rules.lease import FENCE_OUTLIVES_CUT_MS, Longest, chosen, in_force, longest, needed_ms
+from zkmigrate.rules.lease import Longest, chosen, in_force, longest, needed_ms
 from zkmigrate.rules.window import (
     FIND_DOOR_S,
-    deadline_s,
     deadlines,
-    decide_finding,
     expected_way_back_s,
-    without_operator,
 )
 from zkmigrate.steps.cut import CutFacts, CutStep
 from zkmigrate.steps.fence import FenceFacts, FenceStep
@@ -142,8 +139,7 @@ def test_steps_send_the_lease_that_was_chosen() -> None:
 
 def test_the_watch_renews_with_the_lease_that_was_chosen(tmp_path: Path) -> None:
     renew, moment = Renewals(), Moment()
-    rules = WindowRules(decide_finding, deadline_s, without_operator)
-    watch = Watch(("d1", "d2", "d3"), in_force, rules, renew, moment.now, moment.wall)
+    watch = Watch(("d1", "d2", "d3"), in_force, renew, moment.now, moment.wall)
     try:
         watch.follow(*fenced(tmp_path), context(RECORD))
     finally:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from zkmigrate import hostside
+
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = [ROOT / "setup" / name for name in ("requirements.txt", "requirements-spark.txt")]
 TOOL_LOCK = ROOT / "setup" / "requirements-tool.txt"
@@ -97,6 +99,14 @@ def test_no_tracked_file_names_a_path_of_this_machine() -> None:
     beside = [path for path in ROOT.parent.iterdir() if path.is_dir() and not path.name.startswith(".")]
     places = [ROOT] if ROOT.parent == Path("/") else beside
     assert files_with("|".join(rf"(?<![\w.]){re.escape(str(place))}(?![\w.-])" for place in places)) == []
+
+
+def test_one_module_says_where_zkm_host_stands_and_keeps_its_state() -> None:
+    """Settings of the lab under its own directory begin with the same words."""
+    said = files_with(rf"{hostside.INSTALLED_PATH}|{hostside.STATE_DIR}(?!-lab)")
+    assert [name for name in said if re.fullmatch(r"zkmigrate/.*\.py", name)] == [
+        "zkmigrate/hostside/__init__.py"
+    ]
 
 
 def test_no_tracked_file_names_a_registry_host() -> None:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.operator import inventory
 from zkmigrate.engine import probes, watch
-from zkmigrate.engine.ports import WindowRules
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Context, Hazard
+from zkmigrate.model.window import Decision, Phase, Trouble
 from zkmigrate.rules import window
-from zkmigrate.rules.window import BrokerPolicy, Decision, Phase, Trouble
+from zkmigrate.rules.window import BrokerPolicy
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "window.md"
 BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"
@@ -139,6 +139,15 @@ def test_every_step_of_a_window_has_its_phase() -> None:
     assert steps == set(PHASE_AFTER) - {""}
 
 
+def test_the_playbook_walks_the_steps_of_its_window_in_their_order() -> None:
+    for stage in (stage for stage in PLAYBOOK.stages if stage.window):
+        assert stage.window is not None
+        order = list(stage.window.steps.phases)
+        own = [step.id for step in stage.steps if step.id in order]
+        assert own == order[: len(own)]
+        assert own[-1] == (stage.window.steps.shut[-1] if stage.rehearsal else stage.window.steps.opens)
+
+
 @pytest.mark.parametrize(("step", "phase"), PHASE_AFTER.items())
 @pytest.mark.parametrize("held", [Held.NO, Held.UNKNOWN])
 def test_a_finding_is_decided_by_its_id_its_phase_and_whether_it_is_known(
@@ -163,10 +172,10 @@ def test_once_go_is_out_a_host_that_is_not_heard_turns_nothing_back_and_a_failed
 
 
 def test_the_engines_marks_of_a_window_are_steps_of_the_playbook() -> None:
-    rules = WindowRules(window.decide_finding, window.deadline_s, window.without_operator)
     [cutover] = [stage for stage in PLAYBOOK.stages if stage.id == "cutover"]
-    ids = [step.id for step in cutover.steps]
-    marks = [ids.index(mark) for mark in (rules.begins, rules.cuts, rules.permanent, rules.ends)]
+    assert cutover.window is not None
+    marked, ids = cutover.window.steps, [step.id for step in cutover.steps]
+    marks = [ids.index(mark) for mark in (marked.begins, marked.cuts, marked.seals, marked.opens)]
     assert marks == sorted(marks)
     assert cutover.steps[marks[-1]].hazard is Hazard.FINAL
 

@@ -23,6 +23,7 @@ from zkmigrate.inventory import Ports, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.finding import Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context
+from zkmigrate.rules.window import WINDOW
 from zkmigrate.simulate.ensemble import UNSERVING
 from zkmigrate.transport.channels import Answer
 from zkmigrate.wiring import Site
@@ -103,7 +104,7 @@ def test_the_watch_of_a_site_renews_from_a_second_process_from_before_fence_on(s
         watch = site.watch(cast(Clock, Moment()), cast(HostLock, Lock()))
         other = cast(Process, watch._beside)
         assert other.pid == 0
-        watch.follow(Stage("cutover", "Cut over", (), window=True), History(), cast(Context, None))
+        watch.follow(Stage("cutover", "Cut over", (), window=WINDOW), History(), cast(Context, None))
         pid = other.pid
         assert Path(f"/proc/{pid}").exists()
         watch.close()

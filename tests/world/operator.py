@@ -21,22 +21,22 @@ from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import NAME, Journal, RealDisk
 from zkmigrate.engine.ports import (
     Answer,
-    Fallback,
     HookRunner,
     NoHooks,
     NoWatch,
     WatchPort,
-    WindowRules,
     Word,
 )
+from zkmigrate.engine.ports import (
+    World as Outside,
+)
 from zkmigrate.engine.run import Ended, Walk
-from zkmigrate.engine.run import World as Outside
 from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.change import Change
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Way
-from zkmigrate.rules.window import deadline_s, decide_finding, limits, without_operator
+from zkmigrate.model.window import Fallback
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import SLICE_S, World, new_world
 
@@ -185,7 +185,6 @@ class Operator:
             lock=self,
             interrupt=Interrupt(),
             emit=self.events.append,
-            rules=WindowRules(decide_finding, deadline_s, without_operator, limits=limits),
             watch=self.watch,
             hooks=self.hooks,
             holds=HoldFile(self.run_dir),

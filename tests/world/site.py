@@ -19,7 +19,7 @@ from zkmigrate.clients.produce import Ack, Late
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
-from zkmigrate.engine.ports import WatchPort, WindowRules
+from zkmigrate.engine.ports import WatchPort
 from zkmigrate.engine.sampler import Produced, Sampler, brokers, ensembles
 from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Watch
@@ -30,7 +30,6 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Records
 from zkmigrate.rules import expected
 from zkmigrate.rules.lease import in_force
-from zkmigrate.rules.window import deadline_s, decide_finding, limits, without_operator
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World, new_world
 
@@ -115,16 +114,11 @@ class WorldSite:
             names, "tester", lambda _h, _w, _f: Outcome(0, "fencing 1"), 1, steal=steal, before=unlocked
         )
 
-    def rules(self) -> WindowRules:
-        return WindowRules(decide_finding, deadline_s, without_operator, limits=limits)
-
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
         def renew(host: str, fence_ms: int, cut_ms: int) -> Outcome:
             return Outcome(*self.world.renew(host, fence_ms, cut_ms))
 
-        return Watch(
-            self.inventory.dest_names, in_force, self.rules(), renew, clock.now, clock.wall, lambda _stage: ()
-        )
+        return Watch(self.inventory.dest_names, in_force, renew, clock.now, clock.wall, lambda _stage: ())
 
     def sample(self, samples: Samples, noticed: tuple[str, ...]) -> Callable[[], None]:
         def round_trips() -> dict[str, float | str]:

@@ -13,10 +13,11 @@ from tests.world.operator import Killed, Operator, quiet_world
 from tests.world.rolled import copied, rolled
 from zkmigrate.engine.confirm import Console, LookUp, Unattended
 from zkmigrate.engine.events import HoldEnded, Holding, Noted
-from zkmigrate.engine.ports import Answer, Fallback
+from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.run import Walk
 from zkmigrate.errors import UsageError
 from zkmigrate.model.change import Fence
+from zkmigrate.model.window import Fallback
 from zkmigrate.rules.window import TO_SEAL
 from zkmigrate.simulate.world import SESSION_TIMEOUT_MS
 

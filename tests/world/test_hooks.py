@@ -10,9 +10,10 @@ from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine import events
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.journal import kept_lines
-from zkmigrate.engine.ports import Answer, Fallback
+from zkmigrate.engine.ports import Answer
 from zkmigrate.hooks import HookProcesses
 from zkmigrate.inventory_hooks import Hook, Hooks
+from zkmigrate.model.window import Fallback
 from zkmigrate.simulate.world import World
 
 

@@ -12,7 +12,6 @@ from zkmigrate.engine import journal as journals
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import StepEnded, Turned
 from zkmigrate.engine.journal import NAME
-from zkmigrate.engine.ports import WindowRules
 from zkmigrate.engine.run import Ended
 from zkmigrate.errors import HostError, JournalError
 from zkmigrate.inventory import digest
@@ -20,11 +19,8 @@ from zkmigrate.model.change import Change
 from zkmigrate.model.finding import Held
 from zkmigrate.model.step import Way
 from zkmigrate.opening import Opened, Opening
-from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
-
-RULES = WindowRules(decide_finding, deadline_s, without_operator)
 
 
 def opening(operator: Operator) -> Opening:
@@ -42,7 +38,7 @@ def lose(operator: Operator, lines: int = 0) -> None:
 
 
 def recover(operator: Operator, asked: Way) -> Opened:
-    opened = opening(operator).recovered(RULES, asked, "tester")
+    opened = opening(operator).recovered(asked, "tester")
     opened.journal.close()
     return opened
 

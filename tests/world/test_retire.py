@@ -16,7 +16,6 @@ from tests.world.test_foreign_client import accept
 from zkmigrate import standing
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine.events import Noted, StepBlocked
-from zkmigrate.engine.ports import WindowRules
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.clients import SourceClients
 from zkmigrate.inventory import digest
@@ -33,7 +32,6 @@ from zkmigrate.operate.stands import status
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
 from zkmigrate.rules.retire import may_retire
-from zkmigrate.rules.window import deadline_s, decide_finding, without_operator
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.watching.verb import Wanted, watch
 
@@ -177,8 +175,7 @@ def test_a_lost_journal_that_tells_of_it_is_recovered_without_its_host(left: Nig
     file.write_bytes(b"".join(lines[:known]))
     world = operator.world
     opening = Opening(operator.run_dir, operator.playbook, world.inventory, left.look(), lambda: world.wall)
-    rules = WindowRules(decide_finding, deadline_s, without_operator)
-    recovered = opening.recovered(rules, Way.FORWARD, "tester")
+    recovered = opening.recovered(Way.FORWARD, "tester")
     recovered.journal.close()
     assert operator.resume().code == 0
 

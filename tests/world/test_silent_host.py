@@ -16,7 +16,7 @@ from tests.world.operator import Operator, quiet_world
 from zkmigrate import deadline
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History
-from zkmigrate.engine.ports import Answer, Fallback
+from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.watch import HOST_UNREACHABLE, past_deadline
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import Change
@@ -24,6 +24,7 @@ from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
+from zkmigrate.model.window import Fallback
 from zkmigrate.rules.window import deadline_s
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import SESSION_TIMEOUT_MS, SLICE_S

@@ -19,7 +19,7 @@ from zkmigrate.errors import UsageError
 from zkmigrate.pipeline import register
 from zkmigrate.pipeline.files import File
 from zkmigrate.pipeline.snapshots import SnapshotSource
-from zkmigrate.pipeline.txnlog import TxnLogSource
+from zkmigrate.pipeline.source import TxnLogSource
 from zkmigrate.zkdata.errors import ZkDataError
 
 _SOURCES = (TxnLogSource, SnapshotSource)

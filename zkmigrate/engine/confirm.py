@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from zkmigrate.engine import brief
-from zkmigrate.engine.ports import Answer, Fallback, Word
+from zkmigrate.engine.ports import Answer, Word
 from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
+from zkmigrate.model.window import Fallback
 
 _WORDS: dict[str, Word] = {
     "g": "go", "go": "go", "y": "go", "yes": "go", "s": "stop", "stop": "stop", "b": "back", "back": "back",

@@ -12,14 +12,13 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from zkmigrate.engine import asked, events
 from zkmigrate.engine.history import Next
 from zkmigrate.engine.hold import Hold
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import TurnBack
-from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.watch import DEADLINE
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import LockedError, UsageError
@@ -27,9 +26,6 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import inverses
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Context, Way
-
-if TYPE_CHECKING:
-    from zkmigrate.engine.run import World
 
 _POLL_S = 0.2
 _SAY_S = 60.0
@@ -141,13 +137,15 @@ class HoldPlaces:
 
         With ``--yes`` nobody may be there to answer it.
         """
-        rules, ids = self._world.rules, [f"{at.stage.id}.{step.id}" for step in at.stage.steps]
-        begins, permanent = f"{at.stage.id}.{rules.begins}", f"{at.stage.id}.{rules.permanent}"
-        if at.way is Way.BACK or not {hold_at, begins, permanent} <= set(ids):
+        window, ids = at.stage.window, [f"{at.stage.id}.{step.id}" for step in at.stage.steps]
+        if window is None or at.way is Way.BACK:
             return
-        if not ids.index(begins) <= ids.index(hold_at) < ids.index(permanent):
+        begins, seals = f"{at.stage.id}.{window.steps.begins}", f"{at.stage.id}.{window.steps.seals}"
+        if not {hold_at, begins, seals} <= set(ids):
             return
-        left_s = rules.deadline_s(context)
+        if not ids.index(begins) <= ids.index(hold_at) < ids.index(seals):
+            return
+        left_s = window.deadline_s(context)
         when = "within seconds" if math.isinf(left_s) else f"{left_s:.1f} s after FENCE"
         self._world.emit(
             events.Noted(

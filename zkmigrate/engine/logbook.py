@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import HowFar, Next, Then
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended
-from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.ports import Answer, World
 from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Done, Way
-
-if TYPE_CHECKING:
-    from zkmigrate.engine.run import World
-
 
 REHEARSED = "the rehearsal is complete"
 """Why a rehearsal turns back when nothing was wrong."""
@@ -49,7 +44,8 @@ class Logbook:
         """Only the way forward begins a stage for the journal, once."""
         if way is Way.FORWARD and stage.id not in self._journal.history.stages_begun:
             self._journal.append("stage", {"stage": stage.id, "event": "begin"})
-        self._world.emit(events.StageBegun(stage.id, stage.title, way, stage.window, stage.rehearsal))
+        window = stage.window is not None
+        self._world.emit(events.StageBegun(stage.id, stage.title, way, window, stage.rehearsal))
 
     def stage_skipped(self, stage: Stage, by: str) -> None:
         """A stage is passed over, as somebody wants."""

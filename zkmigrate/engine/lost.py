@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkmigrate.engine.history import History, Next
-from zkmigrate.engine.ports import WindowRules
 from zkmigrate.errors import HostError
 from zkmigrate.facts.record import Operation, operations, standing
 from zkmigrate.inventory import Inventory, without_brokers
@@ -62,9 +61,7 @@ class Found:
         }
 
 
-def ask_hosts(
-    left: History, playbook: Playbook, inventory: Inventory, look: Look, rules: WindowRules, run: str
-) -> Found:
+def ask_hosts(left: History, playbook: Playbook, inventory: Inventory, look: Look, run: str) -> Found:
     """Ask every dest host and broker for its own record, and dest for where it stands.
 
     left: what the lines that are left tell. HostError, before anything is written, when a host does not
@@ -80,10 +77,10 @@ def ask_hosts(
         uninstalled = any(host not in told for host in inventory.dest_names)
         last = over[-1] if uninstalled else over[0]
         stages |= {stage.id for stage in playbook.stages[:last]}
-        done |= _gone(playbook.stages[last], context, look, rules, opened=True)
+        done |= _gone(playbook.stages[last], context, look, opened=True)
     else:
         for stage in _entered(playbook, newer):
-            done |= _gone(stage, context, look, rules, opened=False)
+            done |= _gone(stage, context, look, opened=False)
     whole = [stage for stage in playbook.stages if stage.id in stages]
     done |= {f"{stage.id}.{step.id}" for stage in whole for step in stage.steps}
     begun = {step.partition(".")[0] for step in done}
@@ -156,16 +153,17 @@ def _entered(playbook: Playbook, newer: list[Operation]) -> list[Stage]:
     return [s for s in playbook.stages if s.window and not s.rehearsal and s.id == latest]
 
 
-def _gone(stage: Stage, context: Context, look: Look, rules: WindowRules, *, opened: bool) -> set[str]:
+def _gone(stage: Stage, context: Context, look: Look, *, opened: bool) -> set[str]:
     """The steps of a window that are over because the hosts are past the seal and finish by themselves.
 
     opened: a host has opened its door, so that whatever another one still lacks can only be done, not undone.
     """
     ids = [step.id for step in stage.steps]
-    if rules.permanent not in ids:
+    if stage.window is None or stage.window.steps.seals not in ids:
         return set()
-    passed = ids.index(rules.permanent) + 1 if opened else 0
-    for number, step in list(enumerate(stage.steps))[ids.index(rules.permanent) + 1 :]:
+    sealed = ids.index(stage.window.steps.seals) + 1
+    passed = sealed if opened else 0
+    for number, step in list(enumerate(stage.steps))[sealed:]:
         if step.hazard is not Hazard.WINDOW:
             continue
         if not isinstance(step.check(context, step.observe(context, look), Way.FORWARD), Done):

@@ -18,23 +18,20 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import Next, hook_key
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
-from zkmigrate.engine.ports import HookCall, HookEnd
+from zkmigrate.engine.ports import HookCall, HookEnd, World
 from zkmigrate.errors import JournalError
 from zkmigrate.inventory import Inventory
 from zkmigrate.inventory_hooks import MAY_STOP, Hook, Moment
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Way
-
-if TYPE_CHECKING:
-    from zkmigrate.engine.run import World
 
 _PER_PROCESS: frozenset[Moment] = frozenset(("before_run", "on_stop", "on_failure", "on_end"))
 _INTERRUPTED = 130
@@ -92,7 +89,7 @@ class Moments:
 
     def before_window(self, at: Next) -> None:
         """The next change shuts clients out: the last moment at which stopping is harmless."""
-        begins = at.stage.window and at.step.id == self._world.rules.begins
+        begins = at.stage.window is not None and at.step.id == at.stage.window.steps.begins
         if begins and at.way is Way.FORWARD and at.id not in self._history.first_sent:
             self._fire("before_window", _place(at, at.way))
 
@@ -119,7 +116,7 @@ class Moments:
             return
         last = done[-1]
         place = Place(Way.FORWARD, last.id, rehearsal=last.rehearsal)
-        if last.window and f"{last.id}.{self._world.rules.ends}" in self._history.done:
+        if last.window and f"{last.id}.{last.window.steps.opens}" in self._history.done:
             self._fire("after_open", place)
         self._fire("after_stage", place)
 
@@ -208,11 +205,10 @@ class Moments:
 
     def _shut(self) -> bool:
         """Whether clients are, or may be, shut out: from the first FENCE to OPEN or the reopened door."""
-        rules, history = self._world.rules, self._history
         return any(
             stage.window
-            and f"{stage.id}.{rules.begins}" in history.first_sent
-            and f"{stage.id}.{rules.ends}" not in history.done
+            and f"{stage.id}.{stage.window.steps.begins}" in self._history.first_sent
+            and f"{stage.id}.{stage.window.steps.opens}" not in self._history.done
             for stage in self._playbook.stages
         )
 

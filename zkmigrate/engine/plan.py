@@ -184,7 +184,7 @@ def make(
             stage.title,
             stage.consent,
             stage.rehearsal,
-            stage.window,
+            stage.window is not None,
             tuple(_step(stage, step, inventory, look, specs) for step in stage.steps),
         )
         for stage in playbook.stages

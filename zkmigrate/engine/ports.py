@@ -1,23 +1,26 @@
-"""What the engine needs from outside, as protocols; the command line injects the real ones.
+"""What the engine needs from outside, as protocols, and all of it as one value: :class:`World`.
 
-Look and Step are in :mod:`zkmigrate.model`; Apply is in :mod:`zkmigrate.engine.apply`.
+The command line injects the real ones. Look and Step are in :mod:`zkmigrate.model`, Apply
+is in :mod:`zkmigrate.engine.apply`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from zkmigrate.engine.apply import Apply
+from zkmigrate.engine.clock import Clock, Interrupt
+from zkmigrate.engine.events import Emit
 from zkmigrate.engine.history import History
-from zkmigrate.inventory import Policy
+from zkmigrate.engine.hold import HoldPort, NoHolds
 from zkmigrate.model.finding import Finding
+from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Context, Way
+from zkmigrate.model.window import Fallback
 
-Decision: TypeAlias = Literal["go", "back", "ask"]
-Fallback: TypeAlias = Literal["go", "back"]
 Word: TypeAlias = Literal["go", "stop", "back", "skip"]
 HookHow: TypeAlias = Literal["done", "timeout", "interrupted", "not-started"]
 
@@ -33,46 +36,6 @@ class Answer:
     word: Word
     to: str = ""
     by: str = field(default="", compare=False)
-
-
-class Decide(Protocol):
-    """``rules.window.decide``: total and pure.
-
-    ``phase`` is the id of the stage's last step that is done or has sent a change, empty before the first.
-    """
-
-    def __call__(self, phase: str, finding: Finding, policy: Policy) -> Decision: ...
-
-
-def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tuple[float, float]:
-    """Every wait has its own limit only."""
-    return math.inf, math.inf
-
-
-@dataclass(frozen=True)
-class WindowRules:
-    """The pure rules that a window stage is walked by.
-
-    limits: seconds that one message of a look or change, and all of it, may take in a window. It is told the
-    phase, the verb of the change (empty for a look), whether the walk goes back, and the seconds left until
-    the way back must start (None without such a deadline).
-
-    deadline_s: how many seconds after the first FENCE the way back must have started, ``math.inf`` for no
-    limit; it may read the rehearsal's times from the context. without_operator: what Ask means when nobody
-    answers, told whether the step ``permanent`` is done, that is, whether all hosts are sealed. begins /
-    cuts / permanent / serves / ends: ids of the steps that start the lease, add the cut to it, make it
-    permanent, wait until every host serves and counts to its own limit, and open the door.
-    """
-
-    decide: Decide
-    deadline_s: Callable[[Context], float]
-    without_operator: Callable[[bool], Fallback]
-    begins: str = "fence"
-    cuts: str = "cut"
-    permanent: str = "seal"
-    serves: str = "serve"
-    ends: str = "open"
-    limits: Callable[[str, str, bool, float | None], tuple[float, float]] = no_limits
 
 
 class Lock(Protocol):
@@ -121,7 +84,7 @@ class Confirm(Protocol):
         ...
 
     def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None, /) -> Answer:
-        """``rules`` said Ask: go or back. It must come back within ``left_s``; nobody's answer is
+        """The window's rules said Ask: go or back. It must come back within ``left_s``; nobody's answer is
         ``unanswered``."""
         ...
 
@@ -204,3 +167,20 @@ class NoHooks:
 
     def start(self, call: HookCall, done: Callable[[HookEnd], None]) -> None:
         done(self.run(call))
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything outside that the walk needs."""
+
+    look: Look
+    apply: Apply
+    clock: Clock
+    confirm: Confirm
+    lock: Lock
+    interrupt: Interrupt
+    emit: Emit
+    watch: WatchPort = field(default_factory=NoWatch)
+    copies: Callable[[bytes], Mapping[str, str]] | None = None
+    holds: HoldPort = field(default_factory=NoHolds)
+    hooks: HookRunner = field(default_factory=NoHooks)

@@ -14,12 +14,13 @@ from zkmigrate.facts.ensemble import EnsembleView
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.window import Phase, Trouble
 
-BLOCK_LEAKS = "watch.block-leaks"
-BROKER_LOST = "watch.broker-lost"
-SOURCE_SICK = "watch.source-sick"
-_FENCED = ("fenced", "cut", "stopped", "sealed", "go", "started", "checked")
-_CUT = ("cut", "stopped", "sealed", "go", "started", "checked")
+BLOCK_LEAKS = Trouble.BLOCK_LEAKS.value
+BROKER_LOST = Trouble.BROKER_LOST.value
+SOURCE_SICK = Trouble.SOURCE_SICK.value
+_FENCED = Phase.FENCED.until(Phase.OPEN)
+_CUT = Phase.CUT.until(Phase.OPEN)
 _IN_A_ROW = 2
 
 

@@ -9,62 +9,32 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
 from zkmigrate.engine import asked, events
-from zkmigrate.engine.apply import Apply, Wave
-from zkmigrate.engine.clock import Clock, Interrupt
+from zkmigrate.engine.apply import Wave
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.history import Arrived, HowFar, Next, Rehearsed, Turn
-from zkmigrate.engine.hold import HoldPort, NoHolds
 from zkmigrate.engine.holding import HoldPlaces
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.logbook import REHEARSED, Logbook
 from zkmigrate.engine.moments import Moments
 from zkmigrate.engine.patience import TRIES, Patience
-from zkmigrate.engine.ports import (
-    Answer,
-    Confirm,
-    HookRunner,
-    Lock,
-    NoHooks,
-    NoWatch,
-    WatchPort,
-    WindowRules,
-)
+from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import HostError, UsageError, ZkmigrateError
 from zkmigrate.inventory import Inventory, without_brokers
 from zkmigrate.model.change import Changes, inverses
 from zkmigrate.model.finding import Finding, Held
-from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
-__all__ = ["Ended", "Walk", "World"]
+__all__ = ["Ended", "Walk"]
 
 _RETRY_S = 0.3
-
-
-@dataclass(frozen=True)
-class World:
-    """Everything outside that the walk needs; the command line injects the real ones."""
-
-    look: Look
-    apply: Apply
-    clock: Clock
-    confirm: Confirm
-    lock: Lock
-    interrupt: Interrupt
-    emit: events.Emit
-    rules: WindowRules
-    watch: WatchPort = field(default_factory=NoWatch)
-    copies: Callable[[bytes], Mapping[str, str]] | None = None
-    holds: HoldPort = field(default_factory=NoHolds)
-    hooks: HookRunner = field(default_factory=NoHooks)
 
 
 class Walk:

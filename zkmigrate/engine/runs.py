@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from zkmigrate import hostside
 from zkmigrate.engine import journal
 from zkmigrate.engine.history import Arrived, History, Next
 from zkmigrate.errors import JournalError, UsageError
@@ -147,7 +148,7 @@ def gate_ahead(run: Known, playbook: Playbook) -> Stage:
 
 def copy_path(run: str) -> str:
     """Where a dest host keeps its copy of a run's journal."""
-    return f"/var/lib/zkmigrate/{run}/{journal.NAME}"
+    return f"{hostside.run_dir(run)}/{journal.NAME}"
 
 
 def has_begun(run_dir: Path) -> bool:

@@ -25,17 +25,17 @@ from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.beside import Alone, Beside
 from zkmigrate.engine.history import History
 from zkmigrate.engine.lanes import together
-from zkmigrate.engine.ports import WindowRules
 from zkmigrate.errors import HostError
 from zkmigrate.inventory import Lease
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
+from zkmigrate.model.window import Trouble, WindowSpec
 
-LEASE_LAPSED = "watch.lease-lapsed"
-HOST_UNREACHABLE = "watch.host-unreachable"
-DEADLINE = "watch.deadline"
-LOOK_UNKNOWN = "watch.look-unknown"
+LEASE_LAPSED = Trouble.LEASE_LAPSED.value
+HOST_UNREACHABLE = Trouble.HOST_UNREACHABLE.value
+DEADLINE = Trouble.DEADLINE.value
+LOOK_UNKNOWN = Trouble.LOOK_UNKNOWN.value
 _REFUSED = 3
 LEAST_MS = 1
 """The shortest time that zkm-host takes for a lease."""
@@ -77,7 +77,6 @@ class Watch:
         self,
         hosts: tuple[str, ...],
         lease: Callable[[Context], Lease],
-        rules: WindowRules,
         renew: Renew,
         now: Callable[[], float],
         wall: Callable[[], float],
@@ -86,7 +85,6 @@ class Watch:
     ) -> None:
         self._hosts = hosts
         self._lease = lease
-        self._rules = rules
         self._renew = renew
         self._now = now
         self._wall = wall
@@ -102,19 +100,21 @@ class Watch:
         """Bring the threads in line with the journal: renewing, only probing, or stopped."""
         if self._first_line is None:
             self._first_line = history.entries
-        rules = self._rules
-        fenced = history.first_sent.get(f"{stage.id}.{rules.begins}")
+        assert stage.window is not None
+        steps = stage.window.steps
+        fenced = history.first_sent.get(f"{stage.id}.{steps.begins}")
         if fenced is None:
             self._stop()
             self._beside.ready()
             return
-        if f"{stage.id}.{rules.ends}" in history.done:
+        if f"{stage.id}.{steps.opens}" in history.done:
             self.close()
             return
-        begun, session = self._session is None, self._session or self._new_session(fenced, context)
-        session.renewing = f"{stage.id}.{rules.permanent}" not in history.done
+        begun = self._session is None
+        session = self._session or self._new_session(stage.window, fenced, context)
+        session.renewing = f"{stage.id}.{steps.seals}" not in history.done
         session.back = history.way is Way.BACK
-        cut = f"{stage.id}.{rules.cuts}" in history.first_sent
+        cut = f"{stage.id}.{steps.cuts}" in history.first_sent
         session.silence_ms = session.lease.cut_ttl_ms if cut else session.lease.fence_ttl_ms
         if begun:
             self._session = session
@@ -122,14 +122,16 @@ class Watch:
             self._start(session, stage)
         self._order(session)
 
-    def _new_session(self, fenced: tuple[int, float, float], context: Context) -> _Session:
+    def _new_session(
+        self, window: WindowSpec, fenced: tuple[int, float, float], context: Context
+    ) -> _Session:
         """The deadline counts from the first FENCE: by this process's clock, else by the wall clock."""
         self._found.clear()
         self._answered.clear()
         line, at_wall, at_mono = fenced
         here = self._first_line is not None and line > self._first_line
         since = at_mono if here else self._now() - max(0.0, self._wall() - at_wall)
-        return _Session(since + self._rules.deadline_s(context), self._lease(context))
+        return _Session(since + window.deadline_s(context), self._lease(context))
 
     def finding(self) -> Finding | None:
         """The first blocking finding that nobody has answered, the end of the lease before all others."""

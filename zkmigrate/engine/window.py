@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from zkmigrate import deadline
 from zkmigrate.engine import events
@@ -19,15 +18,13 @@ from zkmigrate.engine.hold import Hold
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.logbook import Logbook
-from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.watch import LEASE_LAPSED, past_deadline
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-
-if TYPE_CHECKING:
-    from zkmigrate.engine.run import World
+from zkmigrate.model.window import Decision, WindowSpec
 
 _RETRY_S = 1.0
 _HOLD_S = 0.1
@@ -56,10 +53,10 @@ class Window:
 
     def limits(self, at: Next, verb: str) -> tuple[float, float]:
         """Seconds that one message, and all of a change with this verb (of a look: empty), may take now."""
-        if not at.stage.window:
+        if at.stage.window is None:
             return math.inf, math.inf
         back = at.way is Way.BACK
-        return self._world.rules.limits(self.phase(at.stage), verb, back, self._world.watch.left_s())
+        return at.stage.window.limits(self.phase(at.stage), verb, back, self._world.watch.left_s())
 
     def look(self, at: Next) -> AbstractContextManager[None]:
         """The scope in which a step looks: as long as the window bears."""
@@ -124,7 +121,7 @@ class Window:
             if let_go():
                 return Answer("go"), "released"
             left, opens = self._world.watch.left_s(), self._opens_s(at.stage)
-            unanswered = self._world.rules.without_operator(self._all_sealed(at.stage))
+            unanswered = _spec(at.stage).without_operator(self._all_sealed(at.stage))
             if from_file and (self._late(at) if opens is None else opens <= 0):
                 if unanswered == "back":
                     why = f"the hold after {at.id} lasted until the way back had to begin"
@@ -152,43 +149,49 @@ class Window:
 
         Each host counts from when it served itself, and all of them did when that step was done.
         """
-        served = f"{stage.id}.{self._world.rules.serves}"
+        served = f"{stage.id}.{_spec(stage).steps.serves}"
         if served not in self._history.done or served not in self._history.done_at:
             return None
         return self._policy.open_limit_s - (self._world.clock.wall() - self._history.done_at[served])
 
     def _late(self, at: Next) -> bool:
         """Whether the way back would start after its deadline, counted from the first FENCE."""
-        first = self._history.first_sent.get(f"{at.stage.id}.{self._world.rules.begins}")
+        first = self._history.first_sent.get(f"{at.stage.id}.{_spec(at.stage).steps.begins}")
         if first is None or self._context is None:
             return False
-        return self._world.clock.wall() - first[1] > self._world.rules.deadline_s(self._context)
+        return self._world.clock.wall() - first[1] > _spec(at.stage).deadline_s(self._context)
 
     def _all_sealed(self, stage: Stage) -> bool:
         """Whether the step that seals is done, on every host: a first SEAL sent is not enough."""
-        return f"{stage.id}.{self._world.rules.permanent}" in self._history.done
+        return f"{stage.id}.{_spec(stage).steps.seals}" in self._history.done
 
     def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
         """Go on, or turn back to the start of the stage."""
         phase = self.phase(at.stage)
-        decision = self._world.rules.decide(phase, finding, self._policy)
+        decision = _spec(at.stage).decide(phase, finding, self._policy)
         body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
-        self._journal.append("finding", {**body, "phase": phase, "decision": decision})
-        self._world.emit(events.Alarm(phase, finding, decision))
+        self._journal.append("finding", {**body, "phase": phase, "decision": decision.value})
+        self._world.emit(events.Alarm(phase, finding, decision.value))
         all_sealed = self._all_sealed(at.stage)
-        if decision == "back" and all_sealed and self._late(at):
+        if decision is Decision.BACK and all_sealed and self._late(at):
             # Sealed hosts do not go back alone, so nothing forces a way back that costs every session:
             # only the operator may want it, by name.
-            decision = "ask"
+            decision = Decision.ASK
             cost = "going back now loses the clients' sessions"
             finding = replace(finding, seen=f"{finding.seen or finding.verdict}; {cost}")
-        if decision == "ask":
-            unanswered = self._world.rules.without_operator(all_sealed)
+        if decision is Decision.ASK:
+            unanswered = _spec(at.stage).without_operator(all_sealed)
             left = self._world.watch.left_s()
             answer = self._world.confirm.decide(phase, finding, unanswered, left)
             question = f"go on, or back to the start of {at.stage.id}?"
             self._log.answered(at.stage.id, at.step.id, question, answer, (finding,))
-            decision = "back" if answer.word == "back" else "go"
-        if decision == "back":
+            decision = Decision.BACK if answer.word == "back" else Decision.GO
+        if decision is Decision.BACK:
             code = 9 if finding.id == LEASE_LAPSED else 7
             raise TurnBack(at.stage.id, f"{finding.id}: {finding.seen or finding.verdict}", code, findings)
+
+
+def _spec(stage: Stage) -> WindowSpec:
+    """What a stage is walked by that is known to have a window."""
+    assert stage.window is not None
+    return stage.window

@@ -15,14 +15,13 @@ from zkmigrate.facts import keyvalue
 from zkmigrate.model.change import command_words
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
+from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.zxid import Zxid, parse_zxid
 
 T = TypeVar("T")
 
-PHASES = (
-    "idle", "armed", "fenced", "cut", "stopped", "sealed", "go", "started", "checked", "open",
-)  # fmt: skip
+PHASES = (IDLE, *Phase)
 CHAIN_STATES = ("top", "present", "absent", "changed", "noipv6", "unknown")
 UNIT_STATES = (
     "active", "reloading", "inactive", "failed", "activating", "deactivating", "maintenance", "unknown",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkmigrate.inventory_checks import HOST_STATE_DIR
+from zkmigrate.hostside import STATE_DIR
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 
-FILE = f"{HOST_STATE_DIR}/lock"
+FILE = f"{STATE_DIR}/lock"
 
 
 @dataclass(frozen=True)

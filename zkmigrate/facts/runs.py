@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkmigrate.inventory_checks import HOST_STATE_DIR
+from zkmigrate.hostside import STATE_DIR
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 
 
 def other_runs(look: Look, host: str, run: str) -> Reading[Mapping[str, str]]:
     """Run → phase, of every other run with a phase on record; empty where zkmigrate never was."""
-    listing = look.listing(host, HOST_STATE_DIR)
+    listing = look.listing(host, STATE_DIR)
     if isinstance(listing, Absent):
         return Seen({})
     if isinstance(listing, Unknown):
@@ -20,7 +20,7 @@ def other_runs(look: Look, host: str, run: str) -> Reading[Mapping[str, str]]:
     for entry in listing.value:
         if entry.kind != "d" or entry.name == run:
             continue
-        phase = look.file(host, f"{HOST_STATE_DIR}/{entry.name}/phase")
+        phase = look.file(host, f"{STATE_DIR}/{entry.name}/phase")
         if isinstance(phase, Unknown):
             return phase
         if isinstance(phase, Seen):

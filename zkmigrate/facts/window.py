@@ -11,11 +11,12 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Way
+from zkmigrate.model.window import Phase
 
 H = TypeVar("H", bound=HostPhase)
 H_co = TypeVar("H_co", bound=HostPhase, covariant=True)
 
-SERVING = ("started", "checked", "open")
+SERVING = (*Phase.STARTED.until(Phase.OPEN), Phase.OPEN)
 """The phases of a host that has served in the reformed ensemble."""
 
 LOOK_MOVES = ("resume: zkmigrate looks again", "look on the host by hand: zkm-host status")

@@ -11,6 +11,16 @@ from importlib.resources import files
 
 INSTALLED_PATH = "/usr/local/sbin/zkm-host"
 SUDOERS_PATH = "/etc/sudoers.d/zkmigrate"
+STATE_DIR = "/var/lib/zkmigrate"
+"""Where zkm-host keeps its state on a host: the lock, and a directory for each run."""
+
+ASK_GUARD = f"[ ! -x {INSTALLED_PATH} ] || {INSTALLED_PATH} guard || exit 1"
+"""How a start command of the inventory's own asks whether ZooKeeper may start."""
+
+
+def run_dir(run: str) -> str:
+    """Where zkm-host keeps what belongs to a run."""
+    return f"{STATE_DIR}/{run}"
 
 
 def program() -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from zkmigrate.inventory_checks import HOST_STATE_DIR
+from zkmigrate.hostside import STATE_DIR
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import UNITS, ZOO_CFG, ZOOKEEPER_DATA
@@ -12,14 +12,14 @@ from zkmigrate.lab.spec import Role
 
 UNIT = f"{UNITS}/zookeeper.service"
 MYID = f"{ZOOKEEPER_DATA}/myid"
-_STATE_ABSENT = f"absent  {HOST_STATE_DIR}"
+_STATE_ABSENT = f"absent  {STATE_DIR}"
 _LOOK = (
     f"set -e; sha256sum {ZOO_CFG} {MYID} {UNIT}; there=; "
     "for d in /etc/zookeeper /etc/systemd/system /etc/sudoers.d /usr/local/sbin; do "
     'if [ -d "$d" ]; then there="$there $d"; else echo "absent  $d"; fi; done; '
     "files=$(find $there -type f ! -name '*.dynamic.next' ! -name '*.dynamic*.tmp' | LC_ALL=C sort); "
     "sha256sum $files; "
-    f"if [ -e {HOST_STATE_DIR} ]; then find {HOST_STATE_DIR}; else echo '{_STATE_ABSENT}'; fi; "
+    f"if [ -e {STATE_DIR} ]; then find {STATE_DIR}; else echo '{_STATE_ABSENT}'; fi; "
     "systemctl show -p MainPID -p ExecMainStartTimestampMonotonic zookeeper.service"
 )
 
@@ -44,7 +44,7 @@ def complete(host: str, text: str) -> str:
     if not re.search(r"^ExecMainStartTimestampMonotonic=[1-9][0-9]*$", text, re.MULTILINE):
         missing.append("the start time of zookeeper.service")
     if _STATE_ABSENT not in text.splitlines():
-        missing.append(f"the absence of {HOST_STATE_DIR}")
+        missing.append(f"the absence of {STATE_DIR}")
     if missing:
         raise LabError(f"{host}: state of source cannot be vouched for, not seen: {', '.join(missing)}")
     return text

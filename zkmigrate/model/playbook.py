@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.step import AnyStep
+from zkmigrate.model.window import WindowSpec
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class Stage:
     consent: question asked once on a terminal before the stage starts, empty for none.
     skip: what is missing without the stage, where it may be skipped; empty where it may not.
     rehearsal: walk the steps forward, then back to where the stage began (the context says ``rehearsal``).
-    window: the watch (lease, probes, canaries) runs while these steps are walked.
+    window: clients are shut out in these steps, and they are walked by this; the watch (lease, probes,
+    canaries) runs beside them.
     locked: the run holds the lock of its hosts; not before the program that keeps it is installed there.
     noticed: the cluster's clients may notice the stage, there and back, so the produce canary runs.
     refused: exit code of a step of the stage that is blocked.
@@ -27,7 +29,7 @@ class Stage:
     steps: tuple[AnyStep, ...]
     consent: str = ""
     rehearsal: bool = False
-    window: bool = False
+    window: WindowSpec | None = None
     skip: str = ""
     locked: bool = True
     noticed: bool = False

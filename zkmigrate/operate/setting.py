@@ -19,7 +19,7 @@ from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.clock import Clock, Interrupt
 from zkmigrate.engine.history import Arrived, History
 from zkmigrate.engine.lock import HostLock
-from zkmigrate.engine.ports import WatchPort, WindowRules
+from zkmigrate.engine.ports import WatchPort
 from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import Inventory
@@ -35,7 +35,6 @@ class Site(Protocol):
     apply: Apply
 
     def lock(self, clock: Clock, unlocked: tuple[str, ...], *, steal: bool) -> HostLock: ...
-    def rules(self) -> WindowRules: ...
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort: ...
     def sample(self, samples: Samples, noticed: tuple[str, ...]) -> Callable[[], None]: ...
     def copies(self, clock: Clock, lock: HostLock) -> Callable[[bytes], Mapping[str, str]]: ...

@@ -18,7 +18,8 @@ from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import LocalLock
 from zkmigrate.engine.planfile import PlanFile
-from zkmigrate.engine.run import Ended, Walk, World
+from zkmigrate.engine.ports import World
+from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import UsageError
 from zkmigrate.face import RunLookUp, face_of, in_lines
@@ -220,7 +221,6 @@ def _walk(
             lock=lock,
             interrupt=setting.interrupt,
             emit=samples.heeding(emit),
-            rules=site.rules(),
             watch=site.watch(clock, lock),
             copies=site.copies(clock, lock),
             holds=HoldFile(run_dir),
@@ -254,7 +254,7 @@ def _measured(path: Path | None, shown: events.Emit, playbook: Playbook, invento
 def _opened(wishes: Wishes, opening: Opening, site: Site, wanted: PlanFile | None) -> Opened:
     """The journal of the run: recovered where it is lost, else opened, or begun."""
     if wishes.journal_lost:
-        return opening.recovered(site.rules(), Way(wishes.journal_lost), getpass.getuser())
+        return opening.recovered(Way(wishes.journal_lost), getpass.getuser())
     if runs.has_begun(opening.run_dir):
         return opening.opened(lambda: site.window_lines({}), wanted)
     return opening.begun(site.window_lines({}), wanted)

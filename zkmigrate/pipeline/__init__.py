@@ -14,7 +14,7 @@ def register(spark: SparkSession) -> None:
     reach those that are read with the option ``pushdown``."""
     from zkmigrate.pipeline.logdirs import LogDirSource
     from zkmigrate.pipeline.snapshots import SnapshotSource
-    from zkmigrate.pipeline.txnlog import TxnLogSource
+    from zkmigrate.pipeline.source import TxnLogSource
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(TxnLogSource)

@@ -18,17 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
-    DataSource,
     DataSourceReader,
     Filter,
     InputPartition,
 )
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.arrays import one_row
@@ -41,9 +37,6 @@ from zkmigrate.zkdata.errors import MalformedError, ZkDataError
 from zkmigrate.zkdata.tail import data_end
 from zkmigrate.zkdata.txn import TxnType
 from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, MAX_RECORD, log_zxid
-
-if TYPE_CHECKING:
-    from zkmigrate.pipeline.following import FollowingReader
 
 SPLIT_MB = 256
 """Each task costs Spark some 0.06 s, in which 10 MB of small writes can be read."""
@@ -135,38 +128,6 @@ def packed(portions: Iterable[Portion], size: int) -> list[Portions]:
         found[-1].append(portion)
         room -= portion.size
     return [Portions(one) for one in found]
-
-
-class TxnLogSource(DataSource):
-    """The data source of the name zktxnlog."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "zktxnlog"
-
-    def schema(self) -> StructType:
-        return from_arrow_schema(self.arrow_schema())
-
-    def arrow_schema(self) -> pa.Schema:
-        """Of the batches that `reader` gives."""
-        return take_options(Given(self.options)).wanted.schema
-
-    def reader(self, schema: StructType) -> TxnLogReader:
-        options = parse_options(self.options)
-        _refuse_other(schema, options)
-        return PushedTxnLogReader(options) if options.pushdown else TxnLogReader(options)
-
-    def streamReader(self, schema: StructType) -> FollowingReader:
-        from zkmigrate.pipeline.following import FollowingReader, parse_asked  # it imports this module
-
-        asked = parse_asked(self.options)
-        _refuse_other(schema, asked.options)
-        return FollowingReader(asked)
-
-
-def _refuse_other(schema: StructType, options: Options) -> None:
-    if schema.fieldNames() != options.wanted.schema.names:
-        raise UsageError("zktxnlog has its own schema. Needed: no schema(...), but the option columns")
 
 
 class TxnLogReader(DataSourceReader):

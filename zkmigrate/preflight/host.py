@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zkmigrate import hostside
 from zkmigrate.facts.clients import addresses, numeric
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.inventory import Broker, ZooKeeperHost
@@ -194,8 +195,7 @@ def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
     that asks `zkm-host guard` first, and obeys, closes this."""
     needed = f"a start command that asks `{GUARD.decode()}`, or nobody else who starts ZooKeeper"
     moves = (
-        "let the start command begin with: "
-        "[ ! -x /usr/local/sbin/zkm-host ] || /usr/local/sbin/zkm-host guard || exit 1",
+        f"let the start command begin with: {hostside.ASK_GUARD}",
         "or switch off, until finalize, whatever else starts ZooKeeper: a supervisor, cron, the boot",
     )
     for host, script in e.own.start_scripts.items():

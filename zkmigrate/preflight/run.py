@@ -11,11 +11,12 @@ from zkmigrate.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import Evidence
 from zkmigrate.rules.expected import rehearsed_s
 from zkmigrate.rules.hour import MOVES, hour
+from zkmigrate.rules.window import STEPS
 
 WINDOW_FACTOR = 3
 """The maintenance window has to be open for so many times as long as the rehearsed cut-over took."""
 
-FORWARD = ("serve", "check")
+FORWARD = STEPS.between(STEPS.serves, STEPS.opens)
 """The steps between dest's new leader and its open door."""
 
 

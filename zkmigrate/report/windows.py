@@ -10,8 +10,7 @@ from zkmigrate.report.lanes import OPEN, dest_hosts
 from zkmigrate.report.story import Story
 from zkmigrate.report.timebase import Timebase, number
 from zkmigrate.report.value import Lane, Op, Part, Visit, Window
-
-_FENCE, _OPEN = "fence", "open"
+from zkmigrate.rules.window import STEPS
 
 
 def windows(
@@ -81,7 +80,7 @@ def _reopened(story: Story, stage: str, after: float, before: float) -> float | 
     ends = [
         v.end
         for v in story.visits
-        if v.back and v.step == f"{stage}.{_FENCE}" and v.outcome == "done" and v.end is not None
+        if v.back and v.step == f"{stage}.{STEPS.begins}" and v.outcome == "done" and v.end is not None
     ]
     return next((end for end in ends if after < end <= before), None)
 
@@ -93,7 +92,8 @@ def _end(
     if back is not None:
         return back, "turned back"
     opens = [op for op in _opens(story, stage) if start <= op.sent < until and op.ended is not None]
-    done = [v.end for v in visits if v.step == f"{stage}.{_OPEN}" and v.outcome == "done" and not v.back]
+    last = f"{stage}.{STEPS.opens}"
+    done = [v.end for v in visits if v.step == last and v.outcome == "done" and not v.back]
     if opens and done:
         return max(op.ended for op in opens if op.ended is not None), "opened"
     if done and done[-1] is not None:
@@ -105,14 +105,14 @@ def _opens(story: Story, stage: str) -> list[Op]:
     return [
         op
         for op in story.ops
-        if op.step == f"{stage}.{_OPEN}" and op.change.verb == "open" and op.status == "done"
+        if op.step == f"{stage}.{STEPS.opens}" and op.change.verb == "open" and op.status == "done"
     ]
 
 
 def _whole(visits: Sequence[Visit]) -> bool:
     """Whether the rehearsal came to its last step before it was walked back."""
     forward = {v.step.partition(".")[2] for v in visits if not v.back and v.outcome == "done"}
-    return "check" in forward
+    return STEPS.shut[-1] in forward
 
 
 def _parts(visits: Sequence[Visit], start: float, end: float | None) -> tuple[Part, ...]:

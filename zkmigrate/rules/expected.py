@@ -5,9 +5,8 @@ from __future__ import annotations
 from zkmigrate.facts.sessions import Sessions
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context
-from zkmigrate.rules.window import FIND_DOOR_S, TO_SEAL, deadlines, expected_way_back_s, to_seal_s
+from zkmigrate.rules.window import FIND_DOOR_S, STEPS, TO_SEAL, deadlines, expected_way_back_s, to_seal_s
 
-_WINDOW = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
 _REHEARSED = "as rehearsed, or the policy's if longer"
 
 
@@ -79,7 +78,8 @@ def rehearsed_s(c: Context) -> float | None:
 
 def _rehearsed(c: Context) -> dict[str, float]:
     seconds = c.records.get("rehearse", {}).get("seconds", {})
-    return {step: float(seconds[step]["forward"]) for step in _WINDOW if "forward" in seconds.get(step, {})}
+    took = {step: seconds.get(step, {}) for step in STEPS.shut}
+    return {step: float(both["forward"]) for step, both in took.items() if "forward" in both}
 
 
 def _measured(c: Context) -> str:

@@ -11,13 +11,12 @@ import math
 from dataclasses import dataclass
 
 from zkmigrate.inventory import Lease
+from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.model.step import Context
-from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s, rehearsed_s
+from zkmigrate.rules.window import FIND_DOOR_S, STEPS, deadlines, expected_way_back_s, rehearsed_s
 
 # A renewal may reach the host two round trips and one period after the one before; one trip is to spare.
 ROUND_TRIPS = 3
-# The door stays shut until the host observes again (inventory_checks has the same figure).
-FENCE_OUTLIVES_CUT_MS = 2000
 _SECOND_MS = 1000
 
 
@@ -48,7 +47,7 @@ def longest(c: Context, smallest_timeout_s: float | None) -> Longest:
     if smallest_timeout_s is None:
         return Longest(most, most)
     limits = deadlines(smallest_timeout_s, expected_way_back_s(c))
-    to_cut = rehearsed_s(c, "fence", "drain") or 0.0
+    to_cut = rehearsed_s(c, *STEPS.between(STEPS.begins, STEPS.cuts)) or 0.0
     return Longest(
         min(most, (limits.clients_back - FIND_DOOR_S) * 1000),
         min(most, (limits.start_back - to_cut) * 1000),

@@ -9,58 +9,41 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal, TypeAlias
 
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Context
+from zkmigrate.model.window import Decision, Fallback, Phase, Trouble, WindowSpec, WindowSteps
 
 BrokerPolicy: TypeAlias = Literal["back", "forward", "ask"]
 
 
-class Phase(StrEnum):
-    """Where the window is: the last step that is done, or has sent its first change to a host."""
+STEPS = WindowSteps(
+    phases={
+        "arm": Phase.ARMED,
+        "survey": Phase.ARMED,
+        "fence": Phase.FENCED,
+        "drain": Phase.FENCED,
+        "cut": Phase.CUT,
+        "stop": Phase.STOPPED,
+        "prove": Phase.STOPPED,
+        "seal": Phase.SEALED,
+        "go": Phase.GO,
+        "serve": Phase.STARTED,
+        "check": Phase.CHECKED,
+        "open": Phase.OPEN,
+    },
+    begins="fence",
+    cuts="cut",
+    seals="seal",
+    serves="serve",
+    opens="open",
+)
+"""The window of the ZooKeeper move."""
 
-    ARMED = "armed"
-    FENCED = "fenced"
-    CUT = "cut"
-    STOPPED = "stopped"
-    SEALED = "sealed"
-    GO = "go"
-    STARTED = "started"
-    CHECKED = "checked"
-    OPEN = "open"
-
-    @property
-    def none_sealed(self) -> bool:
-        """True until the first SEAL is sent: every host goes back by itself when its lease ends.
-
-        From then on any host may be sealed. Whether *all* are is another question: :func:`without_operator`.
-        """
-        return self in (Phase.ARMED, Phase.FENCED, Phase.CUT, Phase.STOPPED)
-
-
-class Trouble(StrEnum):
-    """What can go wrong in the window; the values are the ids of the watch's findings."""
-
-    LEASE_LAPSED = "watch.lease-lapsed"
-    HOST_UNREACHABLE = "watch.host-unreachable"
-    BLOCK_LEAKS = "watch.block-leaks"
-    DEADLINE = "watch.deadline"
-    BROKER_LOST = "watch.broker-lost"
-    SOURCE_SICK = "watch.source-sick"
-    STEP_BLOCKED = "watch.step-blocked"
-    LOOK_UNKNOWN = "watch.look-unknown"
-
-
-class Decision(StrEnum):
-    """``ASK`` asks the operator; :func:`without_operator` says what nobody's answer means."""
-
-    GO = "go"
-    BACK = "back"
-    ASK = "ask"
-
+TO_SEAL = (*STEPS.between(STEPS.begins, STEPS.seals), STEPS.seals)
+BEFORE_SEAL = TO_SEAL[:-1]
 
 _BEFORE_SEAL: dict[Trouble, Decision] = {
     Trouble.LEASE_LAPSED: Decision.BACK,
@@ -100,7 +83,7 @@ def decide(phase: Phase, trouble: Trouble, broker_lost: BrokerPolicy = "ask") ->
     return (_BEFORE_SEAL if phase.none_sealed else _SEALED)[trouble]
 
 
-def without_operator(all_sealed: bool) -> Literal["go", "back"]:
+def without_operator(all_sealed: bool) -> Fallback:
     """What ``ASK`` means when nobody answers: with ``--yes``, after silence, at the end of input.
 
     all_sealed: the SEAL step is done. Until then GO cannot follow; hosts that are not sealed go back alone
@@ -146,9 +129,6 @@ def deadlines(smallest_timeout_s: float, way_back_s: float) -> Deadlines:
     return Deadlines(clients_back - way_back_s - FIND_DOOR_S, clients_back, smallest_timeout_s)
 
 
-TO_SEAL = ("fence", "drain", "cut", "stop", "prove", "seal")
-
-
 def rehearsed_s(context: Context, *steps: str) -> float | None:
     """Seconds that these steps of the window took in the rehearsal, together; None where one is not known."""
     seconds = context.records.get("rehearse", {}).get("seconds", {})
@@ -178,10 +158,7 @@ HOLD_S = 2.0
 
 def hold_s(context: Context) -> float:
     """Seconds that the hold of ``--hold-at`` takes of the time until the way back must start."""
-    return HOLD_S if context.hold_at in TO_SEAL[:-1] else 0.0
-
-
-_BACK_STEPS = ("fence", "drain", "cut", "stop", "prove")
+    return HOLD_S if context.hold_at in BEFORE_SEAL else 0.0
 
 
 def deadline_s(context: Context) -> float:
@@ -198,7 +175,7 @@ def expected_way_back_s(context: Context) -> float:
     What the rehearsal measured, and never less than the policy says.
     """
     seconds = context.records.get("rehearse", {}).get("seconds", {})
-    measured = sum(seconds.get(step, {}).get("back", 0.0) for step in _BACK_STEPS)
+    measured = sum(seconds.get(step, {}).get("back", 0.0) for step in BEFORE_SEAL)
     return max(context.inventory.policy.way_back_s, float(measured))
 
 
@@ -232,7 +209,7 @@ def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[flo
     at which the way back must start. Walking back, and once all hosts are sealed, a shorter wait would help
     nobody: then only the single message is limited.
     """
-    if _AFTER_STEP.get(phase, Phase.ARMED) is Phase.ARMED:
+    if STEPS.reached(phase) is Phase.ARMED:
         return math.inf, math.inf
     most = SLOW_S.get(verb, MESSAGE_S)
     whole = most if verb else math.inf
@@ -241,36 +218,22 @@ def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[flo
     return min(most, whole), whole
 
 
-_AFTER_STEP: dict[str, Phase] = {
-    "arm": Phase.ARMED,
-    "survey": Phase.ARMED,
-    "fence": Phase.FENCED,
-    "drain": Phase.FENCED,
-    "cut": Phase.CUT,
-    "stop": Phase.STOPPED,
-    "prove": Phase.STOPPED,
-    "seal": Phase.SEALED,
-    "go": Phase.GO,
-    "serve": Phase.STARTED,
-    "check": Phase.CHECKED,
-    "open": Phase.OPEN,
-}
-
-_GO_IS_OUT = (Phase.GO, Phase.STARTED, Phase.CHECKED, Phase.OPEN)
-
-
-def decide_finding(phase: str, finding: Finding, policy: Policy) -> Literal["go", "back", "ask"]:
+def decide_finding(phase: str, finding: Finding, policy: Policy) -> Decision:
     """:func:`decide` for a finding of the watch or of a step.
 
     phase: id of the last step with an effect, "" before the first. A finding that is not the watch's own is a
     step that cannot go on; one that is only unknown is, once GO is out, a look without an answer: hosts that
     finish alone must not be turned back because one of them was not heard.
     """
-    reached = _AFTER_STEP.get(phase, Phase.ARMED)
+    reached = STEPS.reached(phase)
     if finding.id in {t.value for t in Trouble}:
         trouble = Trouble(finding.id)
-    elif finding.held is Held.UNKNOWN and reached in _GO_IS_OUT:
+    elif finding.held is Held.UNKNOWN and reached not in Phase.ARMED.until(Phase.GO):
         trouble = Trouble.LOOK_UNKNOWN
     else:
         trouble = Trouble.STEP_BLOCKED
-    return decide(reached, trouble, policy.broker_lost_in_window).value
+    return decide(reached, trouble, policy.broker_lost_in_window)
+
+
+WINDOW = WindowSpec(STEPS, decide_finding, deadline_s, without_operator, limits)
+"""What the stages of the move that have a window carry."""

@@ -12,7 +12,7 @@ from zkmigrate.facts.sessions import Sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context, Records
-from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+from zkmigrate.rules.window import FIND_DOOR_S, STEPS, deadlines, expected_way_back_s
 from zkmigrate.ui.clean import inline
 
 LINES_OF_A_PAGE = 60
@@ -32,7 +32,6 @@ MUST = (
     ("the page by hand (`zkmigrate runbook`) is exported, printed, and has been read", "second operator"),
     ("who may say *back* and who may say *open* is in the room", "everybody"),
 )
-_WINDOW = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
 _BLANK = "________"
 
 
@@ -83,7 +82,7 @@ def page(
 
 def _figures(c: Context, sessions: Reading[Sessions]) -> Iterator[str]:
     seconds = c.records.get("rehearse", {}).get("seconds", {})
-    there = {s: float(seconds[s]["forward"]) for s in _WINDOW if "forward" in seconds.get(s, {})}
+    there = {s: float(seconds[s]["forward"]) for s in STEPS.shut if "forward" in seconds.get(s, {})}
     yield "| measured and reckoned | seconds |"
     yield "|---|---|"
     if there:

@@ -22,7 +22,7 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import AnyStep, Context, Hazard, Records, Way
-from zkmigrate.rules.window import FIND_DOOR_S, expected_way_back_s
+from zkmigrate.rules.window import FIND_DOOR_S, STEPS, expected_way_back_s
 from zkmigrate.runbook import hand
 from zkmigrate.runbook.commands import Place, applied, zkm
 from zkmigrate.runbook.sheet import STOPPED, Block, Sheet
@@ -105,7 +105,7 @@ def _has_way_back(step: AnyStep) -> bool:
 def _where(book: Runbook) -> Iterator[str]:
     """What each phase means, for whoever comes in the middle; of the stage that opens the door."""
     for stage in book.plan.stages:
-        if not stage.window or stage.rehearsal or "open" not in (s.id for s in stage.steps):
+        if not stage.window or stage.rehearsal or STEPS.opens not in (s.id for s in stage.steps):
             continue
         yield "## Where are we? (when somebody else has begun)"
         yield ""
@@ -263,10 +263,10 @@ def _stage(book: Runbook, stage: PlannedStage, steps: dict[str, AnyStep]) -> Ite
     if stage.consent:
         yield f"- [ ] **{stage.consent}** yes, said by ______ at ______"
         yield ""
-    window = [s.id for s in stage.steps if s.id in _IN_ONE_LINE]
-    if stage.window and len(window) == len(_IN_ONE_LINE):
-        last = "check" if stage.rehearsal else "open"
-        line = " && ".join(f"step {stage.id}.{step}" for step in _IN_ONE_LINE)
+    window = [s.id for s in stage.steps if s.id in STEPS.shut]
+    if stage.window and len(window) == len(STEPS.shut):
+        last = STEPS.shut[-1] if stage.rehearsal else STEPS.opens
+        line = " && ".join(f"step {stage.id}.{step}" for step in STEPS.shut)
         said = _WORDS["lease"].strip()
         said = said.format(find=FIND_DOOR_S, line=line, stage=stage.id, last=last)
         yield from said.splitlines()
@@ -283,9 +283,6 @@ def _stage(book: Runbook, stage: PlannedStage, steps: dict[str, AnyStep]) -> Ite
         yield ""
         yield "- [ ] all are `idle` in `stand` and observe. FENCE to CHECK ______ s, back ______ s"
         yield ""
-
-
-_IN_ONE_LINE = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
 
 
 def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from zkmigrate import hostside
 from zkmigrate.errors import HostError
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, KafkaView, RandomReader, Znode
@@ -20,7 +21,6 @@ from zkmigrate.zkdata.reader import BytesReader
 T = TypeVar("T")
 
 VERSION = "3.5.8"
-PROGRAM = "/usr/local/sbin/zkm-host"
 STAGED = "/staged/reform.cfg"
 JAVA = "java -Xmx256m -cp /opt/zookeeper/lib/* org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg"
 KAFKA = "2.8.2"
@@ -161,12 +161,12 @@ class WorldLook:
         h = world.hosts[host]
         files = {path: f.content for path, f in h.files.items()}
         if h.installed:
-            files[PROGRAM] = h.installed
+            files[hostside.INSTALLED_PATH] = h.installed
         files |= self._of_broker(host)
         if h.armed:
             spec = "".join(f"{key}={value}\n" for key, value in h.spec.items())
             staged = [path for path in h.files if path.endswith(STAGED)]
-            state = staged[0].removesuffix(STAGED) if staged else "/var/lib/zkmigrate/run"
+            state = staged[0].removesuffix(STAGED) if staged else hostside.run_dir("run")
             files[f"{state}/spec"] = f"ssh_ports=22\n{spec}own={h.address}\n".encode()
         return files if h.disk is None else {**files, **_version_2(world.inventory.dest.data_dir, h.disk)}
 

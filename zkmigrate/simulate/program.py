@@ -9,6 +9,7 @@ import hashlib
 from dataclasses import replace
 
 from zkmigrate import hostside
+from zkmigrate.hostside import STATE_DIR
 from zkmigrate.model.change import (
     Arm,
     Change,
@@ -109,7 +110,7 @@ def _act(host: Host, change: Change, operation: str, now: float, wall: float) ->
             return _verb(host, change.verb, now)
         case UninstallProgram():
             host.installed, host.ops, host.before = b"", {}, {}
-            host.files = {p: f for p, f in host.files.items() if not p.startswith("/var/lib/zkmigrate/")}
+            host.files = {p: f for p, f in host.files.items() if not p.startswith(f"{STATE_DIR}/")}
             return 0, "uninstalled"
         case InstallProgram():
             return 0, "installed"

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from zkmigrate import hostside
 from zkmigrate.errors import HostError
 from zkmigrate.facts.clients import numeric
 from zkmigrate.facts.config import ZooConfig, zoo_config
@@ -54,7 +55,7 @@ class ArmStep:
     def observe(self, c: Context, look: Look) -> ArmFacts:
         if c.way is Way.BACK:
             return ArmFacts(statuses(c, look), Absent("asked only going forward"), {})
-        spec = f"/var/lib/zkmigrate/{c.run}/spec"
+        spec = f"{hostside.run_dir(c.run)}/spec"
         return ArmFacts(
             statuses(c, look),
             source_members(c.inventory, look),
@@ -89,7 +90,7 @@ class ArmStep:
 
     def plan(self, c: Context, f: ArmFacts, target: str) -> Changes:
         members = f.members.value if isinstance(f.members, Seen) else Members(())
-        staged = f"/var/lib/zkmigrate/{c.run}/staged"
+        staged = f"{hostside.run_dir(c.run)}/staged"
         return (
             PutFile(target, f"{staged}/reform.cfg", reformed_config(c.inventory), "root:root", "0600"),
             PutFile(

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.window import Statuses, statuses, unknown
+from zkmigrate.hostside import INSTALLED_PATH
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.steps.go import GoFacts, GoStep, past_the_door
-from zkmigrate.steps.install import PROGRAM
 from zkmigrate.steps.verify import LATE_HOST_S
 
 
@@ -63,7 +63,7 @@ class FinalizeStep:
         hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
         dest = c.inventory.dest
         return FinalizeFacts(
-            look.each(hosts, lambda host: look.file(host, PROGRAM)),
+            look.each(hosts, lambda host: look.file(host, INSTALLED_PATH)),
             look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, dest.config)),
             statuses(c, look),
         )

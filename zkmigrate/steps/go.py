@@ -23,11 +23,12 @@ from zkmigrate.model.change import Applied, Changes, Go, HostVerb
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.window import Phase
 from zkmigrate.rules.start_order import forms_quorum, places
 from zkmigrate.steps.arm import endpoint
 
 NO_WAY_BACK = "open.no-way-back"
-GONE = ("go", "started", "checked")
+GONE = Phase.GO.until(Phase.OPEN)
 # So long a stop of all hosts may take.
 TOO_LATE_S = 4.0
 

@@ -24,8 +24,6 @@ from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
 
-PROGRAM = "/usr/local/sbin/zkm-host"
-
 
 @dataclass(frozen=True)
 class InstallFacts:
@@ -43,7 +41,7 @@ class InstallStep:
 
     def observe(self, c: Context, look: Look) -> InstallFacts:
         hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
-        return InstallFacts(look.each(hosts, lambda host: look.file(host, PROGRAM)))
+        return InstallFacts(look.each(hosts, lambda host: look.file(host, hostside.INSTALLED_PATH)))
 
     def check(self, c: Context, f: InstallFacts, way: Way) -> Verdict:
         lost = tuple(unknown("install.answer", h, r) for h, r in f.programs.items() if isinstance(r, Unknown))

@@ -29,6 +29,7 @@ from zkmigrate.facts.subtree import Comparison, compared_ownership, source_owner
 from zkmigrate.facts.tenants import foreign_clients
 from zkmigrate.facts.window import LOOK_MOVES, round_trips, unknown
 from zkmigrate.inventory import Lease
+from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, each
@@ -284,7 +285,7 @@ def _lease_fits(c: Context, f: SurveyFacts, state: Ownership, picked: Lease | No
         needed = "an answer of every dest host"
     else:
         cut_ms = lease.needed_ms(c.inventory.policy.lease, worst)
-        fence_ms = cut_ms + lease.FENCE_OUTLIVES_CUT_MS
+        fence_ms = cut_ms + FENCE_OUTLIVES_CUT_MS
         needed = (
             f"a cut of {cut_ms} ms and a fence of {fence_ms} ms hold the longest of them; policy and "
             f"deadline allow {max(0.0, allowed.cut_ms):.0f} and {max(0.0, allowed.fence_ms):.0f} ms"

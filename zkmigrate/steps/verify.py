@@ -34,6 +34,7 @@ from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.look import KafkaView, Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.rules.next_wave import out_of_sync
+from zkmigrate.rules.window import STEPS
 from zkmigrate.steps.check import (
     baseline,
     has_baseline,
@@ -221,7 +222,7 @@ def _needed_s(c: Context) -> float:
     """Twice the smallest timeout, and what passed between a server's start and the opening of its door."""
     smallest = baseline(c).smallest_timeout_ms if has_baseline(c) else _longest_timeout_ms(c)
     seconds = c.records.get("cutover", {}).get("seconds", {})
-    until_open = sum(seconds.get(step, {}).get("forward", 0.0) for step in ("go", "serve", "check", "open"))
+    until_open = sum(seconds.get(step, {}).get("forward", 0.0) for step in STEPS.after(STEPS.seals))
     return TIMEOUTS * (smallest or 0) / 1000 + float(until_open)
 
 

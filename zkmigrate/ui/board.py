@@ -16,6 +16,7 @@ from typing import Any
 from zkmigrate.engine import events
 from zkmigrate.engine.logbook import REHEARSED
 from zkmigrate.model.step import Way
+from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.ui import words
 from zkmigrate.ui.pace import Pace
 
@@ -31,7 +32,7 @@ _PHASE_S = 10.0
 _VOTES = frozenset({"leader", "follower", "standalone"})
 """Modes of a server that is a member of an ensemble: a dest host has them only once it left source's."""
 
-_FOLLOWS_SOURCE = frozenset({"idle", "armed", "fenced"})
+_FOLLOWS_SOURCE = frozenset({IDLE, *Phase.ARMED.until(Phase.CUT)})
 """Phases in which a dest host hears source; in later ones what others write to source is not meant for it."""
 
 

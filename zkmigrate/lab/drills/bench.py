@@ -8,21 +8,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zkmigrate import hostside
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since, sessions_away
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.window_cases import Case
-from zkmigrate.lab.drills.window_harm import ServedAgain
+from zkmigrate.lab.drills.window_harm import Scene
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.footprint import configs, phases, tree_differences
 from zkmigrate.lab.judge import judge, load_history
-from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.load.runner import LoadRunner
-from zkmigrate.lab.operator import Operator, Typing
+from zkmigrate.lab.operator import Typing
 from zkmigrate.lab.render import ZOO_CFG
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.waiting import wait_until
+from zkmigrate.model.window import Phase
 from zkmigrate.zkdata.errors import ZkDataError
 
 CUTOVER = ("--until", "cutover")
@@ -32,54 +32,33 @@ TRIES = 3
 lapses, before the fault. What came before the last try is told."""
 TOO_SLOW = (3, 6, 7, 9)
 FLOWING_S, HEALTHY_S, HELD_S, ENDED_S, MOMENT_S = 60.0, 60.0, 240.0, 240.0, 120.0
-AWAY, WITH_GO = ("armed", "fenced"), ("go", "started", "checked")
+AWAY, WITH_GO = Phase.ARMED.until(Phase.CUT), Phase.GO.until(Phase.OPEN)
 
 
 @dataclass
-class Bench:
+class Bench(Scene):
     """A lab whose brokers and clients are on dest, under load, with the operator who is to cut over.
 
-    source: what source's hosts have to show. new: znodes whose owner a harm made a new one; noticed: what a
-    harm saw go wrong; killed_broker: the one it killed; served: when clients find a server again. stranded:
-    sessions of clients that know only a host that stood still for too long. silence: seconds from FENCE until
-    brokers had a server again, and how many are allowed; lost: sessions of other clients that have ended, and
-    of those of ``stranded``.
+    lost: sessions of other clients that have ended, and of those of ``stranded``.
     """
 
-    lab: Lab
-    operator: Operator
-    load: LoadRunner
-    new: set[str] = field(default_factory=set)
-    noticed: list[str] = field(default_factory=list)
-    killed_broker: str = ""
-    typing: Typing | None = None
-    served: ServedAgain | None = None
-    stranded: set[str] = field(default_factory=set)
-    silence: tuple[float, float] | None = None
     lost: tuple[int, int] | None = None
-    source: dict[str, str] = field(init=False)
     _rolled: dict[str, list[str]] = field(init=False)
     _sessions: dict[str, Any] = field(init=False)
-    _told: list[str] = field(default_factory=list)
     _harmed: bool = False
 
     def __post_init__(self) -> None:
         """Take down what later has to be as it is now."""
-        self.source = source_state(self.lab)
+        super().__post_init__()
         self._rolled = configs(self.lab)
         self._sessions = baseline(self.lab)
-
-    @property
-    def run(self) -> str:
-        """The run's id."""
-        return self.operator.run
 
     # --- one case ---------------------------------------------------------------------------------------
 
     def play(self, case: Case) -> result.Case:
         """Cut over with the case's fault, judge, and leave dest observing, unless the case goes past OPEN."""
         began = time.monotonic()
-        self.new, self.noticed, self._told, self._harmed, self.stranded = set(), [], [], False, set()
+        self.new, self.noticed, self.told, self._harmed, self.stranded = set(), [], [], False, set()
         self.silence = self.lost = None
         wrong: list[str] = []
         try:
@@ -88,7 +67,7 @@ class Bench:
         except (LabError, AssertionError, ZkDataError) as error:
             wrong.append(str(error))
         seconds = round(time.monotonic() - began, 1)
-        outcome = "; ".join([*self._told, *self.noticed, *wrong])[:3000]
+        outcome = "; ".join([*self.told, *self.noticed, *wrong])[:3000]
         held = not wrong + self.noticed
         told = result.Case(case.name, case.what, case.expected, outcome, seconds, held)
         if self.silence is None or self.lost is None:
@@ -108,7 +87,7 @@ class Bench:
         wrong, heard = [], set()
         try:
             code = self._first(case)
-            self._told.append(f"run {code}")
+            self.told.append(f"run {code}")
             if code not in case.code:
                 wrong.append(self._troubles())
             heard |= self._alarms()
@@ -121,12 +100,12 @@ class Bench:
         if case.resumed:
             code, held = self._resumed(case)
             forward = forward or held
-            self._told.append(f"resume {code}{' held at check' if held else ''}")
+            self.told.append(f"resume {code}{' held at check' if held else ''}")
             if code not in case.resumed:
                 wrong.append(self._troubles())
             heard |= self._alarms()
         went = "forward" if forward else "back"
-        self._told.append(went)
+        self.told.append(went)
         if case.way not in (went, "either"):
             wrong.append(f"went {went}")
         if case.alarm and not heard & set(case.alarm.split("|")):
@@ -150,7 +129,7 @@ class Bench:
             reached = code in case.code if case.kill is not None else reached
             if reached or code not in TOO_SLOW or set(phases(self.lab, self.run).values()) != {"idle"}:
                 break
-            self._told.append(f"try {attempt} ended with {code} before the fault: {self._troubles()[:200]}")
+            self.told.append(f"try {attempt} ended with {code} before the fault: {self._troubles()[:200]}")
         return code
 
     def _reached(self, case: Case, typing: Typing) -> bool:
@@ -188,10 +167,6 @@ class Bench:
     def _troubles(self) -> str:
         return "" if self.typing is None else self.typing.troubles()
 
-    def tell(self, text: str) -> None:
-        """Something that belongs into the case's outcome, right or wrong."""
-        self._told.append(text)
-
     # --- the hosts --------------------------------------------------------------------------------------
 
     def moment(self, name: str) -> str | None:
@@ -210,7 +185,7 @@ class Bench:
             # Before GO the record is that of the case before; ARM takes it away.
             "start": lambda: any(
                 seen[host.name] in WITH_GO
-                and " start 1 of" in _text(host.root / f"var/lib/zkmigrate/{self.run}/finish.log")
+                and " start 1 of" in _text(host.root / f"{hostside.run_dir(self.run).lstrip('/')}/finish.log")
                 for host in hosts
             ),
             "serving": lambda: "started" in seen.values(),
@@ -218,7 +193,7 @@ class Bench:
         return None if there else str(seen)
 
     def _fence(self, host: str) -> int:
-        status = self.lab.exec(host, ["/usr/local/sbin/zkm-host", "--run", self.run, "status"]).stdout
+        status = self.lab.exec(host, [hostside.INSTALLED_PATH, "--run", self.run, "status"]).stdout
         return int(dict(line.split("=", 1) for line in status.splitlines())["fence_entries"])
 
     def _healthy_hosts(self) -> None:
@@ -226,10 +201,6 @@ class Bench:
         for host in self.lab.role(Role.DEST):
             if not host.pid:
                 fault.power_on(self.lab, host.name)
-
-    def seen_source(self) -> dict[str, str]:
-        """What source's hosts show now."""
-        return source_state(self.lab)
 
     # --- the verdict ------------------------------------------------------------------------------------
 
@@ -248,7 +219,7 @@ class Bench:
         wrong += lost_since(self._sessions, after, new=tuple(self.new))
         self.lost = (len(wanted - set(after["sessions"])), len(self.stranded - set(after["sessions"])))
         if ended := sorted(self.stranded - set(after["sessions"])):
-            self.tell(f"of a client that knows only the frozen host the session has ended: {ended}")
+            self.told.append(f"of a client that knows only the frozen host the session has ended: {ended}")
         if not case.last:
             wrong += self._dest_as_before()
         for host, text in source_state(self.lab).items():

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from zkmigrate import hostside
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since
 from zkmigrate.lab.commands import run as run_command
@@ -327,7 +328,7 @@ def _on_record(site: RollSite) -> set[str]:
     journal itself."""
     found: set[str] = set()
     for host in (*site.dests, *site.brokers):
-        listed = site.lab.exec(host, ["ls", f"/var/lib/zkmigrate/{RUN}/ops"], check=False).stdout.split()
+        listed = site.lab.exec(host, ["ls", f"{hostside.run_dir(RUN)}/ops"], check=False).stdout.split()
         found.update(name for name in listed if not name.startswith(("lock.", "journal.")))
     return found
 

@@ -21,6 +21,8 @@ from zkmigrate.lab.drills.window_harm import (
     Silence,
     SourceLeaderDead,
 )
+from zkmigrate.model.window import Trouble
+from zkmigrate.rules.window import STEPS
 
 Direction: TypeAlias = Literal["back", "forward", "either"]
 Answer: TypeAlias = Literal["back", "go", "kill", ""]
@@ -28,9 +30,9 @@ Answer: TypeAlias = Literal["back", "go", "kill", ""]
 KILLED = -9
 TURNED, OPERATOR_NEEDED, LEASE_ENDED = 7, 8, 9
 DEST = ("dest1", "dest2", "dest3")
-UNREACHED = "watch.host-unreachable|watch.broker-lost"
+UNREACHED = f"{Trouble.HOST_UNREACHABLE}|{Trouble.BROKER_LOST}"
 """Whoever is asked first and does not answer; the operator sees neither hosts nor brokers."""
-BEFORE_OPEN = ("arm", "survey", "fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
+BEFORE_OPEN = tuple(STEPS.phases)[:-1]
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ def _leaks() -> tuple[Case, ...]:
         Case(
             f"leak-{name}", f"{what}, on {getattr(harm, 'host', '')}, while cut", "back",
             codes.get(name, (TURNED,)), hold="cut", harm=harm,
-            alarm="" if name in codes else "watch.block-leaks",
+            alarm="" if name in codes else Trouble.BLOCK_LEAKS,
         )
         for name, what, harm in faults
     )  # fmt: skip
@@ -253,7 +255,7 @@ def _source_leader() -> tuple[Case, ...]:
 
 def _broker_lost() -> tuple[Case, ...]:
     what = "a broker is killed while held after cut, policy"
-    lost = "watch.broker-lost"
+    lost = Trouble.BROKER_LOST
     return (
         Case("broker-ask", f"{what} ask", "back", (TURNED,), hold="cut", harm=BrokerDead(), alarm=lost),
         Case(

@@ -9,41 +9,77 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from kazoo.exceptions import NoNodeError
 
+from zkmigrate import hostside
 from zkmigrate.inventory import Policy
 from zkmigrate.lab import fault, network
 from zkmigrate.lab.footprint import phases
+from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.record import load_recording
+from zkmigrate.lab.load.runner import LoadRunner
+from zkmigrate.lab.operator import Operator, Typing
 from zkmigrate.lab.readiness import four_letter_word, server_mode
-from zkmigrate.lab.source_state import without_process
+from zkmigrate.lab.source_state import source_state, without_process
 from zkmigrate.lab.spec import CLIENT_PORT, Role
 from zkmigrate.lab.waiting import wait_until
+from zkmigrate.model.window import Phase, Trouble
 from zkmigrate.rules.window import deadlines
-
-if TYPE_CHECKING:
-    from zkmigrate.lab.drills.bench import Bench
 
 SERVED_S = 90.0
 TOLD_S, EXPIRED_S, BOOTED_S, ELECTED_S, JOINED_S = 30.0, 120.0, 60.0, 60.0, 90.0
-SHUT = ("sealed", "go", "started", "checked")
+SHUT = Phase.SEALED.until(Phase.OPEN)
 UNIT = "zookeeper.service"
+
+
+@dataclass
+class Scene:
+    """The lab that a harm befalls, its load, and the operator at work on it.
+
+    source: what source's hosts have to show. new: znodes whose owner a harm made a new one; noticed: what a
+    harm saw go wrong; killed_broker: the one it killed; served: when clients find a server again. stranded:
+    sessions of clients that know only a host that stood still for too long. silence: seconds from FENCE until
+    brokers had a server again, and how many are allowed. told: what belongs into the case's outcome, right or
+    wrong.
+    """
+
+    lab: Lab
+    operator: Operator
+    load: LoadRunner
+    new: set[str] = field(default_factory=set)
+    noticed: list[str] = field(default_factory=list)
+    killed_broker: str = ""
+    typing: Typing | None = None
+    served: ServedAgain | None = None
+    stranded: set[str] = field(default_factory=set)
+    silence: tuple[float, float] | None = None
+    told: list[str] = field(default_factory=list)
+    source: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take down what source's hosts show before anything happens."""
+        self.source = source_state(self.lab)
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self.operator.run
 
 
 @dataclass(frozen=True)
 class Harm:
     """Nothing happens."""
 
-    def begin(self, bench: Bench) -> None:
+    def begin(self, scene: Scene) -> None:
         """Bring it about."""
-        del bench
+        del scene
 
-    def mend(self, bench: Bench) -> list[str]:
+    def mend(self, scene: Scene) -> list[str]:
         """Undo it."""
-        del bench
+        del scene
         return []
 
 
@@ -54,11 +90,11 @@ NONE = Harm()
 class LinkCut(Harm):
     """The operator reaches no host."""
 
-    def begin(self, bench: Bench) -> None:
-        fault.operator_cut(bench.lab)
+    def begin(self, scene: Scene) -> None:
+        fault.operator_cut(scene.lab)
 
-    def mend(self, bench: Bench) -> list[str]:
-        fault.operator_restore(bench.lab)
+    def mend(self, scene: Scene) -> list[str]:
+        fault.operator_restore(scene.lab)
         return []
 
 
@@ -68,49 +104,49 @@ class HostDead(Harm):
 
     host: str
 
-    def begin(self, bench: Bench) -> None:
-        fault.power_cut(bench.lab, self.host)
+    def begin(self, scene: Scene) -> None:
+        fault.power_cut(scene.lab, self.host)
 
-    def mend(self, bench: Bench) -> list[str]:
-        fault.power_on(bench.lab, self.host)
-        return not_kept_shut(bench, self.host)
+    def mend(self, scene: Scene) -> list[str]:
+        fault.power_on(scene.lab, self.host)
+        return not_kept_shut(scene, self.host)
 
 
 @dataclass(frozen=True)
 class HostReboots(HostDead):
     """The same, and it is on again at once."""
 
-    def begin(self, bench: Bench) -> None:
-        fault.power_cut(bench.lab, self.host)
-        fault.power_on(bench.lab, self.host)
-        bench.noticed += not_kept_shut(bench, self.host)
+    def begin(self, scene: Scene) -> None:
+        fault.power_cut(scene.lab, self.host)
+        fault.power_on(scene.lab, self.host)
+        scene.noticed += not_kept_shut(scene, self.host)
 
-    def mend(self, bench: Bench) -> list[str]:
-        return NONE.mend(bench)
+    def mend(self, scene: Scene) -> list[str]:
+        return NONE.mend(scene)
 
 
 @dataclass(frozen=True)
 class HostLate(HostDead):
     """The same after GO; the others open meanwhile, and a hand lets it join (docs/reference/zkm-host.md)."""
 
-    def mend(self, bench: Bench) -> list[str]:
-        wrong = super().mend(bench)
-        others = [host for host in bench.lab.role(Role.DEST) if host.name != self.host]
+    def mend(self, scene: Scene) -> list[str]:
+        wrong = super().mend(scene)
+        others = [host for host in scene.lab.role(Role.DEST) if host.name != self.host]
         first = ",".join(f"{host.address}:{CLIENT_PORT}" for host in others)
-        self._hand(bench, "halt", "hand-halt")
-        self._hand(bench, "go", "hand-go", "rest", first, str(len(others)), "10000")
-        wait_until(f"{self.host} has joined", lambda: self._not_open(bench), JOINED_S)
+        self._hand(scene, "halt", "hand-halt")
+        self._hand(scene, "go", "hand-go", "rest", first, str(len(others)), "10000")
+        wait_until(f"{self.host} has joined", lambda: self._not_open(scene), JOINED_S)
         return wrong
 
-    def _not_open(self, bench: Bench) -> str | None:
-        phase = phases(bench.lab, bench.run, [self.host])[self.host]
+    def _not_open(self, scene: Scene) -> str | None:
+        phase = phases(scene.lab, scene.run, [self.host])[self.host]
         return None if phase == "open" else phase
 
-    def _hand(self, bench: Bench, *words: str) -> None:
-        program = ["/usr/local/sbin/zkm-host", "--run", bench.run]
-        status = bench.lab.exec(self.host, [*program, "status"]).stdout
+    def _hand(self, scene: Scene, *words: str) -> None:
+        program = [hostside.INSTALLED_PATH, "--run", scene.run]
+        status = scene.lab.exec(self.host, [*program, "status"]).stdout
         fencing = dict(line.split("=", 1) for line in status.splitlines())["fencing"]
-        bench.lab.exec(self.host, [*program, "--as", fencing, *words])
+        scene.lab.exec(self.host, [*program, "--as", fencing, *words])
 
 
 @dataclass(frozen=True)
@@ -122,44 +158,44 @@ class Silence(Harm):
     host: str
     kind: Literal["frozen", "ssh", "dropped"]
 
-    def begin(self, bench: Bench) -> None:
-        others = [h.address for h in bench.lab.role(Role.DEST) if h.name != self.host]
-        bench.served = ServedAgain(network.netns(bench.lab.id, "broker1"), others)
+    def begin(self, scene: Scene) -> None:
+        others = [h.address for h in scene.lab.role(Role.DEST) if h.name != self.host]
+        scene.served = ServedAgain(network.netns(scene.lab.id, "broker1"), others)
         if self.kind == "frozen":
-            fault.freeze(bench.lab, self.host)
+            fault.freeze(scene.lab, self.host)
         elif self.kind == "ssh":
-            fault.pause_ssh(bench.lab, self.host)
+            fault.pause_ssh(scene.lab, self.host)
         else:
-            fault.partition(bench.lab, self.host, network.OPERATOR)
+            fault.partition(scene.lab, self.host, network.OPERATOR)
 
-    def mend(self, bench: Bench) -> list[str]:
+    def mend(self, scene: Scene) -> list[str]:
         if self.kind == "frozen":
-            fault.thaw(bench.lab, self.host)
+            fault.thaw(scene.lab, self.host)
         elif self.kind == "ssh":
-            fault.resume_ssh(bench.lab, self.host)
+            fault.resume_ssh(scene.lab, self.host)
         else:
-            fault.heal(bench.lab, self.host, network.OPERATOR)
-        assert bench.served is not None
-        assert bench.typing is not None
-        begun = bench.typing.of("StepBegun")
+            fault.heal(scene.lab, self.host, network.OPERATOR)
+        assert scene.served is not None
+        assert scene.typing is not None
+        begun = scene.typing.of("StepBegun")
         forward = {e["step"] for e in begun if e["way"] == "forward"}
-        since = bench.served.since
+        since = scene.served.since
         fenced = next((e["at"] for e in begun if (e["stage"], e["step"]) == ("cutover", "fence")), since)
-        session_s = bench.lab.spec.session_timeout_ms / 1000
+        session_s = scene.lab.spec.session_timeout_ms / 1000
         # Sealed, it stays shut for as long as it stands still; an idle client's ping may be a third old.
         if self.kind == "frozen" and ("go" in forward or time.time() - since > session_s * 2 / 3):
-            bench.stranded |= sessions_on(self.host, load_recording(bench.load.directory, "raw").events)
-        again = served_again(bench.served.end(SERVED_S), fenced)
+            scene.stranded |= sessions_on(self.host, load_recording(scene.load.directory, "raw").events)
+        again = served_again(scene.served.end(SERVED_S), fenced)
         least = deadlines(session_s, Policy().way_back_s)
         limit = least.forward if "serve" in forward else least.start_back if "fence" in forward else 0.0
         limit = round(limit + 2, 1)
         after = round(again - fenced, 1)
-        bench.silence = (after, limit)
+        scene.silence = (after, limit)
         if after == 0:
-            bench.tell(f"brokers had a server all the time, limit {limit} s")
+            scene.told.append(f"brokers had a server all the time, limit {limit} s")
             return []
         told = f"after FENCE, {round(again - since, 1)} s after the silence, limit {limit} s"
-        bench.tell(f"served again {after} s {told}")
+        scene.told.append(f"served again {after} s {told}")
         return [] if after <= limit else [f"served again only {after} s {told}"]
 
 
@@ -222,19 +258,19 @@ class ServedAgain:
         return server_mode(four_letter_word(address, "srvr")) is not None
 
 
-def not_kept_shut(bench: Bench, host: str) -> list[str]:
+def not_kept_shut(scene: Scene, host: str) -> list[str]:
     """What a host that has booted in a phase in which nothing may start did nevertheless."""
 
     def booting() -> str | None:
-        state = bench.lab.exec(host, ["systemctl", "is-system-running"], check=False).stdout.strip()
+        state = scene.lab.exec(host, ["systemctl", "is-system-running"], check=False).stdout.strip()
         return None if state in ("running", "degraded") else state
 
     wait_until(f"{host} has booted", booting, BOOTED_S)
-    phase = phases(bench.lab, bench.run, [host])[host]
+    phase = phases(scene.lab, scene.run, [host])[host]
     if phase not in SHUT:
         return []
-    state = bench.lab.exec(host, ["systemctl", "is-active", UNIT], check=False).stdout.strip()
-    log = bench.lab.exec(host, ["journalctl", "-b", "-o", "cat", "-u", UNIT]).stdout
+    state = scene.lab.exec(host, ["systemctl", "is-active", UNIT], check=False).stdout.strip()
+    log = scene.lab.exec(host, ["journalctl", "-b", "-o", "cat", "-u", UNIT]).stdout
     wrong = [] if state in ("inactive", "failed") else [f"{host} rebooted {phase}: its unit is {state}"]
     if "must not start" not in log:
         wrong.append(f"{host} rebooted {phase}: the guard has not refused a start")
@@ -248,9 +284,9 @@ class NoRules(Harm):
     host: str
     command: str
 
-    def begin(self, bench: Bench) -> None:
-        script = f"tag=$(cat /var/lib/zkmigrate/{bench.run}/tag) && {self.command}"
-        bench.lab.exec(self.host, ["sh", "-c", script])
+    def begin(self, scene: Scene) -> None:
+        script = f"tag=$(cat {hostside.run_dir(scene.run)}/tag) && {self.command}"
+        scene.lab.exec(self.host, ["sh", "-c", script])
 
 
 @dataclass(frozen=True)
@@ -260,12 +296,12 @@ class FirstRule(Harm):
     host: str
     rule: str
 
-    def begin(self, bench: Bench) -> None:
-        bench.lab.exec(self.host, ["iptables", "-I", *self.rule.split()])
+    def begin(self, scene: Scene) -> None:
+        scene.lab.exec(self.host, ["iptables", "-I", *self.rule.split()])
 
-    def mend(self, bench: Bench) -> list[str]:
+    def mend(self, scene: Scene) -> list[str]:
         chain, _, *rule = self.rule.split()
-        bench.lab.exec(self.host, ["iptables", "-D", chain, *rule])
+        scene.lab.exec(self.host, ["iptables", "-D", chain, *rule])
         return []
 
 
@@ -273,28 +309,28 @@ class FirstRule(Harm):
 class SourceLeaderDead(Harm):
     """Source's leader is killed; once the tool has ended it is started again."""
 
-    def begin(self, bench: Bench) -> None:
-        fault.kill(bench.lab, _leader(bench))
+    def begin(self, scene: Scene) -> None:
+        fault.kill(scene.lab, _leader(scene))
 
-    def mend(self, bench: Bench) -> list[str]:
+    def mend(self, scene: Scene) -> list[str]:
         down = [
             host.name
-            for host in bench.lab.role(Role.SOURCE)
-            if bench.lab.exec(host.name, ["systemctl", "is-active", UNIT], check=False).returncode
+            for host in scene.lab.role(Role.SOURCE)
+            if scene.lab.exec(host.name, ["systemctl", "is-active", UNIT], check=False).returncode
         ]
         for host in down:
-            fault.start(bench.lab, host)
-        bench.lab.wait_for_quorum(Role.SOURCE, ELECTED_S)
-        for host, text in bench.seen_source().items():
-            if host in down and without_process(text) == without_process(bench.source[host]):
-                bench.source[host] = text  # a new process: this drill started it
+            fault.start(scene.lab, host)
+        scene.lab.wait_for_quorum(Role.SOURCE, ELECTED_S)
+        for host, text in source_state(scene.lab).items():
+            if host in down and without_process(text) == without_process(scene.source[host]):
+                scene.source[host] = text  # a new process: this drill started it
 
         return [] if len(down) == 1 else [f"source servers down: {down}"]
 
 
-def _leader(bench: Bench) -> str:
-    with bench.lab.operator():
-        for host in bench.lab.role(Role.SOURCE):
+def _leader(scene: Scene) -> str:
+    with scene.lab.operator():
+        for host in scene.lab.role(Role.SOURCE):
             if server_mode(four_letter_word(host.address, "srvr")) == "leader":
                 return host.name
     raise AssertionError("source has no leader")
@@ -309,43 +345,43 @@ class BrokerDead(Harm):
 
     told: bool = False
 
-    def begin(self, bench: Bench) -> None:
-        with bench.lab.zookeeper() as client:
-            controller = client.get(f"{bench.lab.spec.chroot}/controller")[0].decode()
-        plans = bench.lab.plans
+    def begin(self, scene: Scene) -> None:
+        with scene.lab.zookeeper() as client:
+            controller = client.get(f"{scene.lab.spec.chroot}/controller")[0].decode()
+        plans = scene.lab.plans
         broker = next(
             host.name
-            for host in bench.lab.role(Role.BROKER)
+            for host in scene.lab.role(Role.BROKER)
             if f'"brokerid":{plans[host.name].number}' not in controller.replace(" ", "")
         )
-        fault.kill(bench.lab, broker)
-        bench.killed_broker = broker
-        bench.new.add(self._path(bench))
+        fault.kill(scene.lab, broker)
+        scene.killed_broker = broker
+        scene.new.add(self._path(scene))
         if self.told:
 
             def untold() -> str | None:
-                assert bench.typing is not None
-                told = [e["finding"]["id"] for e in bench.typing.of("Alarm")]
-                return None if "watch.broker-lost" in told else f"told {told}"
+                assert scene.typing is not None
+                told = [e["finding"]["id"] for e in scene.typing.of("Alarm")]
+                return None if Trouble.BROKER_LOST in told else f"told {told}"
 
             wait_until("the tool has noticed", untold, TOLD_S)
 
-    def mend(self, bench: Bench) -> list[str]:
-        path = self._path(bench)
+    def mend(self, scene: Scene) -> list[str]:
+        path = self._path(scene)
 
         def registered() -> str | None:
-            with bench.lab.zookeeper(Role.DEST) as client:
+            with scene.lab.zookeeper(Role.DEST) as client:
                 try:
                     client.get(path)
                 except NoNodeError:
                     return None
             return f"{path} is still there"
 
-        wait_until(f"the session of {bench.killed_broker} has expired", registered, EXPIRED_S, 1.0)
-        fault.start(bench.lab, bench.killed_broker)
-        bench.lab.wait_for_brokers(Role.DEST)
+        wait_until(f"the session of {scene.killed_broker} has expired", registered, EXPIRED_S, 1.0)
+        fault.start(scene.lab, scene.killed_broker)
+        scene.lab.wait_for_brokers(Role.DEST)
         return []
 
-    def _path(self, bench: Bench) -> str:
-        number = bench.lab.plans[bench.killed_broker].number
-        return f"{bench.lab.spec.chroot}/brokers/ids/{number}"
+    def _path(self, scene: Scene) -> str:
+        number = scene.lab.plans[scene.killed_broker].number
+        return f"{scene.lab.spec.chroot}/brokers/ids/{number}"

@@ -1,0 +1,143 @@
+"""The window of a runbook, as a value that its stages carry: its steps, its phases, and its pure rules.
+
+The window is the time in which clients are shut out under a lease. The engine walks it by what the value
+says: which step begins the lease, which ones shut more, who decides about trouble, how long it may last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, Protocol, TypeAlias
+
+from zkmigrate.inventory import Policy
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.step import Context
+
+Fallback: TypeAlias = Literal["go", "back"]
+
+
+class Phase(StrEnum):
+    """Where a window is: the last step that is done, or has sent its first change to a host.
+
+    The words are those in which zkm-host says where a host stands; before ARM a host is :data:`IDLE`.
+    """
+
+    ARMED = "armed"
+    FENCED = "fenced"
+    CUT = "cut"
+    STOPPED = "stopped"
+    SEALED = "sealed"
+    GO = "go"
+    STARTED = "started"
+    CHECKED = "checked"
+    OPEN = "open"
+
+    @property
+    def none_sealed(self) -> bool:
+        """True until the first SEAL is sent: every host goes back by itself when its lease ends.
+
+        From then on any host may be sealed. Whether *all* are is another question:
+        ``WindowSpec.without_operator``.
+        """
+        return self in Phase.ARMED.until(Phase.SEALED)
+
+    def until(self, end: Phase) -> tuple[Phase, ...]:
+        """This phase and those after it, before ``end``."""
+        every = list(Phase)
+        return tuple(every[every.index(self) : every.index(end)])
+
+
+IDLE = "idle"
+
+
+class Trouble(StrEnum):
+    """What can go wrong in a window; the values are the ids of the watch's findings."""
+
+    LEASE_LAPSED = "watch.lease-lapsed"
+    HOST_UNREACHABLE = "watch.host-unreachable"
+    BLOCK_LEAKS = "watch.block-leaks"
+    DEADLINE = "watch.deadline"
+    BROKER_LOST = "watch.broker-lost"
+    SOURCE_SICK = "watch.source-sick"
+    STEP_BLOCKED = "watch.step-blocked"
+    LOOK_UNKNOWN = "watch.look-unknown"
+
+
+class Decision(StrEnum):
+    """``ASK`` asks the operator; ``WindowSpec.without_operator`` says what nobody's answer means."""
+
+    GO = "go"
+    BACK = "back"
+    ASK = "ask"
+
+
+class Decide(Protocol):
+    """What is done about a finding: total and pure.
+
+    ``phase`` is the id of the stage's last step that is done or has sent a change, empty before the first.
+    """
+
+    def __call__(self, phase: str, finding: Finding, policy: Policy) -> Decision: ...
+
+
+def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tuple[float, float]:
+    """Every wait has its own limit only."""
+    return math.inf, math.inf
+
+
+@dataclass(frozen=True)
+class WindowSteps:
+    """The steps of a window by their ids.
+
+    phases: each step in its order, and the phase that its first message begins. begins / cuts / seals /
+    serves / opens: the steps that start the lease, add the cut to it, make it permanent, wait until every
+    host serves and counts to its own limit, and open the door.
+    """
+
+    phases: Mapping[str, Phase] = field(hash=False)
+    begins: str
+    cuts: str
+    seals: str
+    serves: str
+    opens: str
+
+    def between(self, first: str, end: str) -> tuple[str, ...]:
+        """The steps from ``first`` on, before ``end``."""
+        ids = list(self.phases)
+        return tuple(ids[ids.index(first) : ids.index(end)])
+
+    def after(self, step: str) -> tuple[str, ...]:
+        """The steps behind this one."""
+        ids = list(self.phases)
+        return tuple(ids[ids.index(step) + 1 :])
+
+    @property
+    def shut(self) -> tuple[str, ...]:
+        """The steps during which clients are shut out, or begin to be."""
+        return self.between(self.begins, self.opens)
+
+    def reached(self, step: str) -> Phase:
+        """The phase once this step has sent a change; the first one for a step before the window's own."""
+        return self.phases.get(step, next(iter(self.phases.values())))
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """The window of a stage.
+
+    deadline_s: how many seconds after the first message of ``steps.begins`` the way back must have started,
+    ``math.inf`` for no limit; it may read the rehearsal's times from the context. without_operator: what Ask
+    means when nobody answers, told whether the step ``steps.seals`` is done, that is, whether all hosts are
+    sealed. limits: seconds that one message of a look or change, and all of it, may take in the window. It is
+    told the phase, the verb of the change (empty for a look), whether the walk goes back, and the seconds
+    left until the way back must start (None without such a deadline).
+    """
+
+    steps: WindowSteps
+    decide: Decide
+    deadline_s: Callable[[Context], float]
+    without_operator: Callable[[bool], Fallback]
+    limits: Callable[[str, str, bool, float | None], tuple[float, float]] = no_limits
