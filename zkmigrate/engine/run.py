@@ -38,7 +38,7 @@ from zkmigrate.engine.ports import (
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import HostError, UsageError, ZkmigrateError
 from zkmigrate.inventory import Inventory, without_brokers
-from zkmigrate.model.change import Changes, inverses
+from zkmigrate.model.change import Changes
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
@@ -137,7 +137,7 @@ class Walk:
         self._holds.pause_after(pause_after)
         at = self.history.next(self.playbook)
         if isinstance(at, Next) and at.way is Way.FORWARD:
-            asked.ahead(self.playbook, self._hold_at, at.id, begun=bool(self.history.touched(at.id)))
+            asked.ahead(self.playbook, self._hold_at, at.id, begun=self.history.has_touched(at.id))
 
     def _after_interruption(self) -> None:
         at = self.history.next(self.playbook)
@@ -297,7 +297,7 @@ class Walk:
         fresh, self._fresh = self._fresh, False
         steps = at.stage.steps
         number = steps.index(at.step)
-        if not fresh or at.way is Way.BACK or number == 0 or self.history.touched(at.id):
+        if not fresh or at.way is Way.BACK or number == 0 or self.history.has_touched(at.id):
             return
         before = Next(at.stage, steps[number - 1], Way.FORWARD)
         if before.id in self.history.done:
@@ -473,12 +473,8 @@ class Walk:
             rehearsal=at.stage.rehearsal,
             way=at.way,
             records=self.history.records(),
-            begun=self.history.lost or bool(self.history.touched(at.id)),
-            unrestored=frozenset(
-                target
-                for target in self.history.touched(at.id)
-                if inverses(self.history.applied(at.id, target))
-            ),
+            begun=self.history.lost or self.history.has_touched(at.id),
+            unrestored=self.history.unrestored(at.id),
             tell=lambda what, progress: self.world.emit(
                 events.Waits(at.stage.id, at.step.id, what, progress, None)
             ),
