@@ -185,6 +185,7 @@ class Walk:
         """The step loop: observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
         patience = Patience(self.world.clock.now)
         kept: Mapping[str, Any] = {}
+        recorded: Mapping[str, Any] = {}
         failures: Mapping[str, str] | None = None
         while True:
             self._stop_if_asked()
@@ -199,7 +200,7 @@ class Walk:
                         return patience.overdue(verdict, back=self._way_back())
                     kept = verdict.keep or kept
                     self._wait(at, verdict, left)
-                case Ready(targets):
+                case Ready(targets, record=record):
                     targets, paused = self._holds.canary(at, targets)
                     may_hold = paused or failures == {}
                     if may_hold and (held := self._holds.between(at, self._stop_if_asked)):
@@ -211,6 +212,9 @@ class Walk:
                     if (again := patience.count(plans)) >= TRIES:
                         return patience.exhausted(plans, back=self._way_back())
                     self._wave_begun(at, targets)
+                    if record != recorded:
+                        self._log.recorded(at, record)
+                        recorded = record
                     limits = partial(self._window.limits, at)
                     failures = self._wave.run(at, plans, context.fencing, limits)
                     patience.note(failures)
