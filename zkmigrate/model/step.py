@@ -57,7 +57,8 @@ class Ready:
 
     record: as that of ``Done``, durable before the first change of the wave is sent: an original map that the
     way back needs, or a plan that must not be made twice. Walking back nothing is recorded. While
-    ``Context.begun`` the step goes on from the record it finds; otherwise that is of an earlier walk.
+    ``Context.begun`` the step goes on from the record it finds; otherwise that is of an earlier walk. Where
+    the journal is lost there may be none.
     """
 
     targets: tuple[str, ...]
