@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 
 from zkmigrate import deadline, hostside
+from zkmigrate.clients import kafka
 from zkmigrate.clients.canary import BrokerCanary
-from zkmigrate.clients.kafka import elect_preferred
 from zkmigrate.clients.produce import ProduceCanary
 from zkmigrate.engine import beside, probes, sampler
 from zkmigrate.engine.apply import Outcome
@@ -28,6 +28,7 @@ from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import HostStatus, host_status
 from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Reading
 from zkmigrate.model.look import KafkaView
 from zkmigrate.model.playbook import Stage
@@ -70,7 +71,8 @@ class Site:
         self._probing = Channels(self._transport, run, "looks")
         self.look = NotingObserve(inventory, self._transport, program, self._steps)
         self._watch_look = Observe(inventory, self._transport, program, self._probing)
-        self.apply = ChannelApply(self._steps, program, elect_preferred)
+        at = [broker.endpoint for broker in inventory.kafka.brokers]
+        self.apply = ChannelApply(self._steps, program, {KAFKA: partial(kafka.alter, at)})
         brokers = {b.name: (b.address, b.port) for b in inventory.kafka.brokers}
         self._canary, self._sampled = BrokerCanary(brokers), BrokerCanary(brokers)
         self._samples: Samples | None = None

@@ -59,17 +59,17 @@ class DiskLook:
 
 
 def apply(change: Change, operation: str, fencing: int) -> Outcome:
-    before = world() / change.host / ".before"
+    before = world() / change.where / ".before"
     (before / "ops").mkdir(parents=True, exist_ok=True)
     if isinstance(change, PutFile):
-        path = world() / change.host / change.path.lstrip("/")
+        path = world() / change.where / change.path.lstrip("/")
         if path.name == "slow":
             _wait_for_release(path)
         if path.exists():
             (before / operation).write_bytes(path.read_bytes())
         path.write_bytes(change.content)
     elif isinstance(change, Restore):
-        path = world() / change.host / change.what.lstrip("/")
+        path = world() / change.where / change.what.lstrip("/")
         if (before / change.operation).exists():
             path.write_bytes((before / change.operation).read_bytes())
         else:

@@ -12,6 +12,7 @@ from bench.demo_speed import outcome
 from bench.roll import last_roll_s
 from bench.spread import spread
 from bench.subtree import ROOT, paths, ratios
+from bench.targets import WAVES, measured
 from bench.window import PARTS, figures
 
 
@@ -95,3 +96,8 @@ def test_a_demo_reaches_its_aim_when_it_holds_in_time() -> None:
     assert not outcome("quarter", 1, 210.0, None).reached
     lost = outcome("quarter", 1, 210.0, demo(held=False, claims={"lost": {"held": "no"}}))
     assert (lost.reached, lost.broken) == (False, ("lost",))
+
+
+def test_many_targets_are_all_changed_before_a_wave_has_a_figure() -> None:
+    found = measured(WAVES + 5, rounds=2)
+    assert {name: len(each) for name, each in found.items()} == {"context": 2, "wave": 2}

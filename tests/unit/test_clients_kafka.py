@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka.admin import AlterConfigOp, ConfigResourceType
 from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVersion, RequestTimedOutError
 from kafka.protocol.admin.topics import ElectionType
 from kafka.protocol.admin.topics import ElectLeadersResponse as Response
@@ -14,6 +15,7 @@ from kafka.structs import TopicPartition
 from tests.unit.sshd import free_port
 from zkmigrate.clients import kafka
 from zkmigrate.errors import HostError
+from zkmigrate.model.change import KAFKA, AlterTopicConfig, ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, PartitionState
 
@@ -47,6 +49,8 @@ class Cluster:
         self.asked: list[int | None] = []
         self.election: Response | Exception = answer()
         self.settings: dict[str, Any] = {}
+        self.altered: list[tuple[str, object]] = []
+        self.alteration: str | Exception = "OK"
 
     def run(self, question: Callable[..., object], admin: object, broker: int | None) -> dict[str, Any]:
         assert (question, admin) == (kafka._metadata, self)
@@ -105,6 +109,15 @@ class Cluster:
         if isinstance(self.election, Exception):
             raise self.election
         return self.election
+
+    def alter_configs(self, resources: list[Any], *, raise_on_unknown: bool, incremental: bool) -> object:
+        assert (raise_on_unknown, incremental) == (False, True), "only the key that is named is altered"
+        (asked,) = resources
+        assert asked.resource_type is ConfigResourceType.TOPIC
+        self.altered.append((asked.name, asked.configs))
+        if isinstance(self.alteration, Exception):
+            raise self.alteration
+        return {"topic": {asked.name: self.alteration}}
 
     def close(self) -> None:
         pass
@@ -310,3 +323,51 @@ def test_a_refused_election_names_the_cluster_and_the_cause(
     cluster.election = trouble
     with pytest.raises(HostError, match=r"Kafka at 10\.0\.0\.1:9092, asked to elect leaders: \w+: "):
         kafka.elect_preferred("10.0.0.1:9092")
+
+
+BROKERS = ("10.0.0.1:9092", "10.0.0.2:9093")
+SET = AlterTopicConfig(KAFKA, "a", "retention.ms", "1", None)
+UNSET = AlterTopicConfig(KAFKA, "a", "retention.ms", None, "1")
+
+
+def test_one_config_of_one_topic_is_set_or_unset(cluster: Cluster) -> None:
+    assert kafka.alter(BROKERS, SET) == (0, "set retention.ms=1 of topic a (found: unset)")
+    assert kafka.alter(BROKERS, UNSET) == (0, "unset retention.ms of topic a (found: retention.ms=1)")
+    assert cluster.altered == [
+        ("a", {"retention.ms": (AlterConfigOp.SET, "1")}),
+        ("a", {"retention.ms": (AlterConfigOp.DELETE, None)}),
+    ]
+    assert cluster.settings["bootstrap_servers"] == list(BROKERS)
+
+
+def test_an_election_is_a_change_of_the_cluster(cluster: Cluster) -> None:
+    assert kafka.alter(BROKERS, ElectLeaders(KAFKA, BROKERS[1])) == (0, "0 partitions have a new leader")
+    assert cluster.settings["bootstrap_servers"] == [BROKERS[1]]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    ["[Error 40] InvalidConfigurationError: Unknown name", IncompatibleBrokerVersion("before 2.3")],
+    ids=["by the broker", "by the client, before it sends"],
+)
+def test_what_kafka_refuses_did_not_happen(cluster: Cluster, refusal: str | Exception) -> None:
+    cluster.alteration = refusal
+    assert kafka.alter(BROKERS, SET) == (1, str(refusal))
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [RequestTimedOutError(), OSError("reset"), KeyError("a"), "[Error 7] RequestTimedOutError: None"],
+    ids=["no answer", "cut off", "garbled", "the broker had none"],
+)
+def test_an_alteration_without_an_answer_is_not_known(cluster: Cluster, trouble: str | Exception) -> None:
+    cluster.alteration = trouble
+    with pytest.raises(HostError, match=r"did not confirm: set retention\.ms=1 .* is not known: "):
+        kafka.alter(BROKERS, SET)
+
+
+def test_where_no_broker_answers_nothing_is_sent(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "_answering", lambda _brokers: {})
+    with pytest.raises(HostError, match=r"no broker of .* answered in 3 s; nothing was sent to Kafka"):
+        kafka.alter(BROKERS, SET)
+    assert cluster.altered == []

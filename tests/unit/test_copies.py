@@ -37,16 +37,16 @@ class Hosts:
     def apply(self, change: Change, operation: str, fencing: int) -> Outcome:
         assert (fencing, operation.partition(".")[0]) == (7, "journal")
         assert deadline.bounded(), "channels tell a host that is known to be silent only within a deadline"
-        self.asked.append(change.host)
-        if change.host in self.silent:
-            if self.asked.count(change.host) == 1:
+        self.asked.append(change.where)
+        if change.where in self.silent:
+            if self.asked.count(change.where) == 1:
                 self.released.wait(30.0)  # nobody waits so long; a walk that did would go on and be seen
-            raise HostError(f"{change.host} has not answered for a while")
-        if change.host in self.refuse:
+            raise HostError(f"{change.where} has not answered for a while")
+        if change.where in self.refuse:
             return Outcome(5, "no room\n")
         assert isinstance(change, PutFile)
         assert (change.path, change.owner, change.mode) == (copy_path("run"), "root:root", "0600")
-        self.taken[change.host] = change.content
+        self.taken[change.where] = change.content
         return Outcome(0, "")
 
 

@@ -222,7 +222,7 @@ def failing(hosts: Hosts, times: int, error: Exception | Outcome, host: str = "d
     left = [times]
 
     def answer(change: Change) -> Outcome | None:
-        if change.host != host or left[0] == 0:
+        if change.where != host or left[0] == 0:
             return None
         left[0] -= 1
         if isinstance(error, Outcome):

@@ -12,9 +12,24 @@ import pytest
 from tests.unit.engine_world import PointDisk, Points
 from zkmigrate.engine import chain, journal
 from zkmigrate.engine.codec import decode_change, decode_finding, encode_change, encode_finding
+from zkmigrate.engine.history import History
 from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.errors import JournalError
-from zkmigrate.model.change import Change, Cut, Go, HostVerb, MoveAside, PutFile, Restore, Seal, SetService
+from zkmigrate.model.change import (
+    KAFKA,
+    AlterTopicConfig,
+    Change,
+    Cut,
+    ElectLeaders,
+    Go,
+    HostVerb,
+    MoveAside,
+    PutFile,
+    Restore,
+    Seal,
+    SetService,
+)
+from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import claim
 from zkmigrate.model.step import Way
 
@@ -28,6 +43,9 @@ CHANGES: tuple[Change, ...] = (
     Seal("d1", "boot", "stamp"),
     Go("d1", "first", ("192.0.2.1:2181", "192.0.2.2:2181"), 2, 5000),
     HostVerb("d1", "started-observer"),
+    ElectLeaders(KAFKA, "192.0.2.31:9092"),
+    AlterTopicConfig(KAFKA, "t", "retention.ms", "1", None),
+    AlterTopicConfig(KAFKA, "t", "retention.ms", None, "1"),
 )
 
 
@@ -54,6 +72,11 @@ def written(run_dir: Path, lines: int = 8) -> bytes:
 @pytest.mark.parametrize("change", CHANGES, ids=lambda c: type(c).__name__)
 def test_every_change_survives_the_journal(change: Change) -> None:
     assert decode_change(encode_change(change)) == change
+
+
+def test_an_election_of_an_earlier_version_named_a_broker() -> None:
+    earlier = {"type": "ElectLeaders", "host": "broker1", "bootstrap": "192.0.2.31:9092"}
+    assert decode_change(earlier) == ElectLeaders(KAFKA, "192.0.2.31:9092")
 
 
 def test_a_change_of_another_version_is_refused_by_name() -> None:
@@ -205,3 +228,40 @@ def test_a_whole_last_line_without_its_newline_is_kept(tmp_path: Path) -> None:
     book.close()
     assert (run_dir / NAME).read_bytes().startswith(data)
     assert journal.read(run_dir).entries == 9
+
+
+class Name(str):
+    """A target's name that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_a_question_about_one_target_does_not_ask_all_others() -> None:
+    history = History()
+    change = encode_change(PutFile("d1", "/f", b"x", "root:root"))
+    of_all = {"stage": "s", "step": "t", "way": "forward", "change": change, "mono": 1.0}
+    for number in range(2000):
+        body = {**of_all, "target": Name(f"t{number}"), "leg": number, "operation": f"o{number}"}
+        history.fold(Entry(number + 1, 1.0, "intent", body, ""))
+    Name.compared = 0
+    (applied,) = history.applied("s.t", Name("t7"))
+    assert applied.operation == "o7"
+    assert len(history.unrestored("s.t")) == len(history.touched("s.t")) == 2000
+    assert Name.compared < 100
+
+
+def test_a_broker_that_was_retired_has_nothing_to_be_put_back() -> None:
+    history = History()
+    change = encode_change(PutFile("b1", "/f", b"x", "root:root"))
+    sent = {"stage": "s", "step": "t", "target": "b1", "way": "forward", "leg": 1, "operation": "o"}
+    history.fold(Entry(1, 1.0, "intent", {**sent, "change": change, "mono": 1.0}, ""))
+    assert (history.has_touched("s.t"), history.unrestored("s.t")) == (True, frozenset({"b1"}))
+    gone = {"host": "b1", "id": 1, "addresses": [], "by": "me", "reason": "burnt"}
+    history.fold(Entry(2, 1.0, "retired", gone, ""))
+    assert (history.has_touched("s.t"), history.unrestored("s.t")) == (False, frozenset())

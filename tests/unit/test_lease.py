@@ -15,6 +15,7 @@ from zkmigrate.engine.watch import Watch
 from zkmigrate.facts.window import NOWHERE
 from zkmigrate.inventory import Lease
 from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
+from zkmigrate.model.change import Cut, Fence, Unseal
 from zkmigrate.model.step import Context
 from zkmigrate.rules.lease import Longest, chosen, in_force, longest, needed_ms
 from zkmigrate.rules.window import (
@@ -131,10 +132,10 @@ def test_while_no_client_is_at_stake_only_the_policy_bounds_the_lease() -> None:
 def test_steps_send_the_lease_that_was_chosen() -> None:
     for c, fence, cut in ((context(), 5000, 2000), (context(RECORD), 7000, 5000)):
         assert (in_force(c).fence_ttl_ms, in_force(c).cut_ttl_ms) == (fence, cut)
-        assert FenceStep().plan(c, FenceFacts(NOWHERE), "dest1")[0].arguments() == (str(fence),)
+        assert FenceStep().plan(c, FenceFacts(NOWHERE), "dest1")[0] == Fence("dest1", fence)
         facts = CutFacts(NOWHERE, {}, None, {})
-        assert CutStep().plan(c, facts, "dest1")[0].arguments() == (str(cut),)
-        assert SealStep().undo(c, NOWHERE, "dest1", ())[1].arguments() == (str(fence), str(cut))
+        assert CutStep().plan(c, facts, "dest1")[0] == Cut("dest1", cut)
+        assert SealStep().undo(c, NOWHERE, "dest1", ())[1] == Unseal("dest1", fence, cut)
 
 
 def test_the_watch_renews_with_the_lease_that_was_chosen(tmp_path: Path) -> None:

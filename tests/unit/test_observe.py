@@ -23,7 +23,15 @@ from zkmigrate.facts.broker import BrokerProcess, broker_process, same_file
 from zkmigrate.facts.host import reach
 from zkmigrate.facts.release import release
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import ElectLeaders, InstallProgram, PutFile, Restore, UninstallProgram
+from zkmigrate.model.change import (
+    AlterTopicConfig,
+    ClusterChange,
+    ElectLeaders,
+    InstallProgram,
+    PutFile,
+    Restore,
+    UninstallProgram,
+)
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look, Znode
 from zkmigrate.transport import Channels, Program, ProgramPaths, Transport, here
@@ -318,17 +326,30 @@ def test_each_asks_at_once_and_keeps_the_order(parts: Parts) -> None:
     assert parts.look.each([], ask) == {}
 
 
-def no_election(bootstrap: str) -> str:
-    raise AssertionError(f"nobody asked for an election at {bootstrap}")
+def test_a_cluster_change_goes_to_its_cluster_and_to_no_host(parts: Parts) -> None:
+    asked: list[ClusterChange] = []
+
+    def alter(change: ClusterChange) -> tuple[int, str]:
+        asked.append(change)
+        return (1, "no such topic") if isinstance(change, AlterTopicConfig) else (0, "elected")
+
+    apply = ChannelApply(parts.channels, parts.program, {"kafka": alter, "d1": no_cluster})
+    election = ElectLeaders("kafka", "10.0.0.21:9092")
+    setting = AlterTopicConfig("kafka", "t", "retention.ms", "1", None)
+    assert apply(election, "e.1", 1) == Outcome(0, "elected")
+    assert apply(setting, "s.1", 1) == Outcome(1, "no such topic")
+    assert asked == [election, setting]
+    assert apply(ElectLeaders("other", "10.0.0.21:9092"), "e.2", 1) == Outcome(
+        1, "nothing was sent: other is none of the clusters kafka, d1"
+    )
 
 
-def test_an_election_is_asked_of_kafka_and_of_no_host(parts: Parts) -> None:
-    apply = ChannelApply(parts.channels, parts.program, lambda at: f"elected at {at}")
-    assert apply(ElectLeaders("d1", "10.0.0.21:9092"), "e.1", 1) == Outcome(0, "elected at 10.0.0.21:9092")
+def no_cluster(change: ClusterChange) -> tuple[int, str]:
+    raise AssertionError(f"no cluster was asked to {change.describe()}")
 
 
 def test_a_change_goes_over_the_channel_and_back(parts: Parts, tmp_path: Path) -> None:
-    apply: Apply = ChannelApply(parts.channels, parts.program, no_election)
+    apply: Apply = ChannelApply(parts.channels, parts.program, {})
     target = tmp_path / "conf"
     target.write_text("before\n")
     owner = f"{target.owner()}:{target.group()}"
@@ -346,7 +367,7 @@ def test_a_change_goes_over_the_channel_and_back(parts: Parts, tmp_path: Path) -
 
 
 def test_uninstalling_an_absent_program_is_done(parts: Parts) -> None:
-    apply = ChannelApply(parts.channels, parts.program, no_election)
+    apply = ChannelApply(parts.channels, parts.program, {})
     assert apply(UninstallProgram("d1"), "u.1", 1) == Outcome(0, "zkm-host is not installed\n")
 
 

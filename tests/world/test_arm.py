@@ -9,7 +9,7 @@ import zkmigrate.hostside
 from tests.world.operator import Operator, inventory, quiet_world
 from zkmigrate.facts.members import Members, source_members
 from zkmigrate.inventory import Inventory, Ports, ZooKeeperHost
-from zkmigrate.model.change import Arm
+from zkmigrate.model.change import Arm, Go
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
 from zkmigrate.simulate.look import WorldLook
@@ -64,6 +64,7 @@ def test_go_names_ipv6_hosts_in_words_that_zkm_host_takes() -> None:
         "r1", plain.model_copy(update={"dest": dest}), records={"prove": {"first": ["dest1", "dest2"]}}
     )
     (change,) = GoStep().plan(c, NOTHING_ASKED, "dest1")
+    assert isinstance(change, Go)
     words = " ".join(change.arguments())
     assert words == "first 2001:db8::1:2181,2001:db8::2:2181 2 10000"
     argv = ["sh", str(PROGRAM), "--print", "--run", "r1", "--as", "1", "go", "x", *change.arguments()]

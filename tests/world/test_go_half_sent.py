@@ -43,14 +43,14 @@ class Night:
         mine = isinstance(change, Go) and operation.startswith("cutover.")
         if mine and self.killed:
             raise Killed
-        how = self.lose.get(change.host, "") if mine else ""
+        how = self.lose.get(change.where, "") if mine else ""
         if how in ("after", "deaf"):
             assert self.world.apply(change, operation, fencing)[0] == 0
         if how:
-            self.silent.add(change.host)
-            self.dead |= {change.host} if how != "deaf" else set()
-        if change.host in self.silent:
-            raise HostError(f"{change.host}: no answer")
+            self.silent.add(change.where)
+            self.dead |= {change.where} if how != "deaf" else set()
+        if change.where in self.silent:
+            raise HostError(f"{change.where}: no answer")
         return Outcome(*self.world.apply(change, operation, fencing))
 
     def back_again(self) -> None:
@@ -128,7 +128,7 @@ def test_a_host_lost_during_go_is_named_and_the_others_are_checked_and_opened(
     assert night.operator.forward(until="cutover").code == 0
 
     others = [host for host in DEST if host != lost]
-    opened = {c.host for c, op in night.world.applied if isinstance(c, HostVerb) and c.verb == "open"}
+    opened = {c.where for c, op in night.world.applied if isinstance(c, HostVerb) and c.verb == "open"}
     assert opened == set(others), "the operator opened them; they did not wait for their own limit"
     assert night.turned_back_to() == []
     assert [f.target for f in night.found("go.not-heard")] == [lost]
@@ -154,7 +154,7 @@ def test_a_host_without_go_gets_it_from_verify_and_joins_the_others(night: Night
     night.back_again()
     assert night.again().resume(until="verify").code == 0
     assert night.phases() == ["open"] * 3
-    sent = [op for c, op in night.world.applied if isinstance(c, Go) and c.host == "dest3"]
+    sent = [op for c, op in night.world.applied if isinstance(c, Go) and c.where == "dest3"]
     assert [op.split(".")[0] for op in sent][-1] == "verify"
     assert {f.held for f in night.found("verify.same-tree")} == {Held.YES}
     assert {f.target for f in night.found("verify.same-tree")} == set(DEST)

@@ -58,7 +58,7 @@ def step_of(sent: Sent) -> tuple[str, bool]:
 def words(sent: Sequence[Sent]) -> Counter[tuple[str, ...]]:
     """Changes without what a second try makes anew: operation ids, and so the one that a restore names."""
     return Counter(
-        (c.host, c.verb, *(str(getattr(c, name, "")) for name in ("path", "content", "action", "place")))
+        (c.where, c.verb, *(str(getattr(c, name, "")) for name in ("path", "content", "action", "place")))
         for c, _ in sent
     )
 
@@ -67,12 +67,12 @@ def half_done(whole: Sequence[Sent], sent: Sequence[Sent], journal: bytes) -> li
     """What the last step has sent to hosts to which it had more to send, or of which an answer does not stand
     in the journal. Hosts are told at once: of several a kill can come before the answer is written down."""
     step = step_of(sent[-1])
-    wanted = Counter(change.host for change, operation in whole if step_of((change, operation)) == step)
+    wanted = Counter(change.where for change, operation in whole if step_of((change, operation)) == step)
     last = [one for one in sent if step_of(one) == step]
-    done = Counter(change.host for change, _ in last)
+    done = Counter(change.where for change, _ in last)
     heard = {e.body["operation"] for e in chain.parse(journal).entries if e.kind == "outcome"}
-    unheard = {change.host for change, operation in last if operation not in heard}
-    return [one for one in last if one[0].host in unheard or done[one[0].host] < wanted[one[0].host]]
+    unheard = {change.where for change, operation in last if operation not in heard}
+    return [one for one in last if one[0].where in unheard or done[one[0].where] < wanted[one[0].where]]
 
 
 def told(operator: Operator) -> list[tuple[str, object]]:
@@ -130,7 +130,7 @@ def test_the_move_completes_and_keeps_every_session(tmp_path: Path) -> None:
 def test_source_is_never_changed(tmp_path: Path) -> None:
     world = quiet_world()
     Operator(world, tmp_path / "run").forward()
-    assert {change.host for change, _ in world.applied}.isdisjoint(world.inventory.source_names)
+    assert {change.where for change, _ in world.applied}.isdisjoint(world.inventory.source_names)
 
 
 def test_rollback_before_open_leaves_the_first_world(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from zkmigrate.dependents.kafka import connect_sed, with_connect
 from zkmigrate.engine import plan, runs
 from zkmigrate.engine.journal import Journal
 from zkmigrate.inventory import digest
-from zkmigrate.model.change import Change, InstallProgram, PutFile
+from zkmigrate.model.change import ClusterChange, HostChange, InstallProgram, PutFile
 from zkmigrate.model.look import Look
 from zkmigrate.runbook import export, page
 from zkmigrate.runbook.commands import in_run
@@ -136,12 +136,12 @@ def held(world: World, broker: str) -> bytes:
     return world.hosts[broker].files[world.inventory.kafka.config].content
 
 
-def sent(change: Change, operation: str) -> str:
+def sent(change: HostChange, operation: str) -> str:
     """The words that the engine would send, with the content of a file behind a ``-``."""
     words = change.arguments()
     if isinstance(change, PutFile):
         words = (in_run(words[0], RUN), *words[1:-1], "-", words[-1])
-    return " ".join((change.host, change.verb, operation, *words))
+    return " ".join((change.where, change.verb, operation, *words))
 
 
 def steps(world: World) -> Iterator[tuple[str, plan.PlannedStep]]:
@@ -160,7 +160,7 @@ def test_every_planned_change_is_typed_as_the_engine_sends_it(tmp_path: Path, ow
             sent(planned.change, f"{name}.{target}.7.{number}")
             for target, changes in step.targets.items()
             for number, planned in enumerate(changes, 1)
-            if not isinstance(planned.change, InstallProgram)
+            if not isinstance(planned.change, InstallProgram | ClusterChange)
         )
         assert found.get((name, "forward"), Counter()) == wanted, name
 
@@ -191,10 +191,11 @@ def test_the_way_back_types_what_the_steps_undo(tmp_path: Path) -> None:
     for change in back:
         if change.verb in ("restore", "discard"):
             continue  # named by the operation that is undone: compared below
+        assert not isinstance(change, ClusterChange)
         words = change.arguments()[:1] if change.verb != "service" else ("zookeeper.service",)
-        short = " ".join((change.host, change.verb, *words))
-        if change.verb == "service" and "broker" in change.host:
-            short = f"{change.host} service kafka.service"
+        short = " ".join((change.where, change.verb, *words))
+        if change.verb == "service" and "broker" in change.where:
+            short = f"{change.where} service kafka.service"
         assert short in on_page, short
 
 

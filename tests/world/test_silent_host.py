@@ -122,18 +122,18 @@ class Silenced(Operator):
         if operation.startswith("cutover.") and change.verb == "fence":
             self.fenced_at = self.fenced_at or self.world.now
         harmed = operation.startswith("cutover.") and change.verb == self.verb and not self.silent
-        if harmed and change.host == SILENT:
+        if harmed and change.where == SILENT:
             with self.others:
                 assert self.others.wait_for(lambda: len(self.ahead) == 2, OTHERS_S), "the others answered"
             if self.taken:
                 super()._apply(change, operation, fencing)
             self.falls_silent()
-        if change.host in self.silent:
-            raise HostError(self.waited_for(change.host, APPLY_S))
+        if change.where in self.silent:
+            raise HostError(self.waited_for(change.where, APPLY_S))
         outcome = super()._apply(change, operation, fencing)
         if harmed:
             with self.others:
-                self.ahead.add(change.host)
+                self.ahead.add(change.where)
                 self.others.notify()
         return outcome
 

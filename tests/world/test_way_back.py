@@ -78,7 +78,7 @@ def test_one_answer_that_does_not_come_on_the_way_back_leaves_no_door_shut(
 
     def apply(change: Change, operation: str, fencing: int) -> Outcome:
         if isinstance(change, HostVerb) and change.verb == "halt" and operation.startswith("cutover."):
-            halted.append(change.host)
+            halted.append(change.where)
         return act(change, operation, fencing)
 
     monkeypatch.setattr(WorldLook, "zkm", zkm)
@@ -97,9 +97,9 @@ def test_a_host_that_dies_while_sealing_keeps_no_other_host_shut(
     act = operator._apply
 
     def apply(change: Change, operation: str, fencing: int) -> Outcome:
-        if isinstance(change, Seal) and operation.startswith("cutover.") and change.host == "dest3":
+        if isinstance(change, Seal) and operation.startswith("cutover.") and change.where == "dest3":
             dead.append("dest3")
-        if change.host in dead:
+        if change.where in dead:
             raise HostError("dest3: no answer")
         return act(change, operation, fencing)
 
@@ -125,10 +125,10 @@ def test_a_host_that_dies_before_the_seal_keeps_no_other_host_shut(
     act = operator._apply
 
     def apply(change: Change, operation: str, fencing: int) -> Outcome:
-        if change.host in dead:
+        if change.where in dead:
             raise HostError("dest3: no answer")
         outcome = act(change, operation, fencing)
-        if change.verb == verb and operation.startswith("cutover.") and change.host == "dest3":
+        if change.verb == verb and operation.startswith("cutover.") and change.where == "dest3":
             dead.append("dest3")
         return outcome
 
@@ -167,7 +167,7 @@ def test_one_open_host_ends_the_way_back_though_another_is_not_heard(
         if isinstance(change, HostVerb) and change.verb == "halt" and operation.startswith("cutover."):
             world.advance(30.0)  # the operator was slow: the hosts reach their own limit
             dead.append("dest3")
-            raise HostError(f"{change.host}: no answer")
+            raise HostError(f"{change.where}: no answer")
         return act(change, operation, fencing)
 
     monkeypatch.setattr(operator, "_apply", apply)
@@ -190,11 +190,11 @@ def test_a_halt_that_comes_after_a_hosts_own_limit_splits_nothing(
 
     def apply(change: Change, operation: str, fencing: int) -> Outcome:
         if isinstance(change, HostVerb) and change.verb == "halt" and operation.startswith("cutover."):
-            if change.host in stalled and change not in waiting:
+            if change.where in stalled and change not in waiting:
                 waiting.append(change)
-                raise HostError(f"{change.host}: no answer")
+                raise HostError(f"{change.where}: no answer")
             outcome = act(change, operation, fencing)
-            halted.add(change.host)
+            halted.add(change.where)
             if halted == set(world.inventory.dest_names) - stalled:
                 with world.lock:
                     world.advance(30.0)
@@ -204,7 +204,7 @@ def test_a_halt_that_comes_after_a_hosts_own_limit_splits_nothing(
     monkeypatch.setattr(operator, "_apply", apply)
     ended = operator.forward(until="cutover")
     assert ended.code == code
-    assert {c.host for c in waiting} == stalled
+    assert {c.where for c in waiting} == stalled
     if code == 7:
         assert doors_shut(world) == []
         assert {world.mode(h) for h in world.inventory.dest_names} == {"observer"}

@@ -1,4 +1,4 @@
-"""The Kafka cluster through its brokers: who is in it, who leads, who is in sync, what moves.
+"""The Kafka cluster through its brokers: members, leaders, who is in sync, what moves; and changes to it.
 
 Works with Kafka 2.3 to 3.9 over kafka-python. Brokers before 2.4 cannot list reassignments; there the one
 place that knows is the znode ``/admin/reassign_partitions`` (Kafka's ReassignPartitionsZNode); the caller
@@ -15,12 +15,13 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import (
     ElectionNotNeededError,
     IncompatibleBrokerVersion,
     KafkaError,
     KafkaTimeoutError,
+    RequestTimedOutError,
     for_code,
 )
 from kafka.protocol.admin.topics import ElectionType
@@ -29,6 +30,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from zkmigrate.clients.canary import BrokerCanary
 from zkmigrate.errors import HostError
+from zkmigrate.model.change import AlterTopicConfig, ClusterChange, ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, PartitionState
 
@@ -41,6 +43,9 @@ _QUESTION_S = 20.0
 """Five seconds were too few for brokers that shared a quarter of two cores with everything else."""
 _ELECTION_S, _TOLD_S = 60.0, 20.0
 """Seconds for an election's answer, and then until every broker tells of the new leaders."""
+
+_ALTERED = "OK"
+"""What kafka-python says for a resource that was altered; else the broker's error."""
 
 _OWN = "DYNAMIC_TOPIC_CONFIG"
 _OFFLINE = (5, 9)
@@ -64,15 +69,8 @@ def view(
     answering = list(releases)
     if not answering:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s")
-    milliseconds = int(deadline_s * 1000)
     try:
-        admin = KafkaAdminClient(
-            bootstrap_servers=answering,
-            client_id="zkmigrate",
-            request_timeout_ms=milliseconds,
-            bootstrap_timeout_ms=milliseconds,
-        )
-        with closing(admin):
+        with _admin(answering, deadline_s) as admin:
             return _view(admin, reassignments, releases, everybody=len(releases) == len(set(brokers)))
     except KafkaTimeoutError as error:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
@@ -80,6 +78,19 @@ def view(
         return Unknown("failed", f"Kafka at {', '.join(brokers)}: {type(error).__name__}: {error}")
     except (KeyError, ValueError, TypeError) as error:
         return Unknown("garbled", f"Kafka at {', '.join(brokers)} answered what is not understood: {error!r}")
+
+
+def _admin(brokers: Sequence[str], deadline_s: float) -> closing[Any]:
+    """A client of the cluster at ``brokers``; deadline_s: for each question."""
+    milliseconds = int(deadline_s * 1000)
+    return closing(
+        KafkaAdminClient(
+            bootstrap_servers=list(brokers),
+            client_id="zkmigrate",
+            request_timeout_ms=milliseconds,
+            bootstrap_timeout_ms=milliseconds,
+        )
+    )
 
 
 def _answering(brokers: Sequence[str]) -> dict[str, str]:
@@ -212,6 +223,41 @@ def _settings(admin: Any, kind: ConfigResourceType, names: Sequence[str]) -> dic
     }
 
 
+def alter(brokers: Sequence[str], change: ClusterChange) -> tuple[int, str]:
+    """Send one change to the cluster that answers at ``brokers`` (``host:port``): 0 and what came of it, or 1
+    and why Kafka refused. HostError where nobody answered, or what came of it is not known."""
+    if isinstance(change, ElectLeaders):
+        return 0, elect_preferred(change.bootstrap)
+    return _alter_topic(brokers, change)
+
+
+def _alter_topic(brokers: Sequence[str], change: AlterTopicConfig) -> tuple[int, str]:
+    """By IncrementalAlterConfigs (KIP-339, Kafka 2.3 and later), which leaves the topic's other settings."""
+    answering = list(_answering(brokers))
+    if not answering:
+        raise HostError(
+            f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s; nothing was sent to Kafka"
+        )
+    act = AlterConfigOp.DELETE if change.value is None else AlterConfigOp.SET
+    wanted = ConfigResource(ConfigResourceType.TOPIC, change.topic, {change.key: (act, change.value)})
+    try:
+        with _admin(answering, _QUESTION_S) as admin:
+            told = admin.alter_configs([wanted], raise_on_unknown=False, incremental=True)
+        said = str(told["topic"][change.topic])
+    except IncompatibleBrokerVersion as error:  # the client knows that before it sends
+        return 1, str(error)
+    except (KafkaError, OSError, KeyError, ValueError, TypeError) as error:  # the last three: it is garbled
+        raise _not_known(change, answering, f"{type(error).__name__}: {error}") from None
+    if RequestTimedOutError.__name__ in said:  # the broker itself waited in vain, for its controller
+        raise _not_known(change, answering, said)
+    return (0, change.describe()) if said == _ALTERED else (1, said)
+
+
+def _not_known(change: ClusterChange, brokers: Sequence[str], why: str) -> HostError:
+    asked = f"Kafka at {', '.join(brokers)} did not confirm: {change.describe()}"
+    return HostError(f"{asked}. Whether that was done is not known: {why}")
+
+
 def elect_preferred(bootstrap: str) -> str:
     """Ask the cluster at ``address:port`` to elect every partition's preferred replica as its leader.
 
@@ -221,15 +267,8 @@ def elect_preferred(bootstrap: str) -> str:
     Kafka leaves a partition as it is whose preferred replica is not in sync. HostError: what came of it is
     not known, or Kafka refused all of it.
     """
-    milliseconds = int(_ELECTION_S * 1000)
     try:
-        admin = KafkaAdminClient(
-            bootstrap_servers=[bootstrap],
-            client_id="zkmigrate",
-            request_timeout_ms=milliseconds,
-            bootstrap_timeout_ms=milliseconds,
-        )
-        with closing(admin):
+        with _admin([bootstrap], _ELECTION_S) as admin:
             return _elect(admin)
     except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: no controller
         raise HostError(

@@ -1,4 +1,4 @@
-"""Apply: how a change reaches a host, and the wave that journals around it.
+"""Apply: how a change reaches a host or a cluster, and the wave that journals around it.
 
 The real Apply is :class:`zkmigrate.engine.channel.ChannelApply`.
 """
@@ -21,7 +21,7 @@ from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lanes import Late, together
 from zkmigrate.errors import HostError, LockedError, UsageError
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import Change, Changes
+from zkmigrate.model.change import Change, Changes, ClusterChange
 from zkmigrate.model.step import Way
 
 FENCED_OFF = 9
@@ -39,14 +39,14 @@ def unlimited(_verb: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a host answered: exit code of zkm-host and its output."""
+    """What a host or a cluster answered: zkm-host's exit code, a cluster's 0 or 1, and the words."""
 
     rc: int
     output: str = ""
 
 
 class Apply(Protocol):
-    """Send one change. HostError when the host did not confirm: then the outcome is unknown."""
+    """Send one change. HostError when host or cluster did not confirm: then the outcome is unknown."""
 
     def __call__(self, change: Change, operation: str, fencing: int) -> Outcome: ...
 
@@ -128,7 +128,7 @@ class Wave:
 
     def _refuse_source(self, changes: Changes) -> None:
         for change in changes:
-            if change.host in self._inventory.source_names:
+            if not isinstance(change, ClusterChange) and change.host in self._inventory.source_names:
                 raise UsageError(f"source is read-only, refused on {change.host}: {change.describe()}")
 
     def _intend(self, at: Next, target: str, leg: int, operation: str, change: Change) -> None:

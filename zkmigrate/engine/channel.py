@@ -1,16 +1,18 @@
-"""The real apply: changes as words over each host's held-open channel to zkm-host.
+"""The real apply: host changes as words over each host's held-open channel to zkm-host, cluster changes
+through a client of the cluster.
 
-Three changes go another way: installing the program, its uninstalling, which ends it, and an election, for
-which Kafka is asked. A change is sent once. When its reply does not come, HostError says that the outcome is
-unknown; the host's own record answers.
+Two host changes go another way: installing the program, and its uninstalling, which ends it. A change is sent
+once. When its reply does not come, HostError says that the outcome is unknown; the host's own record answers,
+or a look at the cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.model.change import Change, ElectLeaders, InstallProgram, UninstallProgram
+from zkmigrate.model.change import Change, ClusterChange, InstallProgram, UninstallProgram
 from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.program import Program
 
@@ -30,22 +32,30 @@ DEADLINE_S = 20.0
 """Seconds to wait for every other verb. In the window all of them have less (``rules.window.limits``)."""
 
 
+Alter: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
+"""Sends one change to one cluster: 0 and what came of it, or 1 and why the cluster refused. HostError where
+the outcome is not known."""
+
+
 class ChannelApply:
     """``apply(change, operation, fencing)`` for the engine; the words come from the change itself."""
 
-    def __init__(self, channels: Channels, program: Program, elect: Callable[[str], str]) -> None:
-        """elect: asks Kafka at ``address:port`` for the election; what came of it, HostError if that is
-        unknown."""
+    def __init__(self, channels: Channels, program: Program, clusters: Mapping[str, Alter]) -> None:
+        """clusters: by the name that a change has for it."""
         self._channels = channels
         self._program = program
-        self._elect = elect
+        self._clusters = clusters
 
     def __call__(self, change: Change, operation: str, fencing: int) -> Outcome:
-        """Send one change. HostError when the host did not confirm it: then the outcome is unknown."""
+        """Send one change. HostError when host or cluster did not confirm: then the outcome is unknown."""
+        if isinstance(change, ClusterChange):
+            alter = self._clusters.get(change.cluster)
+            if alter is None:
+                known = ", ".join(self._clusters)
+                return Outcome(1, f"nothing was sent: {change.cluster} is none of the clusters {known}")
+            return Outcome(*alter(change))
         if isinstance(change, InstallProgram):
             return Outcome(0, self._program.install(change.host))
-        if isinstance(change, ElectLeaders):
-            return Outcome(0, self._elect(change.bootstrap))
         deadline_s = DEADLINES_S.get(change.verb, DEADLINE_S)
         if isinstance(change, UninstallProgram):
             self._channels.forget(change.host)

@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import Any
 
 from zkmigrate.errors import JournalError
-from zkmigrate.model.change import Change
+from zkmigrate.model.change import KAFKA, Change, ElectLeaders
 from zkmigrate.model.finding import Finding, Held, Severity
 
 _TYPES: dict[str, type[Any]] = {cls.__name__: cls for cls in typing.get_args(Change)}
@@ -35,6 +35,8 @@ def decode_change(body: Mapping[str, Any]) -> Change:
     if cls is None:
         raise JournalError(f"the journal names a change of type {name}; this version knows {sorted(_TYPES)}")
     values = {key: _decode(value) for key, value in body.items() if key != "type"}
+    if cls is ElectLeaders and "host" in values:  # a journal of earlier versions
+        values = {"cluster": KAFKA, "bootstrap": values["bootstrap"]}
     try:
         change: Change = cls(**values)
     except TypeError as error:

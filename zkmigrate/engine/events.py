@@ -79,7 +79,7 @@ class WaveBegun:
 
 @dataclass(frozen=True)
 class ChangeSent:
-    """A change is on its way to its host; its intent is durable."""
+    """A change is on its way to its host or cluster; its intent is durable."""
 
     target: str
     operation: str

@@ -41,7 +41,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from zkmigrate.engine.codec import decode_change
-from zkmigrate.model.change import Applied, Recorded, Restore
+from zkmigrate.engine.sent import Row, Sent
+from zkmigrate.model.change import Applied, Recorded
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Hazard, Retired, Way
@@ -169,20 +170,27 @@ class History:
     _wave: tuple[str, int, float] | None = None
     _waves: dict[tuple[str, Way], dict[int, list[str]]] = field(default_factory=dict)
     _records: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _applied: dict[str, tuple[str, str, Applied]] = field(default_factory=dict)
-    _undoes: dict[str, str] = field(default_factory=dict)
+    _changes: Sent = field(default_factory=Sent)
+    _undoes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     # --- questions -------------------------------------------------------------------------------------
 
     def applied(self, step: str, target: str) -> tuple[Applied, ...]:
         """Changes of a step (``stage.step``) for a target that are not undone, oldest first."""
-        return tuple(a for s, t, a in self._applied.values() if s == step and t == target)
+        return self._changes.of(step, target)
 
     def touched(self, step: str) -> tuple[str, ...]:
         """Targets for which a step has changes that are not undone, in order of their first change; not
         those that were retired, for the run goes on and back without them."""
-        targets = dict.fromkeys(t for s, t, _ in self._applied.values() if s == step)
-        return tuple(t for t in targets if t not in self.retired)
+        return tuple(t for t in dict.fromkeys(self._changes.targets(step)) if t not in self.retired)
+
+    def unrestored(self, step: str) -> frozenset[str]:
+        """Those of them on which a file or a setting is not put back."""
+        return frozenset(self._changes.restorable(step)).difference(self.retired)
+
+    def has_touched(self, step: str) -> bool:
+        """Whether there is any of them."""
+        return any(t not in self.retired for t in self._changes.targets(step))
 
     def waves_begun(self, step: str, way: Way) -> int:
         """How many waves of a step were begun this way, by whichever process, since the walk last came to it
@@ -209,7 +217,7 @@ class History:
 
     def touched_in(self, stage: str) -> bool:
         """Whether any step of a stage has changes that are not undone: else there is nothing to turn back."""
-        return any(s.partition(".")[0] == stage for s, _, _ in self._applied.values())
+        return any(step.partition(".")[0] == stage for step in self._changes.steps())
 
     def over(self, playbook: Playbook) -> dict[str, str]:
         """What became of the stages that are over: ``ok``, ``skipped``, or ``undone`` where all that was
@@ -231,10 +239,10 @@ class History:
 
     def unconfirmed(self) -> tuple[Applied, ...]:
         """Changes of which only the intent is known."""
-        return tuple(a for _, _, a in self._applied.values() if not a.confirmed)
+        return tuple(row.applied for row in self._changes if not row.applied.confirmed)
 
     def records(self) -> Mapping[str, Mapping[str, Any]]:
-        """Records of the last ``Done`` by step id and by ``stage.step``; measured seconds by stage id.
+        """What each step recorded last, by step id and by ``stage.step``; measured seconds by stage id.
 
         A stage's own entry is ``{"seconds": {step id: {"forward": s, "back": s}}}``, the figures of the last
         completed walk of each step.
@@ -288,7 +296,7 @@ class History:
 
     def no_way_back(self, playbook: Playbook) -> str:
         """The first step without a way back that a host has done, by what the journal knows; else empty."""
-        sent = {step for step, _, applied in self._applied.values() if applied.confirmed}
+        sent = {row.step for row in self._changes if row.applied.confirmed}
         final = [
             f"{stage.id}.{step.id}"
             for stage in playbook.stages
@@ -366,7 +374,7 @@ class History:
         self._waves.pop((step, Way.FORWARD), None)
         self.done.discard(step)
         self.undone.add(step)
-        self._applied = {op: row for op, row in self._applied.items() if row[0] != step}
+        self._changes.clear(step)
 
     def _on_record(self, body: Mapping[str, Any], _: Entry) -> None:
         self._records[body["step"]] = body["record"]
@@ -385,22 +393,20 @@ class History:
                 if self._wave is not None and self._wave[0] == step:
                     self._between.setdefault(step, []).append(entry.at - self._wave[2])
                 self._wave = (step, body["leg"], entry.at)
-            self._applied[operation] = (step, body["target"], Applied(change, operation, confirmed=False))
+            self._changes.add(Row(step, body["target"], Applied(change, operation, confirmed=False)))
             self.first_sent.setdefault(step, (entry.seq, entry.at, body["mono"]))
-        elif isinstance(change, Restore):
-            self._undoes[operation] = change.operation
+        else:
+            self._undoes[operation] = self._changes.undone_by(step, body["target"], change)
 
     def _on_outcome(self, body: Mapping[str, Any], _: Entry) -> None:
         operation, status = body["operation"], body["status"]
-        original = self._undoes.pop(operation, None)
-        if original is not None and status == "done":
-            self._applied.pop(original, None)
-        if operation in self._applied:
-            step, target, applied = self._applied[operation]
-            if status == "skipped":
-                del self._applied[operation]
-            elif status == "done":
-                self._applied[operation] = (step, target, Applied(applied.change, operation, confirmed=True))
+        undone = self._undoes.pop(operation, ())
+        if status == "done":
+            self._changes.confirm(operation)
+            for original in undone:
+                self._changes.drop(original)
+        elif status == "skipped":
+            self._changes.drop(operation)
 
     def _on_consent(self, body: Mapping[str, Any], _: Entry) -> None:
         """Only go to a stage's own question is a consent; other answers are for whoever reads the lines."""
@@ -440,16 +446,16 @@ class History:
         """The hosts' word counts for more than the lines that are left, where both say something."""
         self.rebuilt = True
         self.leg, self.known_leg = max(self.leg, body["leg"]), max(self.known_leg, body["leg"])
-        known, self._applied = self._applied, {}
+        known, self._changes = {row.applied.operation: row for row in self._changes}, Sent()
         for row in body["operations"]:
             step, operation = row["step"], row["operation"]
             told = Applied(Recorded(row["target"], row["verb"], row["path"]), operation, row["confirmed"])
-            self._applied[operation] = known.get(operation, (step, row["target"], told))
+            self._changes.add(known.get(operation, Row(step, row["target"], told)))
             self.begun.add(step)
             self.undone.discard(step)
             # When it was sent is not known: deadlines count from now, as by the wall clock.
             self.first_sent.setdefault(step, (0, entry.at, 0.0))
-        standing = {step for step, _, _ in self._applied.values()}
+        standing = self._changes.steps()
         self.first_sent = {step: at for step, at in self.first_sent.items() if step in standing}
         self.stages_done, self.done = set(body["stages"]), set(body["steps"])
         self.stages_begun |= {step.partition(".")[0] for step in self.done}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
@@ -67,11 +68,16 @@ class Logbook:
             events.StepBegun(at.stage.id, step.id, step.title, step.hazard, at.way, waves, *how_far())
         )
 
-    def ended(self, at: Next, verdict: Done, seconds: float) -> None:
-        """A step is done in its direction; forward with what later steps compare with."""
-        if at.way is Way.FORWARD and verdict.record:
-            body = {"stage": at.stage.id, "step": at.step.id, "record": dict(verdict.record)}
+    def recorded(self, at: Next, record: Mapping[str, Any]) -> None:
+        """What later looks and steps compare with, going forward. Not synced: the wave or the step's end that
+        follows is."""
+        if at.way is Way.FORWARD and record:
+            body = {"stage": at.stage.id, "step": at.step.id, "record": dict(record)}
             self._journal.append("record", body, sync=False)
+
+    def ended(self, at: Next, verdict: Done, seconds: float) -> None:
+        """A step is done in its direction."""
+        self.recorded(at, verdict.record)
         self._step(at, "done", seconds=seconds, findings=verdict.findings)
         self._world.emit(events.StepEnded(at.stage.id, at.step.id, at.way, seconds, verdict.findings))
 

@@ -13,6 +13,7 @@ import difflib
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -29,6 +30,7 @@ from zkmigrate.model.change import (
     Arm,
     Change,
     Changes,
+    ClusterChange,
     Cut,
     ElectLeaders,
     Fence,
@@ -204,7 +206,7 @@ def _step(
             preview = step.preview(context, look)
             specs |= {c.host: c.spec for changes in preview.values() for c in changes if isinstance(c, Arm)}
             targets = {
-                target: tuple(_change(c, inventory, look, specs.get(c.host, "")) for c in changes)
+                target: tuple(_change(c, inventory, look, specs.get(c.where, "")) for c in changes)
                 for target, changes in preview.items()
             }
             note = "" if targets else NOTHING
@@ -222,16 +224,14 @@ def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> Plan
 
 def command(change: Change) -> str:
     """The line that does the same by hand on the host; OPID and N (the fencing number) are the run's own.
+    Of a cluster change, the line of the cluster's own tool; BOOTSTRAP is any broker's ``address:port``.
 
     Long content is named by the file that would hold it.
     """
     if isinstance(change, InstallProgram):
         return f"sudo install -o root -g root -m 0755 zkm-host {hostside.INSTALLED_PATH}"
-    if isinstance(change, ElectLeaders):
-        return (
-            f"kafka-leader-election.sh --bootstrap-server {change.bootstrap} --election-type preferred "
-            "--all-topic-partitions"
-        )
+    if isinstance(change, ClusterChange):
+        return _cluster_command(change)
     words = [*change.arguments()]
     match change:
         case PutFile() if change.content:
@@ -241,6 +241,20 @@ def command(change: Change) -> str:
         case SetService() if change.commands:
             words = [change.unit, change.action, *(own_command(text) for text in change.commands)]
     return " ".join(("sudo zkm-host --run", RUN, "--as N", change.verb, "OPID", *words))
+
+
+def _cluster_command(change: ClusterChange) -> str:
+    if isinstance(change, ElectLeaders):
+        return (
+            f"kafka-leader-election.sh --bootstrap-server {change.bootstrap} --election-type preferred "
+            "--all-topic-partitions"
+        )
+    if change.value is None:
+        act = f"--delete-config {shlex.quote(change.key)}"
+    else:  # in brackets, for else the tool would end a value at its first comma
+        act = f"--add-config {shlex.quote(f'{change.key}=[{change.value}]')}"
+    topic = f"--entity-type topics --entity-name {shlex.quote(change.topic)}"
+    return f"kafka-configs.sh --bootstrap-server BOOTSTRAP --alter {topic} {act}"
 
 
 def own_command(text: str) -> str:

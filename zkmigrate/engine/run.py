@@ -27,7 +27,7 @@ from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import HostError, UsageError, ZkmigrateError
 from zkmigrate.inventory import Inventory, without_brokers
-from zkmigrate.model.change import Changes, inverses
+from zkmigrate.model.change import Changes
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
@@ -107,7 +107,7 @@ class Walk:
         self._holds.pause_after(pause_after)
         at = self.history.next(self.playbook)
         if isinstance(at, Next) and at.way is Way.FORWARD:
-            asked.ahead(self.playbook, self._hold_at, at.id, begun=bool(self.history.touched(at.id)))
+            asked.ahead(self.playbook, self._hold_at, at.id, begun=self.history.has_touched(at.id))
 
     def _after_interruption(self) -> None:
         at = self.history.next(self.playbook)
@@ -155,6 +155,7 @@ class Walk:
         """The step loop: observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
         patience = Patience(self.world.clock.now)
         kept: Mapping[str, Any] = {}
+        recorded: Mapping[str, Any] = {}
         failures: Mapping[str, str] | None = None
         while True:
             self._stop_if_asked()
@@ -169,7 +170,7 @@ class Walk:
                         return patience.overdue(verdict, back=self._way_back())
                     kept = verdict.keep or kept
                     self._wait(at, verdict, left)
-                case Ready(targets):
+                case Ready(targets, record=record):
                     targets, paused = self._holds.canary(at, targets)
                     may_hold = paused or failures == {}
                     if may_hold and (held := self._holds.between(at, self._stop_if_asked)):
@@ -181,6 +182,9 @@ class Walk:
                     if (again := patience.count(plans)) >= TRIES:
                         return patience.exhausted(plans, back=self._way_back())
                     self._wave_begun(at, targets)
+                    if record != recorded:
+                        self._log.recorded(at, record)
+                        recorded = record
                     limits = partial(self._window.limits, at)
                     failures = self._wave.run(at, plans, context.fencing, limits)
                     patience.note(failures)
@@ -270,7 +274,7 @@ class Walk:
         fresh, self._fresh = self._fresh, False
         steps = at.stage.steps
         number = steps.index(at.step)
-        if not fresh or at.way is Way.BACK or number == 0 or self.history.touched(at.id):
+        if not fresh or at.way is Way.BACK or number == 0 or self.history.has_touched(at.id):
             return
         before = Next(at.stage, steps[number - 1], Way.FORWARD)
         if before.id in self.history.done:
@@ -446,12 +450,8 @@ class Walk:
             rehearsal=at.stage.rehearsal,
             way=at.way,
             records=self.history.records(),
-            begun=self.history.lost or bool(self.history.touched(at.id)),
-            unrestored=frozenset(
-                target
-                for target in self.history.touched(at.id)
-                if inverses(self.history.applied(at.id, target))
-            ),
+            begun=self.history.lost or self.history.has_touched(at.id),
+            unrestored=self.history.unrestored(at.id),
             tell=lambda what, progress: self.world.emit(
                 events.Waits(at.stage.id, at.step.id, what, progress, None)
             ),

@@ -140,7 +140,7 @@ class Window:
         reached = [
             step.id
             for step in stage.steps
-            if (name := f"{stage.id}.{step.id}") in self._history.done or self._history.touched(name)
+            if (name := f"{stage.id}.{step.id}") in self._history.done or self._history.has_touched(name)
         ]
         return reached[-1] if reached else ""
 

@@ -44,7 +44,7 @@ class KillingSite(wiring.Site):
         if self.kind not in (type(change).__name__, change.verb):
             return self._real(change, operation, fencing)
         with self._turn:
-            if self.victim in (change.host, ANY_HOST):
+            if self.victim in (change.where, ANY_HOST):
                 self._wait(lambda: self._confirmed >= self.others)
                 os.kill(os.getpid(), signal.SIGKILL)
             # The others are sent one by one, so that exactly as many as wanted have theirs.

@@ -1,8 +1,14 @@
-"""Changes: every way in which zkmigrate touches a host, as data.
+"""Changes: every way in which zkmigrate touches a host or a cluster, as data.
 
-A closed union. Each change names its host, describes itself for the operator, and knows the words that
-``zkm-host`` takes for it: ``verb`` and ``arguments`` around the operation id (``hostside/zkm-host help``).
-One, :class:`ElectLeaders`, does not go to ``zkm-host`` but to Kafka.
+A closed union of two kinds. Each change describes itself for the operator and tells what it touches:
+``where``.
+
+- A :data:`HostChange` names a host and knows the words that ``zkm-host`` takes for it: ``verb`` and
+  ``arguments`` around the operation id (``hostside/zkm-host help``). The host remembers that id.
+- A :data:`ClusterChange` names a cluster. A cluster remembers no operation id, so the change is idempotent by
+  value: sent twice it leaves what it leaves sent once. It carries what was found before; the journal holds
+  that with the intent, and :func:`inverses` puts it back.
+
 The plan prints changes, the engine applies the same values, the model world interprets them.
 """
 
@@ -10,8 +16,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
+
+KAFKA = "kafka"
+"""The cluster that the inventory's section of this name describes."""
 
 ServiceAction: TypeAlias = Literal["start", "stop", "kill", "restart", "enable", "disable"]
 Place: TypeAlias = Literal["first", "quorum", "rest"]
@@ -28,8 +37,26 @@ def command_words(commands: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{key}={value if key == 'ports' else encode(value.encode())}" for key, _, value in pairs)
 
 
+class _OnHost:
+    host: str
+
+    @property
+    def where(self) -> str:
+        """What the change touches."""
+        return self.host
+
+
+class _OnCluster:
+    cluster: str
+
+    @property
+    def where(self) -> str:
+        """What the change touches."""
+        return self.cluster
+
+
 @dataclass(frozen=True)
-class InstallProgram:
+class InstallProgram(_OnHost):
     """Install zkm-host and its sudoers file on a host; the only change that does not go through zkm-host."""
 
     host: str
@@ -43,7 +70,7 @@ class InstallProgram:
 
 
 @dataclass(frozen=True)
-class UninstallProgram:
+class UninstallProgram(_OnHost):
     """Remove zkm-host, its sudoers file and this run's state from a host."""
 
     host: str
@@ -57,7 +84,7 @@ class UninstallProgram:
 
 
 @dataclass(frozen=True)
-class PutFile:
+class PutFile(_OnHost):
     """Write a file whole: mode as octal text, owner as ``user:group``."""
 
     host: str
@@ -76,7 +103,7 @@ class PutFile:
 
 
 @dataclass(frozen=True)
-class MoveAside:
+class MoveAside(_OnHost):
     """Rename a file or directory to a sibling name, so that it can be put back."""
 
     host: str
@@ -91,7 +118,7 @@ class MoveAside:
 
 
 @dataclass(frozen=True)
-class Restore:
+class Restore(_OnHost):
     """Put back exactly what an earlier operation replaced; ``operation`` is that operation's id."""
 
     host: str
@@ -107,7 +134,7 @@ class Restore:
 
 
 @dataclass(frozen=True)
-class Discard:
+class Discard(_OnHost):
     """Remove for good what an earlier operation moved aside; ``operation`` is that operation's id."""
 
     host: str
@@ -123,7 +150,7 @@ class Discard:
 
 
 @dataclass(frozen=True)
-class SetService:
+class SetService(_OnHost):
     """Start, stop, kill or restart a service.
 
     commands: what replaces systemctl, ``KEY=VALUE`` as ``Service.commands`` of the inventory gives them; all
@@ -147,7 +174,7 @@ class SetService:
 
 
 @dataclass(frozen=True)
-class Arm:
+class Arm(_OnHost):
     """Prepare a dest host for the cut-over: chains with empty sets, image begun, guard installed.
 
     spec: key=value lines as ``zkm-host help arm`` lists them.
@@ -165,7 +192,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Fence:
+class Fence(_OnHost):
     """Refuse clients at the client port and end their sockets; the kernel reopens after ``ttl_ms``."""
 
     host: str
@@ -180,7 +207,7 @@ class Fence:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(_OnHost):
     """Block everything between this host and source; the kernel unblocks after ``ttl_ms``."""
 
     host: str
@@ -195,7 +222,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Seal:
+class Seal(_OnHost):
     """Make the lease permanent, if boot id and data stamp are still what the proof was made from."""
 
     host: str
@@ -211,7 +238,7 @@ class Seal:
 
 
 @dataclass(frozen=True)
-class Unseal:
+class Unseal(_OnHost):
     """Turn the permanent block back into a lease."""
 
     host: str
@@ -227,7 +254,7 @@ class Unseal:
 
 
 @dataclass(frozen=True)
-class Go:
+class Go(_OnHost):
     """Let the host reform by itself, in its place of the start order.
 
     place: ``first`` = holds the newest transaction; ``quorum`` = completes the majority once the first are
@@ -249,24 +276,6 @@ class Go:
         return f"go: reform and start as participant, place {self.place}, majority {self.majority}"
 
 
-@dataclass(frozen=True)
-class ElectLeaders:
-    """Kafka elects the preferred replica of every partition as its leader; the operator's client asks for it.
-
-    host: the broker that is asked first. bootstrap: its ``address:port``.
-    """
-
-    host: str
-    bootstrap: str
-    verb = "elect-leaders"
-
-    def arguments(self) -> tuple[str, ...]:
-        return (self.bootstrap,)
-
-    def describe(self) -> str:
-        return f"ask Kafka at {self.bootstrap} to elect every partition's preferred leader"
-
-
 SimpleVerb: TypeAlias = Literal[
     "disarm", "reopen", "uncut", "stopped", "started-observer", "halt", "checked", "open", "finalize"
 ]
@@ -285,7 +294,7 @@ _SIMPLE_TEXT: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class HostVerb:
+class HostVerb(_OnHost):
     """A zkm-host verb without arguments of its own."""
 
     host: str
@@ -299,7 +308,7 @@ class HostVerb:
 
 
 @dataclass(frozen=True)
-class RestoreImage:
+class RestoreImage(_OnHost):
     """Put data and log directories back exactly as they were at STOP, with the observer config."""
 
     host: str
@@ -312,7 +321,42 @@ class RestoreImage:
         return "put data, epoch files and the observer config back as they were at STOP"
 
 
-Change: TypeAlias = (
+@dataclass(frozen=True)
+class ElectLeaders(_OnCluster):
+    """Kafka elects the preferred replica of every partition as its leader; the operator's client asks for it.
+
+    bootstrap: ``address:port`` of the broker that is asked first.
+    """
+
+    cluster: str
+    bootstrap: str
+    verb = "elect-leaders"
+
+    def describe(self) -> str:
+        return f"ask Kafka at {self.bootstrap} to elect every partition's preferred leader"
+
+
+@dataclass(frozen=True)
+class AlterTopicConfig(_OnCluster):
+    """Set one config of one topic, or unset it, so that the brokers' default holds again.
+
+    value: what it becomes. before: what the topic itself was found to set. None: the topic sets nothing.
+    """
+
+    cluster: str
+    topic: str
+    key: str
+    value: str | None
+    before: str | None
+    verb = "alter-topic-config"
+
+    def describe(self) -> str:
+        found = "unset" if self.before is None else f"{self.key}={self.before}"
+        act = f"unset {self.key}" if self.value is None else f"set {self.key}={self.value}"
+        return f"{act} of topic {self.topic} (found: {found})"
+
+
+HostChange: TypeAlias = (
     InstallProgram
     | UninstallProgram
     | PutFile
@@ -328,8 +372,9 @@ Change: TypeAlias = (
     | Go
     | HostVerb
     | RestoreImage
-    | ElectLeaders
 )
+ClusterChange: TypeAlias = ElectLeaders | AlterTopicConfig
+Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]
 
 
@@ -363,13 +408,31 @@ class Applied:
     confirmed: bool
 
 
-def inverses(applied: tuple[Applied, ...]) -> Changes:
-    """The default undo of file changes: put back each before-image, newest first.
+def inverse(applied: Applied) -> Change | None:
+    """What takes one change back by default; None where the step that sent it has to say."""
+    change = applied.change
+    if isinstance(change, AlterTopicConfig):
+        return replace(change, value=change.before, before=change.value)
+    if isinstance(change, PutFile | MoveAside) or (isinstance(change, Recorded) and change.replaces):
+        return Restore(change.host, applied.operation, change.path)
+    return None
 
-    Changes other than PutFile and MoveAside have no default inverse; a step that uses them states its undo.
+
+def inverses(applied: tuple[Applied, ...]) -> Changes:
+    """The default undo: put back each before-image, newest first.
+
+    A change that was sent again because its outcome was unknown has one inverse, in the place of the first
+    time. Changes without a before-image have no default inverse; a step that uses them states its undo.
     """
-    return tuple(
-        Restore(a.change.host, a.operation, a.change.path)
-        for a in reversed(applied)
-        if isinstance(a.change, PutFile | MoveAside) or (isinstance(a.change, Recorded) and a.change.replaces)
-    )
+    oldest_first = dict.fromkeys(made for a in applied if (made := inverse(a)) is not None)
+    return tuple(reversed(oldest_first))
+
+
+def undoes(change: Change, applied: Applied) -> bool:
+    """Whether a change of the way back takes this one back, whatever it found before."""
+    if isinstance(change, Restore):
+        return change.operation == applied.operation
+    made = inverse(applied)
+    if isinstance(change, AlterTopicConfig) and isinstance(made, AlterTopicConfig):
+        return replace(change, before=made.before) == made
+    return False

@@ -50,10 +50,17 @@ class Done:
 
 @dataclass(frozen=True)
 class Ready:
-    """These targets can be changed now, as one wave (all at once)."""
+    """These targets can be changed now, as one wave (all at once).
+
+    record: as that of ``Done``, durable before the first change of the wave is sent: an original map that the
+    way back needs, or a plan that must not be made twice. Walking back nothing is recorded. While
+    ``Context.begun`` the step goes on from the record it finds; otherwise that is of an earlier walk. Where
+    the journal is lost there may be none.
+    """
 
     targets: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -120,13 +127,14 @@ class Context:
     """What every step of a run may know without looking.
 
     run: id of the run, ``[a-z0-9-]{1,24}``. rehearsal: the cut-over steps act as rehearsal.
-    records: step id → the record its last ``Done`` journaled (baseline, zxids, times).
+    records: step id → the record it journaled last (baseline, zxids, times).
     fencing: this operator's fencing number. unrestored: targets of this step on which the journal knows files
-    that were written or moved aside and not put back. begun: changes of this step were, or may have been,
-    sent and are not undone; true where the journal is lost. way: the direction of the walk, so that a step
-    does not wait, going back, for answers that only going forward needs. kept: what the step's last
-    ``Waiting`` of this visit kept. tell: for looks that take long. retired: brokers that were left out of the
-    run; the inventory does not name them. hold_at: the step of the window after which ``--hold-at`` holds.
+    that were written or moved aside, or settings of a cluster, and not put back. begun: changes of this step
+    were, or may have been, sent and are not undone; true where the journal is lost. way: the direction of the
+    walk, so that a step does not wait, going back, for answers that only going forward needs. kept: what the
+    step's last ``Waiting`` of this visit kept. tell: for looks that take long. retired: brokers that were
+    left out of the run; the inventory does not name them. hold_at: the step of the window after which
+    ``--hold-at`` holds.
     """
 
     run: str

@@ -12,15 +12,17 @@ from dataclasses import dataclass, replace
 
 from zkmigrate import hostside
 from zkmigrate.engine.apply import operation_id
-from zkmigrate.engine.plan import RUN, own_command
+from zkmigrate.engine.plan import RUN, command, own_command
 from zkmigrate.model.change import (
     Applied,
     Arm,
     Change,
     Changes,
+    ClusterChange,
     Cut,
     Fence,
     Go,
+    HostChange,
     PutFile,
     Seal,
     SetService,
@@ -111,17 +113,19 @@ def zkm(place: Place, host: str, *words: str, fenced: bool = True) -> str:
 
 
 def line(place: Place, change: Change, operation: str, file: str = "", digest: str = "") -> str:
-    """The line for one change.
+    """The line for one change; for a cluster change that of the cluster's own tool.
 
     file: local file that holds the content of a ``put`` or the spec of an ``arm``. digest: shell words for a
     content's digest where the page cannot know it. UsageError for words that the tool would not send either.
     """
+    if isinstance(change, ClusterChange):
+        return command(change)
     quote.plain([word.replace("$LEG", "") for word in change.arguments()])
     words = zkm(place, change.host, change.verb, operation, *_arguments(place, change, file, digest))
     return words.replace("at ", f"give {file} ", 1) if isinstance(change, PutFile) else words
 
 
-def _arguments(place: Place, change: Change, file: str, digest: str) -> tuple[str, ...]:
+def _arguments(place: Place, change: HostChange, file: str, digest: str) -> tuple[str, ...]:
     words = change.arguments()
     match change:
         case PutFile():

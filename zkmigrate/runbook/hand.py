@@ -112,7 +112,7 @@ def _roll(s: Sheet) -> tuple[Block, ...]:
 def _elect(change: Change, way: Way) -> Block:
     """By Kafka's own program, wherever it is installed."""
     expect = "no error; `Election not needed` means that the preferred replica leads already"
-    return Block((change.host,), (command(change),), expect, "go on: whoever leads is in sync", way)
+    return Block((change.where,), (command(change),), expect, "go on: whoever leads is in sync", way)
 
 
 def _roll_one(s: Sheet, host: str, changes: Changes) -> tuple[Block, ...]:

@@ -12,12 +12,11 @@ from zkmigrate import hostside
 from zkmigrate.hostside import STATE_DIR
 from zkmigrate.model.change import (
     Arm,
-    Change,
     Cut,
     Discard,
-    ElectLeaders,
     Fence,
     Go,
+    HostChange,
     HostVerb,
     InstallProgram,
     MoveAside,
@@ -39,7 +38,7 @@ PID = 100
 """Of the one service of a host."""
 
 
-def run(host: Host, change: Change, operation: str, fencing: int, now: float, wall: float) -> Answer:
+def run(host: Host, change: HostChange, operation: str, fencing: int, now: float, wall: float) -> Answer:
     """Carry a change out; an operation id that is on record is answered from it and does nothing again."""
     if isinstance(change, InstallProgram):
         host.installed = hostside.program()
@@ -57,7 +56,7 @@ def run(host: Host, change: Change, operation: str, fencing: int, now: float, wa
     return rc, output
 
 
-def _intent(change: Change) -> str:
+def _intent(change: HostChange) -> str:
     """What zkm-host writes down of a change: no file content."""
     if isinstance(change, Arm):
         return change.verb
@@ -78,7 +77,7 @@ def op(host: Host, operation: str) -> str:
     return f"verb {intent}\nrc {rc}\n{output}\n"
 
 
-def _act(host: Host, change: Change, operation: str, now: float, wall: float) -> Answer:
+def _act(host: Host, change: HostChange, operation: str, now: float, wall: float) -> Answer:
     match change:
         case PutFile():
             return _put(host, operation, change, now, wall)
@@ -114,8 +113,6 @@ def _act(host: Host, change: Change, operation: str, now: float, wall: float) ->
             return 0, "uninstalled"
         case InstallProgram():
             return 0, "installed"
-        case ElectLeaders():
-            raise AssertionError("zkm-host elects no leaders: Kafka does")
 
 
 def _phase(host: Host, verb: str, allowed: tuple[str, ...]) -> Answer | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from zkmigrate.dependents.kafka import current_connect
 from zkmigrate.inventory import Broker, Inventory, Service
-from zkmigrate.model.change import Change, ElectLeaders
+from zkmigrate.model.change import Change, ClusterChange, ElectLeaders
 from zkmigrate.model.look import PartitionState
 from zkmigrate.simulate import program, reconfig
 from zkmigrate.simulate.disk import Disk, Kind, Transaction
@@ -63,7 +63,8 @@ class World:
     source_down: source hosts whose server does not run; while too few do source_leader is empty.
     following: dest hosts that observe source, with the start of their process. frozen: dest hosts on which
     nothing runs on, while the kernel keeps their connections and ends their leases. leaders: by number
-    of partition the id of the broker that leads it; the preferred replica where there is none.
+    of partition the id of the broker that leads it; the preferred replica where there is none. settings: by
+    topic and key what a topic sets itself.
     """
 
     inventory: Inventory
@@ -80,6 +81,7 @@ class World:
     frozen: set[str] = field(default_factory=set)
     recovers_s: dict[str, float] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
+    settings: dict[tuple[str, str], str] = field(default_factory=dict)
     sessions_made: int = 0
     acknowledged: list[Transaction] = field(default_factory=list)
     faults: list[Callable[[Change, str], None]] = field(default_factory=list)
@@ -91,19 +93,27 @@ class World:
         return 1_800_000_000.0 + self.now
 
     def apply(self, change: Change, operation: str, fencing: int) -> tuple[int, str]:
-        """Carry one change out on its host; zkm-host's exit code and output."""
+        """Carry one change out on its host or cluster; exit code and output."""
         with self.lock:
             for fault in self.faults:
                 fault(change, operation)
-            if isinstance(change, ElectLeaders):
-                self.leaders.clear()
-                answer = 0, "elected"
+            if isinstance(change, ClusterChange):
+                answer = self._alter(change)
             else:
                 answer = program.run(self.hosts[change.host], change, operation, fencing, self.now, self.wall)
             if answer[0] == 0:
                 self.applied.append((change, operation))
             self._settle()
             return answer
+
+    def _alter(self, change: ClusterChange) -> tuple[int, str]:
+        if isinstance(change, ElectLeaders):
+            self.leaders.clear()
+            return 0, "elected"
+        self.settings.pop((change.topic, change.key), None)
+        if change.value is not None:
+            self.settings[change.topic, change.key] = change.value
+        return 0, "altered"
 
     def advance(self, seconds: float) -> None:
         """Let time pass, in slices, with everything that happens by itself."""

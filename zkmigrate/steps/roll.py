@@ -27,7 +27,7 @@ from zkmigrate.facts.recovery import Recovery, parse_span, recovery
 from zkmigrate.facts.sockets import plain, sockets
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Broker, Inventory
-from zkmigrate.model.change import Applied, Changes, ElectLeaders, PutFile, SetService, inverses
+from zkmigrate.model.change import KAFKA, Applied, Changes, ElectLeaders, PutFile, SetService, inverses
 from zkmigrate.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import DirEntry, KafkaView, Look
@@ -223,7 +223,7 @@ class RollStep:
 def _election(inventory: Inventory) -> Changes:
     """The same there and back: a restart takes the lead from a broker on either way."""
     first = inventory.kafka.brokers[0]
-    return (ElectLeaders(first.name, first.endpoint),)
+    return (ElectLeaders(KAFKA, first.endpoint),)
 
 
 def _silence(broker: BrokerFacts) -> str:

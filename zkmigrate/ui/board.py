@@ -114,7 +114,7 @@ class Board:
                 self._wait = None
                 self._wave = (self._now(), event) if event.of else None
             case events.ChangeSent():
-                self._hosts[event.change.host] = _Host(event.change.describe(), "...", self._now())
+                self._hosts[event.change.where] = _Host(event.change.describe(), "...", self._now())
             case events.ChangeEnded():
                 before = self._hosts.get(event.target, _Host())
                 self._hosts[event.target] = _Host(before.text, event.status, self._now())

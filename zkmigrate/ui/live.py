@@ -103,7 +103,7 @@ class LiveView:
         if isinstance(event, events.StageBegun):
             self._in_window = event.window
         elif isinstance(event, events.ChangeSent):
-            self._sent[event.operation] = f"{event.change.host}: {event.change.describe()}"
+            self._sent[event.operation] = f"{event.change.where}: {event.change.describe()}"
         elif isinstance(event, events.ChangeEnded):
             text = self._sent.pop(event.operation, "")
             if text and event.status == "done" and not self._in_window:

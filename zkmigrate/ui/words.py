@@ -32,7 +32,7 @@ def sentence(event: events.Event) -> str:
             far = how_far(event.done, event.of, event.left_s)
             return f"   {event.stage}.{event.step} goes on with {', '.join(event.targets)}: {far}"
         case events.ChangeSent():
-            return f"   {event.change.host}: {event.change.describe()}"
+            return f"   {event.change.where}: {event.change.describe()}"
         case events.ChangeEnded():
             return _ended(event)
         case events.Waits():
