@@ -5,12 +5,17 @@ A line is ``{"at":…,"body":{…},"kind":…,"previous":…,"seq":…,"sum":"�
 ``sum`` is the SHA-256 of this line's bytes up to the comma before it, so that damage to the last line is
 seen too. A line that was being written when the tool died is a proper prefix of a line: it is *torn*, and is
 cut off. Anything else that does not read is *damage*: nothing after it can be trusted.
+
+A part of a body that is larger than ``LARGE`` stands once, in a ``content`` line of its own. That body and
+each later one name it as ``{"content-sha256":"…"}``; entries that were parsed have it in its place. Journals
+of earlier versions have no such lines.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -18,6 +23,11 @@ from zkmigrate.errors import JournalError
 from zkmigrate.model.entry import Entry, Kind
 
 _KINDS = frozenset(get_args(Kind))
+_NAMES = "content-sha256"
+_NAMED = f'{{"{_NAMES}":'
+
+LARGE = 4096
+"""Bytes of JSON up to which a part of a body stands where it belongs."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ def render(entry: Entry) -> bytes:
         "previous": entry.previous,
         "seq": entry.seq,
     }
-    head = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)[:-1].encode("ascii")
+    head = _json(value)[:-1].encode("ascii")
     return head + b',"sum":"' + hashlib.sha256(head).hexdigest().encode("ascii") + b'"}'
 
 
@@ -67,20 +77,49 @@ def digest(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()
 
 
+def thin(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """A body as its line holds it, and the contents that it names, by their name."""
+    contents: dict[str, Any] = {}
+
+    def walk(value: Any) -> Any:
+        text = _json(value)
+        if len(text) <= LARGE and _NAMED not in text:
+            return value
+        inner = value
+        if text.startswith(_NAMED):
+            pass  # it looks like a name: as a content, which holds no names, it is itself
+        elif isinstance(value, Mapping):
+            inner = {key: walk(part) for key, part in value.items()}
+        elif isinstance(value, list | tuple):
+            inner = [walk(part) for part in value]
+        if _json(inner) != text:
+            return inner
+        contents[name := content_name(value)] = value
+        return {_NAMES: name}
+
+    return {key: walk(part) for key, part in body.items()}, contents
+
+
+def content_name(value: Any) -> str:
+    """What a body calls a content: the SHA-256 of its JSON."""
+    return hashlib.sha256(_json(value).encode("ascii")).hexdigest()
+
+
 def parse(data: bytes) -> Parsed:
     """Read as many lines as are intact; never raises."""
     *lines, rest = data.split(b"\n")
     entries: list[Entry] = []
+    contents: dict[str, Any] = {}
     last, length = "", 0
     for line in lines:
-        entry = _entry(line, len(entries) + 1, last)
+        entry = _entry(line, len(entries) + 1, last, contents)
         if isinstance(entry, str):
             return Parsed(tuple(entries), length, last, damage=entry)
         entries.append(entry)
         last, length = digest(line), length + len(line) + 1
     if not rest:
         return Parsed(tuple(entries), length, last)
-    entry = _entry(rest, len(entries) + 1, last)
+    entry = _entry(rest, len(entries) + 1, last, contents)
     if isinstance(entry, Entry):
         return Parsed((*entries, entry), length + len(rest), digest(rest), unended=True)
     if _is_prefix(rest):
@@ -88,8 +127,12 @@ def parse(data: bytes) -> Parsed:
     return Parsed(tuple(entries), length, last, damage=entry)
 
 
-def _entry(line: bytes, seq: int, previous: str) -> Entry | str:
-    """The entry of one line, or what is wrong with it."""
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _entry(line: bytes, seq: int, previous: str, contents: dict[str, Any]) -> Entry | str:
+    """The entry of one line, or what is wrong with it. contents: of the lines before; one more is added."""
     head, mark, tail = line.rpartition(b',"sum":"')
     if not mark or tail != hashlib.sha256(head).hexdigest().encode("ascii") + b'"}':
         return "does not match its own sum"
@@ -100,7 +143,26 @@ def _entry(line: bytes, seq: int, previous: str) -> Entry | str:
         return f"carries number {value['seq']}"
     if value["kind"] not in _KINDS:
         return f"is of kind {value['kind']}, which this version does not know"
-    return Entry(value["seq"], value["at"], value["kind"], value["body"], value["previous"])
+    body = value["body"]
+    if value["kind"] == "content":
+        contents[content_name(body["value"])] = body["value"]
+    elif _NAMED.encode("ascii") in head:
+        try:
+            body = _whole(body, contents)
+        except KeyError as error:
+            return f"names the content {error.args[0]}, which no line before it holds"
+    return Entry(value["seq"], value["at"], value["kind"], body, value["previous"])
+
+
+def _whole(value: Any, contents: Mapping[str, Any]) -> Any:
+    """A body with the contents in their places; KeyError with the name of one that is missing."""
+    if isinstance(value, dict):
+        if value.keys() == {_NAMES}:
+            return contents[str(value[_NAMES])]
+        return {key: _whole(part, contents) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_whole(part, contents) for part in value]
+    return value
 
 
 def _is_prefix(rest: bytes) -> bool:

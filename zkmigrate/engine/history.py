@@ -28,6 +28,7 @@ Bodies by kind:
 - ``hook`` {moment, place: {stage, step, way, targets}, number, run, code, how, seconds, output, stops}: as in
   ``engine/moments.py``
 - ``finding`` {stage, step, finding} · ``note`` {text, leg?, lost?} · ``end`` {code, message}
+- ``content`` {value}: tells nothing by itself; bodies after it name it (``engine/chain.py``)
 
 ``mono`` is seconds on the monotonic clock of the process that wrote the line.
 """
@@ -317,6 +318,8 @@ class History:
     def fold(self, entry: Entry) -> None:
         """Take one more entry in."""
         self.entries = entry.seq
+        if entry.kind == "content":
+            return
         if entry.kind not in ("end", "cleaned"):  # a clean-up comes after the end, and is no walk
             self.ended = None
         if entry.kind in ("end", "hold", "step", "turn"):

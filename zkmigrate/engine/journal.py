@@ -56,9 +56,8 @@ class Journal:
         self._last = parsed.last
         self._seq = len(parsed.entries)
         self._failed = ""
-        self.history = History()
-        for entry in parsed.entries:
-            self.history.fold(entry)
+        self._contents = {chain.content_name(e.body["value"]) for e in parsed.entries if e.kind == "content"}
+        self.history = folded(parsed.entries)
 
     @classmethod
     def create(cls, run_dir: Path, wall: Callable[[], float], disk: Disk | None = None) -> Journal:
@@ -159,9 +158,20 @@ class Journal:
 
     def _append(self, kind: Kind, body: Mapping[str, Any], at: float) -> Entry:
         self._refuse_after_failure()
-        entry = Entry(self._seq + 1, at, kind, body, self._last)
-        line = chain.render(entry)
+        if kind == "content":  # of a journal that is recovered
+            self._contents.add(chain.content_name(body["value"]))
+            return self._line(kind, body, body, at)
+        line, contents = chain.thin(body)
+        for name, value in contents.items():
+            if name not in self._contents:
+                self._append("content", {"value": value}, at)
+        return self._line(kind, line, body, at)
+
+    def _line(self, kind: Kind, written: Mapping[str, Any], body: Mapping[str, Any], at: float) -> Entry:
+        """Write one line. written: what stands in it of the body."""
+        line = chain.render(Entry(self._seq + 1, at, kind, written, self._last))
         self._write(line + b"\n")
+        entry = Entry(self._seq + 1, at, kind, body, self._last)
         self._seq, self._last = entry.seq, chain.digest(line)
         self.history.fold(entry)
         return entry
@@ -195,13 +205,14 @@ class Journal:
 
 def read(run_dir: Path) -> History:
     """The history of a run, read-only: a torn line stays. JournalError as :meth:`Journal.open`."""
+    return folded(parsed(run_dir).intact().entries)
+
+
+def parsed(run_dir: Path) -> chain.Parsed:
+    """What a run's journal says, damaged or not; read-only. JournalError when it is missing, or not a private
+    file of ours."""
     _own_directory(run_dir, create=False)
-    fd = _open_private(run_dir / NAME)
-    try:
-        parsed = chain.parse(_read_all(fd)).intact()
-    finally:
-        os.close(fd)
-    return folded(parsed.entries)
+    return chain.parse(_content(run_dir / NAME))
 
 
 def kept_lines(run_dir: Path, copies: Iterable[bytes] = ()) -> tuple[Entry, ...]:
@@ -209,11 +220,7 @@ def kept_lines(run_dir: Path, copies: Iterable[bytes] = ()) -> tuple[Entry, ...]
     _own_directory(run_dir, create=False)
     contents = list(copies)
     if (run_dir / NAME).exists():
-        fd = _open_private(run_dir / NAME)
-        try:
-            contents.append(_read_all(fd))
-        finally:
-            os.close(fd)
+        contents.append(_content(run_dir / NAME))
     return max((chain.parse(content).entries for content in contents), key=len, default=())
 
 
@@ -254,6 +261,14 @@ def _open_private(path: Path) -> int:
         os.close(fd)
         raise JournalError(f"{path} is not a private file (needed: mode 0600, owner {os.geteuid()})")
     return fd
+
+
+def _content(path: Path) -> bytes:
+    fd = _open_private(path)
+    try:
+        return _read_all(fd)
+    finally:
+        os.close(fd)
 
 
 def _read_all(fd: int) -> bytes:

@@ -12,30 +12,54 @@ TRIES = 3
 
 
 class Patience:
-    """State of one visit to one step."""
+    """State of one visit to one step.
+
+    It counts on the clock that nobody sets, from this process's own looks: a process that resumes gives the
+    full time again. A wait stands still from one look that it waits after to the next that finds the same
+    mark: neither a wave nor an operator's hold counts. Where the process itself was stopped in between, that
+    time counts too: the mark was the same at both ends of it.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._what = ""
         self._since = 0.0
+        self._looked: float | None = None
+        self._still: dict[str, tuple[object, float]] = {}
         self._tries: dict[str, tuple[Changes, int]] = {}
         self._said: dict[str, str] = {}
 
     def left(self, waiting: Waiting) -> float:
-        """Seconds until this wait counts as failed: its deadline runs from the first of the same ``what``."""
+        """Seconds until this wait counts as failed: its deadline runs from the first of the same ``what``,
+        and between two movements of its mark it may stand still for ``stalled_s``."""
+        now = self._now()
         if waiting.what != self._what:
-            self._what, self._since = waiting.what, self._now()
-        return waiting.deadline_s - (self._now() - self._since)
+            self._what, self._since = waiting.what, now
+        still_s = 0.0
+        if waiting.what in self._still and self._still[waiting.what][0] == waiting.mark:
+            still_s = self._still[waiting.what][1] + (0.0 if self._looked is None else now - self._looked)
+        self._looked, self._still[waiting.what] = now, (waiting.mark, still_s)
+        return min(waiting.deadline_s - (now - self._since), waiting.stalled_s - still_s)
+
+    def ready(self) -> None:
+        """The step has something to do: whatever it waits for after that, it waits for anew."""
+        self._what, self._looked = "", None
 
     def overdue(self, waiting: Waiting, *, back: bool) -> Blocked:
-        """The refusal that a wait past its deadline becomes. back: there is a way back."""
+        """The refusal that a wait becomes that is past its deadline, or stands still. back: there is a way
+        back."""
+        claim, seen = f"{waiting.what} within {waiting.deadline_s:g} s", waiting.progress
+        _, still_s = self._still.get(waiting.what, (None, 0.0))
+        if still_s >= waiting.stalled_s:
+            claim = f"{waiting.what}: progress every {waiting.stalled_s:g} s"
+            seen = f"{seen}; no progress for {still_s:.0f} s"
         return Blocked(
             (
                 Finding(
                     id="engine.wait-over",
-                    claim=f"{waiting.what} within {waiting.deadline_s:g} s",
+                    claim=claim,
                     held=Held.NO,
-                    seen=waiting.progress,
+                    seen=seen,
                     needed=waiting.what,
                     moves=("find out why it takes so long, then resume", *(("rollback",) if back else ())),
                 ),
@@ -44,7 +68,6 @@ class Patience:
 
     def count(self, plans: Mapping[str, Changes]) -> int:
         """Note a wave about to be sent: how often in a row a target got the very same changes before."""
-        self._what = ""
         before = {t: n for t, (changes, n) in self._tries.items() if plans.get(t) == changes}
         self._tries = {t: (changes, before.get(t, 0) + 1) for t, changes in plans.items()}
         return max(before.values(), default=0)

@@ -171,6 +171,7 @@ class Walk:
                     kept = verdict.keep or kept
                     self._wait(at, verdict, left)
                 case Ready(targets, record=record):
+                    patience.ready()
                     targets, paused = self._holds.canary(at, targets)
                     may_hold = paused or failures == {}
                     if may_hold and (held := self._holds.between(at, self._stop_if_asked)):

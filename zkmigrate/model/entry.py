@@ -7,7 +7,8 @@ One JSON object per line. ``kind`` says which: ``begin`` (run, playbook, plan di
 ``cleaned`` (after the end: a subtree of another tenant is removed from dest, or put back),
 ``turn`` (the direction changed, and why),
 ``found`` (the journal was lost: what the hosts say instead), ``hook`` (one of the operator's programs ended),
-``note``. ``previous`` chains every line to the one before.
+``note``; ``content`` (a large part of later bodies, which name it: once, whatever names it).
+``previous`` chains every line to the one before.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal[
     "begin", "stage", "step", "intent", "outcome", "record",
-    "consent", "hold", "retired", "cleaned", "turn", "finding", "found", "hook", "note", "end",
+    "consent", "hold", "retired", "cleaned", "turn", "finding", "found", "hook", "note", "content", "end",
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ The engine's whole loop (``engine/run.py``): observe; ``Done`` or ``Blocked`` le
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -69,6 +70,9 @@ class Waiting:
 
     keep: what was found that the next looks of this visit go on from, as ``Context.kept``: a mark that others
     move on all the time is read once, then waited for. A later visit finds it anew; it is not journaled.
+    mark: how far it is, compared with the look before. The wait also fails once looks have found the same
+    mark for ``stalled_s``: with a far ``deadline_s`` hours of progress are waited for, and a standstill is
+    not (``engine/patience.py``).
     """
 
     what: str
@@ -76,6 +80,8 @@ class Waiting:
     deadline_s: float
     poll_s: float = 0.2
     keep: Mapping[str, Any] = field(default_factory=dict)
+    mark: object = None
+    stalled_s: float = math.inf
 
 
 @dataclass(frozen=True)
