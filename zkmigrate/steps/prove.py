@@ -28,10 +28,10 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
 from zkmigrate.rules.start_order import freshest
 from zkmigrate.steps.cursors import cursor_of
-from zkmigrate.steps.cursors import to_json as cursor_json
 from zkmigrate.zkdata.delta import DeltaResult, delta
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import walk
+from zkmigrate.zkdata.txnlog import cursor_to_json
 from zkmigrate.zkdata.zxid import counter, epoch, format_zxid
 
 LOG_DEADLINE_S = 2.0
@@ -114,7 +114,7 @@ class ProveStep:
                 "first": list(first),
                 "needed": hex(f.state.value.newest),
                 "delta": {"after": hex(result.after), "last": hex(result.last), "records": result.records},
-                "cursor": cursor_json(result.cursor),
+                "cursor": cursor_to_json(result.cursor),
                 "baseline": to_json(f.state.value),
             },
         )
