@@ -13,8 +13,9 @@ from zkmigrate.analyze.asked import Asked, Place
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.jobs import tenants
 from zkmigrate.errors import UsageError
+from zkmigrate.zkdata.effect import is_session
 from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.tree import is_session, load_tree
+from zkmigrate.zkdata.tree import load_tree
 
 
 @pytest.mark.parametrize("version", VERSIONS)

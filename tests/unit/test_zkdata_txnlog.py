@@ -14,10 +14,11 @@ from tests.unit.zkdata_fixtures import (
     payload,
     recorded,
 )
+from zkmigrate.zkdata.effect import touched_paths
 from zkmigrate.zkdata.errors import CorruptError, CursorError, ForeignFileError, TruncatedHeaderError
 from zkmigrate.zkdata.logdir import strays, walk
 from zkmigrate.zkdata.reader import BytesDirectory, BytesReader
-from zkmigrate.zkdata.txn import CloseSessionTxn, ErrorTxn, MultiTxn, TxnType, touched_paths
+from zkmigrate.zkdata.txn import CloseSessionTxn, ErrorTxn, MultiTxn, TxnType
 from zkmigrate.zkdata.txnlog import Cursor, EndKind, cursor_from_json, cursor_to_json, log_zxid, scan
 
 

@@ -22,6 +22,7 @@ from zkmigrate.analyze.kinds import CREATES, ENDS, WRITES
 from zkmigrate.analyze.rolled import Plain, in_tasks
 from zkmigrate.analyze.standing import is_session
 from zkmigrate.zkdata.delta import DeltaFinding, Judge
+from zkmigrate.zkdata.effect import is_under
 from zkmigrate.zkdata.txn import (
     CloseSessionTxn,
     CreateSessionTxn,
@@ -34,7 +35,6 @@ from zkmigrate.zkdata.txn import (
     TxnBody,
     TxnHeader,
     TxnType,
-    is_under,
 )
 
 FINDINGS = pa.schema(

@@ -42,10 +42,11 @@ from zkmigrate.analyze.standing import is_session
 from zkmigrate.analyze.verb import reason
 from zkmigrate.pipeline.arrays import ACL
 from zkmigrate.pipeline.columns import TTL_OWNER
+from zkmigrate.zkdata.effect import SYSTEM_ROOT, is_under
 from zkmigrate.zkdata.errors import CorruptError, NoDataError
 from zkmigrate.zkdata.logdir import hole
 from zkmigrate.zkdata.snapname import SnapshotFile
-from zkmigrate.zkdata.tree import SYSTEM_ROOT, Tree, Znode, begun
+from zkmigrate.zkdata.tree import Tree, Znode, begun
 from zkmigrate.zkdata.txn import (
     Acl,
     CloseSessionTxn,
@@ -59,7 +60,6 @@ from zkmigrate.zkdata.txn import (
     TxnBody,
     TxnHeader,
     TxnType,
-    is_under,
 )
 from zkmigrate.zkdata.zxid import format_zxid
 

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from zkmigrate.analyze.input import Input, only_under, under
 from zkmigrate.analyze.kinds import CLOSES, ENDS, OPENS
+from zkmigrate.zkdata.effect import CONTAINER_OWNER
 from zkmigrate.zkdata.logdir import hole
-from zkmigrate.zkdata.txn import CONTAINER_OWNER
 from zkmigrate.zkdata.zxid import follows, format_zxid
 
 _TTL_MARK = 0xFF

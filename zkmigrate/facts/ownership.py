@@ -9,17 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkmigrate.zkdata.txn import (
-    CloseSessionTxn,
-    CreateSessionTxn,
-    CreateTxn,
-    DeleteTxn,
-    MultiTxn,
-    Txn,
-    is_under,
-    path_changes,
-    touches,
-)
+from zkmigrate.zkdata.effect import is_under, path_changes, touches
+from zkmigrate.zkdata.txn import CloseSessionTxn, CreateSessionTxn, CreateTxn, DeleteTxn, MultiTxn, Txn
 from zkmigrate.zkdata.txnlog import Record
 
 

@@ -30,17 +30,10 @@ from zkmigrate.pipeline.arrays import (
     texts,
     timestamps,
 )
+from zkmigrate.zkdata.effect import CONTAINER_OWNER
 from zkmigrate.zkdata.errors import MalformedError
 from zkmigrate.zkdata.jute import JuteInput
-from zkmigrate.zkdata.txn import (
-    CONTAINER_OWNER,
-    DIGEST_SIZE,
-    HEADER_SIZE,
-    IN_MULTI,
-    KNOWN_TYPES,
-    TxnType,
-    read_acl,
-)
+from zkmigrate.zkdata.txn import DIGEST_SIZE, HEADER_SIZE, IN_MULTI, KNOWN_TYPES, TxnType, read_acl
 from zkmigrate.zkdata.txnlog import FRAME_SIZE, Record
 
 SCHEMA = pa.schema(

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from zkmigrate.zkdata.effect import is_session, is_under
 from zkmigrate.zkdata.logdir import behind
 from zkmigrate.zkdata.reader import Directory
 from zkmigrate.zkdata.snapname import SnapshotFile
 from zkmigrate.zkdata.snapshot import read_snapshot
-from zkmigrate.zkdata.tree import begun, is_session
+from zkmigrate.zkdata.tree import begun
 from zkmigrate.zkdata.txn import (
     CloseSessionTxn,
     CreateContainerTxn,
@@ -23,7 +24,6 @@ from zkmigrate.zkdata.txn import (
     MultiTxn,
     SetDataTxn,
     TxnBody,
-    is_under,
 )
 from zkmigrate.zkdata.txnlog import MAX_RECORD, Record
 

@@ -12,19 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from zkmigrate.zkdata.effect import is_under, path_changes, touches
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import LogWalk, hole, walk
 from zkmigrate.zkdata.reader import Directory
-from zkmigrate.zkdata.txn import (
-    CloseSessionTxn,
-    CreateTxn,
-    MultiTxn,
-    Txn,
-    TxnType,
-    is_under,
-    path_changes,
-    touches,
-)
+from zkmigrate.zkdata.txn import CloseSessionTxn, CreateTxn, MultiTxn, Txn, TxnType
 from zkmigrate.zkdata.txnlog import MAX_RECORD, Cursor
 from zkmigrate.zkdata.zxid import counter, format_zxid
 

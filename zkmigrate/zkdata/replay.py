@@ -19,10 +19,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from zkmigrate.zkdata.effect import SYSTEM_ROOT, is_session, is_under, path_changes, touches
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import behind, walk
 from zkmigrate.zkdata.reader import Directory
-from zkmigrate.zkdata.tree import SYSTEM_ROOT, Znode, is_session
+from zkmigrate.zkdata.tree import Znode
 from zkmigrate.zkdata.txn import (
     Acl,
     CloseSessionTxn,
@@ -35,9 +36,6 @@ from zkmigrate.zkdata.txn import (
     SetDataTxn,
     Txn,
     TxnBody,
-    is_under,
-    path_changes,
-    touches,
 )
 from zkmigrate.zkdata.txnlog import MAX_RECORD, Record
 from zkmigrate.zkdata.zxid import format_zxid
