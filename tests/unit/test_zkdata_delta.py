@@ -108,6 +108,13 @@ def test_multis_count_when_they_succeeded_only() -> None:
     assert found(result) == [(5, "create", "/kafka/m")]
 
 
+def test_an_ephemeral_that_one_multi_creates_and_deletes_is_not_owned() -> None:
+    creating = create_payload(0, "/kafka/e", ephemeral=True)[32:]
+    both = multi_payload(5, (1, creating), (2, text("/kafka/e")))
+    result = judge([both, close_payload(6, OWNER)], after=4, upto=6)
+    assert found(result) == [(5, "create", "/kafka/e"), (5, "delete", "/kafka/e")]
+
+
 @pytest.mark.parametrize("paths", [(), ("/kafka/e", "/other/e")])
 def test_a_closing_owner_is_missing_unless_it_is_the_expiry_of_one_living_on_dest(
     paths: tuple[str, ...],
