@@ -20,6 +20,7 @@ from zkmigrate.analyze.differing import first, unequal
 from zkmigrate.analyze.disk import Disk
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.jobs.tenants import subtree
+from zkmigrate.analyze.kinds import CLOSES
 from zkmigrate.analyze.lacking import lacking, owners_of
 from zkmigrate.analyze.plain import plain
 from zkmigrate.analyze.rolled import continuity
@@ -161,7 +162,7 @@ class _Proofs:
         if any(where.unproved or where.histories.own is None for where in reach.values()):
             return owners.withColumn("living", F.lit(False))
         closed = [
-            log.filter((F.col("type") == "closeSession") & (F.col("zxid") > reach[dest.server].zxid))
+            log.filter((F.col("type") == CLOSES) & (F.col("zxid") > reach[dest.server].zxid))
             for dest in self._sides.dests
             if (log := dest.log(self._sides.spark, reach[dest.server].zxid)) is not None
         ]
