@@ -52,10 +52,22 @@ class DeltaResult:
 
     @property
     def held(self) -> bool | None:
-        """True: proved. False: something is missing on dest, whatever else is unproved. None: cannot say."""
-        if self.missing:
-            return False
-        return None if self.unproved else True
+        """As `judged`."""
+        return judged(len(self.missing), self.unproved)
+
+
+def judged(missing: int, unproved: str) -> bool | None:
+    """The claim. True: proved. False: something is missing on dest, whatever else is unproved. None: cannot
+    say."""
+    if missing:
+        return False
+    return None if unproved else True
+
+
+def due(zxid: int) -> int | None:
+    """How far a log must reach for the zxid that its server is at. None: only to its end, where the leader of
+    a new epoch has proposed nothing yet."""
+    return zxid if counter(zxid) else None
 
 
 class Judge:
