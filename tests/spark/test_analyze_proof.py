@@ -32,7 +32,7 @@ from zkmigrate.analyze.section import Section
 from zkmigrate.disks import prove as single
 from zkmigrate.disks.place import Disks, parse_place
 from zkmigrate.errors import UsageError
-from zkmigrate.zkdata.proofs import Side
+from zkmigrate.zkdata.proofs import PROOFS, Side
 from zkmigrate.zkdata.reader import FileDirectory
 from zkmigrate.zkdata.tree import load_tree
 from zkmigrate.zkdata.txnlog import MAX_RECORD
@@ -117,14 +117,14 @@ def by_one_process(source: Path, dest: Path, given: Asked) -> dict[str, Any]:
     opened = [Disks(None).directory(parse_place(str(path))) for path in (source, dest)]
     sides = [Side(name, where, where) for name, where in zip(("source", "dest"), opened, strict=True)]
     proofs = single.Asked(
-        given.chroot, single.PROOFS, given.zxid, given.after_cut, given.on_dest, given.top, None, MAX_RECORD
+        given.chroot, PROOFS, given.zxid, given.after_cut, given.on_dest, given.top, None, MAX_RECORD
     )
     return single.body(single.prove(sides[0], sides[1:], proofs, lambda _line: None))
 
 
 def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
     """One dest server's proofs are those of one process. Which path carries the largest zxid is a choice."""
-    for kind in single.PROOFS:
+    for kind in PROOFS:
         assert found[kind]["held"] == wanted[kind]["held"], (kind, found[kind], wanted[kind])
     tail, reach = found["tail"], wanted["tail"]["dests"]["dest"]
     assert tail["needed"] == wanted["tail"]["needed"]
@@ -316,4 +316,4 @@ def test_damage_leaves_a_proof_unmade(spark: SparkSession, tmp_path: Path) -> No
     given = asked(source, {"torn": torn, "empty": empty})
     found = run(spark, given).figures["dests"]
     assert_same(found["torn"], by_one_process(source, torn, given))
-    assert [found["empty"][kind]["held"] for kind in single.PROOFS] == [None, None, None]
+    assert [found["empty"][kind]["held"] for kind in PROOFS] == [None, None, None]

@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests.unit.zkdata_fixtures import VERSIONS
+from zkmigrate.analyze import standing
 from zkmigrate.analyze.asked import Asked, Place
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.jobs import tenants
 from zkmigrate.errors import UsageError
+from zkmigrate.zkdata.effect import CONTAINER_OWNER, SESSIONS, TTL_OWNER, is_session
 from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.tree import is_session, load_tree
+from zkmigrate.zkdata.tree import load_tree
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -57,3 +60,11 @@ def test_a_znode_near_jute_maxbuffer_is_named(spark: SparkSession, recorded: Pat
     found = tenants.run(Input(spark, Asked((place,), jute_maxbuffer=25_000)))
     assert found.figures["near_jute_maxbuffer"] == ["/kafka/big: 20000 bytes"]
     assert "/kafka/big: 20000 bytes" in found.answer
+
+
+def test_the_column_of_owners_says_what_effect_says(spark: SparkSession) -> None:
+    ends = (0, CONTAINER_OWNER, TTL_OWNER, *(at for some in SESSIONS for at in (some.start, some.stop - 1)))
+    owners = sorted({at for end in ends for at in (end - 1, end, end + 1) if -(1 << 63) <= at < 1 << 63})
+    rows = spark.createDataFrame([(owner,) for owner in owners], "owner long")
+    told = rows.select("owner", standing.is_session(F.col("owner")).alias("session")).collect()
+    assert {row.owner: row.session for row in told} == {owner: is_session(owner) for owner in owners}

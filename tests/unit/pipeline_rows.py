@@ -8,8 +8,8 @@ from typing import Any
 
 from zkmigrate.pipeline.arrays import whole_text
 from zkmigrate.pipeline.columns import SCHEMA
+from zkmigrate.zkdata.effect import owner_of
 from zkmigrate.zkdata.txn import (
-    CONTAINER_OWNER,
     Acl,
     CloseSessionTxn,
     CreateContainerTxn,
@@ -79,12 +79,10 @@ def _fields(txn: Txn, kind: TxnType, body: TxnBody, data: bool) -> Row:
     if hasattr(body, "acl"):
         found["acl"] = [access(acl) for acl in body.acl]
     match body:
-        case CreateTxn():
-            found["ephemeral_owner"] = txn.header.session if body.ephemeral else 0
-        case CreateContainerTxn():
-            found["ephemeral_owner"] = CONTAINER_OWNER
+        case CreateTxn() | CreateContainerTxn():
+            found["ephemeral_owner"] = owner_of(body, txn.header.session)
         case CreateTTLTxn():
-            found["ephemeral_owner"] = (0xFF << 56 | body.ttl_ms) - (1 << 64)
+            found["ephemeral_owner"] = owner_of(body, txn.header.session)
             found["ttl_ms"] = body.ttl_ms
         case ErrorTxn():
             found["error"] = body.err

@@ -30,10 +30,11 @@ from zkmigrate.cli import cli
 from zkmigrate.clients.subtree import Server
 from zkmigrate.disks.writers import addresses
 from zkmigrate.zkdata.adminserver import as_word
+from zkmigrate.zkdata.effect import path_changes, touches
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.reader import BytesDirectory
 from zkmigrate.zkdata.session import unsigned
-from zkmigrate.zkdata.txn import CloseSessionTxn, path_changes, touches
+from zkmigrate.zkdata.txn import CloseSessionTxn
 from zkmigrate.zkdata.words import parse_cons
 from zkmigrate.zkdata.writers import Writing, broker_of, writers
 

@@ -15,7 +15,7 @@ from tests.unit.zkdata_fixtures import (
     recorded,
     text,
 )
-from zkmigrate.zkdata.delta import DeltaResult, delta
+from zkmigrate.zkdata.delta import DeltaResult, delta, due
 from zkmigrate.zkdata.reader import BytesDirectory
 
 OWNER, OTHER = 0x77, 0x99
@@ -106,6 +106,13 @@ def test_multis_count_when_they_succeeded_only() -> None:
     failed = multi_payload(6, (1, creating), (-1, struct.pack(">i", -101)))
     result = judge([good, failed], after=4, upto=6)
     assert found(result) == [(5, "create", "/kafka/m")]
+
+
+def test_an_ephemeral_that_one_multi_creates_and_deletes_is_not_owned() -> None:
+    creating = create_payload(0, "/kafka/e", ephemeral=True)[32:]
+    both = multi_payload(5, (1, creating), (2, text("/kafka/e")))
+    result = judge([both, close_payload(6, OWNER)], after=4, upto=6)
+    assert found(result) == [(5, "create", "/kafka/e"), (5, "delete", "/kafka/e")]
 
 
 @pytest.mark.parametrize("paths", [(), ("/kafka/e", "/other/e")])
@@ -254,3 +261,12 @@ def test_recorded_logs_show_what_was_done_to_the_chroot(version: str) -> None:
     assert closed["/kafka/brokers/ids/expired"] is True
     nobody = delta(directory, chroot="/nobody", after=0, upto=everything.last, owners={})
     assert nobody.held is True
+
+
+def test_no_log_has_to_reach_an_epoch_in_which_nothing_was_proposed() -> None:
+    """Of a dest that holds all of the epoch before it, no log of source need hold anything."""
+    begun, holds = 2 << 32, 1 << 32 | 9
+    assert (due(begun), due(begun + 1)) == (None, begun + 1)
+    empty = BytesDirectory({})
+    assert delta(empty, chroot="/kafka", after=holds, upto=due(begun), owners={}).held is True
+    assert delta(empty, chroot="/kafka", after=holds, upto=due(begun + 1), owners={}).held is None

@@ -25,6 +25,7 @@ from tests.unit.zkdata_fixtures import (
     snapshot_of,
     text,
 )
+from zkmigrate.zkdata.effect import is_session
 from zkmigrate.zkdata.errors import (
     CorruptError,
     ForeignFileError,
@@ -38,7 +39,7 @@ from zkmigrate.zkdata.seal import check_snapshot
 from zkmigrate.zkdata.session import parse_session
 from zkmigrate.zkdata.snapshot import read_snapshot
 from zkmigrate.zkdata.sums import read_sums
-from zkmigrate.zkdata.tree import Tree, Znode, diff, is_session, load_tree, max_zxid, subtree_max_zxid
+from zkmigrate.zkdata.tree import Tree, Znode, diff, load_tree, max_zxid, subtree_max_zxid
 from zkmigrate.zkdata.txn import Acl
 from zkmigrate.zkdata.zxid import parse_zxid
 

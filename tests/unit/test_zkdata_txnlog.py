@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.unit.zkdata_fixtures import (
@@ -12,11 +14,12 @@ from tests.unit.zkdata_fixtures import (
     payload,
     recorded,
 )
+from zkmigrate.zkdata.effect import touched_paths
 from zkmigrate.zkdata.errors import CorruptError, CursorError, ForeignFileError, TruncatedHeaderError
 from zkmigrate.zkdata.logdir import strays, walk
 from zkmigrate.zkdata.reader import BytesDirectory, BytesReader
-from zkmigrate.zkdata.txn import CloseSessionTxn, ErrorTxn, MultiTxn, TxnType, touched_paths
-from zkmigrate.zkdata.txnlog import Cursor, EndKind, log_zxid, scan
+from zkmigrate.zkdata.txn import CloseSessionTxn, ErrorTxn, MultiTxn, TxnType
+from zkmigrate.zkdata.txnlog import Cursor, EndKind, cursor_from_json, cursor_to_json, log_zxid, scan
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -263,3 +266,12 @@ def test_a_log_that_grows_while_it_is_read_is_not_damaged(full: bool) -> None:
         assert zxids in ([5], [5, 6, 7, 8])
         again = scan(BytesReader(whole), "log.5", log.cursor)
         assert zxids + [r.zxid for r in again] == [5, 6, 7, 8]
+
+
+def test_a_cursor_is_kept_as_json_and_read_back_whole_or_not_at_all() -> None:
+    for cursor in (None, Cursor("log.100000001", 4096, (1 << 63) - 1)):
+        assert cursor_from_json(json.loads(json.dumps(cursor_to_json(cursor)))) == cursor
+    kept = {"file": "log.1", "offset": 16, "zxid": "0x1"}
+    for wrong in ({**kept, "offset": "far"}, {**kept, "zxid": "one"}, {"file": "log.1"}):
+        with pytest.raises((KeyError, TypeError, ValueError)):
+            cursor_from_json(wrong)

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from zkmigrate.analyze.asked import Place
 from zkmigrate.analyze.input import Input, under
+from zkmigrate.analyze.kinds import CLOSES, OPENS
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.segments import LATEST_MS
 from zkmigrate.report.timebase import Timebase
@@ -184,7 +185,7 @@ def of_zookeeper(input: Input, begin: float, end: float) -> DataFrame:
     log = parts[0]
     if len(parts) > 1:  # until FENCE dest has what source has
         log = log.unionByName(parts[1]).dropDuplicates(["zxid", "sequence", "time"])
-    sessions = ("createSession", "closeSession")
+    sessions = (OPENS, CLOSES)
     writes = (
         log.filter(under(F.col("path"), asked.chroot) & ~F.col("type").isin(*sessions))
         .groupBy(F.date_trunc("second", "time").alias("at"))
@@ -207,7 +208,7 @@ def of_zookeeper(input: Input, begin: float, end: float) -> DataFrame:
         F.lit("zookeeper").alias("source"),
         F.lit("session").alias("kind"),
         F.lit("").alias("who"),
-        F.when(F.col("type") == "createSession", timeout).otherwise("session closed").alias("what"),
+        F.when(F.col("type") == OPENS, timeout).otherwise("session closed").alias("what"),
         "zxid",
         "session",
         F.lit(None).cast("string").alias("path"),

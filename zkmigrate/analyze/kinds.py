@@ -1,14 +1,16 @@
-"""Groups of operations by the names that `pipeline.columns` gives them."""
+"""Groups of operations by the names in `pipeline.columns`. Which operations they are says `zkdata.effect`."""
 
 from __future__ import annotations
 
-CREATES = ("create", "create2", "createContainer", "createTTL")
-DELETES = ("delete", "deleteContainer")
-"""Those that were asked for; a closing session deletes its ephemerals besides."""
+from zkmigrate.zkdata import effect
+from zkmigrate.zkdata.txn import TxnType
 
-WRITES = ("setData", "reconfig")
-"""Those that carry data and create nothing."""
-
-OPENS, CLOSES = "createSession", "closeSession"
+CREATES = tuple(kind.name for kind in effect.CREATES)
+DELETES = tuple(kind.name for kind in effect.DELETES)
+WRITES = tuple(kind.name for kind in effect.WRITES)
+OPENS, CLOSES = TxnType.createSession.name, TxnType.closeSession.name
 ENDS = (*DELETES, CLOSES)
 """With which a znode may go."""
+
+CHANGES = (*CREATES, *ENDS, *WRITES, TxnType.setACL.name)
+"""Those that change the znode at their path."""

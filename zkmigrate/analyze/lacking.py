@@ -18,10 +18,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.input import millis, under
-from zkmigrate.analyze.kinds import CREATES, ENDS, WRITES
+from zkmigrate.analyze.kinds import CHANGES, CLOSES, CREATES, ENDS, OPENS
 from zkmigrate.analyze.rolled import Plain, in_tasks
 from zkmigrate.analyze.standing import is_session
 from zkmigrate.zkdata.delta import DeltaFinding, Judge
+from zkmigrate.zkdata.effect import is_under
 from zkmigrate.zkdata.txn import (
     CloseSessionTxn,
     CreateSessionTxn,
@@ -34,7 +35,6 @@ from zkmigrate.zkdata.txn import (
     TxnBody,
     TxnHeader,
     TxnType,
-    is_under,
 )
 
 FINDINGS = pa.schema(
@@ -54,7 +54,6 @@ session that lives on dest."""
 
 _OWNER = "owner"
 _TAKEN = ("zxid", "sequence", "time_ms", "type", "path", "session", "cxid", "multi", "ephemeral", "living")
-_CHANGES = (*CREATES, *ENDS, *WRITES, "setACL")
 
 
 def owners_of(nodes: DataFrame) -> DataFrame:
@@ -73,11 +72,11 @@ def lacking(
     above = [one for one in _above(chroot) if one != chroot]
     touches = under(path, chroot) | (F.col("type").isin(*ENDS) & F.coalesce(path.isin(*above), F.lit(False)))
     behind = log.filter(~F.col("failed"))
-    changes = behind.filter(F.col("type").isin(*_CHANGES) & touches)
+    changes = behind.filter(F.col("type").isin(*CHANGES) & touches)
     concerned = changes.select("session").union(owners.select("session")).distinct()
-    sessions = behind.filter(
-        (F.col("type") == "createSession") | ((F.col("type") == "closeSession") & ~touches)
-    ).join(concerned, "session", "left_semi")
+    sessions = behind.filter((F.col("type") == OPENS) | ((F.col("type") == CLOSES) & ~touches)).join(
+        concerned, "session", "left_semi"
+    )
     rows = changes.unionByName(sessions).withColumns(
         {"time_ms": millis(F.col("time")), "ephemeral": _ephemeral(),
          "living": F.lit(False)}
@@ -157,7 +156,7 @@ def _txn(rows: list[Plain], chroot: str) -> Txn:
 
 
 def _body(row: Plain) -> TxnBody:
-    if row.type == "createSession":
+    if row.type == OPENS:
         return CreateSessionTxn(0)
     if row.type in ENDS:
         return DeleteTxn(row.path)

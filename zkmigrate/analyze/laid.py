@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.disk import Disk
+from zkmigrate.analyze.kinds import CHANGES, CLOSES
 from zkmigrate.zkdata.histories import Histories, Parting, words
 from zkmigrate.zkdata.logdir import log_files
 
@@ -17,10 +18,6 @@ _HEADER = ("session", "cxid", "time", "kind")
 _BODY = (
     "sequence", "type", "path", "data_length", "data", "version", "parent_cversion", "acl", "ephemeral_owner",
     "ttl_ms", "timeout_ms", "error",
-)  # fmt: skip
-_CHANGING = (
-    "create", "create2", "createContainer", "createTTL", "delete", "deleteContainer", "setData", "reconfig",
-    "setACL", "closeSession",
 )  # fmt: skip
 
 
@@ -59,7 +56,7 @@ def _transactions(log: DataFrame) -> DataFrame:
         F.bit_xor("other").alias("other"),
         F.count("*").alias("operations"),
         F.bool_or("failed").alias("failed"),
-        ((F.first("kind") == "closeSession") & F.bool_or(F.col("path").isNull())).alias("unnamed"),
+        ((F.first("kind") == CLOSES) & F.bool_or(F.col("path").isNull())).alias("unnamed"),
     )
 
 
@@ -78,5 +75,5 @@ def _alike() -> Column:
 def _words(log: DataFrame, zxid: int) -> str:
     rows = log.filter(F.col("zxid") == zxid).orderBy("sequence").select("type", "path", "multi", "failed")
     found = rows.collect()
-    changed = [row.path for row in found if not row.failed and row.type in _CHANGING and row.path is not None]
+    changed = [row.path for row in found if not row.failed and row.type in CHANGES and row.path is not None]
     return words("multi" if found[0].multi else found[0].type, changed)

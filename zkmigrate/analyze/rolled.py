@@ -37,15 +37,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from zkmigrate.analyze.disk import Disk
 from zkmigrate.analyze.input import millis, under
-from zkmigrate.analyze.kinds import CREATES, ENDS, WRITES
+from zkmigrate.analyze.kinds import CHANGES, CLOSES, CREATES, ENDS, WRITES
 from zkmigrate.analyze.standing import is_session
 from zkmigrate.analyze.verb import reason
 from zkmigrate.pipeline.arrays import ACL
-from zkmigrate.pipeline.columns import TTL_OWNER
+from zkmigrate.zkdata.effect import SYSTEM_ROOT, TTL_OWNER, is_under
 from zkmigrate.zkdata.errors import CorruptError, NoDataError
 from zkmigrate.zkdata.logdir import hole
 from zkmigrate.zkdata.snapname import SnapshotFile
-from zkmigrate.zkdata.tree import SYSTEM_ROOT, Tree, Znode, begun
+from zkmigrate.zkdata.tree import Tree, Znode, begun
 from zkmigrate.zkdata.txn import (
     Acl,
     CloseSessionTxn,
@@ -59,7 +59,6 @@ from zkmigrate.zkdata.txn import (
     TxnBody,
     TxnHeader,
     TxnType,
-    is_under,
 )
 from zkmigrate.zkdata.zxid import format_zxid
 
@@ -69,7 +68,6 @@ FIELDS = (
 )  # fmt: skip
 """Of a znode, in the order in which they are compared; as of `zkdata.tree.Znode`."""
 
-_CHANGES = (*CREATES, *ENDS, *WRITES, "setACL")
 _BASE, _CLOSING = "base", "closing"
 _NODE, _SKIPPED, _DELETED = "node", "skipped", "deleted"
 _LAST = (1 << 31) - 1
@@ -287,8 +285,8 @@ def _type(name: str) -> Any:
 
 def _operations(log: DataFrame, chroot: str) -> DataFrame:
     """Changes of the subtree, and closings: columns of `_EVENT`."""
-    changes = F.col("type").isin(*_CHANGES) & holds(F.col("path"), chroot)
-    found = log.filter(~F.col("failed") & (changes | (F.col("type") == "closeSession"))).withColumns(
+    changes = F.col("type").isin(*CHANGES) & holds(F.col("path"), chroot)
+    found = log.filter(~F.col("failed") & (changes | (F.col("type") == CLOSES))).withColumns(
         {"data_sha256": _sha256(), "ctime": millis(F.col("time")), "kind": F.col("type")}
     )
     return _events(found)
@@ -347,7 +345,7 @@ def parent(path: Column) -> Column:
 
 def _closings(base: DataFrame, changes: DataFrame, operations: DataFrame) -> DataFrame:
     """Every closing of a session, at each path that it may own."""
-    closed = operations.filter(F.col("kind") == "closeSession")
+    closed = operations.filter(F.col("kind") == CLOSES)
     each = closed.groupBy("zxid", "session").agg(F.max("ctime").alias("ctime"))
     owner = F.col("ephemeral_owner")
     owners = base.select("path", owner).union(

@@ -13,13 +13,13 @@ from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.laid import histories
 from zkmigrate.analyze.rolled import Rolled, rolled
 from zkmigrate.analyze.verb import reason
+from zkmigrate.disks.prove import no_subtree
 from zkmigrate.errors import UsageError
 from zkmigrate.zkdata.errors import CorruptError, ZkDataError
 from zkmigrate.zkdata.logdir import log_files
-from zkmigrate.zkdata.proofs import Reach, reach_by, unread
+from zkmigrate.zkdata.proofs import Reach, compared_at, reach_by, unread
 from zkmigrate.zkdata.tail import newest
 from zkmigrate.zkdata.txnlog import MAX_RECORD
-from zkmigrate.zkdata.zxid import format_zxid
 
 
 class Sides:
@@ -72,7 +72,7 @@ class Sides:
 
     def compared_at(self, where: Reach) -> int:
         """The zxid at which trees are compared: as asked for, else the newest that both hold."""
-        return self.asked.zxid or min(self.upto, where.newest if where.unproved else where.zxid)
+        return self.asked.zxid or compared_at(where, self.upto)
 
     def tree(self, zxid: int) -> Rolled:
         """Source's subtree. Raises ZkDataError, and UsageError where there is none."""
@@ -84,10 +84,7 @@ class Sides:
             except PySparkException as error:
                 raise CorruptError(reason(error)) from error
             if nothing:
-                raise UsageError(
-                    f"{self.source.server} holds no znode {self.asked.chroot} at {format_zxid(zxid)}. "
-                    "Needed: --chroot as zookeeper.connect of the brokers ends"
-                )
+                raise no_subtree(self.source.server, self.asked.chroot, zxid)
             self._trees[zxid] = found
         return self._trees[zxid]
 

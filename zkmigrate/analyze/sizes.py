@@ -15,9 +15,9 @@ from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.kinds import CLOSES, CREATES, ENDS, WRITES
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File
+from zkmigrate.zkdata.effect import SYSTEM_ROOT
 from zkmigrate.zkdata.logdir import hole
 from zkmigrate.zkdata.snapname import snapshot_zxid
-from zkmigrate.zkdata.tree import SYSTEM_ROOT
 from zkmigrate.zkdata.txnlog import log_zxid
 from zkmigrate.zkdata.zxid import format_zxid
 

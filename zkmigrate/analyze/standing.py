@@ -12,11 +12,9 @@ from pyspark.sql import functions as F
 
 from zkmigrate.analyze.input import Input, only_under, under
 from zkmigrate.analyze.kinds import CLOSES, ENDS, OPENS
+from zkmigrate.zkdata.effect import SESSIONS
 from zkmigrate.zkdata.logdir import hole
-from zkmigrate.zkdata.txn import CONTAINER_OWNER
 from zkmigrate.zkdata.zxid import follows, format_zxid
-
-_TTL_MARK = 0xFF
 
 
 @dataclass(frozen=True)
@@ -84,10 +82,9 @@ def _told(before: int, after: int) -> str:
 
 
 def is_session(owner: Column) -> Column:
-    """Whether an ephemeralOwner is a session: not 0, no container, no TTL; negative ones are (see
-    `zkdata.tree`)."""
-    high = F.shiftrightunsigned(owner, 56)
-    return (owner != 0) & (owner != CONTAINER_OWNER) & (high != _TTL_MARK)
+    """Whether an ephemeralOwner is a session, as of `zkdata.effect`."""
+    high, low = (owner.between(some.start, some.stop - 1) for some in SESSIONS)
+    return high | low
 
 
 def events(input: Input) -> DataFrame:

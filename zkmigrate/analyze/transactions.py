@@ -15,11 +15,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from zkmigrate.analyze.input import Input
+from zkmigrate.analyze.kinds import CLOSES
 
 RECORD = ("ensemble", "server", "file", "offset", "zxid")
 """What names a record."""
 
-_CLOSES = "closeSession"
 _HEAD = ("time", "session", "cxid", "type", "failed")
 _BODY = ("path", "sequence", "multi", "data_length", "data", "version", "acl", "ephemeral_owner", "ttl_ms",
          "timeout_ms", "error")  # fmt: skip
@@ -45,7 +45,7 @@ def operations(both: Mapping[str, Input]) -> DataFrame:
         F.sha2("data", 256).alias("data_sha256"),
         "digest",
         _core().alias("core"),
-        F.when((F.col("type") == _CLOSES) & F.col("path").isNotNull(), F.xxhash64("path")).alias("paths"),
+        F.when((F.col("type") == CLOSES) & F.col("path").isNotNull(), F.xxhash64("path")).alias("paths"),
     )
 
 
@@ -53,7 +53,7 @@ def _core() -> Column:
     """Null where an operation is not compared."""
     header = F.xxhash64("time", "session", "cxid", F.when(F.col("failed"), "multi").otherwise(F.col("type")))
     first = F.when(F.col("sequence") == 0, header)
-    return F.when(F.col("failed") | (F.col("type") == _CLOSES), first).otherwise(F.xxhash64(*_HEAD, *_BODY))
+    return F.when(F.col("failed") | (F.col("type") == CLOSES), first).otherwise(F.xxhash64(*_HEAD, *_BODY))
 
 
 def records(log: DataFrame) -> DataFrame:

@@ -16,10 +16,14 @@ from zkmigrate.errors import UsageError
 from zkmigrate.zkdata.delta import DeltaFinding, DeltaResult
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.proofs import (
+    WORDS,
     DigestProof,
+    Held,
     Reach,
     Side,
     TailProof,
+    all_held,
+    compared_at,
     delta_proof,
     digest_proof,
     reach_of,
@@ -33,13 +37,9 @@ from zkmigrate.zkdata.tree import Difference
 from zkmigrate.zkdata.txnlog import MAX_RECORD
 from zkmigrate.zkdata.zxid import format_zxid
 
-PROOFS = ("tail", "delta", "digest")
 NOT_HELD = 10
 UNPROVED = 11
 _TELL_S = 3.0
-
-Held = bool | None
-_WORDS: dict[Held, str] = {True: "held", False: "NOT HELD", None: "unproved"}
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,10 @@ class Proven:
 
     def held(self) -> dict[str, Held]:
         """By proof, of those that were asked for."""
-        all_of = {proof.held for proof in self.digests.values()}
-        digest: Held = False if False in all_of else None if None in all_of else True
         held: dict[str, Held] = {
             "tail": self.tail.held if self.tail else None,
             "delta": self.delta.held if self.delta else None,
-            "digest": digest,
+            "digest": all_held(proof.held for proof in self.digests.values()),
         }
         return {name: held[name] for name in self.asked.proofs}
 
@@ -151,8 +149,7 @@ def prove(source: Side, dests: Sequence[Side], asked: Asked, say: Callable[[str]
         with _opened(asked.out) as out:
             for dest in dests:
                 where = reach[dest.name]
-                at_zxid = asked.zxid or min(upto, where.newest if where.unproved else where.zxid)
-                _digest(found, read, dest, at_zxid, tell, out)
+                _digest(found, read, dest, asked.zxid or compared_at(where, upto), tell, out)
     found.seconds = time.monotonic() - began
     return found
 
@@ -179,10 +176,7 @@ class _Reading:
                 tell=self._tell.of(source.name),
             )
         if not self._read[zxid].znodes:
-            raise UsageError(
-                f"{source.name} holds no znode {self._asked.chroot} at {format_zxid(zxid)}. Needed: --chroot "
-                "as zookeeper.connect of the brokers ends"
-            )
+            raise no_subtree(source.name, self._asked.chroot, zxid)
         return self._read[zxid]
 
     def znodes(self, found: Sums) -> Iterator[Any]:
@@ -194,6 +188,14 @@ class _Reading:
             max_record=self._asked.max_record,
             tell=self._tell.of(source.name),
         )
+
+
+def no_subtree(server: str, chroot: str, zxid: int) -> UsageError:
+    """Nothing is proved of nothing."""
+    return UsageError(
+        f"{server} holds no znode {chroot} at {format_zxid(zxid)}. Needed: --chroot as zookeeper.connect of "
+        "the brokers ends"
+    )
 
 
 def _reach(source: Side, upto: int, dest: Side, asked: Asked) -> Reach:
@@ -270,13 +272,17 @@ def told(one: Difference) -> str:
 def body(found: Proven) -> dict[str, Any]:
     """What was proved, as JSON values."""
     held = found.held()
-    whole: dict[str, Any] = {"held": _all(held), "chroot": found.asked.chroot, "source": found.source}
+    whole: dict[str, Any] = {
+        "held": all_held(held.values()),
+        "chroot": found.asked.chroot,
+        "source": found.source,
+    }
     if "tail" in held and found.tail:
         whole["tail"] = {
             "held": held["tail"],
             "needed": format_zxid(found.tail.needed),
             "path": found.tail.path,
-            "dests": {name: _reach_body(where) for name, where in found.tail.reach.items()},
+            "dests": {name: reach_body(where) for name, where in found.tail.reach.items()},
         }
     if "delta" in held and found.delta:
         result = found.delta
@@ -302,11 +308,8 @@ def body(found: Proven) -> dict[str, Any]:
     return whole
 
 
-def _all(held: dict[str, Held]) -> Held:
-    return False if False in held.values() else None if None in held.values() else True
-
-
-def _reach_body(where: Reach) -> dict[str, Any]:
+def reach_body(where: Reach) -> dict[str, Any]:
+    """As JSON values."""
     return {
         "newest": format_zxid(where.newest),
         "with_source": None if where.unproved else format_zxid(where.zxid),
@@ -356,7 +359,7 @@ def text(found: Proven) -> str:
 
 def _tail_lines(tail: TailProof) -> list[str]:
     needed = f"source's newest mark is {format_zxid(tail.needed)}"
-    lines = [f"tail    {_WORDS[tail.held]}: {needed}{f' at {tail.path}' if tail.path else ''}"]
+    lines = [f"tail    {WORDS[tail.held]}: {needed}{f' at {tail.path}' if tail.path else ''}"]
     for name, where in tail.reach.items():
         with_source = f", with source up to {format_zxid(where.zxid)}" if where.zxid != where.newest else ""
         said = where.unproved or f"at {format_zxid(where.newest)}{with_source}"
@@ -366,7 +369,7 @@ def _tail_lines(tail: TailProof) -> list[str]:
 
 def _delta_lines(result: DeltaResult, asked: Asked) -> list[str]:
     span = f"{result.records} transactions of source after {format_zxid(result.after)}"
-    lines = [f"delta   {_WORDS[result.held]}: {result.unproved or span}"]
+    lines = [f"delta   {WORDS[result.held]}: {result.unproved or span}"]
     for word, some in (("missing on dest", result.missing), ("allowed, an expiry", result.allowed)):
         lines += [
             f"        {word}: {format_zxid(one.zxid)} {one.type} {one.path} by {format_session(one.session)}"

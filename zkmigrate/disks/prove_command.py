@@ -71,6 +71,7 @@ def _prove(options: dict[str, Any]) -> int:
     from zkmigrate.disks.sides import distant, opened, paired
     from zkmigrate.errors import UsageError
     from zkmigrate.zkdata.errors import MalformedError
+    from zkmigrate.zkdata.proofs import PROOFS
     from zkmigrate.zkdata.session import parse_session
     from zkmigrate.zkdata.txnlog import MAX_RECORD
     from zkmigrate.zkdata.zxid import parse_zxid
@@ -84,7 +85,7 @@ def _prove(options: dict[str, Any]) -> int:
         raise UsageError(str(error)) from error
     asked = verb.Asked(
         chroot,
-        verb.PROOFS if options["proof"] == "all" else (options["proof"],),
+        PROOFS if options["proof"] == "all" else (options["proof"],),
         zxid,
         options["after_cut"],
         on_dest,

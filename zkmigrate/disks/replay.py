@@ -11,21 +11,21 @@ from threading import Event
 
 from zkmigrate.clients.replay import marker_of
 from zkmigrate.dependents.replicas import Replicas
-from zkmigrate.disks.prove import NOT_HELD, UNPROVED, Held, Telling
+from zkmigrate.disks.prove import NOT_HELD, UNPROVED, Telling
 from zkmigrate.disks.spilled import differing
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.zkdata.contents import contents
 from zkmigrate.zkdata.delta import delta
+from zkmigrate.zkdata.effect import is_session, touched_paths
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.histories import compare
 from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.proofs import Reach, Side, reach_of
+from zkmigrate.zkdata.proofs import Held, Reach, Side, reach_of
 from zkmigrate.zkdata.replay import Again, Replay, Tally, needed
 from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.sums import BUCKETS, Sums, View, read_sums, unequal, whole, znodes
 from zkmigrate.zkdata.tail import newest
-from zkmigrate.zkdata.tree import Difference, Znode, is_session
-from zkmigrate.zkdata.txn import touched_paths
+from zkmigrate.zkdata.tree import Difference, Znode
 from zkmigrate.zkdata.txnlog import MAX_RECORD
 from zkmigrate.zkdata.zxid import epoch, format_zxid
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkmigrate.clients.replay import Ensemble, Pace, RefusedError, marker_of
-from zkmigrate.disks.prove import NOT_HELD, Held, difference, told
+from zkmigrate.disks.prove import NOT_HELD, difference, told
 from zkmigrate.disks.replay import Condition, Looked, Looking
 from zkmigrate.errors import ZkmigrateError
+from zkmigrate.zkdata.proofs import Held
 from zkmigrate.zkdata.replay import Again
 from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.tree import Difference

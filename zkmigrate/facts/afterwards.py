@@ -23,7 +23,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.zkdata.delta import DeltaFinding, delta
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.txnlog import Cursor
+from zkmigrate.zkdata.txnlog import Cursor, cursor_from_json, cursor_to_json
 from zkmigrate.zkdata.words import Connection, Mntr
 from zkmigrate.zkdata.zxid import counter, format_zxid
 
@@ -169,17 +169,10 @@ def _end(host: str, steps: Any, zxid: int) -> Written:
 
 def position_to_json(position: Position) -> dict[str, Any]:
     """As it is kept between looks."""
-    cursor = position.cursor
-    place = (
-        None if cursor is None else {"file": cursor.file, "offset": cursor.offset, "zxid": hex(cursor.zxid)}
-    )
-    return {"host": position.host, "zxid": hex(position.zxid), "cursor": place}
+    cursor = cursor_to_json(position.cursor)
+    return {"host": position.host, "zxid": hex(position.zxid), "cursor": cursor}
 
 
 def position_from_json(body: Mapping[str, Any]) -> Position:
     """Inverse of :func:`position_to_json`. Raises KeyError, ValueError or TypeError for anything else."""
-    place = body["cursor"]
-    cursor = (
-        None if place is None else Cursor(str(place["file"]), int(place["offset"]), int(place["zxid"], 16))
-    )
-    return Position(str(body["host"]), int(body["zxid"], 16), cursor)
+    return Position(str(body["host"]), int(body["zxid"], 16), cursor_from_json(body["cursor"]))

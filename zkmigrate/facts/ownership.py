@@ -9,17 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkmigrate.zkdata.txn import (
-    CloseSessionTxn,
-    CreateSessionTxn,
-    CreateTxn,
-    DeleteTxn,
-    MultiTxn,
-    Txn,
-    is_under,
-    path_changes,
-    touches,
-)
+from zkmigrate.zkdata.effect import Owned, changes, is_under, touches
+from zkmigrate.zkdata.txn import CloseSessionTxn, CreateSessionTxn, CreateTxn, DeleteTxn
 from zkmigrate.zkdata.txnlog import Record
 
 
@@ -68,6 +59,7 @@ class Ownership:
 def rolled_forward(state: Ownership, records: Iterable[Record], upto: int | None = None) -> Ownership:
     """The state after these records, those above ``upto`` left out; records at or below the state are
     ignored."""
+    owned = Owned.of(state.owners, state.chroot)
     ephemerals = dict(state.ephemerals)
     timeouts = dict(state.timeouts)
     newest, last = state.newest, state.upto
@@ -75,37 +67,20 @@ def rolled_forward(state: Ownership, records: Iterable[Record], upto: int | None
         if record.zxid <= last or (upto is not None and record.zxid > upto):
             continue
         last = record.zxid
-        txn = record.txn()
-        if _touches(txn, state.chroot, ephemerals):
+        operations = owned.take(record.txn())
+        if any(touches(change, state.chroot) for change in changes(operations)):
             newest = record.zxid
-        _apply(txn, state.chroot, ephemerals, timeouts)
+        for _, body in operations:
+            match body:
+                case CreateSessionTxn():
+                    timeouts[record.session] = body.timeout_ms
+                case CloseSessionTxn():
+                    timeouts.pop(record.session, None)
+                case CreateTxn() if body.ephemeral and is_under(body.path, state.chroot):
+                    ephemerals[body.path] = Ephemeral(record.session, record.zxid)
+                case DeleteTxn():
+                    ephemerals.pop(body.path, None)
     return Ownership(state.chroot, last, newest, ephemerals, timeouts)
-
-
-def _touches(txn: Txn, chroot: str, ephemerals: Mapping[str, Ephemeral]) -> bool:
-    if any(touches(change, chroot) for change in path_changes(txn)):
-        return True
-    return isinstance(txn.body, CloseSessionTxn) and any(
-        e.owner == txn.header.session for e in ephemerals.values()
-    )
-
-
-def _apply(txn: Txn, chroot: str, ephemerals: dict[str, Ephemeral], timeouts: dict[int, int]) -> None:
-    session, zxid = txn.header.session, txn.header.zxid
-    if isinstance(txn.body, CreateSessionTxn):
-        timeouts[session] = txn.body.timeout_ms
-    elif isinstance(txn.body, CloseSessionTxn):
-        timeouts.pop(session, None)
-        for path in [p for p, e in ephemerals.items() if e.owner == session]:
-            del ephemerals[path]
-    bodies = [txn.body]
-    if isinstance(txn.body, MultiTxn):
-        bodies = [] if txn.body.failed else [sub.body for sub in txn.body.txns]
-    for body in bodies:
-        if isinstance(body, CreateTxn) and body.ephemeral and is_under(body.path, chroot):
-            ephemerals[body.path] = Ephemeral(session, zxid)
-        elif isinstance(body, DeleteTxn):
-            ephemerals.pop(body.path, None)
 
 
 def to_json(state: Ownership) -> dict[str, Any]:

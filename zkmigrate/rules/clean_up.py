@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from zkmigrate.facts.tenants import Tenants
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim
-from zkmigrate.zkdata.session import format_session
+from zkmigrate.zkdata.effect import CONTAINER_OWNER, is_session
+from zkmigrate.zkdata.session import format_session, signed
 from zkmigrate.zkdata.zxid import format_zxid
 
 KEPT = "/zookeeper"
@@ -312,10 +313,9 @@ def _none(
 
 
 def _owned(path: str, owner: int) -> str:
-    kind = owner >> 56 & 0xFF
-    if owner in (1 << 63, -1 << 63):
+    if signed(owner) == CONTAINER_OWNER:
         return f"{path} is a container"
-    return f"{path} has a TTL" if kind == 0xFF else f"{path} of session {format_session(owner)}"
+    return f"{path} of session {format_session(owner)}" if is_session(signed(owner)) else f"{path} has a TTL"
 
 
 def answered(found: Iterable[Finding], wanted: Collection[str], who: str) -> tuple[Finding, ...]:

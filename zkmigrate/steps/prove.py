@@ -28,11 +28,12 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
 from zkmigrate.rules.start_order import freshest
 from zkmigrate.steps.cursors import cursor_of
-from zkmigrate.steps.cursors import to_json as cursor_json
-from zkmigrate.zkdata.delta import DeltaResult, delta
+from zkmigrate.zkdata.delta import DeltaResult, delta, due
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.zxid import counter, epoch, format_zxid
+from zkmigrate.zkdata.proofs import covers
+from zkmigrate.zkdata.txnlog import cursor_to_json
+from zkmigrate.zkdata.zxid import epoch, format_zxid
 
 LOG_DEADLINE_S = 2.0
 LISTED = 10
@@ -73,7 +74,7 @@ class ProveStep:
                 logs,
                 chroot=c.inventory.kafka.chroot,
                 after=lowest,
-                upto=before[1] if counter(before[1]) else None,
+                upto=due(before[1]),
                 owners=state.owners,
                 living=state.owners.keys() & _on_dest(c),
                 highest=highest,
@@ -114,7 +115,7 @@ class ProveStep:
                 "first": list(first),
                 "needed": hex(f.state.value.newest),
                 "delta": {"after": hex(result.after), "last": hex(result.last), "records": result.records},
-                "cursor": cursor_json(result.cursor),
+                "cursor": cursor_to_json(result.cursor),
                 "baseline": to_json(f.state.value),
             },
         )
@@ -174,7 +175,7 @@ def _tail_claims(tails: dict[str, int], state: Ownership) -> tuple[Finding, ...]
         claim(
             "prove.tail",
             "the newest durable zxid covers everything that touched the chroot",
-            zxid >= state.newest,
+            covers(zxid, state.newest),
             target=host,
             seen=format_zxid(zxid),
             needed=f"at least {format_zxid(state.newest)}",

@@ -49,10 +49,9 @@ from zkmigrate.rules.window import (
     to_seal_s,
 )
 from zkmigrate.steps.cursors import cursor_of
-from zkmigrate.steps.cursors import to_json as cursor_json
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.tail import Tail
-from zkmigrate.zkdata.txnlog import Cursor
+from zkmigrate.zkdata.txnlog import Cursor, cursor_to_json
 from zkmigrate.zkdata.zxid import epoch, format_zxid
 
 LISTED = 5
@@ -146,13 +145,13 @@ class SurveyStep:
         findings = (*findings, _lease_fits(c, f, state, picked))
         if picked is None:
             return Blocked(findings)
-        cursors = {h: cursor_json(r.value.cursor) for h, r in f.tails.items() if isinstance(r, Seen)}
+        cursors = {h: cursor_to_json(r.value.cursor) for h, r in f.tails.items() if isinstance(r, Seen)}
         record = {
             "leader": f.leader,
             "epoch": f.epoch,
             "learners": f.learners,
             "ownership": to_json(state),
-            "cursors": {**cursors, f.leader: cursor_json(cursor)},
+            "cursors": {**cursors, f.leader: cursor_to_json(cursor)},
             "smallest_timeout_ms": state.smallest_timeout_ms,
             "lease": {"fence_ttl_ms": picked.fence_ttl_ms, "cut_ttl_ms": picked.cut_ttl_ms},
             "on_dest": sorted(hex(session) for session in f.homes.on_dest) if f.homes else [],

@@ -43,10 +43,10 @@ from zkmigrate.steps.check import (
     those_serving,
     without_baseline,
 )
-from zkmigrate.steps.cursors import from_json
 from zkmigrate.steps.go import GoFacts, GoStep
 from zkmigrate.zkdata.delta import DeltaResult, delta
 from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zkdata.txnlog import cursor_from_json
 from zkmigrate.zkdata.zxid import format_zxid
 
 TIMEOUTS = 2
@@ -304,7 +304,7 @@ def _since_proof(c: Context, look: Look) -> Reading[DeltaResult]:
                 upto=None,
                 owners=owners,
                 living=owners.keys(),
-                cursor=from_json(proved["cursor"]),
+                cursor=cursor_from_json(proved["cursor"]),
             )
         )
     except (HostError, ZkDataError) as error:

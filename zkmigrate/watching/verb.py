@@ -22,10 +22,10 @@ from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.operate.setting import Setting
 from zkmigrate.rules import afterwards
-from zkmigrate.steps.cursors import from_json
 from zkmigrate.ui import found
 from zkmigrate.watching import memory as memories
 from zkmigrate.watching.memory import Memory
+from zkmigrate.zkdata.txnlog import cursor_from_json
 
 WRONG = 10
 UNKNOWN = 11
@@ -93,7 +93,9 @@ def _proof_end(run_dir: Path) -> Position | None:
     proved, survey = records.get("prove", {}), records.get("survey", {})
     if "cutover.open" not in history.done or "delta" not in proved or "leader" not in survey:
         return None
-    return Position(survey["leader"], int(proved["delta"]["last"], 16), from_json(proved.get("cursor")))
+    return Position(
+        survey["leader"], int(proved["delta"]["last"], 16), cursor_from_json(proved.get("cursor"))
+    )
 
 
 @dataclass

@@ -32,7 +32,7 @@ and fields are those of ZooKeeper's `zookeeper.jute`.
 | | ACL | int perms, string scheme, string id | |
 
 A multi with an error in it is wholly without effect. Its operations have no zxid of their own. Logs do not
-say which ephemerals a closeSession of 3.4 or 3.5 deleted: `tree` derives them.
+say which ephemerals a closeSession of 3.4 or 3.5 deleted: `effect` derives them.
 
 **Snapshot**, `snapshot.<hex zxid>`, or with `.gz` or `.snappy` behind it (`snapname`, `snapstream`);
 `snapshot` reads it, `seal` only checks it
@@ -62,10 +62,10 @@ What follows the first seal can be switched off in a server, so its absence is n
 Seals count uncompressed bytes. **Tree digest**: `digest`, which has the formula. **zoo.cfg** and
 **four-letter answers**: `zoocfg`, `words`.
 
-On top of them: `tail` (the newest durable zxid), `tree` (the state of a subtree at a zxid), `delta` (what a
-log holds after a zxid that concerns a subtree), `subtree` (the largest zxids that a subtree's znodes carry,
-also by asking a server: `messages`), `sums` (a subtree in bounded memory), `histories` (two logs side by
-side), `proofs` (that dest holds what source holds).
+On top of them: `tail` (the newest durable zxid), `effect` (what a transaction does), `tree` (the state of a
+subtree at a zxid), `delta` (what a log holds after a zxid that concerns a subtree), `subtree` (the largest
+zxids that a subtree's znodes carry, also by asking a server: `messages`), `sums` (a subtree in bounded
+memory), `histories` (two logs side by side), `proofs` (that dest holds what source holds).
 
 Every error is an `errors.ZkDataError` that names file and offset, or line: TruncatedHeaderError (the file
 ends in its own header), ForeignFileError (it is none of these files), CorruptError (damage no crash

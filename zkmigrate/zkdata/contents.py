@@ -9,23 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from zkmigrate.zkdata.effect import Owned, is_session, is_under
 from zkmigrate.zkdata.logdir import behind
 from zkmigrate.zkdata.reader import Directory
 from zkmigrate.zkdata.snapname import SnapshotFile
 from zkmigrate.zkdata.snapshot import read_snapshot
-from zkmigrate.zkdata.tree import begun, is_session
+from zkmigrate.zkdata.tree import begun
 from zkmigrate.zkdata.txn import (
-    CloseSessionTxn,
     CreateContainerTxn,
     CreateTTLTxn,
     CreateTxn,
     DeleteTxn,
-    MultiTxn,
     SetDataTxn,
-    TxnBody,
-    is_under,
 )
-from zkmigrate.zkdata.txnlog import MAX_RECORD, Record
+from zkmigrate.zkdata.txnlog import MAX_RECORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,54 +49,34 @@ def contents(
 
     def attempt(file: SnapshotFile) -> tuple[_Begun, bool]:
         snapshot = read_snapshot(data.open(file.name), file.name, max_record=max_record)
-        found = _Begun(file.zxid)
+        found = _Begun(file.zxid, root)
         newest = 0
         for node in snapshot:
             if is_under(node.path, root):
                 found.znodes.append(Content(file.zxid, 0, node.path, node.data))
                 newest = max(newest, node.stat.czxid, node.stat.mzxid, node.stat.pzxid)
                 if is_session(node.stat.ephemeral_owner):
-                    found.owned.setdefault(node.stat.ephemeral_owner, set()).add(node.path)
+                    found.owned.add(node.path, node.stat.ephemeral_owner)
         return found, newest > upto
 
     base, _ = begun(data, upto, attempt)
-    base = base or _Begun(0)
+    base = base or _Begun(0, root)
     yield from base.znodes
     for record in behind(logs, base.zxid, max_record=max_record):
-        yield from _changes(record, root, base.owned)
+        for _, body in base.owned.take(record.txn()):
+            match body:
+                case CreateTxn() | CreateContainerTxn() | CreateTTLTxn() | SetDataTxn() if is_under(
+                    body.path, root
+                ):
+                    yield Content(record.zxid, record.time_ms, body.path, body.data)
+                case DeleteTxn() if is_under(body.path, root):
+                    yield Content(record.zxid, record.time_ms, body.path, None, there=False)
 
 
 class _Begun:
-    """What a snapshot holds of the subtree. owned: session → its ephemerals."""
+    """What a snapshot holds of the subtree."""
 
-    def __init__(self, zxid: int) -> None:
+    def __init__(self, zxid: int, root: str) -> None:
         self.zxid = zxid
         self.znodes: list[Content] = []
-        self.owned: dict[int, set[str]] = {}
-
-
-def _changes(record: Record, root: str, owned: dict[int, set[str]]) -> Iterator[Content]:
-    txn = record.txn()
-    head, body = txn.header, txn.body
-    if isinstance(body, CloseSessionTxn):
-        for path in sorted(owned.pop(head.session, set()) | set(body.paths or ())):
-            if is_under(path, root):
-                yield Content(head.zxid, head.time_ms, path, None, there=False)
-        return
-    bodies: tuple[TxnBody, ...] = (body,)
-    if isinstance(body, MultiTxn):
-        bodies = () if body.failed else tuple(sub.body for sub in body.txns)
-    for one in bodies:
-        match one:
-            case CreateTxn() | CreateContainerTxn() | CreateTTLTxn() | SetDataTxn() if is_under(
-                one.path, root
-            ):
-                if isinstance(one, CreateTxn) and one.ephemeral:
-                    owned.setdefault(head.session, set()).add(one.path)
-                yield Content(head.zxid, head.time_ms, one.path, one.data)
-            case DeleteTxn() if is_under(one.path, root):
-                for paths in owned.values():
-                    paths.discard(one.path)
-                yield Content(head.zxid, head.time_ms, one.path, None, there=False)
-            case _:
-                pass
+        self.owned = Owned(root)

@@ -12,19 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from zkmigrate.zkdata.effect import Owned, changes, touches
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import LogWalk, hole, walk
 from zkmigrate.zkdata.reader import Directory
-from zkmigrate.zkdata.txn import (
-    CloseSessionTxn,
-    CreateTxn,
-    MultiTxn,
-    Txn,
-    TxnType,
-    is_under,
-    path_changes,
-    touches,
-)
+from zkmigrate.zkdata.txn import Txn, TxnHeader, TxnType
 from zkmigrate.zkdata.txnlog import MAX_RECORD, Cursor
 from zkmigrate.zkdata.zxid import counter, format_zxid
 
@@ -60,10 +52,22 @@ class DeltaResult:
 
     @property
     def held(self) -> bool | None:
-        """True: proved. False: something is missing on dest, whatever else is unproved. None: cannot say."""
-        if self.missing:
-            return False
-        return None if self.unproved else True
+        """As `judged`."""
+        return judged(len(self.missing), self.unproved)
+
+
+def judged(missing: int, unproved: str) -> bool | None:
+    """The claim. True: proved. False: something is missing on dest, whatever else is unproved. None: cannot
+    say."""
+    if missing:
+        return False
+    return None if unproved else True
+
+
+def due(zxid: int) -> int | None:
+    """How far a log must reach for the zxid that its server is at. None: only to its end, where the leader of
+    a new epoch has proposed nothing yet."""
+    return zxid if counter(zxid) else None
 
 
 class Judge:
@@ -75,7 +79,7 @@ class Judge:
     ) -> None:
         self._chroot = chroot
         self._highest = highest
-        self._owned = {session: set(paths) for session, paths in owners.items()}
+        self._owned = Owned.of(owners, chroot)
         self._living = frozenset(living)
         self._opened: dict[int, DeltaFinding] = {}
         self.missing: list[DeltaFinding] = []
@@ -84,48 +88,26 @@ class Judge:
     def take(self, txn: Txn) -> None:
         """The next transaction behind `after`."""
         head = txn.header
-        if isinstance(txn.body, CloseSessionTxn):
-            self._close(txn, txn.body)
-            return
-        if head.type is TxnType.createSession:
-            self._opened[head.session] = DeltaFinding(
-                head.zxid, head.time_ms, head.type.name, "", head.session
-            )
-            return
-        for change in path_changes(txn):
-            if not touches(change, self._chroot):
-                continue
-            opened = self._opened.pop(head.session, None)
-            if opened is not None:
+        found = [change for change in changes(self._owned.take(txn)) if touches(change, self._chroot)]
+        if head.type is TxnType.closeSession:
+            self._closed(head, sorted(change.path for change in found))
+        elif head.type is TxnType.createSession:
+            self._opened[head.session] = _finding(head, head.type, "")
+        elif found:
+            if opened := self._opened.pop(head.session, None):
                 self.missing.append(opened)
-            self.missing.append(
-                DeltaFinding(head.zxid, head.time_ms, change.type.name, change.path, head.session)
-            )
-            if change.deletes:
-                for paths in self._owned.values():
-                    paths.discard(change.path)
-        for path in _ephemerals(txn):
-            self._owned.setdefault(head.session, set()).add(path)
+            self.missing += (_finding(head, change.type, change.path) for change in found)
 
-    def _close(self, txn: Txn, body: CloseSessionTxn) -> None:
-        head = txn.header
+    def _closed(self, head: TxnHeader, paths: list[str]) -> None:
         self._opened.pop(head.session, None)
-        paths = self._owned.pop(head.session, set()) | set(body.paths or ())
         expiry = head.cxid == 0  # the server asks for it with cxid 0, a client's request has its own number
         allowed = expiry and head.session in self._living and head.zxid > self._highest
-        for path in sorted(paths):
-            if is_under(path, self._chroot):
-                found = DeltaFinding(head.zxid, head.time_ms, head.type.name, path, head.session, expiry)
-                (self.allowed if allowed else self.missing).append(found)
+        found = self.allowed if allowed else self.missing
+        found += (_finding(head, head.type, path, expiry=expiry) for path in paths)
 
 
-def _ephemerals(txn: Txn) -> tuple[str, ...]:
-    """The ephemeral znodes that a transaction creates."""
-    if isinstance(txn.body, MultiTxn):
-        bodies = [] if txn.body.failed else [sub.body for sub in txn.body.txns]
-    else:
-        bodies = [txn.body]
-    return tuple(body.path for body in bodies if isinstance(body, CreateTxn) and body.ephemeral)
+def _finding(head: TxnHeader, kind: TxnType, path: str, *, expiry: bool = False) -> DeltaFinding:
+    return DeltaFinding(head.zxid, head.time_ms, kind.name, path, head.session, expiry)
 
 
 def delta(

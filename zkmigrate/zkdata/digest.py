@@ -22,7 +22,8 @@ from __future__ import annotations
 import struct
 import zlib
 
-from zkmigrate.zkdata.tree import SYSTEM_ROOT, Tree, Znode
+from zkmigrate.zkdata.effect import SYSTEM_ROOT
+from zkmigrate.zkdata.tree import Tree, Znode
 
 DIGEST_VERSION = 2
 _STAT = struct.Struct(">qqqqqiiiq")

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from zkmigrate.zkdata.effect import touched_paths
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.reader import Directory
-from zkmigrate.zkdata.txn import CloseSessionTxn, MultiTxn, Txn, touched_paths
+from zkmigrate.zkdata.txn import CloseSessionTxn, MultiTxn, Txn
 from zkmigrate.zkdata.txnlog import MAX_RECORD, Record
 from zkmigrate.zkdata.zxid import format_zxid
 

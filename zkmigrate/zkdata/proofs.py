@@ -11,10 +11,10 @@ has transactions of its own, and only somebody who knows that it was cut over ma
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkmigrate.zkdata.delta import DeltaResult, delta
+from zkmigrate.zkdata.delta import DeltaResult, delta, due
 from zkmigrate.zkdata.histories import Histories, compare
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.reader import Directory, Listed
@@ -24,9 +24,18 @@ from zkmigrate.zkdata.sums import Sums, Teller, read_sums, unequal
 from zkmigrate.zkdata.tail import newest
 from zkmigrate.zkdata.txn import CloseSessionTxn
 from zkmigrate.zkdata.txnlog import MAX_RECORD
-from zkmigrate.zkdata.zxid import counter, epoch, format_zxid
+from zkmigrate.zkdata.zxid import epoch, format_zxid
 
+Held = bool | None
+PROOFS = ("tail", "delta", "digest")
+WORDS: Mapping[Held, str] = {True: "held", False: "NOT HELD", None: "unproved"}
 AFTER_CUT = "if it was cut over, say --after-cut"
+
+
+def all_held(claims: Iterable[Held]) -> Held:
+    """Of several claims together: one that does not hold decides, then one that cannot be told."""
+    known = set(claims)
+    return False if False in known else None if None in known else True
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ def unread(why: str) -> Reach:
 class TailProof:
     """needed: the largest zxid in source's subtree and path, the znode that has it; reach: by dest's name."""
 
-    held: bool | None
+    held: Held
     needed: int
     path: str
     reach: Mapping[str, Reach]
@@ -69,7 +78,7 @@ class DigestProof:
     """One dest's subtree beside source's at `zxid`. buckets: those in which they differ. dest None: not read,
     `unproved` says why."""
 
-    held: bool | None
+    held: Held
     zxid: int
     source: Sums | None
     dest: Sums | None
@@ -123,13 +132,36 @@ def _snapshot_of(dest: Side, last_epoch: int) -> int | None:
     return None
 
 
+def covers(zxid: int, needed: int) -> bool:
+    """The claim of the tail proof. zxid: the newest that a dest disk holds with source; needed: the newest of
+    source that left its mark in the subtree."""
+    return zxid >= needed
+
+
+def tail_held(where: Reach, needed: int) -> Held:
+    """`covers` of one dest disk."""
+    return None if where.unproved else covers(where.zxid, needed)
+
+
 def tail_proof(subtree: Sums, reach: Mapping[str, Reach]) -> TailProof:
     """subtree: source's at its newest zxid."""
-    known = [where for where in reach.values() if not where.unproved]
-    held: bool | None = all(where.zxid >= subtree.largest for where in known)
-    if held and len(known) < len(reach):
-        held = None
+    held = all_held(tail_held(where, subtree.largest) for where in reach.values())
     return TailProof(held, subtree.largest, subtree.largest_path, reach)
+
+
+def highest(reach: Mapping[str, Reach]) -> int:
+    """What an expiry must be above to be in no dest disk's log."""
+    return max(where.zxid for where in reach.values())
+
+
+def cut_over(reach: Mapping[str, Reach]) -> bool:
+    """Whether every dest disk is known to have gone on by itself: what dest has not closed lives there."""
+    return all(not where.unproved and where.histories.own is not None for where in reach.values())
+
+
+def compared_at(where: Reach, upto: int) -> int:
+    """Where two trees are compared: at the newest that both hold. upto: source's newest."""
+    return min(upto, where.newest if where.unproved else where.zxid)
 
 
 def delta_proof(
@@ -149,20 +181,17 @@ def delta_proof(
     if unproved:
         return DeltaResult(lowest, upto, lowest, 0, (), (), unproved, None)
     living = set(on_dest)
-    separate = {d.name: d for d in dests if reach[d.name].histories.own is not None}
-    if separate and len(separate) == len(dests):
-        closed = {
-            session for d in separate.values() for session in _closed(d, reach[d.name].zxid, max_record)
-        }
+    if cut_over(reach):
+        closed = {session for d in dests for session in _closed(d, reach[d.name].zxid, max_record)}
         living |= at.owners.keys() - closed
     return delta(
         source.logs,
         chroot=at.chroot,
         after=lowest,
-        upto=upto if counter(upto) else None,
+        upto=due(upto),
         owners=at.owners,
         living=living,
-        highest=max(where.zxid for where in reach.values()),
+        highest=highest(reach),
         max_record=max_record,
     )
 

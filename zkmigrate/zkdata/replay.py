@@ -19,25 +19,21 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from zkmigrate.zkdata.effect import Owned, changes, is_part, is_session, is_under, path_changes, touches
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import behind, walk
 from zkmigrate.zkdata.reader import Directory
-from zkmigrate.zkdata.tree import SYSTEM_ROOT, Znode, is_session
+from zkmigrate.zkdata.tree import Znode
 from zkmigrate.zkdata.txn import (
     Acl,
-    CloseSessionTxn,
     CreateContainerTxn,
     CreateTTLTxn,
     CreateTxn,
     DeleteTxn,
-    MultiTxn,
     SetACLTxn,
     SetDataTxn,
-    Txn,
     TxnBody,
-    is_under,
-    path_changes,
-    touches,
+    TxnType,
 )
 from zkmigrate.zkdata.txnlog import MAX_RECORD, Record
 from zkmigrate.zkdata.zxid import format_zxid
@@ -110,7 +106,6 @@ class _Known:
     version: int
     aversion: int
     ephemeral: bool
-    owner: int
 
 
 class Replay(Iterator[Again]):
@@ -136,8 +131,11 @@ class Replay(Iterator[Again]):
     ) -> None:
         self._chroot = chroot
         self._records = behind(logs, after, max_record=max_record)
-        self._known = {path: _known(node) for path, node in at_cut.items()}
-        self._owned = {session: set(paths) for session, paths in owners.items()}
+        self._known = {
+            path: _Known(node.version, node.aversion, is_session(node.ephemeral_owner))
+            for path, node in at_cut.items()
+        }
+        self._owned = Owned.of(owners, chroot)
         self._sum = hashlib.sha256(f"{chroot}\n{after:x}\n".encode("utf-8", "surrogatepass"))
         self.upto = after
         self.under = self.passed = 0
@@ -157,73 +155,55 @@ class Replay(Iterator[Again]):
         raise StopIteration
 
     def _take(self, record: Record) -> Again | None:
-        txn = record.txn()
-        head = txn.header
-        if isinstance(txn.body, CloseSessionTxn):
-            gone = self._owned.pop(head.session, set()) | set(txn.body.paths or ())
-            gone = {path for path in gone if is_under(path, self._chroot)}
-            for path in gone:
-                self._known.pop(path, None)
-            self.under += bool(gone)
-            self.passed += bool(gone)
-            return None
-        touched = [change for change in path_changes(txn) if touches(change, self._chroot)]
-        if not touched:
+        found = self._owned.take(record.txn())
+        if not any(touches(change, self._chroot) for change in changes(found)):
             return None
         self.under += 1
         try:
-            requests = tuple(self._requests(txn))
+            requests = tuple(request for one in found for request in self._request(*one))
         except ReplayError as error:
             raise ReplayError(
-                f"{format_zxid(head.zxid)}: {error.reason}", record.file, record.offset
+                f"{format_zxid(record.zxid)}: {error.reason}", record.file, record.offset
             ) from None
         if not requests:
             self.passed += 1
             return None
-        return Again(head.zxid, head.time_ms, head.session, requests)
+        return Again(record.zxid, record.time_ms, record.session, requests)
 
-    def _requests(self, txn: Txn) -> Iterator[Request]:
-        bodies = [sub.body for sub in txn.body.txns] if isinstance(txn.body, MultiTxn) else [txn.body]
-        for body in bodies:
-            yield from self._request(body, txn.header.session)
-
-    def _request(self, body: TxnBody, session: int) -> Iterator[Request]:
+    def _request(self, kind: TxnType, body: TxnBody) -> Iterator[Request]:
         match body:
+            case DeleteTxn() if kind is TxnType.closeSession:
+                self._known.pop(body.path, None)
             case DeleteTxn() if body.path != self._chroot and is_under(self._chroot, body.path):
                 raise ReplayError(f"{body.path}, which is above {self._chroot}, was deleted")
-            case CreateTxn() if self._ours(body.path):
-                yield self._create(body, session)
-            case CreateContainerTxn() | CreateTTLTxn() if self._ours(body.path):
-                kind = "container" if isinstance(body, CreateContainerTxn) else "TTL znode"
-                raise ReplayError(f"{body.path} was created as a {kind}, which is not done again")
-            case DeleteTxn() if self._ours(body.path):
+            case CreateTxn() if is_part(body.path, self._chroot):
+                yield self._create(body)
+            case CreateContainerTxn() | CreateTTLTxn() if is_part(body.path, self._chroot):
+                kind_of = "container" if isinstance(body, CreateContainerTxn) else "TTL znode"
+                raise ReplayError(f"{body.path} was created as a {kind_of}, which is not done again")
+            case DeleteTxn() if is_part(body.path, self._chroot):
                 was = self._there(body.path, "deleted")
                 del self._known[body.path]
                 if not was.ephemeral:
                     yield Delete(body.path, was.version)
-                else:
-                    self._owned.get(was.owner, set()).discard(body.path)
-            case SetDataTxn() if self._ours(body.path):
+            case SetDataTxn() if is_part(body.path, self._chroot):
                 was = self._there(body.path, "written to")
                 _one_more(body.path, "version", was.version, body.version)
                 was.version = body.version
                 if not was.ephemeral:
                     yield SetData(body.path, body.data, body.version - 1)
-            case SetACLTxn() if self._ours(body.path):
+            case SetACLTxn() if is_part(body.path, self._chroot):
                 was = self._there(body.path, "given an ACL")
                 _one_more(body.path, "aversion", was.aversion, body.version)
                 was.aversion = body.version
                 if not was.ephemeral:
                     yield SetAcl(body.path, body.acl, body.version - 1)
-            case _:
-                return
 
-    def _create(self, body: CreateTxn, session: int) -> Request:
+    def _create(self, body: CreateTxn) -> Request:
         if body.path in self._known:
             raise ReplayError(f"{body.path} was created, and was there")
-        self._known[body.path] = _Known(0, 0, body.ephemeral, session if body.ephemeral else 0)
+        self._known[body.path] = _Known(0, 0, body.ephemeral)
         if body.ephemeral:
-            self._owned.setdefault(session, set()).add(body.path)
             return Count(body.path, body.acl)
         return Create(body.path, body.data, body.acl)
 
@@ -232,15 +212,6 @@ class Replay(Iterator[Again]):
         if known is None:
             raise ReplayError(f"{path} was {what}, and was not there")
         return known
-
-    def _ours(self, path: str) -> bool:
-        system = is_under(path, SYSTEM_ROOT) and not is_under(self._chroot, SYSTEM_ROOT)
-        return is_under(path, self._chroot) and not system
-
-
-def _known(node: Znode) -> _Known:
-    owner = node.ephemeral_owner
-    return _Known(node.version, node.aversion, is_session(owner), owner)
 
 
 def _one_more(path: str, field_name: str, was: int, becomes: int) -> None:

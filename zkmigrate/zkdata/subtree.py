@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from zkmigrate.zkdata.effect import SYSTEM_ROOT
 from zkmigrate.zkdata.errors import MalformedError, ZkDataError
 from zkmigrate.zkdata.jute import JuteInput
 from zkmigrate.zkdata.messages import (
@@ -28,7 +29,7 @@ from zkmigrate.zkdata.messages import (
     reply_header,
     request,
 )
-from zkmigrate.zkdata.tree import SYSTEM_ROOT, Tree
+from zkmigrate.zkdata.tree import Tree
 
 
 class RefusedError(ZkDataError):

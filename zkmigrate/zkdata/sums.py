@@ -20,22 +20,14 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from zkmigrate.zkdata.effect import is_session, parent_of, path_changes
 from zkmigrate.zkdata.errors import NoDataError
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.reader import Directory
 from zkmigrate.zkdata.snapname import SnapshotFile, snapshot_files
 from zkmigrate.zkdata.snapshot import SnapshotNode, read_snapshot
-from zkmigrate.zkdata.tree import (
-    Tree,
-    Znode,
-    begun,
-    from_log,
-    from_snapshot,
-    is_session,
-    parent_of,
-    replay,
-)
-from zkmigrate.zkdata.txn import CloseSessionTxn, path_changes
+from zkmigrate.zkdata.tree import Tree, Znode, begun, from_log, from_snapshot, replay
+from zkmigrate.zkdata.txn import CloseSessionTxn
 from zkmigrate.zkdata.txnlog import MAX_RECORD
 
 BUCKETS = 4096

@@ -1,5 +1,5 @@
 """The state of one subtree: a snapshot, then every transaction after the zxid in its name, replayed as the
-server does.
+server does. The operations of a transaction are those of `effect`.
 
 Replay over a fuzzy snapshot must end where the live tree stood, so the rules are those of ZooKeeper's
 DataTree: a create of a znode that is there already only raises its parent's cversion; a parent's cversion
@@ -18,6 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+from zkmigrate.zkdata.effect import (
+    SYSTEM_ROOT,
+    Owned,
+    is_part,
+    is_session,
+    is_under,
+    operations,
+    owner_of,
+    parent_of,
+)
 from zkmigrate.zkdata.errors import CorruptError, NoDataError, ZkDataError
 from zkmigrate.zkdata.logdir import hole, walk
 from zkmigrate.zkdata.reader import Directory
@@ -25,7 +35,6 @@ from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.snapname import SnapshotFile, snapshot_files
 from zkmigrate.zkdata.snapshot import Snapshot, SnapshotNode, read_snapshot
 from zkmigrate.zkdata.txn import (
-    CONTAINER_OWNER,
     Acl,
     CloseSessionTxn,
     CreateContainerTxn,
@@ -33,22 +42,19 @@ from zkmigrate.zkdata.txn import (
     CreateTTLTxn,
     CreateTxn,
     DeleteTxn,
-    MultiTxn,
     SetACLTxn,
     SetDataTxn,
     Txn,
     TxnBody,
-    is_under,
+    TxnHeader,
 )
 from zkmigrate.zkdata.txnlog import MAX_RECORD
 from zkmigrate.zkdata.zxid import epoch, format_zxid
 
 T = TypeVar("T")
 
-SYSTEM_ROOT = "/zookeeper"
 _TOLD_EVERY = 500
 _SHOWN_OF_SHA = 16
-_TTL_MARK = 0xFF  # high byte of a TTL znode's owner; a server with extended types has no such session id
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ class Tree:
     snapshot: str = ""
     skipped: dict[str, str] = field(default_factory=dict)
     whole: bool = False
-    _owned: dict[int, set[str]] = field(default_factory=dict)
+    _owned: Owned = field(default_factory=Owned)
 
     def __post_init__(self) -> None:
         if self.whole and self.chroot != "/":
@@ -106,11 +112,7 @@ class Tree:
 
     def holds(self, path: str) -> bool:
         """Whether the path is part of this tree."""
-        if self.whole:
-            return True
-        if not is_under(path, self.chroot):
-            return False
-        return is_under(self.chroot, SYSTEM_ROOT) or not is_under(path, SYSTEM_ROOT)
+        return self.whole or is_part(path, self.chroot)
 
     def load(self, snapshot: Snapshot, zxid: int) -> None:
         """Take a snapshot's content, to its end (its seals are checked there)."""
@@ -122,32 +124,14 @@ class Tree:
 
     def apply(self, txn: Txn) -> None:
         """Replay one transaction."""
-        head = txn.header
-        body = txn.body
-        if isinstance(body, CreateSessionTxn):
-            self.sessions[head.session] = body.timeout_ms
-        elif isinstance(body, CloseSessionTxn):
-            self.sessions.pop(head.session, None)
-            paths = [*(body.paths or ()), *sorted(self._owned.get(head.session, ()))]
-            for path in paths:
-                self._delete(path, head.zxid)
-        elif isinstance(body, MultiTxn):
-            if not body.failed:
-                for sub in body.txns:
-                    self._change(txn, sub.body)
-        else:
-            self._change(txn, body)
-        self.zxid = max(self.zxid, head.zxid)
+        for _, body in operations(txn, self._owned):
+            self._change(txn.header, body)
+        self.zxid = max(self.zxid, txn.header.zxid)
 
-    def _change(self, txn: Txn, body: TxnBody) -> None:
-        head = txn.header
+    def _change(self, head: TxnHeader, body: TxnBody) -> None:
         match body:
-            case CreateTxn():
-                self._create(txn, body, head.session if body.ephemeral else 0)
-            case CreateContainerTxn():
-                self._create(txn, body, CONTAINER_OWNER)
-            case CreateTTLTxn():
-                self._create(txn, body, (_TTL_MARK << 56 | body.ttl_ms) - (1 << 64))
+            case CreateTxn() | CreateContainerTxn() | CreateTTLTxn():
+                self._create(head, body)
             case DeleteTxn():
                 self._delete(body.path, head.zxid)
             case SetDataTxn():
@@ -167,13 +151,16 @@ class Tree:
                 node = self.nodes.get(body.path)
                 if node is not None:
                     self.nodes[body.path] = replace(node, acl=body.acl, aversion=body.version)
-            case _:
-                pass  # checks and errors change nothing
+            case CreateSessionTxn():
+                self.sessions[head.session] = body.timeout_ms
+            case CloseSessionTxn():
+                self.sessions.pop(head.session, None)
 
-    def _create(self, txn: Txn, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int) -> None:
+    def _create(self, head: TxnHeader, body: CreateTxn | CreateContainerTxn | CreateTTLTxn) -> None:
         if not self.holds(body.path):
             return
-        zxid, time_ms = txn.header.zxid, txn.header.time_ms
+        zxid, time_ms = head.zxid, head.time_ms
+        owner = owner_of(body, head.session)
         if body.path != self.chroot:
             parent_path = parent_of(body.path)
             parent = self.nodes.get(parent_path)
@@ -197,7 +184,7 @@ class Tree:
         """Take a znode as it is."""
         self.nodes[path] = node
         if is_session(node.ephemeral_owner):
-            self._owned.setdefault(node.ephemeral_owner, set()).add(path)
+            self._owned.add(path, node.ephemeral_owner)
 
     def _delete(self, path: str, zxid: int) -> None:
         if not self.holds(path):
@@ -205,32 +192,18 @@ class Tree:
         parent = self.nodes.get(parent_of(path)) if path != self.chroot else None
         if parent is not None and zxid > parent.pzxid:
             self.nodes[parent_of(path)] = replace(parent, pzxid=zxid)
-        node = self.nodes.pop(path, None)
-        if node is not None and is_session(node.ephemeral_owner):
-            owned = self._owned[node.ephemeral_owner]
-            owned.discard(path)
-            if not owned:
-                del self._owned[node.ephemeral_owner]
+        if self.nodes.pop(path, None) is not None:
+            self._owned.drop(path)
 
     @property
     def owners(self) -> dict[int, tuple[str, ...]]:
         """Session → the ephemeral znodes it owns in this tree, sorted."""
-        return {session: tuple(sorted(paths)) for session, paths in sorted(self._owned.items())}
+        return self._owned.owners
 
     @property
     def smallest_timeout_ms(self) -> int | None:
         """The smallest timeout of the sessions that own a part; None when nobody does, or none is known."""
-        return min((self.sessions[owner] for owner in self._owned if owner in self.sessions), default=None)
-
-
-def is_session(owner: int) -> bool:
-    """Whether an ephemeralOwner is a session: not 0, no container, no TTL."""
-    return owner not in (0, CONTAINER_OWNER) and (owner >> 56) & 0xFF != _TTL_MARK
-
-
-def parent_of(path: str) -> str:
-    """The path one element up; "/" is its own."""
-    return path.rpartition("/")[0] or "/"
+        return min((self.sessions[owner] for owner in self.owners if owner in self.sessions), default=None)
 
 
 def _digest(path: str, data: bytes | None) -> tuple[bytes, int, int]:

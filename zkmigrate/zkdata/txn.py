@@ -18,7 +18,6 @@ from zkmigrate.zkdata.jute import JuteInput
 
 HEADER_SIZE = 32
 DIGEST_SIZE = 12
-CONTAINER_OWNER = -(1 << 63)  # EphemeralType.CONTAINER_EPHEMERAL_OWNER, as a signed long
 
 
 class TxnType(enum.IntEnum):
@@ -176,15 +175,6 @@ class Txn:
     digest: TxnDigest | None
 
 
-@dataclass(frozen=True, slots=True)
-class PathChange:
-    """What one transaction does to one znode. `deletes` tells the kinds after which the znode is gone."""
-
-    path: str
-    type: TxnType
-    deletes: bool
-
-
 def read_acl(src: JuteInput) -> tuple[Acl, ...]:
     """A vector of ACL items; null and empty both read as ()."""
     return tuple(Acl(src.int32(), src.string(), src.string()) for _ in range(src.count(12)))
@@ -303,42 +293,3 @@ def decode_txn(payload: bytes) -> Txn:
             offset=src.pos,
         )
     return Txn(header, body, digest)
-
-
-def _changes(kind: TxnType, body: TxnBody) -> tuple[PathChange, ...]:
-    match body:
-        case MultiTxn():
-            if body.failed:
-                return ()
-            return tuple(change for sub in body.txns for change in _changes(sub.type, sub.body))
-        case CloseSessionTxn():
-            return tuple(PathChange(path, kind, True) for path in body.paths or ())
-        case DeleteTxn():
-            return (PathChange(body.path, kind, True),)
-        case CheckVersionTxn() | ErrorTxn() | CreateSessionTxn():
-            return ()
-        case _:
-            return (PathChange(body.path, kind, False),)
-
-
-def path_changes(txn: Txn) -> tuple[PathChange, ...]:
-    """Every znode that the transaction changes, in order; () for failed multis, checks, errors and sessions.
-
-    A closeSession of 3.4 or 3.5 names no path: its ephemerals must be derived from the state before it.
-    """
-    return _changes(txn.header.type, txn.body)
-
-
-def touched_paths(txn: Txn) -> tuple[str, ...]:
-    """The paths of `path_changes`."""
-    return tuple(change.path for change in path_changes(txn))
-
-
-def is_under(path: str, root: str) -> bool:
-    """Whether `path` is `root` or below it, by whole path elements. Everything is under "/"."""
-    return root == "/" or path == root or path.startswith(root + "/")
-
-
-def touches(change: PathChange, root: str) -> bool:
-    """Whether the change concerns the subtree at `root`: at or under it, or the deletion of an ancestor."""
-    return is_under(change.path, root) or (change.deletes and is_under(root, change.path))

@@ -12,9 +12,9 @@ import enum
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zkmigrate.zkdata.errors import (
     CorruptError,
@@ -74,6 +74,18 @@ class Cursor:
     file: str
     offset: int
     zxid: int
+
+
+def cursor_to_json(cursor: Cursor | None) -> dict[str, Any] | None:
+    """As it is kept: in a journal, between two looks."""
+    return (
+        None if cursor is None else {"file": cursor.file, "offset": cursor.offset, "zxid": hex(cursor.zxid)}
+    )
+
+
+def cursor_from_json(body: Mapping[str, Any] | None) -> Cursor | None:
+    """Inverse of :func:`cursor_to_json`. Raises KeyError, ValueError or TypeError for anything else."""
+    return None if body is None else Cursor(str(body["file"]), int(body["offset"]), int(body["zxid"], 16))
 
 
 @dataclass(frozen=True, slots=True)

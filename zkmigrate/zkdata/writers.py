@@ -12,17 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from zkmigrate.zkdata.effect import PathChange, is_under, path_changes, touches
 from zkmigrate.zkdata.logdir import LogFile, log_files, walk
 from zkmigrate.zkdata.reader import Directory
-from zkmigrate.zkdata.txn import (
-    CloseSessionTxn,
-    CreateSessionTxn,
-    PathChange,
-    Txn,
-    is_under,
-    path_changes,
-    touches,
-)
+from zkmigrate.zkdata.txn import CloseSessionTxn, CreateSessionTxn, Txn
 from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, MAX_RECORD, Gap, scan
 
 PLACE_DEPTH = 2

@@ -14,11 +14,11 @@ from zkmigrate.facts.ownership import Ephemeral, Ownership, from_json, to_json
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look, RandomReader
 from zkmigrate.model.step import Context, Done, Verdict, Waiting, Way
-from zkmigrate.steps.cursors import to_json as to_record
 from zkmigrate.steps.prove import ProveFacts, ProveStep
 from zkmigrate.zkdata.delta import DeltaFinding, DeltaResult
 from zkmigrate.zkdata.reader import BytesReader
 from zkmigrate.zkdata.txnlog import Cursor
+from zkmigrate.zkdata.txnlog import cursor_to_json as to_record
 
 T = TypeVar("T")
 EPOCH = 5

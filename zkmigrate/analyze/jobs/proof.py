@@ -20,22 +20,20 @@ from zkmigrate.analyze.differing import first, unequal
 from zkmigrate.analyze.disk import Disk
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.jobs.tenants import subtree
+from zkmigrate.analyze.kinds import CLOSES
 from zkmigrate.analyze.lacking import lacking, owners_of
 from zkmigrate.analyze.plain import plain
 from zkmigrate.analyze.rolled import continuity
 from zkmigrate.analyze.section import Section
 from zkmigrate.analyze.sides import Sides
 from zkmigrate.analyze.verb import reason
-from zkmigrate.disks.prove import difference, finding
+from zkmigrate.disks.prove import difference, finding, reach_body
 from zkmigrate.report.tables import Table
-from zkmigrate.zkdata.delta import DeltaFinding, short
+from zkmigrate.zkdata.delta import DeltaFinding, due, judged, short
 from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.proofs import Reach
-from zkmigrate.zkdata.zxid import counter, format_zxid
+from zkmigrate.zkdata.proofs import PROOFS, WORDS, Held, Reach, all_held, cut_over, highest, tail_held
+from zkmigrate.zkdata.zxid import format_zxid
 
-Held = bool | None
-PROOFS = ("tail", "delta", "digest")
-_WORDS: dict[Held, str] = {True: "held", False: "NOT HELD", None: "unproved"}
 _UNPROVED = "unproved"
 
 
@@ -106,12 +104,9 @@ class _Proofs:
         body = {
             "needed": format_zxid(largest.zxid),
             "path": largest.path,
-            "newest": format_zxid(where.newest),
-            "with_source": None if where.unproved else format_zxid(where.zxid),
-            "compared": where.histories.compared,
-            _UNPROVED: where.unproved,
+            **reach_body(where),
         }
-        return _Proof(None if where.unproved else where.zxid >= largest.zxid, body)
+        return _Proof(tail_held(where, largest.zxid), body)
 
     def _delta(self, where: Reach, reach: Mapping[str, Reach]) -> _Proof:
         upto = self._sides.upto
@@ -119,7 +114,8 @@ class _Proofs:
             "after": format_zxid(where.zxid), "upto": format_zxid(upto), "records": 0, "missing": [],
             "missing_count": 0, "allowed": [], "allowed_count": 0, _UNPROVED: where.unproved,
         }  # fmt: skip
-        if where.unproved or (counter(upto) and where.zxid >= upto):
+        reached = due(upto)
+        if where.unproved or (reached is not None and where.zxid >= reached):
             return _Proof(None if where.unproved else True, body)
         if where.zxid not in self._deltas:
             self._deltas[where.zxid] = self._judged(where, reach, body)
@@ -129,16 +125,15 @@ class _Proofs:
         sides, after, top = self._sides, where.zxid, self._sides.asked.top
         try:
             walked = continuity(sides.spark, sides.source, after, None)
-            upto = sides.upto if counter(sides.upto) else None
-            unproved = str(walked.broken or "") or short(walked.last, after, upto)
+            unproved = str(walked.broken or "") or short(walked.last, after, due(sides.upto))
             log = sides.source.log(sides.spark, after, zxids=(after + 1, (1 << 63) - 1))
             frame = None
             missing, allowed = [], []
             counted = {False: 0, True: 0}
             if log is not None:
                 owners = self._living(owners_of(sides.tree(min(after, sides.upto)).nodes), reach)
-                highest = max(one.zxid for one in reach.values())
-                frame = lacking(log, sides.asked.chroot, owners, sides.asked.on_dest, highest).persist()
+                on_dest = sides.asked.on_dest
+                frame = lacking(log, sides.asked.chroot, owners, on_dest, highest(reach)).persist()
                 counted |= {row.allowed: row["count"] for row in frame.groupBy("allowed").count().collect()}
                 missing, allowed = (
                     [_finding(row) for row in frame.filter(kind).orderBy("number").limit(top).collect()]
@@ -148,20 +143,19 @@ class _Proofs:
             return _Proof(None, body | {_UNPROVED: reason(error)})
         except ZkDataError as error:
             return _Proof(None, body | {_UNPROVED: str(error)})
-        held: Held = False if counted[False] else None if unproved else True
         more = {
             "records": walked.records, "missing": missing, "missing_count": counted[False],
             "allowed": allowed, "allowed_count": counted[True], _UNPROVED: unproved,
         }  # fmt: skip
-        return _Proof(held, body | more, frame)
+        return _Proof(judged(counted[False], unproved), body | more, frame)
 
     def _living(self, owners: DataFrame, reach: Mapping[str, Reach]) -> DataFrame:
         """With whether the session lives on dest, as `zkdata.proofs.delta_proof` says: every dest server was
         cut over, and none has closed it since."""
-        if any(where.unproved or where.histories.own is None for where in reach.values()):
+        if not cut_over(reach):
             return owners.withColumn("living", F.lit(False))
         closed = [
-            log.filter((F.col("type") == "closeSession") & (F.col("zxid") > reach[dest.server].zxid))
+            log.filter((F.col("type") == CLOSES) & (F.col("zxid") > reach[dest.server].zxid))
             for dest in self._sides.dests
             if (log := dest.log(self._sides.spark, reach[dest.server].zxid)) is not None
         ]
@@ -204,7 +198,7 @@ def _finding(row: Row) -> dict[str, Any]:
 def _section(
     input: Input, source: str, made: Mapping[str, Mapping[str, _Proof]], largest: _Largest | None
 ) -> Section:
-    held = _all([proof.held for of in made.values() for proof in of.values()])
+    held = all_held(proof.held for of in made.values() for proof in of.values())
     subtrees = [] if largest is None else largest.frame.limit(input.asked.top).collect()
     figures = {
         "chroot": input.asked.chroot,
@@ -212,7 +206,7 @@ def _section(
         "subtrees": [plain(row) for row in subtrees],
         "dests": {
             name: {
-                "held": _all([proof.held for proof in of.values()]),
+                "held": all_held(proof.held for proof in of.values()),
                 **{kind: {"held": proof.held, **proof.body} for kind, proof in of.items()},
             }
             for name, of in made.items()
@@ -239,19 +233,15 @@ def _section(
     return Section("Proof", _answer(input.asked.chroot, made), figures, tables, (), frames, held, True)
 
 
-def _all(held: list[Held]) -> Held:
-    return False if False in held else None if None in held else True
-
-
 def _answer(chroot: str, made: Mapping[str, Mapping[str, _Proof]]) -> str:
-    parts = [f"{name}: {', '.join(f'{kind} {_WORDS[proof.held]}' for kind, proof in of.items())}"
+    parts = [f"{name}: {', '.join(f'{kind} {WORDS[proof.held]}' for kind, proof in of.items())}"
              for name, of in made.items()]  # fmt: skip
     return f"What source holds of {chroot}, on dest. {'; '.join(parts)}."
 
 
 def _proofs(made: Mapping[str, Mapping[str, _Proof]]) -> Table:
     rows = [
-        (name, kind, _WORDS[proof.held], _told(kind, proof))
+        (name, kind, WORDS[proof.held], _told(kind, proof))
         for name, of in made.items()
         for kind, proof in of.items()
     ]
