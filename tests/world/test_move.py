@@ -11,8 +11,10 @@ import pytest
 
 from tests.world.operator import Killed, Moment, Operator, quiet_world
 from zkmigrate.engine import chain
+from zkmigrate.engine.events import ChangeSent
 from zkmigrate.engine.journal import Journal
 from zkmigrate.model.change import Change
+from zkmigrate.model.step import Hazard
 from zkmigrate.simulate.world import World
 
 WAYS_ON = (7, 9)
@@ -109,6 +111,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     assert operator.calls == len(sent) == len(before) == len(after)
     rolled = next(n for n, one in enumerate(sent) if step_of(one)[0].startswith("cutover."))
     return Whole(first, sent, before, after, rolled, owners(before[rolled].world), footprint(world))
+
+
+def test_a_step_that_sends_says_so_in_its_hazard_and_one_that_only_reads_says_that(tmp_path: Path) -> None:
+    """In a night without trouble. After one in which a host was not heard VERIFY sends it its GO."""
+    operator = Operator(quiet_world(), tmp_path / "run")
+    assert operator.forward().code == 0
+    sent = {step_of((e.change, e.operation))[0] for e in operator.events if isinstance(e, ChangeSent)}
+    for stage in operator.playbook.stages:
+        for step in stage.steps:
+            assert (step.hazard is not Hazard.READ_ONLY) == (f"{stage.id}.{step.id}" in sent), step.id
 
 
 def test_the_move_completes_and_keeps_every_session(tmp_path: Path) -> None:

@@ -46,14 +46,20 @@ class CheckFacts:
     znodes: dict[str, Reading[Znode]]
 
 
+NOT_ASKED = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not formed yet"), {})
+"""For the way back, and for plans that are only shown."""
+
+
 class CheckStep:
     """See the module."""
 
     id = "check"
     title = "Check dest behind the closed door"
-    hazard = Hazard.READ_ONLY
+    hazard = Hazard.WINDOW
 
     def observe(self, c: Context, look: Look) -> CheckFacts:
+        if c.way is Way.BACK:
+            return NOT_ASKED
         hosts = phases(c, look)
         servers = dest_view(c.inventory, look)
         leader = servers.leader
@@ -101,8 +107,7 @@ class CheckStep:
         return (HostVerb(target, "checked"),)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        facts = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not formed yet"), {})
-        return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
+        return {host: self.plan(c, NOT_ASKED, host) for host in c.inventory.dest_names}
 
     def undo(self, c: Context, f: CheckFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()

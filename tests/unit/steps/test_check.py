@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,9 +13,9 @@ from zkmigrate.facts.ownership import Ephemeral, Ownership, to_json
 from zkmigrate.facts.sessions import Sessions
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Severity
-from zkmigrate.model.look import Znode
+from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Done, Ready, Verdict, Waiting, Way
-from zkmigrate.steps.check import CheckFacts, CheckStep
+from zkmigrate.steps.check import NOT_ASKED, CheckFacts, CheckStep
 
 Z = 0x1000000EC
 FIRST, SECOND = 0x1000021C3000000, 0x9000021C3000001
@@ -56,6 +56,13 @@ def test_what_is_as_it_was_is_checked_host_by_host() -> None:
     assert isinstance(todo, Ready)
     assert todo.targets == ("dest1", "dest3")
     assert well(verdict(CHECKED))
+
+
+def test_the_way_back_asks_nobody() -> None:
+    c = context(way=Way.BACK)
+    facts = CheckStep().observe(c, cast(Look, None))
+    assert facts is NOT_ASKED
+    assert CheckStep().check(c, facts, Way.BACK) == Done()
 
 
 def owned(**changes: Any) -> Reading[Sessions]:
