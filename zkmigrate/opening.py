@@ -12,13 +12,15 @@ from zkmigrate.engine import lost, plan, planfile, runs
 from zkmigrate.engine.history import History
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.planfile import PlanFile
-from zkmigrate.errors import JournalError, UsageError, ZkmigrateError
+from zkmigrate.errors import HostError, JournalError, UsageError, ZkmigrateError
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 from zkmigrate.ui.record import keep_plan
+
+_COPY_LIMIT = 1 << 28
+"""Bytes of a copy of the journal that are read: a look at a file takes far fewer."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,7 @@ class Opening:
         With nothing written: HostError when a host does not tell what was done on it; UsageError when neither
         a line, nor a host, nor this machine knows of the run.
         """
-        path = runs.copy_path(self.run_dir.name)
-        readings = self.look.each(self.inventory.dest_names, lambda host: self.look.file(host, path))
-        copies = [reading.value for reading in readings.values() if isinstance(reading, Seen)]
+        copies = tuple(filter(None, self.look.each(self.inventory.dest_names, self._copy).values()))
         left = journals.folded(journals.kept_lines(self.run_dir, copies))
         if left.run:
             runs.check_same(left, self.playbook.id, inventories.digest(self.inventory))
@@ -126,6 +126,13 @@ class Opening:
         # Where the lines are the newest word there is, the way back that was begun is the one to finish.
         same = left.way is Way.BACK and left.turn is not None and left.turn.then == "end" and not found.newer
         return Opened(self._checked(journal), left.turn.to if same and left.turn else "", tuple(said))
+
+    def _copy(self, host: str) -> bytes:
+        """The copy of the journal there; nothing where there is none, or the host does not answer."""
+        try:
+            return self.look.reader(host, runs.copy_path(self.run_dir.name)).read(0, _COPY_LIMIT)
+        except HostError:
+            return b""
 
     def _begin(self, journal: Journal, made: str) -> None:
         digest = inventories.digest(self.inventory)

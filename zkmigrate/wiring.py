@@ -16,7 +16,7 @@ from zkmigrate.clients.canary import BrokerCanary
 from zkmigrate.clients.produce import ProduceCanary
 from zkmigrate.engine import beside, probes, sampler
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.engine.channel import ChannelApply
+from zkmigrate.engine.channel import DEADLINE_S, ChannelApply
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.lock import HostLock
@@ -117,7 +117,12 @@ class Site:
 
     def copies(self, clock: Clock, lock: HostLock) -> Copies:
         """Puts the journal on the dest hosts that gave the lock."""
-        return Copies(self.apply, self._run, lambda: lock.held, lambda: lock.number, clock.now)
+
+        def ask(host: str, words: tuple[str, ...], fencing: int) -> Outcome:
+            answer = self._steps.ask(host, *words, fencing=fencing, deadline_s=DEADLINE_S)
+            return Outcome(answer.rc, answer.output)
+
+        return Copies(ask, lambda: lock.held, lambda: lock.number, clock.now)
 
     def close(self) -> None:
         """End everything."""

@@ -21,6 +21,7 @@ from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.ports import NoWatch, WatchPort
 from zkmigrate.engine.samples import Samples
+from zkmigrate.errors import HostError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -28,6 +29,7 @@ from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Records, Verdict, Way
+from zkmigrate.zkdata.reader import BytesReader, RandomReader
 
 T = TypeVar("T")
 
@@ -44,6 +46,12 @@ class DiskLook:
             return Seen((world() / host / path.lstrip("/")).read_bytes())
         except FileNotFoundError:
             return Absent(path)
+
+    def reader(self, host: str, path: str) -> RandomReader:
+        content = self.file(host, path)
+        if not isinstance(content, Seen):
+            raise HostError(f"{host}: {path} is not there")
+        return BytesReader(content.value)
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         record = world() / host / ".before/ops"

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from bench.demo_speed import outcome
+from bench.journal import MOVES, THROTTLES, delta, plan, write
 from bench.roll import last_roll_s
 from bench.spread import spread
 from bench.subtree import ROOT, paths, ratios
 from bench.targets import WAVES, measured
 from bench.window import PARTS, figures
+from zkmigrate.engine import journal as journals
 
 
 def result(**changed: Any) -> dict[str, Any]:
@@ -101,3 +103,15 @@ def test_a_demo_reaches_its_aim_when_it_holds_in_time() -> None:
 def test_many_targets_are_all_changed_before_a_wave_has_a_figure() -> None:
     found = measured(WAVES + 5, rounds=2)
     assert {name: len(each) for name, each in found.items()} == {"context": 2, "wave": 2}
+
+
+def test_ten_thousand_moves_and_a_day_of_throttles_fit_into_20_mb(tmp_path: Path) -> None:
+    book = write(tmp_path / "r")
+    content = book.content()
+    assert content.count(b'"kind":"intent"') == content.count(b'"kind":"outcome"') == MOVES + THROTTLES
+    assert len(content) <= 20_000_000
+    assert delta(content, b"a step's end") < 200
+    book.close()
+    history = journals.read(tmp_path / "r")
+    assert len(history.unconfirmed()) == 0
+    assert history.records()["roll.roll"] == plan()

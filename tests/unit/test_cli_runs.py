@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.test_cli import ALL, Place, place
 from tests.unit.test_inventory import GOOD
-from zkmigrate.engine import journal
+from zkmigrate.engine import chain, journal
 
 __all__ = ["place"]
 
@@ -159,3 +159,19 @@ def test_where_to_hold_is_looked_at_on_a_run_that_is_back_too(place: Place) -> N
         done = place.call(*words, "--yes", "--hold-at", "cut")
         assert (done.exit_code, "no phase 'cut'" in done.output) == (2, True)
     assert journal.read(place.runs / "lab-1").ended == (0, "back at the beginning: asked by the operator")
+
+
+@pytest.mark.parametrize(("words", "times"), [((), 2), (("--run-id", "lab-1"), 1)])
+def test_status_reads_a_journal_once_and_once_more_to_find_the_run(
+    place: Place, words: tuple[str, ...], times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0
+    parse, read = chain.parse, []
+
+    def counted(data: bytes) -> chain.Parsed:
+        read.append(len(data))
+        return parse(data)
+
+    monkeypatch.setattr(chain, "parse", counted)
+    assert "run lab-1 of disk: open" in place.call("status", "--offline", *words).output
+    assert len(read) == times

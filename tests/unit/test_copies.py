@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,17 @@ from zkmigrate import deadline
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.events import Event, Noted, StepBegun
-from zkmigrate.engine.runs import copy_path
 from zkmigrate.errors import HostError
-from zkmigrate.model.change import Change, PutFile
 
 HOSTS = ("dest1", "dest2", "dest3")
+
+
+def rest(
+    every_s: float = 0.0,
+) -> tuple[Callable[[], tuple[str, ...]], Callable[[], int], Callable[[], float]]:
+    """The hosts, the fencing number and a clock that so many seconds pass on at each look."""
+    seconds = itertools.count(step=every_s)
+    return lambda: HOSTS, lambda: 7, lambda: float(next(seconds))
 
 
 class Hosts:
@@ -31,22 +39,32 @@ class Hosts:
         self.refuse: set[str] = set()
         self.asked: list[str] = []
         self.released = threading.Event()
-        seconds = itertools.count()
-        self.copies = Copies(self.apply, "run", lambda: HOSTS, lambda: 7, lambda: float(next(seconds)))
+        self.sent: list[int] = []
+        self.copies = Copies(self.ask, *rest(every_s=1.0))
 
-    def apply(self, change: Change, operation: str, fencing: int) -> Outcome:
-        assert (fencing, operation.partition(".")[0]) == (7, "journal")
+    def process(self) -> Copies:
+        """Copies as another process has them: it knows nothing of what the hosts hold."""
+        return Copies(self.ask, *rest())
+
+    def ask(self, host: str, words: tuple[str, ...], fencing: int) -> Outcome:
+        """The verb ``journal``, as ``zkm-host`` has it."""
+        assert (fencing, words[0]) == (7, "journal")
         assert deadline.bounded(), "channels tell a host that is known to be silent only within a deadline"
-        self.asked.append(change.where)
-        if change.where in self.silent:
-            if self.asked.count(change.where) == 1:
+        self.asked.append(host)
+        if host in self.silent:
+            if self.asked.count(host) == 1:
                 self.released.wait(30.0)  # nobody waits so long; a walk that did would go on and be seen
-            raise HostError(f"{change.where} has not answered for a while")
-        if change.where in self.refuse:
+            raise HostError(f"{host} has not answered for a while")
+        if host in self.refuse:
             return Outcome(5, "no room\n")
-        assert isinstance(change, PutFile)
-        assert (change.path, change.owner, change.mode) == (copy_path("run"), "root:root", "0600")
-        self.taken[change.where] = change.content
+        held = self.taken.get(host, b"")
+        more = b"" if words[3] == "=" else base64.b64decode(words[3], validate=True)
+        self.sent.append(len(more))
+        start = {"more": held, "new": b""}[words[1]]
+        if hashlib.sha256(start + more).hexdigest() != words[2]:
+            told = f"holds {len(held)} bytes with sha256 {hashlib.sha256(held).hexdigest()}"
+            return Outcome(3, f"zkm-host: the copy here {told}: these bytes do not follow it\n")
+        self.taken[host] = start + more
         return Outcome(0, "")
 
 
@@ -67,6 +85,43 @@ def test_a_silent_host_is_not_waited_for_and_gets_the_copy_once_it_answers(hosts
     hosts.silent.clear()
     assert hosts.copies(b"three") == {}
     assert hosts.taken == dict.fromkeys(HOSTS, b"three")
+
+
+def bytes_for(hosts: Hosts, copies: Copies, content: bytes) -> int:
+    """How many bytes went over until every host had it."""
+    hosts.sent.clear()
+    assert copies(content) == {}
+    assert hosts.taken == dict.fromkeys(HOSTS, content)
+    return sum(hosts.sent)
+
+
+def test_only_what_a_host_lacks_goes_over(hosts: Hosts) -> None:
+    content = bytes(range(256)) * 4000
+    one = hosts.process()
+    assert bytes_for(hosts, one, content) == 3 * len(content)
+    assert bytes_for(hosts, one, content + b"more") == 3 * len(b"more")
+    assert bytes_for(hosts, one, content + b"more") == 0
+    again = hosts.process()
+    assert bytes_for(hosts, again, content + b"more and more") == 3 * (len(b" and more"))
+    hosts.taken["dest2"] = content[:300_000]  # killed in the middle of a message
+    assert bytes_for(hosts, again, content + b"more and more") == len(content) - 300_000 + 13
+    assert max(hosts.sent) == 192 * 1024
+
+
+@pytest.mark.parametrize("other", [b"x" * 700, b"one two three", b"one and some more", b"\0"])
+def test_a_copy_that_does_not_match_gets_all_again(hosts: Hosts, other: bytes) -> None:
+    for fresh in (False, True):
+        one = hosts.process()
+        assert one(b"one two") == {}
+        hosts.taken["dest2"] = other
+        assert bytes_for(hosts, hosts.process() if fresh else one, b"one two") == 7
+
+
+def test_a_host_that_refuses_what_it_asked_for_is_named(hosts: Hosts) -> None:
+    copies = Copies(lambda *_: Outcome(3, f"it holds 1 bytes with sha256 {'0' * 64}"), *rest())
+    assert set(copies(b"one")) == set(HOSTS)
+    copies = Copies(lambda *_: Outcome(2, "zkm-host: unknown verb 'journal'; help lists all"), *rest())
+    assert copies(b"one")["dest1"] == "zkm-host: unknown verb 'journal'; help lists all"
 
 
 def test_verify_begins_while_a_host_that_went_silent_before_open_keeps_its_copy_waiting(

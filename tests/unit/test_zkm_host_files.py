@@ -8,12 +8,16 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.unit.zkm_net import PROGRAM, Host, encode, need_root
 from zkmigrate import hostside
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.copies import Copies
+from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.observe import parse_listing
 from zkmigrate.facts.host import parse_status
 from zkmigrate.model.fact import Seen
@@ -496,3 +500,118 @@ def test_uninstall_removes_the_run_but_not_while_another_is_armed(host: Host, tm
     assert second.do("uninstall") == "uninstalled\n"
     assert not host.state.exists()
     assert PROGRAM.exists()
+
+
+def test_a_call_that_was_killed_before_its_intent_was_written_runs_under_the_same_id(
+    host: Host, tmp_path: Path
+) -> None:
+    target = tmp_path / "f"
+    assert host.put(str(target), b"first\n").rc == 0
+    (host.directory / "ops" / "w").write_bytes(b"")
+    assert host.put(str(target), b"ours\n", operation="w").rc == 0
+    assert target.read_bytes() == b"ours\n"
+    host.do("restore", "w")
+    assert target.read_bytes() == b"first\n"
+
+
+# --- the copy of the journal ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def holder(host: Host) -> Host:
+    """A host whose lock was taken."""
+    host.do("lock", "take", "me", "60000")
+    host.fencing = 2
+    return host
+
+
+def copy_to(host: Host) -> Callable[[bytes], dict[str, str]]:
+    """What a new process of the operator's would bring it with."""
+
+    def ask(_host: str, words: tuple[str, ...], fencing: int) -> Outcome:
+        answer = host.call(*words, fencing=fencing)
+        return Outcome(answer.rc, answer.text)
+
+    return Copies(ask, lambda: ("d1",), lambda: host.fencing, time.monotonic)
+
+
+def held(host: Host) -> bytes:
+    return (host.directory / "journal.jsonl").read_bytes()
+
+
+def test_the_journals_copy_grows_by_what_it_lacks_and_leaves_nothing_else(holder: Host) -> None:
+    before = {p for p in holder.state.rglob("*") if p.is_file()}
+    book = bytes(range(256)) * 20
+    copies = copy_to(holder)
+    for content in (book, book + b"more", book + b"more\n"):
+        assert copies(content) == {}
+        assert held(holder) == content
+    assert copy_to(holder)(book + b"more\nfrom another process") == {}
+    assert held(holder).endswith(b"process")
+    assert {p for p in holder.state.rglob("*") if p.is_file()} - before == {
+        holder.directory / "journal.jsonl"
+    }
+
+
+@pytest.mark.parametrize("there", [b"rubbish", b"one and a half", b"one t", b"one two three", b""])
+def test_whatever_copy_is_there_becomes_this_journal(holder: Host, there: bytes) -> None:
+    (holder.directory / "journal.jsonl").write_bytes(there)
+    assert copy_to(holder)(b"one two") == {}
+    assert held(holder) == b"one two"
+
+
+def test_what_does_not_follow_changes_nothing_and_is_told_what_is_there(holder: Host) -> None:
+    assert copy_to(holder)(b"one") == {}
+    total = hashlib.sha256(b"one two").hexdigest()
+    told = f"holds 3 bytes with sha256 {hashlib.sha256(b'one').hexdigest()}: "
+    for how, more in (("more", b"two"), ("more", b" six"), ("new", b"one six"), ("more", b"")):
+        answer = holder.call("journal", how, total, encode(more))
+        assert (answer.rc, told in answer.text) == (3, True), answer
+        assert held(holder) == b"one"
+    assert holder.call("journal", "more", total, encode(b" two")).rc == 0
+    assert held(holder) == b"one two"
+
+
+def test_the_journals_copy_is_taken_from_who_holds_the_lock_only(holder: Host) -> None:
+    total = hashlib.sha256(b"one").hexdigest()
+    assert holder.call("journal", "new", total, encode(b"one"), fencing=5).rc == 0
+    assert holder.call("journal", "new", total, encode(b"one"), fencing=4).rc == 9
+    assert holder.call("journal", "new", "0" * 63, encode(b"one"), fencing=5).rc == 2
+    assert holder.call("journal", "new", total, "b!", fencing=5).rc == 2
+    assert holder.call("journal", "old", total, encode(b"one"), fencing=5).rc == 2
+    assert holder.call("journal", "new", total, "b25", fencing=5).rc in (3, 5)
+    said = holder.call("journal", "new", total, encode(b"one"), fencing=5, options=("--print",))
+    assert said.text == f"write {holder.directory}/journal.jsonl (new), then its sha256 is {total}\n"
+
+
+def test_the_journals_copy_is_roots_alone_and_never_behind_a_link(holder: Host, tmp_path: Path) -> None:
+    umask = os.umask(0)
+    try:
+        assert copy_to(holder)(b"one") == {}
+    finally:
+        os.umask(umask)
+    copy = holder.directory / "journal.jsonl"
+    assert (copy.stat().st_mode & 0o7777, copy.stat().st_uid) == (0o600, 0)
+    assert holder.state.stat().st_mode & 0o7777 == 0o700
+    copy.unlink()
+    (tmp_path / "secret").write_bytes(b"one")
+    copy.symlink_to(tmp_path / "secret")
+    assert "is a symbolic link" in copy_to(holder)(b"one two")["d1"]
+    assert (tmp_path / "secret").read_bytes() == b"one"
+
+
+def test_a_torn_copy_is_read_up_to_its_last_whole_line(holder: Host, tmp_path: Path) -> None:
+    book = Journal.create(tmp_path / "r", time.time)
+    book.append("begin", {"run": "r-1", "playbook": "p", "inventory": "i", "plan": "q"})
+    assert copy_to(holder)(book.content()) == {}
+    whole = len(book.content())
+    book.append("record", {"stage": "s", "step": "t", "record": {"text": "x" * 5000}})
+    assert copy_to(holder)(book.content()) == {}
+    for size in range(whole, len(book.content()), 97):
+        (holder.directory / "journal.jsonl").write_bytes(book.content()[:size])
+        kept = Journal.recover(tmp_path / f"r-{size}", time.time, copies=[held(holder)])
+        assert kept.history.run == "r-1"
+        kept.close()
+        assert copy_to(holder)(book.content()) == {}
+    assert held(holder) == book.content()
+    book.close()

@@ -13,12 +13,15 @@ from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import StepEnded, Turned
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Ended
+from zkmigrate.engine.runs import copy_path
 from zkmigrate.errors import HostError, JournalError
 from zkmigrate.inventory import digest
 from zkmigrate.model.change import Change
+from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import Held
 from zkmigrate.model.step import Way
 from zkmigrate.opening import Opened, Opening
+from zkmigrate.simulate.host import File
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
 
@@ -262,3 +265,21 @@ def test_lines_that_end_in_the_way_back_of_the_rehearsal_do_not_turn_a_rolled_cl
     assert journals.folded(journals.kept_lines(operator.run_dir)).way is Way.BACK
     assert go_on(operator, Way.BACK).code == 0
     assert footprint(operator.world) == first
+
+
+def test_a_copy_larger_than_a_look_at_a_file_takes_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the hosts were asked for such a run before: a look at a file takes 1 MiB."""
+    operator = started(tmp_path)
+    assert operator.forward(until="join").code == 0
+    book = journals.Journal.open(operator.run_dir, lambda: operator.world.wall)
+    book.append("note", {"text": "x" * (2 << 20)})
+    lines = book.history.entries
+    operator.world.hosts["dest2"].files[copy_path("run")] = File(book.content(), "0600", "root:root")
+    book.close()
+    lose(operator)
+    monkeypatch.setattr(WorldLook, "file", lambda _look, host, _path: Unknown("failed", f"{host}: too large"))
+    opened = recover(operator, Way.FORWARD)
+    assert opened.said[0].startswith(f"without the whole journal: {lines} lines of it are left")
+    assert "join.join" in opened.journal.history.done

@@ -68,11 +68,14 @@ def known(runs: Path, inventory: Inventory) -> tuple[Known, ...]:
     for path in runs.iterdir() if runs.is_dir() else ():
         if not (is_id(path.name) and has_begun(path)):
             continue
+        entries: tuple[Entry, ...] = ()
+        damaged = ""
         try:
-            entries, damaged = journal.kept_lines(path), ""
-            journal.read(path)
+            parsed = journal.parsed(path)
+            entries = parsed.entries
+            parsed.intact()
         except JournalError as error:
-            entries, damaged = _readable(path), str(error)
+            damaged = str(error)
         history = journal.folded(entries)
         if history.name == inventory.name or (
             not history.name
@@ -80,13 +83,6 @@ def known(runs: Path, inventory: Inventory) -> tuple[Known, ...]:
         ):
             found.append(Known(path.name, history, entries[0].at if entries else 0.0, damaged))
     return tuple(sorted(found, key=lambda run: (run.begun_at, _number(run.run, inventory.name) or 0)))
-
-
-def _readable(run_dir: Path) -> tuple[Entry, ...]:
-    try:
-        return journal.kept_lines(run_dir)
-    except JournalError:
-        return ()
 
 
 def _number(run: str, name: str) -> int | None:

@@ -324,12 +324,11 @@ def _fill(path: Path) -> None:
 
 
 def _on_record(site: RollSite) -> set[str]:
-    """The operations of this run that a host has on record, but for those of the lock and for copies of the
-    journal itself."""
+    """The operations of this run that a host has on record, but for those of the lock."""
     found: set[str] = set()
     for host in (*site.dests, *site.brokers):
         listed = site.lab.exec(host, ["ls", f"{hostside.run_dir(RUN)}/ops"], check=False).stdout.split()
-        found.update(name for name in listed if not name.startswith(("lock.", "journal.")))
+        found.update(name for name in listed if not name.startswith("lock."))
     return found
 
 
