@@ -6,6 +6,7 @@ import pytest
 
 from tests.world.operator import inventory
 from zkmigrate.facts.ensemble import EnsembleView
+from zkmigrate.facts.recorded import Drained
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Context
@@ -16,7 +17,7 @@ LAST_OF_SOURCE = 0x1000000EC
 
 
 def context() -> Context:
-    return Context("run", inventory(), records={"drain": {"z": hex(LAST_OF_SOURCE)}})
+    return Context("run", inventory(), records={"drain": Drained(LAST_OF_SOURCE, None, {}).encode()})
 
 
 def seen(**servers: tuple[str, int]) -> EnsembleView:

@@ -13,6 +13,7 @@ from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import StepEnded
 from zkmigrate.facts.ownership import Ephemeral, Ownership
+from zkmigrate.facts.recorded import Drained, Stopped
 from zkmigrate.facts.subtree import digests
 from zkmigrate.model.change import Change, HostVerb
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -160,8 +161,8 @@ def proved(world: World, tails: Mapping[str, int], **survey: Any) -> Done | Bloc
     assert isinstance(good, Done)
     records = {
         "survey": {**good.record, **survey},
-        "drain": {"z": hex(world.source.zxid)},
-        "stop": {"tails": {host: hex(zxid) for host, zxid in tails.items()}},
+        "drain": Drained(world.source.zxid, None, {}).encode(),
+        "stop": Stopped(tails, {}, {}).encode(),
     }
     step, c = ProveStep(), Context("run", world.inventory, records=records)
     verdict = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
@@ -210,8 +211,8 @@ def test_only_the_expiry_of_a_session_seen_on_dest_is_allowed(
     step = ProveStep()
     records = {
         "survey": {**good.record, "on_dest": homes},
-        "drain": {"z": hex(world.source.zxid)},
-        "stop": {"tails": {host: hex(zxid) for host, zxid in tails.items()}},
+        "drain": Drained(world.source.zxid, None, {}).encode(),
+        "stop": Stopped(tails, {}, {}).encode(),
     }
     world.source.commit("close-session", session, cxid=0)
     c = Context("run", world.inventory, records=records)

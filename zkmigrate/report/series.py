@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from zkmigrate.facts.recorded import Drained, Stopped, recorded
 from zkmigrate.report.lanes import placed
 from zkmigrate.report.story import Story
 from zkmigrate.report.timebase import Timebase, number
@@ -195,9 +196,9 @@ def proof(story: Story) -> Proof | None:
         return Proof(
             at=prove[0] if prove is not None else None,
             stage=stage,
-            z=_hex(drain[1].get("z")),
+            z=recorded(Drained, drain[1]).z,
             needed=_hex(prove[1].get("needed")) if prove is not None else None,
-            tails={str(h): int(z, 16) for h, z in stop[1]["tails"].items()} if stop is not None else {},
+            tails=recorded(Stopped, stop[1]).tails if stop is not None else {},
             delta_after=_hex(delta.get("after")),
             delta_last=_hex(delta.get("last")),
             delta_records=delta.get("records"),

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, synced_followers
 from zkmigrate.facts.host import HostPhase
 from zkmigrate.facts.ownership import Ownership, from_json
+from zkmigrate.facts.recorded import Drained, known
 from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.window import SERVING, H, Statuses, phases
 from zkmigrate.model.change import Applied, Changes, HostVerb
@@ -166,7 +167,8 @@ def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
     modes = servers.modes()
     epochs = {host: epoch(zxid) for host, zxid in servers.zxids().items()}
     led = epochs.get(servers.leader or "", 0)
-    old = epoch(int(c.records.get("drain", {}).get("z", "0x0"), 16))
+    drained = known(Drained, c)
+    old = 0 if drained is None else epoch(drained.z)
     return (
         claim(
             "check.quorum",

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import Drain, drain
+from zkmigrate.facts.recorded import Drained
 from zkmigrate.facts.window import unknown
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
@@ -97,9 +98,7 @@ class DrainStep:
             )
             for host, zxid in zxids.items()
         )
-        return Done(
-            findings, {"z": hex(f.z), "leader": f.leader, "zxids": {h: hex(z) for h, z in zxids.items()}}
-        )
+        return Done(findings, Drained(f.z, f.leader, zxids).encode())
 
     def plan(self, c: Context, f: DrainFacts, target: str) -> Changes:
         return ()

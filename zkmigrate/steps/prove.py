@@ -15,12 +15,14 @@ sessions that live on dest and of which no dest disk knows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
 from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.ownership import Ownership, from_json, rolled_forward, to_json
+from zkmigrate.facts.recorded import Drained, Stopped, needed
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
@@ -60,7 +62,7 @@ class ProveStep:
     def observe(self, c: Context, look: Look) -> ProveFacts:
         before = _leader(c, look)
         leader = c.records["survey"]["leader"]
-        tails = _tails(c).values()
+        tails = needed(Stopped, c).tails.values()
         lowest, highest = min(tails), max(tails)
         source = c.inventory.source
         try:
@@ -99,7 +101,7 @@ class ProveStep:
                 LOG_DEADLINE_S,
                 0.02,
             )
-        tails = _tails(c)
+        tails = needed(Stopped, c).tails
         first = freshest(tails, f.state.value.newest)
         findings = (
             _same_leader(c, f),
@@ -133,10 +135,6 @@ def _leader(c: Context, look: Look) -> tuple[str | None, int]:
     return view.leader, stat.value.zxid if isinstance(stat, Seen) else -1
 
 
-def _tails(c: Context) -> dict[str, int]:
-    return {host: int(zxid, 16) for host, zxid in c.records["stop"]["tails"].items()}
-
-
 def _on_dest(c: Context) -> set[int]:
     """The sessions that SURVEY saw as clients of dest; none in a rehearsal, where brokers are on source."""
     return {int(session, 16) for session in c.records["survey"]["on_dest"]}
@@ -145,7 +143,7 @@ def _on_dest(c: Context) -> set[int]:
 def _same_leader(c: Context, f: ProveFacts) -> Finding:
     wanted = (c.records["survey"]["leader"], c.records["survey"]["epoch"])
     seen = [(name, epoch(zxid) if zxid >= 0 else None) for name, zxid in (f.before, f.after)]
-    drained = epoch(int(c.records["drain"]["z"], 16))
+    drained = epoch(needed(Drained, c).z)
     return claim(
         "prove.leader",
         "source has had the same leader and epoch since SURVEY",
@@ -170,7 +168,7 @@ def _from_survey(c: Context, lowest: int) -> Finding:
     )
 
 
-def _tail_claims(tails: dict[str, int], state: Ownership) -> tuple[Finding, ...]:
+def _tail_claims(tails: Mapping[str, int], state: Ownership) -> tuple[Finding, ...]:
     return tuple(
         claim(
             "prove.tail",

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from zkmigrate.facts.recorded import Stopped, needed
 from zkmigrate.facts.window import NOWHERE, Standing, standing
 from zkmigrate.model.change import Applied, Changes, RestoreImage, Seal, Unseal
 from zkmigrate.model.look import Look
@@ -55,14 +56,14 @@ class SealStep:
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
     def plan(self, c: Context, f: Standing, target: str) -> Changes:
-        stopped = c.records["stop"]
-        return (Seal(target, stopped["boots"][target], stopped["stamps"][target]),)
+        stopped = needed(Stopped, c)
+        return (Seal(target, stopped.boots[target], stopped.stamps[target]),)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
         # What STOP will record is not known yet; words stand in its place.
         hosts = c.inventory.dest_names
-        stopped = {"boots": dict.fromkeys(hosts, "BOOT-ID"), "stamps": dict.fromkeys(hosts, "STAMP")}
-        later = replace(c, records={"stop": stopped})
+        stopped = Stopped({}, dict.fromkeys(hosts, "STAMP"), dict.fromkeys(hosts, "BOOT-ID"))
+        later = replace(c, records={Stopped.step: stopped.encode()})
         return {host: self.plan(later, NOWHERE, host) for host in hosts}
 
     def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:

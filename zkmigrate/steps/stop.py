@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
+from zkmigrate.facts import recorded
 from zkmigrate.facts.disk import durable_tail
 from zkmigrate.facts.host import stamp
+from zkmigrate.facts.recorded import Drained, Stopped
 from zkmigrate.facts.window import NOWHERE, Standing, standing, unknown
 from zkmigrate.model.change import Applied, Changes, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -86,14 +88,12 @@ class StopStep:
         findings = tuple(finding for host in c.inventory.dest_names for finding in _durable(c, f, host))
         if any(x.blocks for x in findings):
             return Blocked(findings)
-        return Done(
-            findings,
-            {
-                "tails": {h: hex(r.value.zxid) for h, r in f.tails.items() if isinstance(r, Seen)},
-                "stamps": {h: r.value for h, r in f.stamps.items() if isinstance(r, Seen)},
-                "boots": {h: s.boot_id for h, s in f.stand.whole.at.items()},
-            },
+        record = Stopped(
+            {h: r.value.zxid for h, r in f.tails.items() if isinstance(r, Seen)},
+            {h: r.value for h, r in f.stamps.items() if isinstance(r, Seen)},
+            {h: s.boot_id for h, s in f.stand.whole.at.items()},
         )
+        return Done(findings, record.encode())
 
     def plan(self, c: Context, f: StopFacts, target: str) -> Changes:
         dest = c.inventory.dest
@@ -125,8 +125,8 @@ def _durable(c: Context, f: StopFacts, host: str) -> tuple[Finding, ...]:
         return (unknown("stop.tail", host, tail),)
     if not isinstance(data_stamp, Seen):
         return (unknown("stop.stamp", host, data_stamp or Unknown("failed", "not read")),)
-    drained = c.records["drain"]
-    needed = max(int(drained["z"], 16), int(drained["zxids"][host], 16))
+    drained = recorded.needed(Drained, c)
+    needed = max(drained.z, drained.zxids[host])
     return (
         claim(
             "stop.tail",

@@ -25,6 +25,7 @@ from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import EnsembleView, dest_view
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.kafka import kafka_view
+from zkmigrate.facts.recorded import Stopped, known
 from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.subtree import Digests, digests
 from zkmigrate.facts.window import SERVING, Statuses, statuses
@@ -245,10 +246,10 @@ def _behind(c: Context, view: Reading[KafkaView]) -> str:
 
 
 def _trees(c: Context, look: Look) -> Digests | None:
-    tails = c.records.get("stop", {}).get("tails")
-    if not tails or "survey" not in c.records:
+    stopped = known(Stopped, c)
+    if stopped is None or not stopped.tails or "survey" not in c.records:
         return None
-    at_the_cut = min(int(zxid, 16) for zxid in tails.values())
+    at_the_cut = min(stopped.tails.values())
     return digests(look, c.inventory, c.records["survey"]["leader"], at_the_cut, c.tell)
 
 

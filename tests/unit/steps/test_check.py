@@ -10,6 +10,7 @@ import pytest
 from tests.unit.steps.facts import DEST, OPEN, SILENT, STARTED, context, statuses, stopped_by, well
 from tests.unit.test_steps_check import seen
 from zkmigrate.facts.ownership import Ephemeral, Ownership, to_json
+from zkmigrate.facts.recorded import Drained
 from zkmigrate.facts.sessions import Sessions
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Severity
@@ -47,7 +48,7 @@ CHECKED = replace(GOOD, hosts=statuses(replace(STARTED, phase="checked")))
 
 
 def verdict(f: CheckFacts, **records: Any) -> Verdict:
-    known: dict[str, Any] = {"drain": {"z": hex(Z)}, "prove": {"baseline": to_json(BASELINE)}}
+    known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": {"baseline": to_json(BASELINE)}}
     return CheckStep().check(context(**known | records), f, Way.FORWARD)
 
 

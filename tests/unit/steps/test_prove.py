@@ -11,6 +11,7 @@ import pytest
 from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
 from tests.unit.zkdata_fixtures import create_payload, log_from, record
 from zkmigrate.facts.ownership import Ephemeral, Ownership, from_json, to_json
+from zkmigrate.facts.recorded import Drained, Stopped
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look, RandomReader
 from zkmigrate.model.step import Context, Done, Verdict, Waiting, Way
@@ -41,8 +42,8 @@ def run(rehearsal: bool = False, z: int = Z, **tails: int) -> Context:
             "cursors": {"source2": to_record(PLACE)},
             "on_dest": [hex(SESSION)],
         },
-        drain={"z": hex(z)},
-        stop={"tails": {host: hex(tails.get(host, DISK)) for host in DEST}},
+        drain=Drained(z, None, {}).encode(),
+        stop=Stopped({host: tails.get(host, DISK) for host in DEST}, {}, {}).encode(),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import DEST, SEALED, STOPPED, context, standing, stopped_by, well
+from zkmigrate.facts.recorded import Stopped
 from zkmigrate.model.change import RestoreImage, Seal, Unseal
 from zkmigrate.model.step import Blocked, Ready, Verdict, Way
 from zkmigrate.steps.seal import SealStep
@@ -34,9 +35,8 @@ def test_stopped_hosts_are_to_be_sealed_and_no_others() -> None:
 
 
 def test_a_seal_compares_what_stop_recorded_of_that_host() -> None:
-    c = context(
-        stop={"boots": {h: f"boot of {h}" for h in DEST}, "stamps": {h: f"stamp of {h}" for h in DEST}}
-    )
+    stamps, boots = {h: f"stamp of {h}" for h in DEST}, {h: f"boot of {h}" for h in DEST}
+    c = context(stop=Stopped({}, stamps, boots).encode())
     assert SealStep().plan(c, standing(STOPPED), "dest2") == (
         Seal("dest2", "boot of dest2", "stamp of dest2"),
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import CUT, DEST, FENCED, SILENT, STOPPED, context, standing, stopped_by, well
+from zkmigrate.facts.recorded import Drained
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
 from zkmigrate.steps.stop import StopFacts, StopStep
@@ -28,7 +29,7 @@ def facts(disk: int = OWN, **fact: Any) -> StopFacts:
 
 
 def verdict(f: StopFacts, z: int = Z, own: int = OWN) -> Verdict:
-    drained = {"z": hex(z), "zxids": dict.fromkeys(DEST, hex(own))}
+    drained = Drained(z, None, dict.fromkeys(DEST, own)).encode()
     return StopStep().check(context(drain=drained), f, Way.FORWARD)
 
 

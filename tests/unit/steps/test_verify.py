@@ -12,6 +12,7 @@ from tests.unit.steps.facts import DEST, OPEN, SILENT, context, statuses, stoppe
 from tests.unit.steps.test_check import BASELINE, OWNERS, ZNODES, Z, znode
 from tests.unit.test_steps_check import seen
 from zkmigrate.facts.ownership import to_json
+from zkmigrate.facts.recorded import Drained
 from zkmigrate.facts.sessions import Sessions
 from zkmigrate.facts.subtree import Digests
 from zkmigrate.model.fact import Absent, Seen
@@ -39,7 +40,7 @@ GOOD = VerifyFacts(
 
 
 def verdict(f: VerifyFacts, **records: Any) -> Verdict:
-    known: dict[str, Any] = {"drain": {"z": hex(Z)}, "prove": {"baseline": to_json(BASELINE)}}
+    known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": {"baseline": to_json(BASELINE)}}
     return VerifyStep().check(context(**known | records), f, Way.FORWARD)
 
 
