@@ -191,9 +191,11 @@ class PathChange:
 def changes(found: Iterable[Operation]) -> tuple[PathChange, ...]:
     """Every znode that the operations change, in order."""
     return tuple(
-        PathChange(body.path, kind, isinstance(body, DeleteTxn))
-        for kind, body in found
-        if isinstance(body, _OF_A_PATH)
+        [
+            PathChange(body.path, kind, isinstance(body, DeleteTxn))
+            for kind, body in found
+            if isinstance(body, _OF_A_PATH)
+        ]
     )
 
 

@@ -156,11 +156,11 @@ class Replay(Iterator[Again]):
 
     def _take(self, record: Record) -> Again | None:
         found = self._owned.take(record.txn())
-        if not any(touches(change, self._chroot) for change in changes(found)):
+        if not [change for change in changes(found) if touches(change, self._chroot)]:
             return None
         self.under += 1
         try:
-            requests = tuple(request for one in found for request in self._request(*one))
+            requests = tuple([request for one in found for request in self._request(*one)])
         except ReplayError as error:
             raise ReplayError(
                 f"{format_zxid(record.zxid)}: {error.reason}", record.file, record.offset
