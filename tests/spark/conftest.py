@@ -16,7 +16,7 @@ from zkmigrate.pipeline import register
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     home = tmp_path_factory.mktemp("spark")
-    bounds = Bounds("local[2]", "1g", spill=home, progress=False, ui=False, small=True)
+    bounds = Bounds("local[2]", "1g", spill=home, progress=False, ui=False, small=True, tiny=True)
     with session(bounds, lambda _line: None) as made:
         register(made)
         yield made

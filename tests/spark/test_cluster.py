@@ -25,7 +25,7 @@ from tests.unit.test_report import Run
 from zkmigrate.analyze.asked import Asked, Place
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.jobs import JOBS, job
-from zkmigrate.analyze.session import CHEAP, SHORT_LIVED, of_archive
+from zkmigrate.analyze.session import CHEAP, INTERPRETED, SHORT_LIVED, of_archive
 
 PACKAGES = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "fsspec", "click", "ruamel")
 PYTHON = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
@@ -143,7 +143,7 @@ def test_two_workers_answer_as_one_machine_does(
         told(log, r"Registering worker (\S+)", count=2)
         submit = [str(HOME / "bin" / "spark-submit"), "--master", master, "--py-files", str(archives[0])]
         submit += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
-        for name, value in {**CHEAP, "spark.sql.shuffle.partitions": "2"}.items():
+        for name, value in {**CHEAP, **INTERPRETED, "spark.sql.shuffle.partitions": "2"}.items():
             submit += ["--conf", f"{name}={value}"]
         options = ["--chroot", asked.chroot, "--dest-dir", f"dest={asked.dest[0].path}"]
         options += ["--run", str(asked.run), "--broker-dir", asked.broker_dirs[0], "--json"]

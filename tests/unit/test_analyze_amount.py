@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.zkdata_fixtures import build_log
 from zkmigrate.analyze import verb
-from zkmigrate.analyze.amount import SMALL, SMALL_TREES, is_small, written
+from zkmigrate.analyze.amount import SMALL, SMALL_TREES, TINY, is_small, written
 from zkmigrate.analyze.asked import Asked, Place
 from zkmigrate.analyze.section import Section
 from zkmigrate.analyze.session import Bounds
@@ -89,17 +89,19 @@ def test_a_place_with_nothing_is_left_to_the_job_that_says_so(tmp_path: Path) ->
 
 
 def test_the_session_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[bool] = []
+    told: list[tuple[bool, bool]] = []
 
     @contextmanager
     def seen(bounds: Bounds, _hint: verb.Say) -> Iterator[None]:
-        told.append(bounds.small)
+        told.append((bounds.small, bounds.tiny))
         yield None
 
     monkeypatch.setattr(verb, "session", seen)
     verb.analyze((), asked(log), Bounds(), None, print, print, as_json=True)
     verb.analyze((), replace(asked(log), broker_dirs=("/b",)), Bounds(), None, print, print, as_json=True)
-    assert told == [True, False]
+    (log.parent / "log.2").write_bytes(b"B" * (TINY + 1))
+    verb.analyze((), asked(log), Bounds(), None, print, print, as_json=True)
+    assert told == [(True, True), (False, False), (True, False)]
 
 
 @pytest.mark.parametrize(

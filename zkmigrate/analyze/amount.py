@@ -11,6 +11,8 @@ from zkmigrate.zkdata.txnlog import log_zxid
 
 SMALL = 256 << 20
 """Bytes of all servers together. Up to there Spark's start and planning take longer than the data."""
+TINY = 16 << 20
+"""Up to there Spark's plans take longer to compile than to be interpreted, once each."""
 SMALL_TREES = 32 << 20
 """The same where trees are compared: to roll them forward takes more time for each byte."""
 

@@ -35,15 +35,21 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 CHEAP = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
     "spark.sql.dataFrameQueryContext.enabled": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.ui.explainMode": "simple",
 }
-"""What makes the plans of small tables cheap: Spark interprets them instead of compiling them, and runs them
-as it first planned them. It keeps no stack of each column that shows where our code made it."""
+"""What makes the plans of small tables cheap: Spark runs them as it first planned them. A table that this
+process has read goes to a task as it is, and not row by row into the plan. Spark keeps no stack of each
+column that shows where our code made it."""
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Spark interprets plans instead of compiling them: for tables so tiny that a plan is sooner run than
+compiled."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Bounds:
     which in local mode does all the work, as Spark writes it. spill: where what does not fit in memory goes;
     None: the machine's place for temporary files. progress: whether Spark may draw its bar on standard error.
     small: what it is to read is small (see `amount`), so that Spark's own start and planning cost the most.
+    tiny: it is so small that even compiling a plan costs more than it gives.
     java: further options of the JVM.
     """
 
@@ -63,6 +70,7 @@ class Bounds:
     progress: bool = True
     ui: bool = True
     small: bool = False
+    tiny: bool = False
     java: str = ""
 
 
@@ -128,7 +136,7 @@ def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path
     """What a Spark that we start ourselves is told. quiet: properties of its log4j."""
     java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *of_archive(), bounds.java]
     if bounds.small:
-        for name, value in CHEAP.items():
+        for name, value in (CHEAP | (INTERPRETED if bounds.tiny else {})).items():
             builder = builder.config(name, value)
         java.append(SHORT_LIVED)
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED)

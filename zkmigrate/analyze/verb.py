@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from zkmigrate.analyze.amount import is_small
+from zkmigrate.analyze.amount import TINY, is_small
 from zkmigrate.analyze.asked import Asked
 from zkmigrate.analyze.jobs import job
 from zkmigrate.analyze.page import page
@@ -56,7 +56,7 @@ def analyze(
     small = is_small(asked)
     # Side by side, all tables of all jobs are in memory.
     together = small and not asked.dest and is_small(asked, here_bytes(bounds.memory))
-    with session(replace(bounds, small=small), hint) as spark:
+    with session(replace(bounds, small=small, tiny=is_small(asked, TINY)), hint) as spark:
         from pyspark.errors import PySparkException
 
         from zkmigrate.analyze.input import Input
