@@ -1,4 +1,4 @@
-"""Whose a session on dest is that comes from a broker's host: the broker's, or somebody else's there."""
+"""A session on dest that comes from a broker's host: is it the broker's, or another program's there."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _beside(
     """Who else has sessions on dest from a broker's host, by ``cons`` and ``dump``; Absent for nobody.
 
     The broker's own are the one that registered it and, where it has an authorizer, one more that owns
-    nothing. Where ``cons`` is not had its sessions cannot be told apart: the gate of the cut-over needs it.
+    nothing. Without ``cons`` nobody can tell its sessions from others: the gate of the cut-over needs it.
     """
     at: dict[int, list[str]] = {}
     from_: dict[int, str] = {}
