@@ -23,7 +23,7 @@ from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.observe import Observe
 from zkmigrate.engine.sampler import KafkaNotes, Produced, Sampler
 from zkmigrate.engine.samples import Samples
-from zkmigrate.engine.watch import Probe, Watch
+from zkmigrate.engine.watch import Watch
 from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import HostStatus, host_status
 from zkmigrate.facts.sessions import owning_sessions
@@ -33,6 +33,7 @@ from zkmigrate.model.fact import Reading
 from zkmigrate.model.look import KafkaView
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Records
+from zkmigrate.model.window import Probe
 from zkmigrate.rules import expected
 from zkmigrate.rules.lease import in_force
 from zkmigrate.transport.channels import Channels
@@ -148,9 +149,11 @@ class Site:
         answer = self._watching.ask(host, *words, fencing=lock.number, deadline_s=limit_s)
         return Outcome(answer.rc, answer.output)
 
-    def _probes(self, _stage: Stage) -> tuple[Probe, ...]:
+    def _probes(self, stage: Stage) -> tuple[Probe, ...]:
         hosts = self.inventory.dest_names
         look = self._watch_look
+        if stage.watched is not None:
+            return stage.watched.probes(self.inventory, look)
         return (
             probes.block(hosts, self._statuses),
             probes.brokers(

@@ -34,7 +34,7 @@ from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
-from zkmigrate.model.window import Decide, Decision, Fallback, WindowSpec, no_limits
+from zkmigrate.model.window import Decide, Decision, Fallback, Unanswered, WindowSpec, no_limits
 from zkmigrate.rules.window import WINDOW
 
 HOSTS = ("d1", "d2", "d3")
@@ -228,7 +228,7 @@ class TinyConfirm:
 
     words: dict[str, Answer] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    ask_means: Fallback | None = None
+    ask_means: Unanswered | None = None
     found: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
@@ -238,7 +238,7 @@ class TinyConfirm:
     def consent(self, stage: Stage) -> Answer:
         return replace(self._say(stage.id), by="tester")
 
-    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Answer:
+    def decide(self, phase: str, finding: Finding, unanswered: Unanswered, left_s: float | None) -> Answer:
         self.asked.append(f"decide {phase} {finding.id}")
         return Answer(self.ask_means or unanswered, by="tester" if self.ask_means else "")
 

@@ -224,6 +224,16 @@ def test_ask_without_an_answer_means_what_the_rules_say(rule: Fallback) -> None:
     assert typed.decide("cut", TROUBLE, rule, 60.0).word != rule
 
 
+def test_where_nothing_presses_ask_may_be_answered_with_stop() -> None:
+    assert unattended().decide("moves", TROUBLE, "stop", None).word == "stop"
+    typed, script = terminal("s")
+    assert typed.decide("moves", TROUBLE, "stop", None).word == "stop"
+    assert "go (g), stop (s), back (b)" in script.shown[-1]
+    pressed, script = terminal("s", "g")
+    assert pressed.decide("cut", TROUBLE, "back", 60.0).word == "go", "in a window nobody stops"
+    assert "stop" not in script.shown[-1]
+
+
 def test_a_hold_goes_on_until_something_is_typed() -> None:
     held, script = terminal("", "what", "go")
     assert [held.hold("cut", "back", 5.0) for _ in range(3)] == [None, None, Answer("go")]

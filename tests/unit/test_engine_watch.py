@@ -20,7 +20,6 @@ from zkmigrate.engine.watch import (
     HOST_UNREACHABLE,
     LEASE_LAPSED,
     LOOK_UNKNOWN,
-    Probe,
     Watch,
 )
 from zkmigrate.errors import HostError
@@ -32,7 +31,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Blocked, Context, Verdict, Way
-from zkmigrate.model.window import Decision, Fallback
+from zkmigrate.model.window import Decision, Fallback, Probe
 from zkmigrate.simulate.ensemble import srvr
 from zkmigrate.zkdata.words import Srvr, parse_srvr
 

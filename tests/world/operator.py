@@ -36,7 +36,7 @@ from zkmigrate.model.change import Change
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Way
-from zkmigrate.model.window import Fallback
+from zkmigrate.model.window import Fallback, Unanswered
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import SLICE_S, World, new_world
 
@@ -248,7 +248,7 @@ class Operator:
     def consent(self, stage: Stage) -> Answer:
         return Answer("go", by="--yes")
 
-    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Answer:
+    def decide(self, phase: str, finding: Finding, unanswered: Unanswered, left_s: float | None) -> Answer:
         return Answer(unanswered, by="--yes")
 
     def listen(self) -> bool:

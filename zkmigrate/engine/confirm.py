@@ -16,7 +16,7 @@ from zkmigrate.engine.ports import Answer, Word
 from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
-from zkmigrate.model.window import Fallback
+from zkmigrate.model.window import Fallback, Unanswered
 
 _WORDS: dict[str, Word] = {
     "g": "go", "go": "go", "y": "go", "yes": "go", "s": "stop", "stop": "stop", "b": "back", "back": "back",
@@ -133,14 +133,16 @@ class Terminal:
         self._console.show(said or [f"  while it waits: {WHILE_IT_WAITS}"])
         return False
 
-    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None) -> Answer:
-        """Go or back, before the time runs out."""
+    def decide(self, phase: str, finding: Finding, unanswered: Unanswered, left_s: float | None) -> Answer:
+        """Go or back, before the time runs out; stop too, where that is what silence means."""
+        words = ("go", "back", unanswered)
+        stop = "stop (s), " if unanswered == "stop" else ""
         self._console.forget()
         self._console.show(
             [
                 f"after {phase or 'the start'}: {finding.id} {finding.target}:",
                 f"  {finding.seen or finding.verdict}",
-                f"  go (g), back (b) or findings (f)? no answer in time means {unanswered}",
+                f"  go (g), {stop}back (b) or findings (f)? no answer in time means {unanswered}",
             ]
         )
         end = self._now() + (30.0 if left_s is None else max(0.0, left_s - 1.0))
@@ -149,7 +151,7 @@ class Terminal:
             if line is None:
                 break
             word = _WORDS.get(line.strip().lower())
-            if word == "go" or word == "back":
+            if word is not None and word in words:
                 return Answer(word, by=self._user)
             if line.strip().lower() in _FINDINGS:
                 self._console.show([f"  {told}" for told in self._look_up.whole((finding,))])
@@ -197,7 +199,7 @@ class Unattended:
     def listen(self) -> bool:
         return False  # what is in a pipe was written for holds to come
 
-    def decide(self, _phase: str, _finding: Finding, unanswered: Fallback, _left_s: float | None) -> Answer:
+    def decide(self, _phase: str, _finding: Finding, unanswered: Unanswered, _left_s: float | None) -> Answer:
         return Answer(unanswered, by=_UNATTENDED)
 
     def hold(self, where: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:

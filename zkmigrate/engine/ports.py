@@ -19,7 +19,7 @@ from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Context, Way
-from zkmigrate.model.window import Fallback
+from zkmigrate.model.window import Fallback, Unanswered
 
 Word: TypeAlias = Literal["go", "stop", "back", "skip"]
 HookHow: TypeAlias = Literal["done", "timeout", "interrupted", "not-started"]
@@ -49,7 +49,7 @@ class Lock(Protocol):
 
 
 class WatchPort(Protocol):
-    """The watch beside the steps of a window stage."""
+    """The watch beside the steps of a stage."""
 
     def follow(self, stage: Stage, history: History, context: Context, /) -> None:
         """Start, go on or stop renewing and probing, as the journal's history says."""
@@ -83,9 +83,9 @@ class Confirm(Protocol):
         """A stage's own question."""
         ...
 
-    def decide(self, phase: str, finding: Finding, unanswered: Fallback, left_s: float | None, /) -> Answer:
-        """The window's rules said Ask: go or back. It must come back within ``left_s``; nobody's answer is
-        ``unanswered``."""
+    def decide(self, phase: str, finding: Finding, unanswered: Unanswered, left_s: float | None, /) -> Answer:
+        """The rules said Ask: go, back, or stop where ``unanswered`` is stop. It must come back within
+        ``left_s``; nobody's answer is ``unanswered``."""
         ...
 
     def listen(self) -> bool:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from zkmigrate.engine.watch import LEASE_LAPSED, LOOK_UNKNOWN, Probe
+from zkmigrate.engine.watch import LEASE_LAPSED, LOOK_UNKNOWN
 from zkmigrate.facts.ensemble import EnsembleView
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim
-from zkmigrate.model.window import Phase, Trouble
+from zkmigrate.model.window import Phase, Probe, Trouble
 
 BLOCK_LEAKS = Trouble.BLOCK_LEAKS.value
 BROKER_LOST = Trouble.BROKER_LOST.value

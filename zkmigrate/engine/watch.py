@@ -1,4 +1,4 @@
-"""The watch: renews the lease and probes, beside the steps of a window stage.
+"""The watch: renews the lease and probes, beside the steps of a window stage; beside others it only probes.
 
 From the first FENCE until OPEN (or until the way back has reopened) one thread per dest host sends
 ``renew FENCE_TTL CUT_TTL`` over a channel of its own, each TTL no longer than what is left until the
@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from zkmigrate.engine.apply import Outcome
@@ -30,7 +30,7 @@ from zkmigrate.inventory import Lease
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Trouble, WindowSpec
+from zkmigrate.model.window import Probe, Trouble, WindowSpec
 
 LEASE_LAPSED = Trouble.LEASE_LAPSED.value
 HOST_UNREACHABLE = Trouble.HOST_UNREACHABLE.value
@@ -55,19 +55,6 @@ Renew = Callable[[str, int, int], Outcome]
 
 It must give up by itself well within the cut's TTL.
 """
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A question asked again and again: ``ask`` gives findings (held ones too, they clear earlier ones).
-
-    leased: asked only while the lease is renewed, which ends when SEAL is done on all hosts.
-    """
-
-    name: str
-    every_s: float
-    ask: Callable[[], Iterable[Finding]]
-    leased: bool = False
 
 
 class Watch:
@@ -100,7 +87,9 @@ class Watch:
         """Bring the threads in line with the journal: renewing, only probing, or stopped."""
         if self._first_line is None:
             self._first_line = history.entries
-        assert stage.window is not None
+        if stage.window is None:
+            self._only_probe(stage, history)
+            return
         steps = stage.window.steps
         fenced = history.first_sent.get(f"{stage.id}.{steps.begins}")
         if fenced is None:
@@ -110,28 +99,43 @@ class Watch:
         if f"{stage.id}.{steps.opens}" in history.done:
             self.close()
             return
-        begun = self._session is None
-        session = self._session or self._new_session(stage.window, fenced, context)
+        begun = not isinstance(self._session, _Leased)
+        session = self._leased(stage, stage.window, fenced, context)
         session.renewing = f"{stage.id}.{steps.seals}" not in history.done
         session.back = history.way is Way.BACK
         cut = f"{stage.id}.{steps.cuts}" in history.first_sent
         session.silence_ms = session.lease.cut_ttl_ms if cut else session.lease.fence_ttl_ms
         if begun:
-            self._session = session
             together({h: partial(self._round, session, h, self._now(), LEAST_MS) for h in self._hosts})
-            self._start(session, stage)
+            for host in self._hosts:
+                session.run(f"renew-{host}", partial(self._renewer, session, host))
+            self._probe(session, stage)
         self._order(session)
 
-    def _new_session(
-        self, window: WindowSpec, fenced: tuple[int, float, float], context: Context
-    ) -> _Session:
-        """The deadline counts from the first FENCE: by this process's clock, else by the wall clock."""
-        self._found.clear()
+    def _only_probe(self, stage: Stage, history: History) -> None:
+        """Nothing is leased: ask while the stage is walked forward."""
+        wanted = stage.watched is not None and history.way is Way.FORWARD
+        if self._session is not None and not (wanted and self._session.stage == stage.id):
+            self._stop()
+        if wanted and self._session is None:
+            self._answered.clear()
+            self._session = _Session(stage.id)
+            self._probe(self._session, stage)
+
+    def _leased(
+        self, stage: Stage, window: WindowSpec, fenced: tuple[int, float, float], context: Context
+    ) -> _Leased:
+        """The session of this window, begun where it is not. The deadline counts from the first FENCE: by
+        this process's clock, else by the wall clock."""
+        if isinstance(self._session, _Leased):
+            return self._session
+        self._stop()
         self._answered.clear()
         line, at_wall, at_mono = fenced
         here = self._first_line is not None and line > self._first_line
         since = at_mono if here else self._now() - max(0.0, self._wall() - at_wall)
-        return _Session(since + window.deadline_s(context), self._lease(context))
+        self._session = _Leased(stage.id, since + window.deadline_s(context), self._lease(context))
+        return self._session
 
     def finding(self) -> Finding | None:
         """The first blocking finding that nobody has answered, the end of the lease before all others."""
@@ -165,23 +169,22 @@ class Watch:
 
     # --- threads ---------------------------------------------------------------------------------------
 
-    def _start(self, session: _Session, stage: Stage) -> None:
-        for host in self._hosts:
-            session.run(f"renew-{host}", partial(self._renewer, session, host))
+    def _probe(self, session: _Session, stage: Stage) -> None:
         for probe in self._probes(stage):
             session.run(f"probe-{probe.name}", partial(self._prober, session, probe))
 
     def _stop(self) -> None:
         if self._session is not None:
             self._session.end()
-            self._beside.renew(self._session.lease, 0.0)
+            if isinstance(self._session, _Leased):
+                self._beside.renew(self._session.lease, 0.0)
             self._session = None
         # What was found belongs to the window that has ended: a renewal that came after the rehearsal had
         # reopened a door must not turn the next window back.
         with self._guard:
             self._found.clear()
 
-    def _renewer(self, session: _Session, host: str) -> None:
+    def _renewer(self, session: _Leased, host: str) -> None:
         delivered = self._now()
         period = session.lease.renew_every_ms / 1000
         while not session.over.wait(period):
@@ -194,7 +197,7 @@ class Watch:
             else:
                 self._clear(host, HOST_UNREACHABLE)
 
-    def _order(self, session: _Session) -> None:
+    def _order(self, session: _Leased) -> None:
         """Tell the other process until when it may renew, as things are now."""
         if not session.renewing:
             until = 0.0
@@ -204,7 +207,7 @@ class Watch:
             until = min(session.deadline, self._now() + _UNHEARD_S)
         self._beside.renew(session.lease, until)
 
-    def _round(self, session: _Session, host: str, delivered: float, least_ms: int = 0) -> float:
+    def _round(self, session: _Leased, host: str, delivered: float, least_ms: int = 0) -> float:
         """Renew once on one host, for at least so long; returns when a renewal last reached it."""
         left_ms = math.inf if session.back else max(least_ms, (session.deadline - self._now()) * 1000)
         if left_ms < LEAST_MS:
@@ -254,14 +257,13 @@ class Watch:
 
 
 class _Session:
-    """The threads of one window, from FENCE to OPEN or to the reopened door."""
+    """The threads beside a stage. stage: its id."""
 
-    def __init__(self, deadline: float, lease: Lease) -> None:
-        self.deadline = deadline
-        self.lease = lease
-        self.renewing = True
-        self.back = False
-        self.silence_ms = 0
+    renewing = False
+    deadline = math.inf
+
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
         self.over = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -274,6 +276,18 @@ class _Session:
         self.over.set()
         for thread in self._threads:
             thread.join(timeout=5.0)
+
+
+class _Leased(_Session):
+    """Those of one window, from FENCE to OPEN or to the reopened door."""
+
+    def __init__(self, stage: str, deadline: float, lease: Lease) -> None:
+        super().__init__(stage)
+        self.deadline = deadline
+        self.lease = lease
+        self.renewing = True
+        self.back = False
+        self.silence_ms = 0
 
 
 def _lapsed(host: str, seen: str) -> Finding:

@@ -1,6 +1,6 @@
 """What a window stage adds to the walk: the watch is asked, the rules decide, the walk may hold.
 
-Outside a window every method here lets the walk go on.
+Outside a window every method here lets the walk go on, but for what is watched beside a stage.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from zkmigrate.engine.hold import Hold
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.logbook import Logbook
-from zkmigrate.engine.ports import Answer, World
+from zkmigrate.engine.ports import Answer, Word, World
 from zkmigrate.engine.watch import LEASE_LAPSED, past_deadline
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Decision, WindowSpec
+from zkmigrate.model.window import Decide, Decision, WindowSpec
 
 _RETRY_S = 1.0
 _HOLD_S = 0.1
@@ -48,8 +48,7 @@ class Window:
     def follow(self, at: Next, context: Context) -> None:
         """Let the watch start, go on or stop, as the journal says."""
         self._context = context
-        if at.stage.window:
-            self._world.watch.follow(at.stage, self._history, context)
+        self._world.watch.follow(at.stage, self._history, context)
 
     def limits(self, at: Next, verb: str) -> tuple[float, float]:
         """Seconds that one message, and all of a change with this verb (of a look: empty), may take now."""
@@ -70,12 +69,13 @@ class Window:
 
         Walking back there is nothing to turn, and the time to begin with it counts no more.
         """
-        if not at.stage.window or at.way is Way.BACK:
+        if at.way is Way.BACK:
             return
         if (left := self._world.watch.left_s()) is not None:
             self._world.emit(events.Countdown(left))
+        judge = self._judge if at.stage.window else self._judge_beside
         while (finding := self._world.watch.finding()) is not None:
-            self._judge(at, finding, (finding,))
+            judge(at, finding, (finding,))
             self._world.watch.answered(finding)
 
     def refused(self, at: Next, findings: tuple[Finding, ...]) -> None:
@@ -167,11 +167,7 @@ class Window:
 
     def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
         """Go on, or turn back to the start of the stage."""
-        phase = self.phase(at.stage)
-        decision = _spec(at.stage).decide(phase, finding, self._policy)
-        body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
-        self._journal.append("finding", {**body, "phase": phase, "decision": decision.value})
-        self._world.emit(events.Alarm(phase, finding, decision.value))
+        phase, decision = self._decided(at, finding, _spec(at.stage).decide)
         all_sealed = self._all_sealed(at.stage)
         if decision is Decision.BACK and all_sealed and self._late(at):
             # Sealed hosts do not go back alone, so nothing forces a way back that costs every session:
@@ -189,6 +185,31 @@ class Window:
         if decision is Decision.BACK:
             code = 9 if finding.id == LEASE_LAPSED else 7
             raise TurnBack(at.stage.id, f"{finding.id}: {finding.seen or finding.verdict}", code, findings)
+
+    def _judge_beside(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
+        """Outside a window: go on, turn back to the start of the stage, or stop, resumable."""
+        assert at.stage.watched is not None
+        phase, decision = self._decided(at, finding, at.stage.watched.decide)
+        word: Word = "back" if decision is Decision.BACK else "go"
+        if decision is Decision.ASK:
+            answer = self._world.confirm.decide(phase, finding, "stop", None)
+            question = f"go on, stop, or back to the start of {at.stage.id}?"
+            self._log.answered(at.stage.id, at.step.id, question, answer, findings)
+            word = answer.word
+        what = f"{finding.id}: {finding.seen or finding.verdict}"
+        if word == "back":
+            raise TurnBack(at.stage.id, what, 7, findings)
+        if word == "stop":
+            raise Leave(Ended(6, f"stopped at {at.id} by what was seen beside it: {what}", findings))
+
+    def _decided(self, at: Next, finding: Finding, decide: Decide) -> tuple[str, Decision]:
+        """The phase, and what the playbook decides about a finding; journaled and told."""
+        phase = self.phase(at.stage)
+        decision = decide(phase, finding, self._policy)
+        body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
+        self._journal.append("finding", {**body, "phase": phase, "decision": decision.value})
+        self._world.emit(events.Alarm(phase, finding, decision.value))
+        return phase, decision
 
 
 def _spec(stage: Stage) -> WindowSpec:

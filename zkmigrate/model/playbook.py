@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.step import AnyStep
-from zkmigrate.model.window import WindowSpec
+from zkmigrate.model.window import WatchSpec, WindowSpec
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Stage:
     rehearsal: walk the steps forward, then back to where the stage began (the context says ``rehearsal``).
     window: clients are shut out in these steps, and they are walked by this; the watch (lease, probes,
     canaries) runs beside them.
+    watched: questions that are asked beside the steps of a stage without a window.
     locked: the run holds the lock of its hosts; not before the program that keeps it is installed there.
     noticed: the cluster's clients may notice the stage, there and back, so the produce canary runs.
     refused: exit code of a step of the stage that is blocked.
@@ -30,6 +31,7 @@ class Stage:
     consent: str = ""
     rehearsal: bool = False
     window: WindowSpec | None = None
+    watched: WatchSpec | None = None
     skip: str = ""
     locked: bool = True
     noticed: bool = False

@@ -7,16 +7,19 @@ says: which step begins the lease, which ones shut more, who decides about troub
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
-from zkmigrate.inventory import Policy
+from zkmigrate.inventory import Inventory, Policy
 from zkmigrate.model.finding import Finding
+from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 
 Fallback: TypeAlias = Literal["go", "back"]
+Unanswered: TypeAlias = Fallback | Literal["stop"]
+"""What nobody's answer means. Outside a window nothing presses: the run may also stop, resumable."""
 
 
 class Phase(StrEnum):
@@ -67,7 +70,8 @@ class Trouble(StrEnum):
 
 
 class Decision(StrEnum):
-    """``ASK`` asks the operator; ``WindowSpec.without_operator`` says what nobody's answer means."""
+    """``ASK`` asks the operator. In a window ``WindowSpec.without_operator`` says what nobody's answer means;
+    beside a stage without a window it means stop."""
 
     GO = "go"
     BACK = "back"
@@ -81,6 +85,32 @@ class Decide(Protocol):
     """
 
     def __call__(self, phase: str, finding: Finding, policy: Policy) -> Decision: ...
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A question asked again and again beside a stage.
+
+    ask: gives findings; held ones too, they clear earlier ones. It may raise: that is a finding as well.
+    leased: asked only while the lease is renewed, which ends when SEAL is done on all hosts.
+    """
+
+    name: str
+    every_s: float
+    ask: Callable[[], Iterable[Finding]]
+    leased: bool = False
+
+
+@dataclass(frozen=True)
+class WatchSpec:
+    """What is watched beside a stage without a window, going forward, however long it takes.
+
+    probes: the questions, given how the world is looked at. decide: what is done about a finding: go on, walk
+    back to the start of the stage, or ask.
+    """
+
+    probes: Callable[[Inventory, Look], tuple[Probe, ...]]
+    decide: Decide
 
 
 def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tuple[float, float]:
