@@ -447,8 +447,7 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
         mistakes += inventory_types.explain(error, document, shape)
     # The cross checks work on what is there, so that one wrong key does not hide a duplicate elsewhere.
     mistakes += inventory_checks.cross_check(document)
-    told = {mistake.path for mistake in mistakes}
-    mistakes += [lack for lack in inventory_checks.missing(document, sections) if lack.path not in told]
+    mistakes += inventory_checks.missing(document, sections)
     if mistakes or inventory is None:
         raise InventoryError(_lines(path, mistakes))
     local: dict[str, Any] = {"hooks": _local_hooks(path, inventory.hooks)}
