@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from zkmigrate.engine import asked, events
 from zkmigrate.engine.apply import Wave
 from zkmigrate.engine.codec import decode_finding
-from zkmigrate.engine.history import Arrived, HowFar, Next, Rehearsed, Turn
+from zkmigrate.engine.history import Arrived, HowFar, Next, Rehearsed, Turn, complete
 from zkmigrate.engine.holding import HoldPlaces
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
@@ -26,7 +26,7 @@ from zkmigrate.engine.patience import TRIES, Patience
 from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import HostError, UsageError, ZkmigrateError
-from zkmigrate.inventory import Inventory, without_brokers
+from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Changes
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Playbook, Stage
@@ -44,9 +44,9 @@ class Walk:
         self.playbook = playbook
         self.journal = journal
         self.history = journal.history
-        self.inventory = inventory = without_brokers(inventory, self.history.retired)
+        self.inventory = inventory = playbook.without(inventory, self.history.retired)
         self.world = world
-        self._wave = Wave(journal, inventory, world.apply, world.emit, world.clock.now)
+        self._wave = Wave(journal, playbook, inventory, world.apply, world.emit, world.clock.now)
         self._log = Logbook(playbook, journal, world)
         self._window = Window(journal, inventory.policy, world, self._log)
         self._holds = HoldPlaces(playbook, inventory, journal, self._window, world)
@@ -134,7 +134,7 @@ class Walk:
                 self._moments.due()
                 match self.history.next(self.playbook):
                     case Arrived(None):
-                        return Ended(0, f"{self.playbook.id} is complete")
+                        return Ended(0, complete(self.playbook.id))
                     case Arrived(Turn() as turn):
                         if ended := self._arrived(turn):
                             return ended
@@ -391,7 +391,7 @@ class Walk:
         """
         resumed = bool(self.history.stages_begun or self.history.begun)
         stages = tuple((s.id, s.title) for s in self.playbook.stages)
-        hosts = self.inventory.target_names
+        hosts = self.playbook.changed(self.inventory)
         way = way or self.history.way
         over = tuple(self.history.over(self.playbook).items())
         self.world.emit(
