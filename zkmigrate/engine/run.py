@@ -25,7 +25,7 @@ from zkmigrate.engine.moments import Moments
 from zkmigrate.engine.patience import TRIES, Patience
 from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.window import Window
-from zkmigrate.errors import HostError, UsageError, ZkmigrateError
+from zkmigrate.errors import HostError, RecordError, UsageError, ZkmigrateError
 from zkmigrate.inventory import Inventory, without_brokers
 from zkmigrate.model.change import Changes
 from zkmigrate.model.finding import Finding, Held
@@ -35,6 +35,7 @@ from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict,
 __all__ = ["Ended", "Walk"]
 
 _RETRY_S = 0.3
+_RECORD = "what the steps before recorded can be read"
 
 
 class Walk:
@@ -152,7 +153,15 @@ class Walk:
                 self._log.turned_back(turn.to, "end", turn.why, turn.code)
 
     def _visit(self, at: Next) -> Done | Blocked:
-        """The step loop: observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
+        """The step loop, to its verdict. A record that cannot be read blocks like anything else that a step
+        needs and does not find: in a window the rules decide whether to turn back."""
+        try:
+            return self._loop(at)
+        except RecordError as error:
+            return Blocked((Finding("engine.record", _RECORD, Held.NO, seen=str(error)),))
+
+    def _loop(self, at: Next) -> Done | Blocked:
+        """Observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
         patience = Patience(self.world.clock.now)
         kept: Mapping[str, Any] = {}
         recorded: Mapping[str, Any] = {}
