@@ -23,11 +23,10 @@ from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.ownership import Ownership, rolled_forward
 from zkmigrate.facts.recorded import Drained, Proved, ReadDelta, Stopped, Surveyed, needed
-from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
 from zkmigrate.rules.start_order import freshest
 from zkmigrate.zkdata.delta import DeltaResult, delta, due
 from zkmigrate.zkdata.errors import ZkDataError
@@ -51,12 +50,11 @@ class ProveFacts:
     delta: Reading[DeltaResult]
 
 
-class ProveStep:
+class ProveStep(Reads):
     """See the module."""
 
     id = "prove"
     title = "Prove that nothing is missing"
-    hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> ProveFacts:
         before = _leader(c, look)
@@ -119,12 +117,6 @@ class ProveStep:
             baseline=f.state.value,
         )
         return Done(findings, record.encode())
-
-    def plan(self, c: Context, f: ProveFacts, target: str) -> Changes:
-        return ()
-
-    def undo(self, c: Context, f: ProveFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return ()
 
 
 def _leader(c: Context, look: Look) -> tuple[str | None, int]:

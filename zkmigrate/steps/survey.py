@@ -31,11 +31,10 @@ from zkmigrate.facts.tenants import foreign_clients
 from zkmigrate.facts.window import LOOK_MOVES, round_trips, unknown
 from zkmigrate.inventory import Lease
 from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
-from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
 from zkmigrate.rules import lease
 from zkmigrate.rules.accepted import accepted
 from zkmigrate.rules.foreign import foreign
@@ -82,12 +81,11 @@ class SurveyFacts:
     renewals: Mapping[str, Reading[float]] = field(default_factory=dict)
 
 
-class SurveyStep:
+class SurveyStep(Reads):
     """See the module."""
 
     id = "survey"
     title = "Read the subtree and the disks"
-    hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> SurveyFacts:
         dest = c.inventory.dest
@@ -159,12 +157,6 @@ class SurveyStep:
             lease=ChosenLease(picked.fence_ttl_ms, picked.cut_ttl_ms),
         )
         return Done(findings, record.encode())
-
-    def plan(self, c: Context, f: SurveyFacts, target: str) -> Changes:
-        return ()
-
-    def undo(self, c: Context, f: SurveyFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return ()
 
 
 def _source(

@@ -90,7 +90,7 @@ class VerifyStep:
 
     id = "verify"
     title = "Verify on dest"
-    hazard = Hazard.READ_ONLY
+    hazard = Hazard.LATE
 
     def observe(self, c: Context, look: Look) -> VerifyFacts:
         hosts = statuses(c, look)
