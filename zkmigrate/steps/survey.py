@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zkmigrate.errors import HostError
+from zkmigrate.errors import HostError, RecordError
 from zkmigrate.facts.clients import connections
 from zkmigrate.facts.disk import durable_tail
 from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
@@ -93,7 +93,7 @@ class SurveyStep(Reads):
         if view.leader is None:
             return SurveyFacts("", 0, None, Unknown("failed", f"source has no leader: {view.modes()}"), {})
         now = epoch(view.zxids()[view.leader])
-        earlier = known(Surveyed, c)
+        earlier = _earlier(c)
         cursors = earlier.cursors if earlier is not None else {}
         mntr = leader_mntr(look, view.leader)
 
@@ -157,6 +157,15 @@ class SurveyStep(Reads):
             lease=ChosenLease(picked.fence_ttl_ms, picked.cut_ttl_ms),
         )
         return Done(findings, record.encode())
+
+
+def _earlier(c: Context) -> Surveyed | None:
+    """What an earlier walk of this run surveyed; nothing where another version wrote it: all can be read
+    anew."""
+    try:
+        return known(Surveyed, c)
+    except RecordError:
+        return None
 
 
 def _source(
