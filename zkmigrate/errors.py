@@ -35,6 +35,10 @@ class JournalError(ZkmigrateError):
     exit_code = 8
 
 
+class RecordError(JournalError):
+    """What a step recorded is not there, or this version cannot read it. Names run, step and field."""
+
+
 class HostError(ZkmigrateError):
     """A host did not do, or did not confirm, what was asked. The outcome may be unknown: look again."""
 

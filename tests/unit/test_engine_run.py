@@ -18,7 +18,7 @@ from zkmigrate.engine.history import Arrived, Next
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.ports import Answer, Word
 from zkmigrate.engine.run import Ended, Walk
-from zkmigrate.errors import HostError, JournalError, UsageError
+from zkmigrate.errors import HostError, JournalError, RecordError, UsageError
 from zkmigrate.model.change import Change, Changes, PutFile
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Done, Hazard, Ready, Verdict, Way
@@ -491,6 +491,58 @@ def test_an_error_in_a_window_step_turns_back_and_is_kept(tmp_path: Path) -> Non
     ended = tiny.process(forward)
     assert (ended.code, ended.findings[0].id) == (7, "engine.step-error")
     assert b"ZeroDivisionError" in (tiny.run_dir / journal.NAME).read_bytes()
+
+
+def unreadable(way: Way) -> Verdict | None:
+    if way is Way.FORWARD:
+        raise RecordError("run r: the journal's record of one cannot be read: z is missing")
+    return None
+
+
+def test_a_record_that_cannot_be_read_blocks_and_is_named(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path / "r")
+    tiny.steps["one"].verdict = unreadable
+    ended = tiny.process(forward)
+    assert (ended.code, ended.findings[0].id) == (6, "engine.record")
+    assert ended.findings[0].seen == "run r: the journal's record of one cannot be read: z is missing"
+
+
+def test_a_record_that_cannot_be_read_turns_a_window_back(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path / "r")
+    tiny.steps["cut"].verdict = unreadable
+    ended = tiny.process(forward)
+    assert (ended.code, ended.findings[0].id) == (7, "engine.record")
+    assert b"Traceback" not in (tiny.run_dir / journal.NAME).read_bytes()
+
+
+def test_a_change_of_a_step_that_says_read_only_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path / "r")
+    tiny.steps["one"].hazard = Hazard.READ_ONLY
+    ended = tiny.process(forward)
+    assert (ended.code, ended.findings[0].id) == (6, "engine.read-only")
+    assert ended.findings[0].seen.startswith("one wants to send: ")
+    assert not any(path == "/one" for _, path in tiny.hosts.files)
+    written = (tiny.run_dir / NAME).read_bytes()
+    assert b'"event":"blocked"' in written
+    assert b'"engine.read-only"' in written
+    assert b'"intent"' not in written
+
+
+def test_a_window_turns_back_where_a_step_sends_that_says_read_only(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path / "r")
+    tiny.steps["cut"].hazard = Hazard.READ_ONLY
+    ended = tiny.process(forward)
+    assert (ended.code, ended.findings[0].id) == (7, "engine.read-only")
+
+
+def test_a_step_that_may_send_a_late_change_sends_it_unasked_and_is_not_walked_back(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path / "r")
+    tiny.steps["one"].hazard = Hazard.LATE
+    tiny.process(until("prepare.one"))
+    assert ("d1", "/one") in tiny.hosts.files
+    assert "prepare.one" not in tiny.confirm.asked
+    assert tiny.process(lambda walk: walk.back()).code == 0
+    assert ("d1", "/one") in tiny.hosts.files
 
 
 def test_a_reader_that_fails_is_waited_for(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.steps.facts import surveyed
 from tests.unit.test_engine_watch import Moment, Renewals, fenced
 from tests.world.operator import inventory
 from zkmigrate.engine.watch import Watch
+from zkmigrate.facts.recorded import ChosenLease
 from zkmigrate.facts.window import NOWHERE
 from zkmigrate.inventory import Lease
 from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
@@ -29,7 +31,7 @@ from zkmigrate.steps.seal import SealStep
 
 POLICY = Lease()
 FREE = Longest(10_000, 10_000)
-RECORD = {"survey": {"lease": {"fence_ttl_ms": 7000, "cut_ttl_ms": 5000}, "smallest_timeout_ms": 60_000}}
+RECORD = {"survey": surveyed(lease=ChosenLease(7000, 5000), smallest_timeout_ms=60_000)}
 
 
 def context(records: dict[str, Any] | None = None) -> Context:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.steps.facts import proved
 from tests.world.operator import inventory
 from zkmigrate.facts.host import HostPhase, parse_phase
 from zkmigrate.facts.window import Statuses
@@ -26,7 +27,7 @@ def at(phase: str) -> HostPhase:
 
 
 def context(first: tuple[str, ...] = DEST, **more: Any) -> Context:
-    return Context("run", inventory(), records={"prove": {"first": list(first)}}, **more)
+    return Context("run", inventory(), records={"prove": proved(first=first)}, **more)
 
 
 def check(c: Context, *phases: str) -> Verdict:

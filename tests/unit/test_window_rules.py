@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
+from tests.unit.steps.facts import surveyed
 from tests.world.operator import inventory
 from zkmigrate.engine import probes, watch
 from zkmigrate.inventory import Policy
@@ -210,7 +211,7 @@ def context(seconds: dict[str, float], timeout_ms: int | None = 18_000, rehearsa
     back = {step: {"forward": 0.5, "back": value} for step, value in seconds.items()}
     records: dict[str, dict[str, object]] = {
         "rehearse": {"seconds": back},
-        "survey": {"smallest_timeout_ms": timeout_ms},
+        "survey": surveyed(smallest_timeout_ms=timeout_ms),
     }
     return Context("run", inventory(), rehearsal=rehearsal, records=records)
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import zkmigrate.hostside
+from tests.unit.steps.facts import proved
 from tests.world.operator import Operator, inventory, quiet_world
 from zkmigrate.facts.members import Members, source_members
 from zkmigrate.inventory import Inventory, Ports, ZooKeeperHost
@@ -61,7 +62,7 @@ def test_go_names_ipv6_hosts_in_words_that_zkm_host_takes() -> None:
     hosts = [h.model_copy(update={"address": f"2001:db8::{n}"}) for n, h in enumerate(plain.dest.hosts, 1)]
     dest = plain.dest.model_copy(update={"hosts": tuple(hosts)})
     c = Context(
-        "r1", plain.model_copy(update={"dest": dest}), records={"prove": {"first": ["dest1", "dest2"]}}
+        "r1", plain.model_copy(update={"dest": dest}), records={"prove": proved(first=("dest1", "dest2"))}
     )
     (change,) = GoStep().plan(c, NOTHING_ASKED, "dest1")
     assert isinstance(change, Go)

@@ -18,7 +18,7 @@ from zkmigrate.model.change import Change, Go, HostVerb
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import DirEntry, Look
-from zkmigrate.model.step import Context, Way
+from zkmigrate.model.step import Context, Hazard, Way
 from zkmigrate.simulate.host import Host
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
@@ -156,6 +156,7 @@ def test_a_host_without_go_gets_it_from_verify_and_joins_the_others(night: Night
     assert night.phases() == ["open"] * 3
     sent = [op for c, op in night.world.applied if isinstance(c, Go) and c.where == "dest3"]
     assert [op.split(".")[0] for op in sent][-1] == "verify"
+    assert VerifyStep.hazard is Hazard.LATE
     assert {f.held for f in night.found("verify.same-tree")} == {Held.YES}
     assert {f.target for f in night.found("verify.same-tree")} == set(DEST)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+import playbooks
 from tests.world.operator import Killed, Moment, Operator, quiet_world
 from zkmigrate.engine import chain
 from zkmigrate.engine.events import ChangeSent
 from zkmigrate.engine.journal import Journal
 from zkmigrate.model.change import Change
-from zkmigrate.model.step import Hazard
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Hazard, Reads
 from zkmigrate.simulate.world import World
 
 WAYS_ON = (7, 9)
@@ -85,6 +89,12 @@ def told(operator: Operator) -> list[tuple[str, object]]:
     return sorted(((entry.kind, dict(entry.body)) for entry in entries if entry.kind != "begin"), key=str)
 
 
+PLAYBOOKS: list[Playbook] = [
+    importlib.import_module(f"playbooks.{found.name}").PLAYBOOK
+    for found in pkgutil.iter_modules(playbooks.__path__)
+]
+
+
 @dataclass(frozen=True)
 class Whole:
     """The undisturbed move: what it sent, how much of it up to the cut-over, owners then, and the end.
@@ -114,13 +124,27 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 def test_a_step_that_sends_says_so_in_its_hazard_and_one_that_only_reads_says_that(tmp_path: Path) -> None:
-    """In a night without trouble. After one in which a host was not heard VERIFY sends it its GO."""
+    """In a night without trouble. After one in which a host was not heard VERIFY sends it its GO: that is in
+    ``test_a_host_without_go_gets_it_from_verify_and_joins_the_others``."""
     operator = Operator(quiet_world(), tmp_path / "run")
     assert operator.forward().code == 0
     sent = {step_of((e.change, e.operation))[0] for e in operator.events if isinstance(e, ChangeSent)}
     for stage in operator.playbook.stages:
         for step in stage.steps:
-            assert (step.hazard is not Hazard.READ_ONLY) == (f"{stage.id}.{step.id}" in sent), step.id
+            assert step.hazard.reads == (f"{stage.id}.{step.id}" not in sent), step.id
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbook: playbook.id)
+def test_what_can_be_derived_of_a_hazard_is_what_the_step_declares(playbook: Playbook) -> None:
+    """A step without a plan of its own reads. One that changes hosts in a window, from the step that shuts
+    clients out on, is of the window, unless nothing leads back from it. The rest must be declared."""
+    for stage in playbook.stages:
+        ids = [step.id for step in stage.steps]
+        shut = ids.index(stage.window.steps.begins) if stage.window else len(ids)
+        for number, step in enumerate(stage.steps):
+            assert (step.hazard is Hazard.READ_ONLY) == isinstance(step, Reads), step.id
+            if not step.hazard.reads and step.hazard is not Hazard.FINAL:
+                assert (step.hazard is Hazard.WINDOW) == (number >= shut), step.id
 
 
 def test_the_move_completes_and_keeps_every_session(tmp_path: Path) -> None:

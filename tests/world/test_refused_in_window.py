@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.world.operator import Operator
 from tests.world.test_move import owners
 from tests.world.test_way_back import doors_shut, phases, rolled
 from zkmigrate.engine.apply import Outcome
+from zkmigrate.facts.recorded import Proved, Recorded, Surveyed
 from zkmigrate.model.change import Change, Cut, SetService
 from zkmigrate.simulate.world import World
 
@@ -96,5 +98,31 @@ def test_a_client_socket_that_survives_the_fence_turns_back_before_the_cut(tmp_p
     turned_back(world, before)
 
     world.hosts["dest2"].undying_sockets = 0
+    assert Operator(world, operator.run_dir).forward(until="cutover").code == 0
+    assert owners(world) == before
+
+
+@pytest.mark.parametrize(("kind", "field"), [(Surveyed, "on_dest"), (Proved, "baseline")])
+def test_a_record_of_another_version_turns_back_by_name_and_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Recorded], field: str
+) -> None:
+    """One that PROVE cannot read, and one that GO cannot read once the hosts are sealed."""
+    world, operator = rolled(tmp_path)
+    before = owners(world)
+    encode = Recorded.encode
+
+    def other(record: Recorded) -> dict[str, Any]:
+        return {key: value for key, value in encode(record).items() if key != field}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "encode", other)
+        ended = operator.forward(until="cutover")
+
+    assert ended.code == 7
+    (refusal,) = [f for f in ended.findings if f.blocks]
+    assert refusal.id == "engine.record"
+    assert f"record of {kind.step} cannot be read: {field} is missing" in refusal.seen
+    turned_back(world, before)
+
     assert Operator(world, operator.run_dir).forward(until="cutover").code == 0
     assert owners(world) == before

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.steps.facts import surveyed
 from tests.world.operator import Operator, quiet_world
 from zkmigrate import deadline
 from zkmigrate.engine.apply import Outcome
@@ -192,8 +193,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Silenced:
 
 def back_by(operator: Silenced) -> float:
     """The way back has to start by then, in seconds after the first FENCE."""
-    timeout_ms = {"smallest_timeout_ms": SESSION_TIMEOUT_MS}
-    return deadline_s(Context("run", operator.world.inventory, records={"survey": timeout_ms}))
+    records = {"survey": surveyed(smallest_timeout_ms=SESSION_TIMEOUT_MS)}
+    return deadline_s(Context("run", operator.world.inventory, records=records))
 
 
 def sessions(operator: Silenced) -> dict[str, int]:

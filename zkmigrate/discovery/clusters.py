@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from zkmigrate.facts.sessions import UNSIGNED
+from zkmigrate.zkdata.session import unsigned
 from zkmigrate.zkdata.words import Connection, Dump
 
 _REGISTRATION = re.compile(r"(?P<chroot>(/[^/]+)*)/brokers/ids/(?P<id>[0-9]{1,10})")
@@ -28,13 +28,13 @@ def clusters(
     dumps: Iterable[Dump], connections: Iterable[Connection]
 ) -> Mapping[str, tuple[Registered, ...]]:
     """Chroot ("" for the root) → its registered brokers, by id."""
-    clients = {c.session & UNSIGNED: c.address for c in connections if c.session}
+    clients = {unsigned(c.session): c.address for c in connections if c.session}
     found: dict[str, dict[int, str]] = {}
     for dump in dumps:
         for session, paths in dump.ephemerals.items():
             for path in paths:
                 if match := _REGISTRATION.fullmatch(path):
-                    address = clients.get(session & UNSIGNED, "")
+                    address = clients.get(unsigned(session), "")
                     found.setdefault(match["chroot"], {})[int(match["id"])] = address
     return {
         chroot: tuple(Registered(id, address) for id, address in sorted(brokers.items()))

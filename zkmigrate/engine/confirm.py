@@ -211,7 +211,7 @@ class Unattended:
 
 
 def _changing(stage: Stage) -> list[AnyStep]:
-    return [step for step in stage.steps if step.hazard is not Hazard.READ_ONLY]
+    return [step for step in stage.steps if not step.hazard.reads]
 
 
 class _Hold:

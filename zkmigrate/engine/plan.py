@@ -48,6 +48,8 @@ from zkmigrate.model.step import AnyStep, Context, Hazard, Retired
 
 LATER = "decided from facts when the step is reached"
 READS = "only looks"
+MISSED = "only looks, and sends a host what it missed of an earlier step"
+_NOTES = {Hazard.READ_ONLY: READS, Hazard.LATE: MISSED}
 NOTHING = "nothing: the hosts are as this step wants them"
 RUN = "RUN"
 """Stands for the run's id, which is not known before the run begins."""
@@ -202,7 +204,7 @@ def _step(
     context = Context(run=RUN, inventory=inventory, rehearsal=stage.rehearsal)
     targets: dict[str, tuple[PlannedChange, ...]] = {}
     unknown = ""
-    note = READS if step.hazard is Hazard.READ_ONLY else LATER
+    note = _NOTES.get(step.hazard, LATER)
     if isinstance(step, Previewing):
         try:
             preview = step.preview(context, look)

@@ -25,16 +25,18 @@ from zkmigrate.engine.moments import Moments
 from zkmigrate.engine.patience import TRIES, Patience
 from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.window import Window
-from zkmigrate.errors import HostError, UsageError, ZkmigrateError
+from zkmigrate.errors import HostError, RecordError, UsageError, ZkmigrateError
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Changes
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
 __all__ = ["Ended", "Walk"]
 
 _RETRY_S = 0.3
+_READS = "a step that says that it only reads sends nothing"
+_RECORD = "what the steps before recorded can be read"
 
 
 class Walk:
@@ -152,7 +154,15 @@ class Walk:
                 self._log.turned_back(turn.to, "end", turn.why, turn.code)
 
     def _visit(self, at: Next) -> Done | Blocked:
-        """The step loop: observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
+        """The step loop, to its verdict. A record that cannot be read blocks like anything else that a step
+        needs and does not find: in a window the rules decide whether to turn back."""
+        try:
+            return self._loop(at)
+        except RecordError as error:
+            return Blocked((Finding("engine.record", _RECORD, Held.NO, seen=str(error)),))
+
+    def _loop(self, at: Next) -> Done | Blocked:
+        """Observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
         patience = Patience(self.world.clock.now)
         kept: Mapping[str, Any] = {}
         recorded: Mapping[str, Any] = {}
@@ -180,6 +190,8 @@ class Walk:
                     if self._moments.before_wave(at, targets):
                         continue
                     plans = {t: self._changes(at, context, facts, t) for t in targets}
+                    if refused := _refused(at.step, plans):
+                        return refused
                     if (again := patience.count(plans)) >= TRIES:
                         return patience.exhausted(plans, back=self._way_back())
                     self._wave_begun(at, targets)
@@ -197,7 +209,7 @@ class Walk:
 
     def _look(self, at: Next, context: Context) -> tuple[Verdict, object]:
         """Observe and check. In a window an unforeseen error is a refusal, so that the run turns back."""
-        if at.way is Way.BACK and at.step.hazard is Hazard.READ_ONLY:
+        if at.way is Way.BACK and at.step.hazard.reads:
             return Done(), None
         try:
             with self._window.look(at):
@@ -252,7 +264,7 @@ class Walk:
         self._window.follow(at, self._context(at))
         self._window.ask(at)
         self._hold_again(at)
-        if at.way is Way.FORWARD and not at.stage.window and at.step.hazard is not Hazard.READ_ONLY:
+        if at.way is Way.FORWARD and not at.stage.window and not at.step.hazard.reads:
             answer = self.world.confirm.step(at.stage, at.step, self._found())
             if answer.by:
                 self._log.answered(at.stage.id, at.step.id, f"{at.step.title}?", answer, self._found())
@@ -459,6 +471,17 @@ class Walk:
             retired=tuple(self.history.retired.values()),
             hold_at=self._hold_at.partition(".")[2],
         )
+
+
+def _refused(step: AnyStep, plans: Mapping[str, Changes]) -> Blocked | None:
+    """A step that says that it only reads may change nothing: nobody was asked about it, and the way back
+    passes over it."""
+    changes = [change.describe() for changes in plans.values() for change in changes]
+    if step.hazard is not Hazard.READ_ONLY or not changes:
+        return None
+    seen = f"{step.id} wants to send: {changes[0]}" + (f", and {n} more" if (n := len(changes) - 1) else "")
+    needed = "a step that says in its hazard what it can do: a defect of the playbook"
+    return Blocked((Finding("engine.read-only", _READS, Held.NO, seen=seen, needed=needed),))
 
 
 def _gate_code(at: Next, findings: tuple[Finding, ...]) -> int:

@@ -16,13 +16,14 @@ from zkmigrate.facts.clients import SourceClients, connections, source_clients
 from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, source_view
 from zkmigrate.facts.properties import properties
-from zkmigrate.facts.sessions import UNSIGNED, Sessions, dump, sessions_of
+from zkmigrate.facts.sessions import Sessions, dump, sessions_of
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.delta import DeltaFinding, delta
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import walk
+from zkmigrate.zkdata.session import unsigned
 from zkmigrate.zkdata.txnlog import Cursor, cursor_from_json, cursor_to_json
 from zkmigrate.zkdata.words import Connection, Mntr
 from zkmigrate.zkdata.zxid import counter, format_zxid
@@ -105,7 +106,7 @@ def reformed(dest: EnsembleView) -> bool:
 
 def _addresses(cons: Mapping[str, Reading[tuple[Connection, ...]]]) -> Mapping[int, str]:
     listed = [c for reading in cons.values() if isinstance(reading, Seen) for c in reading.value]
-    return {c.session & UNSIGNED: c.address for c in listed if c.session}
+    return {unsigned(c.session): c.address for c in listed if c.session}
 
 
 def connect_string(inventory: Inventory, look: Look, host: str) -> Reading[str]:

@@ -7,19 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
+
+from pydantic import PlainSerializer, PlainValidator
 
 from zkmigrate.zkdata.effect import Owned, changes, is_under, touches
 from zkmigrate.zkdata.txn import CloseSessionTxn, CreateSessionTxn, CreateTxn, DeleteTxn
 from zkmigrate.zkdata.txnlog import Record
 
 
+def _from_hex(text: object) -> int:
+    if not isinstance(text, str):
+        raise ValueError("should be hexadecimal text")
+    return int(text, 16)
+
+
+Hex = Annotated[int, PlainValidator(_from_hex), PlainSerializer(hex)]
+"""A zxid or a session: in the journal hexadecimal text, because it may pass 2^53."""
+
+
 @dataclass(frozen=True)
 class Ephemeral:
     """One ephemeral znode: the session that owns it and its czxid."""
 
-    owner: int
-    czxid: int
+    owner: Hex
+    czxid: Hex
 
 
 @dataclass(frozen=True)
@@ -31,10 +43,10 @@ class Ownership:
     """
 
     chroot: str
-    upto: int
-    newest: int
+    upto: Hex
+    newest: Hex
     ephemerals: Mapping[str, Ephemeral] = field(default_factory=dict)
-    timeouts: Mapping[int, int] = field(default_factory=dict)
+    timeouts: Mapping[Hex, int] = field(default_factory=dict)
 
     @property
     def owners(self) -> dict[int, tuple[str, ...]]:
@@ -81,28 +93,3 @@ def rolled_forward(state: Ownership, records: Iterable[Record], upto: int | None
                 case DeleteTxn():
                     ephemerals.pop(body.path, None)
     return Ownership(state.chroot, last, newest, ephemerals, timeouts)
-
-
-def to_json(state: Ownership) -> dict[str, Any]:
-    """As a journal record; integers that may pass 2^53 are hexadecimal text."""
-    return {
-        "chroot": state.chroot,
-        "upto": hex(state.upto),
-        "newest": hex(state.newest),
-        "ephemerals": {
-            path: {"owner": hex(e.owner), "czxid": hex(e.czxid)}
-            for path, e in sorted(state.ephemerals.items())
-        },
-        "timeouts": {hex(session): timeout for session, timeout in sorted(state.timeouts.items())},
-    }
-
-
-def from_json(body: Mapping[str, Any]) -> Ownership:
-    """Inverse of :func:`to_json`."""
-    return Ownership(
-        body["chroot"],
-        int(body["upto"], 16),
-        int(body["newest"], 16),
-        {p: Ephemeral(int(e["owner"], 16), int(e["czxid"], 16)) for p, e in body["ephemerals"].items()},
-        {int(session, 16): timeout for session, timeout in body["timeouts"].items()},
-    )

@@ -1,51 +1,64 @@
 """What steps leave in the journal for those after them, as typed values.
 
-In the journal a record is JSON; a zxid there is hexadecimal text, because it may pass 2^53. A field that is
-missing, or is of another kind, is a :class:`RecordError`; fields of a later version are left alone.
+In the journal a record is JSON; a zxid or a session there is hexadecimal text, which becomes a number here
+and nowhere else. A field that is missing, or is of another kind, is a
+:class:`~zkmigrate.errors.RecordError`; fields of a later version are left alone.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from zkmigrate.model.step import Context
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+
+from zkmigrate.errors import RecordError
+from zkmigrate.facts.ownership import Hex, Ownership
+from zkmigrate.model.step import Context, Way
+from zkmigrate.zkdata.txnlog import Cursor, cursor_to_json
+
+LISTED = 3
 
 
-class RecordError(ValueError):
-    """A record is not there, or is none that this version can read."""
-
-
-class Recorded(Protocol):
-    """A record and its codec. step: whose it is."""
+@dataclass(frozen=True)
+class Recorded:
+    """A record; its annotated fields are the codec. step: whose it is."""
 
     step: ClassVar[str]
 
-    def encode(self) -> dict[str, Any]: ...
-
-    @classmethod
-    def decode(cls, body: Mapping[str, Any]) -> Self: ...
+    def encode(self) -> dict[str, Any]:
+        """As it stands in the journal."""
+        body: dict[str, Any] = _codec(type(self)).dump_python(self, mode="json")
+        return body
 
 
 R = TypeVar("R", bound=Recorded)
 
 
-def recorded(kind: type[R], body: Mapping[str, Any]) -> R:
-    """A record that the journal holds. RecordError where this version cannot read it."""
-    try:
-        return kind.decode(body)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordError(
-            f"the journal's record of {kind.step} cannot be read: {error!r}. Needed: what this version "
-            "writes. Possible now: go on with the version that wrote it"
-        ) from error
+def recorded(kind: type[R], body: Mapping[str, Any], run: str) -> R:
+    """A record that the journal of a run holds. RecordError where this version cannot read it."""
+    last = _decoded.get(kind)
+    if last is None or last[0] is not body:
+        try:
+            # As JSON, for only there a list may stand for a tuple while nothing else is converted.
+            last = body, _codec(kind).validate_json(json.dumps(body), strict=True)
+        except ValidationError as error:
+            wrong = "; ".join(_named(one) for one in error.errors()[:LISTED])
+            raise RecordError(
+                f"run {run}: the journal's record of {kind.step} cannot be read: {wrong}. Needed: what this "
+                "version writes. Possible now: go on with the version that wrote it"
+            ) from None
+        _decoded[kind] = last
+    record: R = last[1]
+    return record
 
 
 def known(kind: type[R], c: Context) -> R | None:
     """The record of a step; None where there is none, as where the journal that held it is lost."""
     body = c.records.get(kind.step)
-    return recorded(kind, body) if body else None
+    return recorded(kind, body, c.run) if body else None
 
 
 def needed(kind: type[R], c: Context) -> R:
@@ -53,50 +66,160 @@ def needed(kind: type[R], c: Context) -> R:
     found = known(kind, c)
     if found is None:
         raise RecordError(
-            f"the journal holds no record of {kind.step}. Needed: that step, walked before. Possible now: "
-            "zkmigrate rollback, then run again"
+            f"run {c.run}: the journal holds no record of {kind.step}. Needed: that step, walked before. "
+            "Possible now: zkmigrate rollback, then run again"
         )
     return found
 
 
+_decoded: dict[type[Recorded], tuple[Mapping[str, Any], Any]] = {}
+"""The last record of each kind with what it was read from: every look of a run reads the same ones, and an
+ownership may be of many thousand sessions."""
+
+
+def _codec(kind: type[Recorded]) -> TypeAdapter[Any]:
+    if kind not in _codecs:
+        _codecs[kind] = TypeAdapter(kind)
+    return _codecs[kind]
+
+
+_codecs: dict[type[Recorded], TypeAdapter[Any]] = {}
+
+
+def _named(wrong: Any) -> str:
+    """One wrong field, with its place in the record, and why."""
+    field = ".".join(str(part) for part in wrong["loc"]) or "the record"
+    return f"{field} is missing" if wrong["type"] == "missing" else f"{field}: {wrong['msg']}"
+
+
+def _cursor(body: object) -> Cursor | None:
+    match body:
+        case None:
+            return None
+        case {"file": str(file), "offset": int(offset), "zxid": str(zxid)} if not isinstance(offset, bool):
+            return Cursor(file, offset, int(zxid, 16))
+    raise ValueError("should be file, offset and zxid of a place in a log")
+
+
+Place = Annotated[Cursor | None, PlainValidator(_cursor), PlainSerializer(cursor_to_json)]
+"""A place in a log; null where the log held no record yet."""
+
+
 @dataclass(frozen=True)
-class Drained:
+class ChosenLease:
+    """The lease that the round trips to the dest hosts need, in milliseconds."""
+
+    fence_ttl_ms: int
+    cut_ttl_ms: int
+
+
+@dataclass(frozen=True)
+class Surveyed(Recorded):
+    """SURVEY. leader: source's leader, in that epoch, with so many learners. cursors: by host, the place in
+    its log up to which SURVEY read. smallest_timeout_ms: T. on_dest: the sessions that own a part of the
+    chroot and are clients of dest; none in a rehearsal. lease: None in journals from before SURVEY chose
+    one."""
+
+    step: ClassVar[str] = "survey"
+
+    leader: str
+    epoch: int
+    learners: int
+    ownership: Ownership
+    cursors: Mapping[str, Place]
+    smallest_timeout_ms: int | None
+    on_dest: tuple[Hex, ...]
+    lease: ChosenLease | None = None
+
+
+@dataclass(frozen=True)
+class Terms(Recorded):
+    """What the window and its way back go by, of SURVEY's record: nothing else in it keeps a run from going
+    back."""
+
+    step: ClassVar[str] = "survey"
+
+    smallest_timeout_ms: int | None
+    lease: ChosenLease | None = None
+
+
+@dataclass(frozen=True)
+class Drained(Recorded):
     """DRAIN. z: the newest zxid of source's leader once nothing was outstanding on any dest host. zxids: the
     last one that each dest host had applied then."""
 
     step: ClassVar[str] = "drain"
 
-    z: int
+    z: Hex
     leader: str | None
-    zxids: Mapping[str, int]
-
-    def encode(self) -> dict[str, Any]:
-        return {"z": hex(self.z), "leader": self.leader, "zxids": {h: hex(z) for h, z in self.zxids.items()}}
-
-    @classmethod
-    def decode(cls, body: Mapping[str, Any]) -> Self:
-        return cls(int(body["z"], 16), body["leader"], _zxids(body["zxids"]))
+    zxids: Mapping[str, Hex]
 
 
 @dataclass(frozen=True)
-class Stopped:
+class Stopped(Recorded):
     """STOP, by dest host. tails: the newest zxid on its disk. stamps: what SEAL compares the disk with.
     boots: the boot that it was stopped in."""
 
     step: ClassVar[str] = "stop"
 
-    tails: Mapping[str, int]
+    tails: Mapping[str, Hex]
     stamps: Mapping[str, str]
     boots: Mapping[str, str]
 
-    def encode(self) -> dict[str, Any]:
-        tails = {host: hex(zxid) for host, zxid in self.tails.items()}
-        return {"tails": tails, "stamps": dict(self.stamps), "boots": dict(self.boots)}
 
-    @classmethod
-    def decode(cls, body: Mapping[str, Any]) -> Self:
-        return cls(_zxids(body["tails"]), dict(body["stamps"]), dict(body["boots"]))
+@dataclass(frozen=True)
+class ReadDelta:
+    """Source's log after dest's oldest disk. records: transactions between these two zxids."""
+
+    after: Hex
+    last: Hex
+    records: int
 
 
-def _zxids(body: Mapping[str, str]) -> dict[str, int]:
-    return {host: int(zxid, 16) for host, zxid in body.items()}
+@dataclass(frozen=True)
+class Proved(Recorded):
+    """PROVE. first: the dest hosts whose disks hold the newest transaction. needed: the newest zxid that
+    touched the chroot. cursor: where in the log of source's leader the proof ended. baseline: the state under
+    the chroot that dest must serve."""
+
+    step: ClassVar[str] = "prove"
+
+    first: tuple[str, ...]
+    needed: Hex
+    delta: ReadDelta
+    cursor: Place
+    baseline: Ownership
+
+
+@dataclass(frozen=True)
+class Checked(Recorded):
+    """CHECK. leader: that of dest."""
+
+    step: ClassVar[str] = "check"
+
+    leader: str | None
+
+
+@dataclass(frozen=True)
+class Verified(Recorded):
+    """VERIFY. missing: the dest hosts that were left out."""
+
+    step: ClassVar[str] = "verify"
+
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Timed(Recorded):
+    """What the engine measured of a stage: by step and way, the seconds of its last completed walk."""
+
+    step: ClassVar[str] = "seconds"
+
+    seconds: Mapping[str, Mapping[Way, float]]
+
+
+def seconds(c: Context, stage: str, way: Way = Way.FORWARD) -> dict[str, float]:
+    """Seconds that the steps of a stage took, by step id; without those not walked to their end."""
+    body = c.records.get(stage)
+    timed = recorded(Timed, body, c.run).seconds if body else {}
+    return {step: took[way] for step, took in timed.items() if way in took}

@@ -13,9 +13,8 @@ from zkmigrate.facts.clients import connections
 from zkmigrate.facts.words import answer
 from zkmigrate.model.fact import Cause, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
+from zkmigrate.zkdata.session import unsigned
 from zkmigrate.zkdata.words import Connection, Dump, parse_dump
-
-UNSIGNED = 0xFFFFFFFFFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -67,12 +66,12 @@ def homes(
 
 def _seen_at(session: int, cons: Mapping[str, Reading[tuple[Connection, ...]]]) -> list[str]:
     # Logs and snapshots hold session ids signed, cons prints them unsigned.
-    wanted = session & UNSIGNED
+    wanted = unsigned(session)
     return [
         host
         for host, reading in cons.items()
         if isinstance(reading, Seen)
-        and any(c.session is not None and c.session & UNSIGNED == wanted for c in reading.value)
+        and any(c.session is not None and unsigned(c.session) == wanted for c in reading.value)
     ]
 
 

@@ -24,6 +24,7 @@ import click
 from zkmigrate.engine import runs, samples
 from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.errors import ZkmigrateError
+from zkmigrate.facts.recorded import Surveyed, recorded
 from zkmigrate.lab import canary_topic, state
 from zkmigrate.lab.baseline import save_baseline
 from zkmigrate.lab.ending import end_on_signals, running
@@ -44,6 +45,7 @@ from zkmigrate.lab.timeline import opened_by, step_spans
 from zkmigrate.lab.versions import kafka_version, wanted_versions, zookeeper_version
 from zkmigrate.lab.waiting import Progress
 from zkmigrate.report import verb
+from zkmigrate.zkdata.session import format_session
 
 RUN = "demo"
 ANALYSES = ("tenants", "writers", "quiet")
@@ -204,7 +206,8 @@ class Demo:
         self, source_unchanged: bool, floor_s: float, versions: dict[str, str], analysed: bool
     ) -> dict[str, Any]:
         history = read_journal(self.runs / RUN)
-        surveyed = set(history.records()["cutover.survey"]["on_dest"])
+        survey = recorded(Surveyed, history.records()["cutover.survey"], history.run)
+        surveyed = {format_session(session) for session in survey.on_dest}
         steps = json.loads((self.history / "run.json").read_text())["steps"]
         limits = self.fit.judge()
         facts = {

@@ -23,12 +23,24 @@ F = TypeVar("F")
 
 
 class Hazard(StrEnum):
-    """What a step can do to others: WINDOW = under a lease with a deadline, FINAL = no plain way back."""
+    """What a step can do to others.
+
+    READ_ONLY = it sends nothing, and the engine refuses a change of it. LATE = it reads, and sends a host
+    only what that host missed of an earlier step. WINDOW = under a lease with a deadline. FINAL = no plain
+    way back.
+    """
 
     READ_ONLY = "read-only"
+    LATE = "read-only but for a late change"
     REVERSIBLE = "reversible"
     WINDOW = "window"
     FINAL = "final"
+
+    @property
+    def reads(self) -> bool:
+        """Whether nothing of the step's own is sent: nobody is asked before it, and going back it has nothing
+        to undo."""
+        return self in (Hazard.READ_ONLY, Hazard.LATE)
 
 
 class Way(StrEnum):
@@ -180,6 +192,18 @@ class Step(Protocol[F]):
     def undo(self, c: Context, f: F, target: str, applied: tuple[Applied, ...]) -> Changes:
         """The way back for one target, from what the journal knows was applied (oldest first)."""
         ...
+
+
+class Reads:
+    """Base of a step that sends nothing: it has no plan, so it is read-only."""
+
+    hazard = Hazard.READ_ONLY
+
+    def plan(self, c: Context, f: Any, target: str) -> Changes:
+        return ()
+
+    def undo(self, c: Context, f: Any, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
 
 
 AnyStep: TypeAlias = Step[Any]

@@ -27,6 +27,7 @@ from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import LocalLock
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.clean_up import Users, users
+from zkmigrate.facts.recorded import Stopped, recorded
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, blocking
@@ -105,8 +106,9 @@ class Work:
 
     def cut(self) -> int | None:
         """The last zxid that dest had from source: the newest on its disks when they stood still."""
-        tails = self.history.records().get(_CUT, {}).get("tails", {})
-        return max((int(text, 16) for text in tails.values()), default=None)
+        body = self.history.records().get(_CUT)
+        tails = recorded(Stopped, body, self.history.run).tails if body else {}
+        return max(tails.values(), default=None)
 
     def unfinished(self, path: str) -> Mapping[str, Any] | None:
         """The begin of a deletion that did not come to its end."""

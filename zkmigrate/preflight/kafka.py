@@ -14,6 +14,7 @@ from zkmigrate.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import Evidence
 from zkmigrate.rules.retire import NOT_ON_SOURCE, on_source
 from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+from zkmigrate.zkdata.session import format_session
 
 LISTED = 5
 BROKERS_ANSWER = "an answer of the brokers"
@@ -236,7 +237,7 @@ def sessions_on_dest(_c: Context, e: Evidence) -> Iterator[Judged]:
     if e.homes is None or not isinstance(e.sessions, Seen):
         yield unseen(e.sessions, needed, moves=moves)
         return
-    astray = [f"session {s:#x}: {where}" for s, where in sorted(e.homes.astray.items())]
+    astray = [f"session {format_session(s)}: {where}" for s, where in sorted(e.homes.astray.items())]
     held = None if e.homes.unknown else not astray
     seen = "; ".join((*e.homes.unknown, *astray[:LISTED])) or f"{len(e.homes.on_dest)} sessions, all on dest"
     yield Judged(held, seen, needed, moves=moves)

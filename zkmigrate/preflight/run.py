@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zkmigrate.facts.recorded import seconds
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
@@ -35,8 +36,8 @@ def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
 def forward(c: Context, e: Evidence) -> Iterator[Judged]:
     """P33. Until dest has a leader nobody ends a session; from then on every client has its own timeout to be
     connected again. Compared: what the rehearsal's serve and check took, and T, the smallest timeout."""
-    seconds = c.records.get("rehearse", {}).get("seconds", {})
-    took = sum(float(seconds[step]["forward"]) for step in FORWARD if "forward" in seconds.get(step, {}))
+    rehearsed = seconds(c, "rehearse")
+    took = sum(rehearsed.get(step, 0.0) for step in FORWARD)
     needed = "less than the smallest session timeout"
     if not took:
         yield Judged(None, "not rehearsed in this run", needed, moves=("rehearse first",))

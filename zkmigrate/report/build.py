@@ -62,7 +62,7 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
     beats = series.beats(rows)
     own = series.by_broker(beats)
     silences = tuple(gap for asked_of in own.values() for gap in series.silences(asked_of, every_s))
-    proof = series.proof(story)
+    proof = series.proof(story, history.run or sources.run)
     rehearsals = (
         frozenset(s.id for s in playbook.stages if s.rehearsal) if playbook else frozenset({"rehearse"})
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from zkmigrate.facts.recorded import Drained, Stopped, recorded
+from zkmigrate.facts.recorded import Drained, Proved, Stopped, recorded
 from zkmigrate.report.lanes import placed
 from zkmigrate.report.story import Story
 from zkmigrate.report.timebase import Timebase, number
@@ -185,26 +185,22 @@ def syncs(rows: Rows) -> tuple[Sync, ...]:
     return tuple(out)
 
 
-def proof(story: Story) -> Proof | None:
+def proof(story: Story, run: str) -> Proof | None:
     """The last proof: of the cut-over if it came to that, else of the rehearsal."""
     for stage in ("cutover", "rehearse"):
         parts = {name: story.records.get(f"{stage}.{name}") for name in ("drain", "stop", "prove")}
         drain, stop, prove = parts["drain"], parts["stop"], parts["prove"]
         if drain is None:
             continue
-        delta = prove[1].get("delta", {}) if prove is not None else {}
+        proved = recorded(Proved, prove[1], run) if prove is not None else None
         return Proof(
             at=prove[0] if prove is not None else None,
             stage=stage,
-            z=recorded(Drained, drain[1]).z,
-            needed=_hex(prove[1].get("needed")) if prove is not None else None,
-            tails=recorded(Stopped, stop[1]).tails if stop is not None else {},
-            delta_after=_hex(delta.get("after")),
-            delta_last=_hex(delta.get("last")),
-            delta_records=delta.get("records"),
+            z=recorded(Drained, drain[1], run).z,
+            needed=proved.needed if proved is not None else None,
+            tails=recorded(Stopped, stop[1], run).tails if stop is not None else {},
+            delta_after=proved.delta.after if proved is not None else None,
+            delta_last=proved.delta.last if proved is not None else None,
+            delta_records=proved.delta.records if proved is not None else None,
         )
     return None
-
-
-def _hex(text: Any) -> int | None:
-    return int(text, 16) if isinstance(text, str) else None

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from zkmigrate.dependents.kafka import registration
 from zkmigrate.facts.afterwards import Afterwards, Written, reformed
 from zkmigrate.facts.ensemble import EnsembleView
-from zkmigrate.facts.sessions import UNSIGNED, Sessions
+from zkmigrate.facts.sessions import Sessions
 from zkmigrate.inventory import Broker, Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.zkdata.session import format_session, unsigned
 from zkmigrate.zkdata.zxid import format_zxid
 
 LISTED = 5
@@ -39,8 +40,8 @@ def findings(
 def in_words(written: Written, addresses: Mapping[int, str]) -> tuple[str, ...]:
     """The changes under the chroot, one line each. addresses: of sessions that are connected to source."""
     return tuple(
-        f"{c.type} {c.path or '(session opened)'} by session {c.session & UNSIGNED:#x}"
-        + (f" of {addresses[c.session & UNSIGNED]}" if c.session & UNSIGNED in addresses else "")
+        f"{c.type} {c.path or '(session opened)'} by session {format_session(c.session)}"
+        + (f" of {addresses[unsigned(c.session)]}" if unsigned(c.session) in addresses else "")
         + f" at {format_zxid(c.zxid)}"
         for c in written.changes
     )
@@ -147,15 +148,16 @@ def _owners(inventory: Inventory, seen: Afterwards) -> Finding:
     held: bool | None
     if isinstance(seen.source_owners, Seen):
         moved = seen.dest_owners.value.owners if isinstance(seen.dest_owners, Seen) else {}
-        ids = {session & UNSIGNED for session in moved}
+        ids = {unsigned(session) for session in moved}
         strays = {
-            s & UNSIGNED: p for s, p in seen.source_owners.value.owners.items() if s & UNSIGNED not in ids
+            unsigned(s): p for s, p in seen.source_owners.value.owners.items() if unsigned(s) not in ids
         }
         held = not strays
         if strays and not isinstance(seen.dest_owners, Seen):
             held = None  # they may be those that moved
         told = _listed(
-            f"session {s:#x} of {seen.at_source.get(s, 'a client not in cons')}: {', '.join(paths[:LISTED])}"
+            f"session {format_session(s)} of {seen.at_source.get(s, 'a client not in cons')}: "
+            f"{', '.join(paths[:LISTED])}"
             for s, paths in sorted(strays.items())
         )
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zkmigrate.facts.recorded import Terms, known, seconds
 from zkmigrate.facts.sessions import Sessions
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context
@@ -61,10 +62,10 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
             *alone,
         )
     out = [measured]
-    timeout_ms = c.records.get("survey", {}).get("smallest_timeout_ms")
-    if timeout_ms is not None:
-        out += _arithmetic(timeout_ms / 1000, expected_way_back_s(c), _REHEARSED)
-        if _rehearsed(c).keys() >= set(TO_SEAL):
+    terms = known(Terms, c)
+    if terms is not None and terms.smallest_timeout_ms is not None:
+        out += _arithmetic(terms.smallest_timeout_ms / 1000, expected_way_back_s(c), _REHEARSED)
+        if rehearsed(c).keys() >= set(TO_SEAL):
             margin = f"{c.inventory.policy.window_margin:g} (policy.window_margin)"
             out.append(f"FENCE to SEAL counts as {to_seal_s(c):.1f} s: as rehearsed, times {margin}")
     return (*out, *alone)
@@ -72,19 +73,19 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
 
 def rehearsed_s(c: Context) -> float | None:
     """Seconds from FENCE to a checked dest, as the rehearsal of this run measured them; None without one."""
-    there = _rehearsed(c)
+    there = rehearsed(c)
     return sum(there.values()) if there else None
 
 
-def _rehearsed(c: Context) -> dict[str, float]:
-    seconds = c.records.get("rehearse", {}).get("seconds", {})
-    took = {step: seconds.get(step, {}) for step in STEPS.shut}
-    return {step: float(both["forward"]) for step, both in took.items() if "forward" in both}
+def rehearsed(c: Context) -> dict[str, float]:
+    """Seconds of each step from FENCE to CHECK, as far as the rehearsal of this run walked them."""
+    took = seconds(c, "rehearse")
+    return {step: took[step] for step in STEPS.shut if step in took}
 
 
 def _measured(c: Context) -> str:
     """What the rehearsal of this run measured; empty where there was none."""
-    there = _rehearsed(c)
+    there = rehearsed(c)
     if not there:
         return ""
     phases = ", ".join(f"{step} {took:.1f}" for step, took in there.items())

@@ -8,8 +8,9 @@ decided.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from zkmigrate.facts.recorded import Terms, known
 from zkmigrate.inventory import Lease
 from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.model.step import Context
@@ -69,8 +70,9 @@ def chosen(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
 def in_force(c: Context) -> Lease:
     """The lease that SURVEY chose and recorded; the policy's before that."""
     lease = c.inventory.policy.lease
-    record = c.records.get("survey", {}).get("lease", {})
-    return lease.model_copy(update={key: int(record[key]) for key in record})
+    terms = known(Terms, c)
+    picked = terms.lease if terms is not None else None
+    return lease if picked is None else lease.model_copy(update=asdict(picked))
 
 
 def _whole(milliseconds: float) -> int:

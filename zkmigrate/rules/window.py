@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from zkmigrate.facts.recorded import Terms, known, seconds
 from zkmigrate.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
-from zkmigrate.model.step import Context
+from zkmigrate.model.step import Context, Way
 from zkmigrate.model.window import Decision, Fallback, Phase, Trouble, WindowSpec, WindowSteps
 
 BrokerPolicy: TypeAlias = Literal["back", "forward", "ask"]
@@ -131,9 +132,8 @@ def deadlines(smallest_timeout_s: float, way_back_s: float) -> Deadlines:
 
 def rehearsed_s(context: Context, *steps: str) -> float | None:
     """Seconds that these steps of the window took in the rehearsal, together; None where one is not known."""
-    seconds = context.records.get("rehearse", {}).get("seconds", {})
-    took = [seconds.get(step, {}).get("forward") for step in steps]
-    return None if None in took else float(sum(took))
+    took = seconds(context, "rehearse")
+    return sum(took[step] for step in steps) if took.keys() >= set(steps) else None
 
 
 MESSAGES_TO_SEAL = 3 * len(TO_SEAL)
@@ -163,10 +163,10 @@ def hold_s(context: Context) -> float:
 
 def deadline_s(context: Context) -> float:
     """Seconds after the first FENCE by which the way back must start; none while no client is at stake."""
-    timeout_ms = context.records.get("survey", {}).get("smallest_timeout_ms")
-    if context.rehearsal or timeout_ms is None:
+    terms = known(Terms, context)
+    if context.rehearsal or terms is None or terms.smallest_timeout_ms is None:
         return math.inf
-    return deadlines(timeout_ms / 1000, expected_way_back_s(context)).start_back
+    return deadlines(terms.smallest_timeout_ms / 1000, expected_way_back_s(context)).start_back
 
 
 def expected_way_back_s(context: Context) -> float:
@@ -174,9 +174,8 @@ def expected_way_back_s(context: Context) -> float:
 
     What the rehearsal measured, and never less than the policy says.
     """
-    seconds = context.records.get("rehearse", {}).get("seconds", {})
-    measured = sum(seconds.get(step, {}).get("back", 0.0) for step in BEFORE_SEAL)
-    return max(context.inventory.policy.way_back_s, float(measured))
+    took = seconds(context, "rehearse", Way.BACK)
+    return max(context.inventory.policy.way_back_s, sum(took.get(step, 0.0) for step in BEFORE_SEAL))
 
 
 MESSAGE_S = 3.0

@@ -12,7 +12,8 @@ from zkmigrate.facts.sessions import Sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context, Records
-from zkmigrate.rules.window import FIND_DOOR_S, STEPS, deadlines, expected_way_back_s
+from zkmigrate.rules.expected import rehearsed
+from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
 from zkmigrate.ui.clean import inline
 
 LINES_OF_A_PAGE = 60
@@ -81,8 +82,7 @@ def page(
 
 
 def _figures(c: Context, sessions: Reading[Sessions]) -> Iterator[str]:
-    seconds = c.records.get("rehearse", {}).get("seconds", {})
-    there = {s: float(seconds[s]["forward"]) for s in STEPS.shut if "forward" in seconds.get(s, {})}
+    there = rehearsed(c)
     yield "| measured and reckoned | seconds |"
     yield "|---|---|"
     if there:

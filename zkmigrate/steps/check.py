@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, synced_followers
 from zkmigrate.facts.host import HostPhase
-from zkmigrate.facts.ownership import Ownership, from_json
-from zkmigrate.facts.recorded import Drained, known
+from zkmigrate.facts.ownership import Ownership
+from zkmigrate.facts.recorded import Checked, Drained, Proved, known, needed
 from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.window import SERVING, H, Statuses, phases
 from zkmigrate.model.change import Applied, Changes, HostVerb
@@ -28,10 +28,10 @@ from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.steps.serve import go_on_without
+from zkmigrate.zkdata.session import format_session, unsigned
 from zkmigrate.zkdata.zxid import epoch, format_zxid
 
 SYNCED_DEADLINE_S = 10.0
-UNSIGNED = 0xFFFFFFFFFFFFFFFF
 MOVES = ("roll back: zkmigrate rollback",)
 
 
@@ -102,7 +102,7 @@ class CheckStep:
             return Blocked(findings)
         if todo := f.hosts.in_phase("started"):
             return Ready(todo, findings)
-        return Done(findings, {"leader": f.servers.leader})
+        return Done(findings, Checked(f.servers.leader).encode())
 
     def plan(self, c: Context, f: CheckFacts, target: str) -> Changes:
         return (HostVerb(target, "checked"),)
@@ -138,12 +138,12 @@ def those_serving(servers: EnsembleView, hosts: Statuses[H]) -> EnsembleView:
 
 def baseline(c: Context) -> Ownership:
     """The state under the chroot that PROVE recorded."""
-    return from_json(c.records["prove"]["baseline"])
+    return needed(Proved, c).baseline
 
 
 def has_baseline(c: Context) -> bool:
     """False where the journal that held PROVE's record is lost."""
-    return "baseline" in c.records.get("prove", {})
+    return known(Proved, c) is not None
 
 
 def without_baseline(id: str, severity: Severity = Severity.BLOCK) -> Finding:
@@ -203,7 +203,7 @@ def same_ownership(
         return (
             claim("check.owners", "dest's leader lists its sessions", None, seen=str(owners), moves=MOVES),
         )
-    expected = {owner & UNSIGNED: paths for owner, paths in wanted.owners.items()}
+    expected = {unsigned(owner): paths for owner, paths in wanted.owners.items()}
     under = wanted.chroot + "/"
     seen = {
         owner: tuple(sorted(p for p in paths if p.startswith(under) and (exact or p in wanted.ephemerals)))
@@ -226,7 +226,9 @@ def same_ownership(
             "check.owners",
             "every session under the chroot owns the same ephemerals",
             not wrong,
-            seen="; ".join(f"{o:#x}: had {a}, has {b}" for o, (a, b) in sorted(wrong.items())[:5])
+            seen="; ".join(
+                f"{format_session(o)}: had {a}, has {b}" for o, (a, b) in sorted(wrong.items())[:5]
+            )
             or f"{len(seen)} sessions, {sum(len(p) for p in seen.values())} ephemerals",
             needed=f"{len(expected)} sessions, {len(wanted.ephemerals)} ephemerals",
             moves=MOVES,
@@ -245,7 +247,7 @@ def _same(reading: Reading[Znode] | None, czxid: int, owner: int) -> bool:
     return (
         isinstance(reading, Seen)
         and reading.value.czxid == czxid
-        and reading.value.ephemeral_owner & UNSIGNED == owner & UNSIGNED
+        and unsigned(reading.value.ephemeral_owner) == unsigned(owner)
     )
 
 

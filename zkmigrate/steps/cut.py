@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
 from zkmigrate.facts.host import Drain, HostStatus, drain, probe
+from zkmigrate.facts.recorded import Surveyed, needed
 from zkmigrate.facts.window import NOWHERE, Standing, standing, unknown
 from zkmigrate.model.change import Applied, Changes, Cut, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
@@ -80,7 +81,7 @@ class CutStep:
         findings = _severed(f)
         if any(x.blocks for x in findings):
             return Blocked(findings)
-        before = int(c.records["survey"]["learners"])
+        before = needed(Surveyed, c).learners
         left = before - len(c.inventory.dest.hosts)
         if f.learners is None or f.learners > left:
             return Waiting(

@@ -20,11 +20,10 @@ from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import Drain, drain
 from zkmigrate.facts.recorded import Drained
 from zkmigrate.facts.window import unknown
-from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, each
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
 from zkmigrate.zkdata.zxid import format_zxid
 
 DRAIN_DEADLINE_S = 3.0
@@ -41,12 +40,11 @@ class DrainFacts:
     after: dict[str, Reading[Drain]]
 
 
-class DrainStep:
+class DrainStep(Reads):
     """See the module."""
 
     id = "drain"
     title = "Drain what was sent"
-    hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> DrainFacts:
         hosts = c.inventory.dest_names
@@ -99,9 +97,3 @@ class DrainStep:
             for host, zxid in zxids.items()
         )
         return Done(findings, Drained(f.z, f.leader, zxids).encode())
-
-    def plan(self, c: Context, f: DrainFacts, target: str) -> Changes:
-        return ()
-
-    def undo(self, c: Context, f: DrainFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return ()

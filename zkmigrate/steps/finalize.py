@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.host import HostStatus
+from zkmigrate.facts.recorded import Verified, known
 from zkmigrate.facts.window import Statuses, statuses, unknown
 from zkmigrate.hostside import INSTALLED_PATH
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
@@ -71,7 +72,8 @@ class FinalizeStep:
     def check(self, c: Context, f: FinalizeFacts, way: Way) -> Verdict:
         if way is Way.BACK:
             return Blocked((past_the_door(f.opened),), no_way_back=True) if f.opened else Done()
-        missing = c.records.get("verify", {}).get("missing", ())
+        verified = known(Verified, c)
+        missing = verified.missing if verified is not None else ()
         silent = {h: r for h, r in f.programs.items() if isinstance(r, Unknown)}
         if lost := tuple(unknown("finalize.answer", h, r) for h, r in silent.items() if h not in missing):
             return Blocked(lost)

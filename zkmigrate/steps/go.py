@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from zkmigrate.facts.host import HostPhase
+from zkmigrate.facts.recorded import Proved, known
 from zkmigrate.facts.window import SERVING, Statuses, phases, statuses
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
 from zkmigrate.model.finding import Finding, Severity, claim
@@ -89,29 +90,32 @@ class GoStep:
         return Done((*given, *(_not_heard(x) for x in hosts.unknown)))
 
     def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
-        inventory = c.inventory
         # Without the journal nobody knows whose disk was the newest; a quorum that has opened is led by it.
-        known = "first" in c.records.get("prove", {})
-        first = tuple(c.records["prove"]["first"]) if known else f.hosts.in_phase("open")
-        port = inventory.dest.ports.client
-        # A word of a call holds no brackets; what follows the last colon is the port.
-        addresses = tuple(endpoint(inventory.dest_host(host), port) for host in first)
-        addresses = tuple(address.replace("[", "").replace("]", "") for address in addresses)
-        limit_ms = round(inventory.policy.open_limit_s * 1000)
-        place = places(inventory.dest_names, first)[target] if known else "rest"
-        return (Go(target, place, addresses, inventory.dest.majority, limit_ms),)
+        proved = known(Proved, c)
+        return _go(c, target, proved.first if proved else f.hosts.in_phase("open"), proved is not None)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
         # PROVE will say who holds the newest transaction; after DRAIN that is normally every host.
         hosts = c.inventory.dest_names
-        later = replace(c, records={"prove": {"first": list(hosts)}})
-        return {host: self.plan(later, NOTHING_ASKED, host) for host in hosts}
+        return {host: _go(c, host, hosts, proved=True) for host in hosts}
 
     def undo(self, c: Context, f: GoFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "halt"),)
 
     def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
         return self.undo(c, NOTHING_ASKED, target, applied)
+
+
+def _go(c: Context, target: str, first: tuple[str, ...], proved: bool) -> Changes:
+    """first: hosts that the others join. proved: whether that is what PROVE recorded."""
+    inventory = c.inventory
+    port = inventory.dest.ports.client
+    # A word of a call holds no brackets; what follows the last colon is the port.
+    addresses = tuple(endpoint(inventory.dest_host(host), port) for host in first)
+    addresses = tuple(address.replace("[", "").replace("]", "") for address in addresses)
+    limit_ms = round(inventory.policy.open_limit_s * 1000)
+    place = places(inventory.dest_names, first)[target] if proved else "rest"
+    return (Go(target, place, addresses, inventory.dest.majority, limit_ms),)
 
 
 def _opens_in(c: Context, status: HostPhase) -> float:
@@ -124,9 +128,10 @@ def _form_quorum(c: Context, hosts: Statuses[HostPhase]) -> bool:
     told = hosts.in_phase(*GONE, "open")
     if hosts.in_phase(*SERVING):
         return True
-    if "first" not in c.records.get("prove", {}):
+    proved = known(Proved, c)
+    if proved is None:
         return len(told) >= c.inventory.dest.majority
-    return forms_quorum(c.inventory.dest_names, tuple(c.records["prove"]["first"]), told)
+    return forms_quorum(c.inventory.dest_names, proved.first, told)
 
 
 def _too_few(c: Context, hosts: Statuses[HostPhase]) -> Finding:

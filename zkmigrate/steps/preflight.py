@@ -11,19 +11,17 @@ Proof: every blocking check holds; unknown never passes.
 
 from __future__ import annotations
 
-from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
 from zkmigrate.preflight import run_preflight
 
 
-class PreflightStep:
+class PreflightStep(Reads):
     """See the module. gate: which checks are due, ``preflight``, ``roll`` or ``cutover``."""
 
     id = "preflight"
     title = "Preflight"
-    hazard = Hazard.READ_ONLY
 
     def __init__(self, gate: str = "preflight") -> None:
         self.gate = gate
@@ -35,9 +33,3 @@ class PreflightStep:
         if way is Way.BACK:
             return Done()
         return Blocked(f) if blocking(f) else Done(f)
-
-    def plan(self, c: Context, f: tuple[Finding, ...], target: str) -> Changes:
-        return ()
-
-    def undo(self, c: Context, f: tuple[Finding, ...], target: str, applied: tuple[Applied, ...]) -> Changes:
-        return ()

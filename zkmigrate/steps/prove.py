@@ -21,20 +21,18 @@ from dataclasses import dataclass
 from zkmigrate.errors import HostError
 from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import source_view
-from zkmigrate.facts.ownership import Ownership, from_json, rolled_forward, to_json
-from zkmigrate.facts.recorded import Drained, Stopped, needed
-from zkmigrate.model.change import Applied, Changes
+from zkmigrate.facts.ownership import Ownership, rolled_forward
+from zkmigrate.facts.recorded import Drained, Proved, ReadDelta, Stopped, Surveyed, needed
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
 from zkmigrate.rules.start_order import freshest
-from zkmigrate.steps.cursors import cursor_of
 from zkmigrate.zkdata.delta import DeltaResult, delta, due
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.proofs import covers
-from zkmigrate.zkdata.txnlog import cursor_to_json
+from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.zxid import epoch, format_zxid
 
 LOG_DEADLINE_S = 2.0
@@ -52,33 +50,33 @@ class ProveFacts:
     delta: Reading[DeltaResult]
 
 
-class ProveStep:
+class ProveStep(Reads):
     """See the module."""
 
     id = "prove"
     title = "Prove that nothing is missing"
-    hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> ProveFacts:
         before = _leader(c, look)
-        leader = c.records["survey"]["leader"]
+        survey = needed(Surveyed, c)
         tails = needed(Stopped, c).tails.values()
         lowest, highest = min(tails), max(tails)
         source = c.inventory.source
         try:
-            _, logs = directories(look, leader, source.data_dir, source.txn_dir)
-            cursor = cursor_of(c, leader)
+            _, logs = directories(look, survey.leader, source.data_dir, source.txn_dir)
+            cursor = survey.cursors.get(survey.leader)
             since = walk(logs, cursor=cursor)
-            state = rolled_forward(from_json(c.records["survey"]["ownership"]), since, lowest)
+            state = rolled_forward(survey.ownership, since, lowest)
             if since.gaps:
-                raise HostError(f"{leader}: the log has a hole: {since.gaps[0]}")
+                raise HostError(f"{survey.leader}: the log has a hole: {since.gaps[0]}")
             found = delta(
                 logs,
                 chroot=c.inventory.kafka.chroot,
                 after=lowest,
                 upto=due(before[1]),
                 owners=state.owners,
-                living=state.owners.keys() & _on_dest(c),
+                # None in a rehearsal, where brokers are on source.
+                living=state.owners.keys() & set(survey.on_dest),
                 highest=highest,
                 cursor=cursor,
             )
@@ -111,22 +109,14 @@ class ProveStep:
         )
         if any(x.blocks for x in findings):
             return Blocked(findings)
-        return Done(
-            findings,
-            {
-                "first": list(first),
-                "needed": hex(f.state.value.newest),
-                "delta": {"after": hex(result.after), "last": hex(result.last), "records": result.records},
-                "cursor": cursor_to_json(result.cursor),
-                "baseline": to_json(f.state.value),
-            },
+        record = Proved(
+            first=first,
+            needed=f.state.value.newest,
+            delta=ReadDelta(result.after, result.last, result.records),
+            cursor=result.cursor,
+            baseline=f.state.value,
         )
-
-    def plan(self, c: Context, f: ProveFacts, target: str) -> Changes:
-        return ()
-
-    def undo(self, c: Context, f: ProveFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return ()
+        return Done(findings, record.encode())
 
 
 def _leader(c: Context, look: Look) -> tuple[str | None, int]:
@@ -135,13 +125,9 @@ def _leader(c: Context, look: Look) -> tuple[str | None, int]:
     return view.leader, stat.value.zxid if isinstance(stat, Seen) else -1
 
 
-def _on_dest(c: Context) -> set[int]:
-    """The sessions that SURVEY saw as clients of dest; none in a rehearsal, where brokers are on source."""
-    return {int(session, 16) for session in c.records["survey"]["on_dest"]}
-
-
 def _same_leader(c: Context, f: ProveFacts) -> Finding:
-    wanted = (c.records["survey"]["leader"], c.records["survey"]["epoch"])
+    survey = needed(Surveyed, c)
+    wanted = (survey.leader, survey.epoch)
     seen = [(name, epoch(zxid) if zxid >= 0 else None) for name, zxid in (f.before, f.after)]
     drained = epoch(needed(Drained, c).z)
     return claim(
@@ -156,7 +142,8 @@ def _same_leader(c: Context, f: ProveFacts) -> Finding:
 
 def _from_survey(c: Context, lowest: int) -> Finding:
     """The log is read from SURVEY's place on: what a dest disk lacks from before it would not be seen."""
-    cursor = cursor_of(c, c.records["survey"]["leader"])
+    survey = needed(Surveyed, c)
+    cursor = survey.cursors.get(survey.leader)
     start = cursor.zxid if cursor is not None else 0
     return claim(
         "prove.cursor",
@@ -185,7 +172,8 @@ def _tail_claims(tails: Mapping[str, int], state: Ownership) -> tuple[Finding, .
 
 def _delta_claims(c: Context, result: DeltaResult) -> tuple[Finding, ...]:
     listed = "; ".join(
-        f"{format_zxid(m.zxid)} {m.type} {m.path} session {m.session:#x}" for m in result.missing[:LISTED]
+        f"{format_zxid(m.zxid)} {m.type} {m.path} session {format_session(m.session)}"
+        for m in result.missing[:LISTED]
     )
     # Until the roll brokers write through source, so a rehearsal's delta is read but may hold their writes.
     rehearsed = c.rehearsal and not result.unproved

@@ -14,22 +14,20 @@ from __future__ import annotations
 
 from zkmigrate.facts.host import HostPhase
 from zkmigrate.facts.window import SERVING, Statuses, phases
-from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
 from zkmigrate.rules.window import rehearsed_s
 
 SERVING_S = 30.0
 """The least time that the hosts get to serve."""
 
 
-class ServeStep:
+class ServeStep(Reads):
     """See the module."""
 
     id = "serve"
     title = "Wait for dest's own quorum"
-    hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> Statuses[HostPhase]:
         return phases(c, look)
@@ -71,12 +69,6 @@ class ServeStep:
                 lambda s: s.phase,
             )
         )
-
-    def plan(self, c: Context, f: Statuses[HostPhase], target: str) -> Changes:
-        return ()
-
-    def undo(self, c: Context, f: Statuses[HostPhase], target: str, applied: tuple[Applied, ...]) -> Changes:
-        return ()
 
 
 def serving_s(c: Context) -> float:

@@ -20,14 +20,13 @@ from zkmigrate.errors import HostError
 from zkmigrate.facts import recorded
 from zkmigrate.facts.disk import durable_tail
 from zkmigrate.facts.host import stamp
-from zkmigrate.facts.recorded import Drained, Stopped
+from zkmigrate.facts.recorded import Drained, Stopped, Surveyed
 from zkmigrate.facts.window import NOWHERE, Standing, standing, unknown
 from zkmigrate.model.change import Applied, Changes, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
-from zkmigrate.steps.cursors import cursor_of
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.tail import Tail
 from zkmigrate.zkdata.zxid import format_zxid
@@ -55,11 +54,14 @@ class StopStep:
             return StopFacts(stand, {}, {})
         down = stand.whole.where(lambda s: s.phase == "stopped" and s.unit_state in ("inactive", "failed"))
 
+        survey = recorded.known(Surveyed, c)
+        cursors = survey.cursors if survey is not None else {}
+
         def tail(host: str) -> Reading[Tail]:
             dest = c.inventory.dest
             try:
                 return Seen(
-                    durable_tail(look, host, dest.data_dir, dest.txn_dir, cursor_of(c, host), check=False)
+                    durable_tail(look, host, dest.data_dir, dest.txn_dir, cursors.get(host), check=False)
                 )
             except (HostError, ZkDataError) as error:
                 return Unknown("failed", str(error))

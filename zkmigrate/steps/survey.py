@@ -19,22 +19,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zkmigrate.errors import HostError
+from zkmigrate.errors import HostError, RecordError
 from zkmigrate.facts.clients import connections
 from zkmigrate.facts.disk import durable_tail
 from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
-from zkmigrate.facts.ownership import Ownership, from_json, to_json
+from zkmigrate.facts.ownership import Ownership
+from zkmigrate.facts.recorded import ChosenLease, Surveyed, known
 from zkmigrate.facts.sessions import Homes, dump, homes
 from zkmigrate.facts.subtree import Comparison, compared_ownership, source_ownership
 from zkmigrate.facts.tenants import foreign_clients
 from zkmigrate.facts.window import LOOK_MOVES, round_trips, unknown
 from zkmigrate.inventory import Lease
 from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
-from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
 from zkmigrate.rules import lease
 from zkmigrate.rules.accepted import accepted
 from zkmigrate.rules.foreign import foreign
@@ -48,10 +48,10 @@ from zkmigrate.rules.window import (
     rehearsed_s,
     to_seal_s,
 )
-from zkmigrate.steps.cursors import cursor_of
 from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.tail import Tail
-from zkmigrate.zkdata.txnlog import Cursor, cursor_to_json
+from zkmigrate.zkdata.txnlog import Cursor
 from zkmigrate.zkdata.zxid import epoch, format_zxid
 
 LISTED = 5
@@ -81,12 +81,11 @@ class SurveyFacts:
     renewals: Mapping[str, Reading[float]] = field(default_factory=dict)
 
 
-class SurveyStep:
+class SurveyStep(Reads):
     """See the module."""
 
     id = "survey"
     title = "Read the subtree and the disks"
-    hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> SurveyFacts:
         dest = c.inventory.dest
@@ -94,19 +93,20 @@ class SurveyStep:
         if view.leader is None:
             return SurveyFacts("", 0, None, Unknown("failed", f"source has no leader: {view.modes()}"), {})
         now = epoch(view.zxids()[view.leader])
+        earlier = _earlier(c)
+        cursors = earlier.cursors if earlier is not None else {}
         mntr = leader_mntr(look, view.leader)
 
         def tail(host: str) -> Reading[Tail]:
             try:
-                cursor = cursor_of(c, host) if "survey" in c.records else None
-                return Seen(durable_tail(look, host, dest.data_dir, dest.txn_dir, cursor))
+                return Seen(durable_tail(look, host, dest.data_dir, dest.txn_dir, cursors.get(host)))
             except (HostError, ZkDataError) as error:
                 return Unknown("failed", str(error))
 
         count = learners(mntr.value) if isinstance(mntr, Seen) else None
         tails = look.each(c.inventory.dest_names, tail)
         if c.rehearsal:
-            read = _source(c, look, view.leader, now)
+            read = _source(c, look, view.leader, now, earlier)
             trips = round_trips(c, look, TRIES)
             return SurveyFacts(view.leader, now, count, read, tails, renewals=trips)
         lowest = [int(r.value.zxid) for r in tails.values() if isinstance(r, Seen)]
@@ -138,44 +138,48 @@ class SurveyStep:
         if way is Way.BACK:
             return Done()
         findings = _readable(c, f)
-        if any(x.blocks for x in findings) or not isinstance(f.ownership, Seen):
+        if any(x.blocks for x in findings) or not isinstance(f.ownership, Seen) or f.learners is None:
             return Blocked(findings)
         state, cursor = f.ownership.value
         picked = _lease(c, f, state)
         findings = (*findings, _lease_fits(c, f, state, picked))
         if picked is None:
             return Blocked(findings)
-        cursors = {h: cursor_to_json(r.value.cursor) for h, r in f.tails.items() if isinstance(r, Seen)}
-        record = {
-            "leader": f.leader,
-            "epoch": f.epoch,
-            "learners": f.learners,
-            "ownership": to_json(state),
-            "cursors": {**cursors, f.leader: cursor_to_json(cursor)},
-            "smallest_timeout_ms": state.smallest_timeout_ms,
-            "lease": {"fence_ttl_ms": picked.fence_ttl_ms, "cut_ttl_ms": picked.cut_ttl_ms},
-            "on_dest": sorted(hex(session) for session in f.homes.on_dest) if f.homes else [],
-        }
-        return Done(findings, record)
-
-    def plan(self, c: Context, f: SurveyFacts, target: str) -> Changes:
-        return ()
-
-    def undo(self, c: Context, f: SurveyFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return ()
+        cursors = {h: r.value.cursor for h, r in f.tails.items() if isinstance(r, Seen)}
+        record = Surveyed(
+            leader=f.leader,
+            epoch=f.epoch,
+            learners=f.learners,
+            ownership=state,
+            cursors={**cursors, f.leader: cursor},
+            smallest_timeout_ms=state.smallest_timeout_ms,
+            on_dest=tuple(sorted(f.homes.on_dest, key=hex)) if f.homes else (),
+            lease=ChosenLease(picked.fence_ttl_ms, picked.cut_ttl_ms),
+        )
+        return Done(findings, record.encode())
 
 
-def _source(c: Context, look: Look, leader: str, now: int) -> Reading[tuple[Ownership, Cursor | None]]:
+def _earlier(c: Context) -> Surveyed | None:
+    """What an earlier walk of this run surveyed; nothing where another version wrote it: all can be read
+    anew."""
+    try:
+        return known(Surveyed, c)
+    except RecordError:
+        return None
+
+
+def _source(
+    c: Context, look: Look, leader: str, now: int, earlier: Surveyed | None
+) -> Reading[tuple[Ownership, Cursor | None]]:
     """Source's ownership; an earlier survey of this run that read the same leader's log in the same epoch is
     gone on from."""
-    earlier = c.records.get("survey", {})
-    known = None
-    if (earlier.get("leader"), earlier.get("epoch")) == (leader, now):
-        cursor = cursor_of(c, leader)
-        known = None if cursor is None else (from_json(earlier["ownership"]), cursor)
+    start = None
+    if earlier is not None and (earlier.leader, earlier.epoch) == (leader, now):
+        cursor = earlier.cursors.get(leader)
+        start = None if cursor is None else (earlier.ownership, cursor)
     source = c.inventory.source
     return source_ownership(
-        look, leader, source.data_dir, source.txn_dir, c.inventory.kafka.chroot, known, c.tell
+        look, leader, source.data_dir, source.txn_dir, c.inventory.kafka.chroot, start, c.tell
     )
 
 
@@ -319,7 +323,7 @@ def _baseline(state: Ownership) -> tuple[Finding, ...]:
             "survey.timeouts",
             "the timeout of every session that owns a part is known",
             None if nameless else True,
-            seen=", ".join(f"{s:#x}" for s in nameless[:LISTED]) or f"all of {len(state.owners)}",
+            seen=", ".join(format_session(s) for s in nameless[:LISTED]) or f"all of {len(state.owners)}",
             needed="a timeout for each: without it there is no deadline for the way back",
             moves=("restart the client that owns this session, then resume", *LOOK_MOVES),
         ),
@@ -330,7 +334,7 @@ def _homes(found: Homes | None) -> Finding:
     """Only a session that is connected to dest lives on there; another one's ephemerals are lost at OPEN."""
     astray = sorted((found.astray if found is not None else {}).items())
     unknown_where = found.unknown if found is not None else ("client lists were not asked",)
-    listed = "; ".join(f"session {session:#x}: {where}" for session, where in astray[:LISTED])
+    listed = "; ".join(f"session {format_session(session)}: {where}" for session, where in astray[:LISTED])
     return claim(
         "survey.sessions-on-dest",
         "every session that owns a part of the chroot is a client of dest and of no source host",

@@ -25,7 +25,7 @@ from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import EnsembleView, dest_view
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.kafka import kafka_view
-from zkmigrate.facts.recorded import Stopped, known
+from zkmigrate.facts.recorded import Proved, Stopped, Surveyed, Verified, known, needed, seconds
 from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.subtree import Digests, digests
 from zkmigrate.facts.window import SERVING, Statuses, statuses
@@ -47,7 +47,7 @@ from zkmigrate.steps.check import (
 from zkmigrate.steps.go import GoFacts, GoStep
 from zkmigrate.zkdata.delta import DeltaResult, delta
 from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.txnlog import cursor_from_json
+from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.zxid import format_zxid
 
 TIMEOUTS = 2
@@ -90,7 +90,7 @@ class VerifyStep:
 
     id = "verify"
     title = "Verify on dest"
-    hazard = Hazard.READ_ONLY
+    hazard = Hazard.LATE
 
     def observe(self, c: Context, look: Look) -> VerifyFacts:
         hosts = statuses(c, look)
@@ -174,7 +174,7 @@ class VerifyStep:
         )
         if any(x.blocks for x in findings):
             return Blocked(findings)
-        return Done(findings, {"missing": sorted(missing)})
+        return Done(findings, Verified(tuple(sorted(missing))).encode())
 
     def plan(self, c: Context, f: VerifyFacts, target: str) -> Changes:
         return GoStep().plan(c, GoFacts(f.hosts, ()), target)
@@ -222,9 +222,9 @@ def _age_s(status: HostStatus) -> float:
 def _needed_s(c: Context) -> float:
     """Twice the smallest timeout, and what passed between a server's start and the opening of its door."""
     smallest = baseline(c).smallest_timeout_ms if has_baseline(c) else _longest_timeout_ms(c)
-    seconds = c.records.get("cutover", {}).get("seconds", {})
-    until_open = sum(seconds.get(step, {}).get("forward", 0.0) for step in STEPS.after(STEPS.seals))
-    return TIMEOUTS * (smallest or 0) / 1000 + float(until_open)
+    took = seconds(c, "cutover")
+    until_open = sum(took.get(step, 0.0) for step in STEPS.after(STEPS.seals))
+    return TIMEOUTS * (smallest or 0) / 1000 + until_open
 
 
 def _longest_timeout_ms(c: Context) -> int:
@@ -246,11 +246,11 @@ def _behind(c: Context, view: Reading[KafkaView]) -> str:
 
 
 def _trees(c: Context, look: Look) -> Digests | None:
-    stopped = known(Stopped, c)
-    if stopped is None or not stopped.tails or "survey" not in c.records:
+    stopped, survey = known(Stopped, c), known(Surveyed, c)
+    if stopped is None or not stopped.tails or survey is None:
         return None
     at_the_cut = min(stopped.tails.values())
-    return digests(look, c.inventory, c.records["survey"]["leader"], at_the_cut, c.tell)
+    return digests(look, c.inventory, survey.leader, at_the_cut, c.tell)
 
 
 def _same_tree(trees: Digests | None) -> tuple[Finding, ...]:
@@ -292,20 +292,20 @@ def _told(found: Finding) -> Finding:
 
 def _since_proof(c: Context, look: Look) -> Reading[DeltaResult]:
     """Source's log from where PROVE stopped to its present end; dest's sessions expire in it."""
-    proved, source = c.records["prove"], c.inventory.source
-    owners = baseline(c).owners
-    leader = c.records["survey"]["leader"]
+    proved, source = needed(Proved, c), c.inventory.source
+    owners = proved.baseline.owners
+    leader = needed(Surveyed, c).leader
     try:
         _, logs = directories(look, leader, source.data_dir, source.txn_dir)
         return Seen(
             delta(
                 logs,
                 chroot=c.inventory.kafka.chroot,
-                after=int(proved["delta"]["last"], 16),
+                after=proved.delta.last,
                 upto=None,
                 owners=owners,
                 living=owners.keys(),
-                cursor=cursor_from_json(proved["cursor"]),
+                cursor=proved.cursor,
             )
         )
     except (HostError, ZkDataError) as error:
@@ -317,7 +317,8 @@ def _strays(reading: Reading[DeltaResult]) -> Finding:
     result = reading.value if isinstance(reading, Seen) else None
     written = [m for m in result.missing if not m.expiry] if result is not None else []
     listed = "; ".join(
-        f"{m.type} {m.path} by session {m.session:#x} at {format_zxid(m.zxid)}" for m in written[:LISTED]
+        f"{m.type} {m.path} by session {format_session(m.session)} at {format_zxid(m.zxid)}"
+        for m in written[:LISTED]
     )
     unread = result.unproved if result is not None else str(reading)
     return claim(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zkmigrate.engine.planfile import FileChange, FileStage, FileStep, PlanFile
-from zkmigrate.model.step import Hazard
 
 _REPEATED_FROM = 4
 """Blocks of at least so many lines are not printed twice."""
@@ -57,7 +56,7 @@ def _stage(stage: FileStage, told: dict[tuple[str, ...], str]) -> list[str]:
 
 def _step(name: str, step: FileStep, told: dict[tuple[str, ...], str]) -> list[str]:
     head = f"-- {name}: {step.title} ({step.hazard.value})"
-    if step.hazard is Hazard.READ_ONLY and not step.targets:
+    if step.hazard.reads and not step.targets:
         return [head, *(f"   {line}" for line in step.brief[:1])]
     out = [head, *_block(name, [f"   {line}" for line in step.brief], told, "   (said under {})")]
     if step.note:

@@ -16,16 +16,17 @@ from zkmigrate.engine.clock import Clock, Interrupt, RealClock
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.afterwards import Position, look_around
+from zkmigrate.facts.recorded import Proved, Surveyed, known
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
+from zkmigrate.model.step import Context
 from zkmigrate.operate.setting import Setting
 from zkmigrate.rules import afterwards
 from zkmigrate.ui import found
 from zkmigrate.watching import memory as memories
 from zkmigrate.watching.memory import Memory
-from zkmigrate.zkdata.txnlog import cursor_from_json
 
 WRONG = 10
 UNKNOWN = 11
@@ -72,7 +73,7 @@ def _remembered(setting: Setting, wanted: Wanted, inventory: Inventory) -> tuple
     kept = memories.load(path, inventory.name) if path is not None else None
     if kept is not None:
         return path, kept
-    return path, Memory(inventory.name, None if run_dir is None else _proof_end(run_dir))
+    return path, Memory(inventory.name, None if run_dir is None else _proof_end(run_dir, inventory))
 
 
 def _run(setting: Setting, wanted: Wanted, inventory: Inventory) -> Path | None:
@@ -86,16 +87,14 @@ def _run(setting: Setting, wanted: Wanted, inventory: Inventory) -> Path | None:
     return setting.runs / runs.latest(setting.runs, inventory, books.load(setting.playbook))
 
 
-def _proof_end(run_dir: Path) -> Position | None:
+def _proof_end(run_dir: Path, inventory: Inventory) -> Position | None:
     """Where PROVE stopped reading source's log; None where the run has not opened, or its record is lost."""
     history = journal.read(run_dir)
-    records = history.records()
-    proved, survey = records.get("prove", {}), records.get("survey", {})
-    if "cutover.open" not in history.done or "delta" not in proved or "leader" not in survey:
+    c = Context(history.run, inventory, records=history.records())
+    proved, survey = known(Proved, c), known(Surveyed, c)
+    if "cutover.open" not in history.done or proved is None or survey is None:
         return None
-    return Position(
-        survey["leader"], int(proved["delta"]["last"], 16), cursor_from_json(proved.get("cursor"))
-    )
+    return Position(survey.leader, proved.delta.last, proved.cursor)
 
 
 @dataclass

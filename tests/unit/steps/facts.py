@@ -7,6 +7,8 @@ from typing import Any
 
 from tests.world.operator import inventory
 from zkmigrate.facts.host import HostStatus
+from zkmigrate.facts.ownership import Ownership
+from zkmigrate.facts.recorded import Proved, ReadDelta, Surveyed
 from zkmigrate.facts.window import Standing, Statuses, unknown
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import Finding
@@ -57,6 +59,23 @@ SEALED = replace(
 )
 STARTED = replace(SEALED, phase="started", unit_state="active", unit_pid=8, finisher="done", served_s=1.0)
 OPEN = replace(STARTED, phase="open", fence_entries=0, fence_permanent=False)
+
+
+HIGH, HIGH_TEXT = 0xF1000000_00000001 - (1 << 64), "0xf100000000000001"
+"""A session of a server whose id is above 127, as a log holds it and as ZooKeeper prints it."""
+NOBODY = Ownership("/kafka", 0, 0)
+SURVEYED = Surveyed("source2", 5, 6, NOBODY, {}, 18_000, ())
+PROVED = Proved(DEST, 0, ReadDelta(0, 0, 0), None, NOBODY)
+
+
+def surveyed(**changes: Any) -> dict[str, Any]:
+    """SURVEY's record as the journal holds it."""
+    return replace(SURVEYED, **changes).encode()
+
+
+def proved(**changes: Any) -> dict[str, Any]:
+    """PROVE's record as the journal holds it."""
+    return replace(PROVED, **changes).encode()
 
 
 def context(rehearsal: bool = False, way: Way = Way.FORWARD, **records: Any) -> Context:

@@ -7,16 +7,28 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.steps.facts import DEST, OPEN, SILENT, STARTED, context, statuses, stopped_by, well
+from tests.unit.steps.facts import (
+    DEST,
+    HIGH,
+    HIGH_TEXT,
+    OPEN,
+    SILENT,
+    STARTED,
+    context,
+    proved,
+    statuses,
+    stopped_by,
+    well,
+)
 from tests.unit.test_steps_check import seen
-from zkmigrate.facts.ownership import Ephemeral, Ownership, to_json
+from zkmigrate.facts.ownership import Ephemeral, Ownership
 from zkmigrate.facts.recorded import Drained
 from zkmigrate.facts.sessions import Sessions
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Done, Ready, Verdict, Waiting, Way
-from zkmigrate.steps.check import NOT_ASKED, CheckFacts, CheckStep
+from zkmigrate.steps.check import NOT_ASKED, CheckFacts, CheckStep, same_ownership
 
 Z = 0x1000000EC
 FIRST, SECOND = 0x1000021C3000000, 0x9000021C3000001
@@ -48,7 +60,7 @@ CHECKED = replace(GOOD, hosts=statuses(replace(STARTED, phase="checked")))
 
 
 def verdict(f: CheckFacts, **records: Any) -> Verdict:
-    known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": {"baseline": to_json(BASELINE)}}
+    known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": proved(baseline=BASELINE)}
     return CheckStep().check(context(**known | records), f, Way.FORWARD)
 
 
@@ -139,3 +151,9 @@ def test_behind_an_open_door_a_majority_is_enough() -> None:
     assert well(verdict(f))
     assert isinstance(verdict(replace(f, synced=0)), Waiting)
     assert tuple(f.hosts.at) == DEST
+
+
+def test_an_owner_is_named_as_zookeeper_prints_it() -> None:
+    wanted = replace(BASELINE, ephemerals={ONE: Ephemeral(HIGH, Z)}, timeouts={HIGH: 18000})
+    found = same_ownership(wanted, Seen(Sessions({}, {})), {}, exact=True)
+    assert f"{HIGH_TEXT}: had" in found[0].seen

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import ARMED, CUT, DEST, FENCED, SILENT, context, standing, stopped_by, well
+from tests.unit.steps.facts import (
+    ARMED,
+    CUT,
+    DEST,
+    FENCED,
+    SILENT,
+    context,
+    standing,
+    stopped_by,
+    surveyed,
+    well,
+)
 from zkmigrate.facts.host import Drain
 from zkmigrate.model.change import HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
@@ -25,7 +36,7 @@ def severed(**fact: Any) -> CutFacts:
 
 
 def verdict(f: CutFacts) -> Verdict:
-    return CutStep().check(context(survey={"learners": LEARNERS}), f, Way.FORWARD)
+    return CutStep().check(context(survey=surveyed(learners=LEARNERS)), f, Way.FORWARD)
 
 
 def test_a_cut_that_is_seen_from_both_sides_is_done() -> None:

@@ -15,6 +15,7 @@ from tests.unit.steps.facts import (
     SILENT,
     STARTED,
     context,
+    proved,
     statuses,
     stopped_by,
     well,
@@ -108,7 +109,7 @@ def test_a_host_that_joins_is_waited_for_before_anything_is_removed(phase: str) 
 
 def test_a_sealed_host_gets_its_go_and_keeps_the_program() -> None:
     f = facts(dict.fromkeys(HOSTS, THERE), statuses(OPEN, phase="sealed"))
-    c = context(prove={"first": ["dest2"]})
+    c = context(prove=proved(first=("dest2",)))
     assert verdict(f, **LEFT_OUT) == Ready(HOSTS)
     (go,) = FinalizeStep().plan(c, f, "dest2")
     assert isinstance(go, Go)

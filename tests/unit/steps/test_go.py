@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import DEST, OPEN, SEALED, SILENT, STARTED, context, statuses, stopped_by, well
+from tests.unit.steps.facts import (
+    DEST,
+    OPEN,
+    SEALED,
+    SILENT,
+    STARTED,
+    context,
+    proved,
+    statuses,
+    stopped_by,
+    well,
+)
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.window import Statuses, unknown
 from zkmigrate.model.change import Go
@@ -39,7 +50,7 @@ def test_sealed_hosts_get_their_go_and_no_others() -> None:
 def test_the_newest_disks_start_first_and_the_others_are_no_majority(
     first: tuple[str, ...], wanted: dict[str, str]
 ) -> None:
-    c = context(prove={"first": list(first)})
+    c = context(prove=proved(first=first))
     found = {h: GoStep().plan(c, GoFacts(statuses(SEALED), ()), h)[0] for h in DEST}
     assert {h: go.place for h, go in found.items() if isinstance(go, Go)} == wanted
 
@@ -58,7 +69,7 @@ def unheard(c: Context, first: tuple[str, ...] = DEST, **phases: str) -> Verdict
     }
     silent = tuple(unknown(f"host.{host}", host, SILENT) for host in DEST if host not in at)
     return GoStep().check(
-        replace(c, records={"prove": {"first": list(first)}}), GoFacts(Statuses(at, silent), ()), c.way
+        replace(c, records={"prove": proved(first=first)}), GoFacts(Statuses(at, silent), ()), c.way
     )
 
 

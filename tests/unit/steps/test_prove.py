@@ -8,18 +8,17 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
+from tests.unit.steps.facts import DEST, HIGH, HIGH_TEXT, SILENT, context, stopped_by, surveyed, well
 from tests.unit.zkdata_fixtures import create_payload, log_from, record
-from zkmigrate.facts.ownership import Ephemeral, Ownership, from_json, to_json
-from zkmigrate.facts.recorded import Drained, Stopped
+from zkmigrate.facts.ownership import Ephemeral, Ownership
+from zkmigrate.facts.recorded import Drained, Proved, Stopped, recorded
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look, RandomReader
-from zkmigrate.model.step import Context, Done, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Verdict, Waiting, Way
 from zkmigrate.steps.prove import ProveFacts, ProveStep
 from zkmigrate.zkdata.delta import DeltaFinding, DeltaResult
 from zkmigrate.zkdata.reader import BytesReader
 from zkmigrate.zkdata.txnlog import Cursor
-from zkmigrate.zkdata.txnlog import cursor_to_json as to_record
 
 T = TypeVar("T")
 EPOCH = 5
@@ -35,13 +34,9 @@ def run(rehearsal: bool = False, z: int = Z, **tails: int) -> Context:
     """All before PROVE; tails: newest transaction of dest hosts, else ``DISK``."""
     return context(
         rehearsal,
-        survey={
-            "leader": "source2",
-            "epoch": EPOCH,
-            "ownership": to_json(replace(STATE, upto=START)),
-            "cursors": {"source2": to_record(PLACE)},
-            "on_dest": [hex(SESSION)],
-        },
+        survey=surveyed(
+            epoch=EPOCH, ownership=replace(STATE, upto=START), cursors={"source2": PLACE}, on_dest=(SESSION,)
+        ),
         drain=Drained(z, None, {}).encode(),
         stop=Stopped({host: tails.get(host, DISK) for host in DEST}, {}, {}).encode(),
     )
@@ -65,8 +60,9 @@ def test_disks_that_hold_everything_are_proved() -> None:
     done = verdict(GOOD)
     assert isinstance(done, Done)
     assert done.record is not None
-    assert done.record["first"] == list(DEST)
-    assert from_json(done.record["baseline"]) == STATE
+    record = recorded(Proved, done.record, "run")
+    assert record.first == DEST
+    assert record.baseline == STATE
 
 
 WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
@@ -188,3 +184,9 @@ def test_a_leader_that_has_proposed_nothing_yet_needs_no_longer_log() -> None:
     assert isinstance(f.delta, Seen)
     assert f.delta.value.held is True
     assert stopped_by(verdict(f)) == [("prove.leader", "")], "yet the epoch is another one"
+
+
+def test_a_missing_change_names_its_session_as_zookeeper_prints_it() -> None:
+    said = verdict(replace(GOOD, delta=Seen(result([replace(LOST, session=HIGH)]))))
+    assert isinstance(said, Blocked)
+    assert any(f"session {HIGH_TEXT}" in x.seen for x in said.findings)

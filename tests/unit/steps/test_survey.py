@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
+from tests.unit.steps.facts import DEST, HIGH, HIGH_TEXT, SILENT, context, stopped_by, well
 from zkmigrate.facts.ownership import Ephemeral, Ownership
 from zkmigrate.facts.sessions import Homes
 from zkmigrate.facts.subtree import Comparison
 from zkmigrate.facts.tenants import Tenant, Tenants
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.step import Context, Done, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Verdict, Way
 from zkmigrate.rules.foreign import foreign
 from zkmigrate.rules.window import FIND_DOOR_S, TO_SEAL
 from zkmigrate.steps.survey import LEAST_TO_SEAL_S, SurveyFacts, SurveyStep
@@ -183,3 +183,12 @@ def test_a_rehearsal_reads_and_asks_for_no_more() -> None:
     f = facts(replace(STATE, ephemerals={}), comparison=None, homes=None)
     assert well(verdict(f, rehearsal))
     assert stopped_by(verdict(replace(f, learners=2), rehearsal)) == [("survey.learners", "")]
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_session_is_named_as_zookeeper_prints_it(elsewhere: bool) -> None:
+    nameless = replace(STATE, ephemerals={**STATE.ephemerals, "/kafka/ids/2": Ephemeral(HIGH, NOW)})
+    f = facts(homes=Homes(frozenset(), {HIGH: "source1"}, ())) if elsewhere else facts(nameless)
+    said = verdict(f)
+    assert isinstance(said, Blocked)
+    assert any(HIGH_TEXT in x.seen for x in said.findings)

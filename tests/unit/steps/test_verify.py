@@ -8,10 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import DEST, OPEN, SILENT, context, statuses, stopped_by, well
+from tests.unit.steps.facts import (
+    DEST,
+    HIGH,
+    HIGH_TEXT,
+    OPEN,
+    SILENT,
+    context,
+    proved,
+    statuses,
+    stopped_by,
+    well,
+)
 from tests.unit.steps.test_check import BASELINE, OWNERS, ZNODES, Z, znode
 from tests.unit.test_steps_check import seen
-from zkmigrate.facts.ownership import to_json
 from zkmigrate.facts.recorded import Drained
 from zkmigrate.facts.sessions import Sessions
 from zkmigrate.facts.subtree import Digests
@@ -40,7 +50,7 @@ GOOD = VerifyFacts(
 
 
 def verdict(f: VerifyFacts, **records: Any) -> Verdict:
-    known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": {"baseline": to_json(BASELINE)}}
+    known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": proved(baseline=BASELINE)}
     return VerifyStep().check(context(**known | records), f, Way.FORWARD)
 
 
@@ -153,3 +163,9 @@ def test_without_proves_record_dests_longest_timeout_counts_and_a_warning_tells_
     done = verdict(lost, prove={})
     assert isinstance(done, Done)
     assert "verify.baseline" in [f.id for f in done.findings if f.severity == "warn"]
+
+
+def test_a_stray_write_names_its_session_as_zookeeper_prints_it() -> None:
+    done = verdict(replace(GOOD, since_proof=Seen(replace(READ, missing=(replace(LATER, session=HIGH),)))))
+    assert isinstance(done, Done)
+    assert any(f"by session {HIGH_TEXT} at" in x.seen for x in done.findings)
