@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, Killed, LookStep, Points, WriteStep
+from tests.unit.engine_world import HOSTS, ROLES, Killed, LookStep, Points, TinyInventory, WriteStep
 from tests.unit.test_cluster_changes import AFTER, BEFORE, SettingStep, Site, Toy, back, forward, resume
 from zkmigrate.engine import journal
 from zkmigrate.engine.apply import Outcome
@@ -73,7 +73,8 @@ class Windowed(Toy):
             Stage("before", "prepare", (cast(AnyStep, WriteStep("file", site)),)),
             Stage("main", "do", cast(tuple[AnyStep, ...], window), consent="Now?", window=WINDOW),
         )
-        return Playbook("toy", "A toy with a window", stages)
+        title = "A toy with a window"
+        return Playbook("toy", title, stages, inventory=TinyInventory, roles=ROLES, alters_clusters=True)
 
     def process(self, act: Callable[[Walk], Ended], points: Points | None = None) -> Ended:
         """One process's life, with a watch of its own."""

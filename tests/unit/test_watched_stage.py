@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, LookStep, Points, Tiny, WriteStep
+from tests.unit.engine_world import HOSTS, ROLES, LookStep, Points, Tiny, TinyInventory, WriteStep
 from tests.unit.test_engine_watch import until
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.apply import Outcome
@@ -54,7 +54,8 @@ class Watched(Tiny):
         looks = LookStep(verdict=self.looks)
         spec = WatchSpec(self.probes, self.decide)
         last = LookStep(verdict=self.probing)
-        return Playbook("toy", "A toy", (stage("a"), stage("b", looks, watched=spec), stage("c", last)))
+        stages = (stage("a"), stage("b", looks, watched=spec), stage("c", last))
+        return Playbook("toy", "A toy", stages, inventory=TinyInventory, roles=ROLES)
 
     def probing(self, way: Way) -> Verdict | None:
         self.beside_c += [one.name for one in threading.enumerate() if one.name == "probe-toy"]
