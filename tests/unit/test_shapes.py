@@ -17,13 +17,14 @@ from tests.unit.shelf_book import ShelfInventory, ShelfSite
 from tests.unit.test_inventory import GOOD
 from zkmigrate import standing
 from zkmigrate.cli import cli
+from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History, Stands
 from zkmigrate.engine.lock import UNWITNESSED, HostLock
 from zkmigrate.engine.observe import Observe
 from zkmigrate.engine.runs import standing_lines
 from zkmigrate.errors import HostError, InventoryError, JournalError, UsageError
 from zkmigrate.inventory import SECTIONS, Inventory, digest, load, schema
-from zkmigrate.model.change import AlterTopicConfig, Changes, PutFile
+from zkmigrate.model.change import AlterTopicConfig, Changes, ElectLeaders, PutFile
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.look import Look
@@ -228,6 +229,16 @@ def test_a_change_that_the_playbook_does_not_tell_of_is_refused(tmp_path: Path, 
     assert tiny.hosts.sent == []
 
 
+def test_a_change_of_a_cluster_with_nothing_to_remember_needs_no_word(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path / "r")
+    step = StrayStep("one", tiny.hosts)
+    step.stray = ElectLeaders("store", "192.0.2.1:9092")
+    tiny.steps["one"] = step
+    tiny.hosts.answer = lambda _change: Outcome(5, "not now")
+    assert tiny.process(lambda walk: walk.forward()).code == 8
+    assert tiny.hosts.sent != []
+
+
 def test_where_no_host_keeps_the_lock_none_is_asked() -> None:
     def ask(*_words: Any) -> Any:
         raise AssertionError("nobody is asked")
@@ -366,6 +377,8 @@ def test_a_runbook_without_a_host_goes_there_and_back(tmp_path: Path) -> None:
     assert there.output.index(UNWITNESSED) < there.output.index("main")
     assert desk.values == {"a": "new", "b": "new"}
     assert desk.call("status").exit_code == 0
+    told = desk.call("report", "--format", "json", "--out", "-")
+    assert (told.exit_code, json.loads(told.output)["run"]) == (0, "tiny-1")
     assert desk.call("rollback", "--yes").exit_code == 0
     assert desk.values == {"a": "old"}
 
