@@ -356,7 +356,8 @@ class Desk:
         """Go on with another playbook over the same file."""
         made = "from dataclasses import replace\nfrom tests.unit.shelf_book import PLAYBOOK as FIRST\n"
         self.book = self.book.with_name("other.py")
-        self.book.write_text(f"{made}PLAYBOOK = replace(FIRST, id='other')\n")
+        stages = "(replace(FIRST.stages[0], id='second'),)"
+        self.book.write_text(f"{made}PLAYBOOK = replace(FIRST, id='other', stages={stages})\n")
 
     def call(self, *words: str) -> Result:
         words = (*words, "-i", str(self.file), "--playbook", str(self.book))
