@@ -71,7 +71,7 @@ class _Partial(_Frozen):
     @model_validator(mode="after")
     def _left_out(self) -> Self:
         for key in self.may_lack:
-            if self.__dict__[key] is None:
+            if key in self.__dict__ and self.__dict__[key] is None:  # a part that was checked before lacks it
                 del self.__dict__[key]
         return self
 

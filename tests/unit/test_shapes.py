@@ -97,6 +97,8 @@ def test_a_chroot_may_be_left_out_where_no_zookeeper_is_told(tmp_path: Path) -> 
     assert digest(found) != digest(load(written(tmp_path, KAFKA), Inventory, ("kafka",)))
     with pytest.raises(InventoryError, match=r"does not say kafka\.chroot"):
         _ = found.kafka.chroot
+    again = Inventory(version=1, name="k", kafka=found.kafka)
+    assert again.kafka == found.kafka, "a part that is taken over as it is"
     for section in ("source", "dest"):
         other = "dest" if section == "source" else "source"
         part = GOOD[GOOD.index(f"{section}:\n") :].partition(f"{other if other == 'dest' else 'kafka'}:\n")[0]
