@@ -17,13 +17,14 @@ from tests.unit.shelf_book import ShelfInventory, ShelfSite
 from tests.unit.test_inventory import GOOD
 from zkmigrate import standing
 from zkmigrate.cli import cli
+from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History, Stands
 from zkmigrate.engine.lock import UNWITNESSED, HostLock
 from zkmigrate.engine.observe import Observe
 from zkmigrate.engine.runs import standing_lines
 from zkmigrate.errors import HostError, InventoryError, JournalError, UsageError
 from zkmigrate.inventory import SECTIONS, Inventory, digest, load, schema
-from zkmigrate.model.change import AlterTopicConfig, Changes, PutFile
+from zkmigrate.model.change import AlterTopicConfig, Changes, ElectLeaders, PutFile
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.look import Look
@@ -96,6 +97,8 @@ def test_a_chroot_may_be_left_out_where_no_zookeeper_is_told(tmp_path: Path) -> 
     assert digest(found) != digest(load(written(tmp_path, KAFKA), Inventory, ("kafka",)))
     with pytest.raises(InventoryError, match=r"does not say kafka\.chroot"):
         _ = found.kafka.chroot
+    again = Inventory(version=1, name="k", kafka=found.kafka)
+    assert again.kafka == found.kafka, "a part that is taken over as it is"
     for section in ("source", "dest"):
         other = "dest" if section == "source" else "source"
         part = GOOD[GOOD.index(f"{section}:\n") :].partition(f"{other if other == 'dest' else 'kafka'}:\n")[0]
@@ -228,6 +231,16 @@ def test_a_change_that_the_playbook_does_not_tell_of_is_refused(tmp_path: Path, 
     assert tiny.hosts.sent == []
 
 
+def test_a_change_of_a_cluster_with_nothing_to_remember_needs_no_word(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path / "r")
+    step = StrayStep("one", tiny.hosts)
+    step.stray = ElectLeaders("store", "192.0.2.1:9092")
+    tiny.steps["one"] = step
+    tiny.hosts.answer = lambda _change: Outcome(5, "not now")
+    assert tiny.process(lambda walk: walk.forward()).code == 8
+    assert tiny.hosts.sent != []
+
+
 def test_where_no_host_keeps_the_lock_none_is_asked() -> None:
     def ask(*_words: Any) -> Any:
         raise AssertionError("nobody is asked")
@@ -345,7 +358,8 @@ class Desk:
         """Go on with another playbook over the same file."""
         made = "from dataclasses import replace\nfrom tests.unit.shelf_book import PLAYBOOK as FIRST\n"
         self.book = self.book.with_name("other.py")
-        self.book.write_text(f"{made}PLAYBOOK = replace(FIRST, id='other')\n")
+        stages = "(replace(FIRST.stages[0], id='second'),)"
+        self.book.write_text(f"{made}PLAYBOOK = replace(FIRST, id='other', stages={stages})\n")
 
     def call(self, *words: str) -> Result:
         words = (*words, "-i", str(self.file), "--playbook", str(self.book))
@@ -366,6 +380,8 @@ def test_a_runbook_without_a_host_goes_there_and_back(tmp_path: Path) -> None:
     assert there.output.index(UNWITNESSED) < there.output.index("main")
     assert desk.values == {"a": "new", "b": "new"}
     assert desk.call("status").exit_code == 0
+    told = desk.call("report", "--format", "json", "--out", "-")
+    assert (told.exit_code, json.loads(told.output)["run"]) == (0, "tiny-1")
     assert desk.call("rollback", "--yes").exit_code == 0
     assert desk.values == {"a": "old"}
 
