@@ -23,7 +23,7 @@ from zkmigrate import hostside
 from zkmigrate.engine import brief
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.hostside import block
+from zkmigrate.hostside import kernel
 from zkmigrate.inventory import Inventory, without_brokers
 from zkmigrate.inventory import digest as inventory_digest
 from zkmigrate.model.change import (
@@ -50,8 +50,6 @@ NOTHING = "nothing: the hosts are as this step wants them"
 RUN = "RUN"
 """Stands for the run's id, which is not known before the run begins."""
 
-_TAG = "TAG"
-_OWN = "OWN"
 _NAMED = r"(?:password|passwd|secret|credential|jaas|keytab|superdigest|keystore\.key|master\.key)"
 _SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{_NAMED}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
 """A setting by its name, with the lines that continue its value."""
@@ -283,15 +281,15 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
                 "SPEC holds:",
                 *(f"  {line}" for line in change.spec.splitlines()),
                 "makes, without effect while the sets are empty (TAG: first 8 hex digits of sha256 of RUN):",
-                *(f"  {line}" for line in block.arm_lines(change.spec, _TAG)),
+                *(f"  {line}" for line in kernel.lines(change.spec, change.verb)),
                 "begins the image of the data, installs the start guard of the unit",
             )
         case Fence() if spec:
-            lines = block.fence_lines(spec, change.ttl_ms, _TAG, _OWN)
-            return ("makes (OWN: the host's own addresses):", *(f"  {line}" for line in lines))
+            made = kernel.lines(spec, change.verb, change.ttl_ms)
+            return ("makes (OWN: the host's own addresses):", *(f"  {line}" for line in made))
         case Cut() if spec:
-            lines = block.cut_lines(spec, change.ttl_ms, _TAG)
-            return ("makes, and a timer on the host that undoes it:", *(f"  {line}" for line in lines))
+            made = kernel.lines(spec, change.verb, change.ttl_ms)
+            return ("makes, and a timer on the host that undoes it:", *(f"  {line}" for line in made))
         case Seal():
             return (
                 "BOOT-ID and STAMP are decided from facts at SEAL: what STOP read and PROVE proved; the host",
