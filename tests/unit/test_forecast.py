@@ -126,6 +126,7 @@ def test_what_is_done_already_needs_nothing() -> None:
 def test_what_can_not_be_told_yet_is_decided_later_and_is_no_gap_of_the_plan(step: Toy) -> None:
     found = planned(step)
     assert (found.targets, found.note, found.unknown) == ({}, plan.LATER, "")
+    assert found.facts == (None if isinstance(step, Silent) else "now")
 
 
 def test_a_step_that_would_refuse_is_not_known_now_and_says_why() -> None:

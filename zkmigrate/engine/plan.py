@@ -191,7 +191,7 @@ def _step(
             return planned
         context = replace(context, records=foreseen.records)
         if (turns := _turns(step, context, foreseen)) is None:
-            return planned
+            return replace(planned, facts=foreseen.facts)
         plans = {target: step.plan(context, foreseen.facts, target) for target in turns}
         specs |= {c.host: c.spec for changes in plans.values() for c in changes if isinstance(c, Arm)}
         targets = {

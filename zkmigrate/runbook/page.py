@@ -96,7 +96,9 @@ def _chain(book: Runbook, stage: PlannedStage, last: str) -> str:
 def _undone(
     book: Runbook, stage: PlannedStage, step: PlannedStep, done: Mapping[str, tuple[Applied, ...]]
 ) -> dict[str, Changes]:
-    """The way back of a step from its forecast. done: what is undone, per host."""
+    """The way back of a step from its forecast, none without one. done: what is undone, per host."""
+    if step.facts is None:
+        return {}
     found = next(s for s in book.playbook.stages if s.id == stage.id)
     real = next(s for s in found.steps if s.id == step.id)
     context = Context(book.run, book.inventory, 0, stage.rehearsal, book.records, way=Way.BACK)
