@@ -13,7 +13,7 @@ from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine import plan, planfile
 from zkmigrate.engine.plan import Plan, PlannedStep
 from zkmigrate.facts.sessions import Sessions, owning_sessions
-from zkmigrate.hostside import block
+from zkmigrate.hostside import kernel
 from zkmigrate.model.change import Arm, Change, Go, PutFile, Seal
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.step import Context
@@ -89,7 +89,7 @@ def test_arm_fence_and_cut_show_the_rules_of_their_spec() -> None:
     arm = said["cutover.arm"].targets["dest2"][-1]
     assert isinstance(arm.change, Arm)
     shown = [line.removeprefix("  ") for line in arm.detail]
-    assert set(block.arm_lines(arm.change.spec, "TAG")) <= set(shown)
+    assert set(kernel.lines(arm.change.spec, "arm")) <= set(shown)
     assert set(arm.change.spec.splitlines()) <= set(shown)
     (fence,) = said["cutover.fence"].targets["dest2"]
     assert "  add -exist ZKM-TAG-fence4 0.0.0.0/1 timeout 5" in fence.detail

@@ -25,7 +25,7 @@ from zkmigrate.dependents.kafka import connect_sed, with_connect
 from zkmigrate.engine import plan, runs
 from zkmigrate.engine.journal import Journal
 from zkmigrate.inventory import digest
-from zkmigrate.model.change import ClusterChange, HostChange, InstallProgram, PutFile
+from zkmigrate.model.change import Applied, ClusterChange, HostChange, InstallProgram, PutFile
 from zkmigrate.model.look import Look
 from zkmigrate.runbook import export, page
 from zkmigrate.runbook.commands import in_run
@@ -357,6 +357,28 @@ def test_a_page_that_is_not_whole_says_so_and_ends_with_8(desk: RunbookDesk) -> 
     assert "**THIS PAGE IS NOT WHOLE.**" in done.stdout
     assert "- roll.roll: broker2: " in done.stdout
     assert "Do not go on by hand from here." in done.stdout
+
+
+def test_a_step_that_is_not_known_now_keeps_its_place_in_the_way_back(desk: RunbookDesk) -> None:
+    done = desk.call("runbook", unreachable=frozenset(desk.world.inventory.source_names))
+    assert "- cutover.arm: source's server lines cannot be read: " in done.stdout
+    assert "`back cutover.stop && back cutover.cut && back cutover.fence && back cutover.arm`" in done.stdout
+    assert "back cutover.check" not in done.stdout, "it has no changes to take back"
+
+
+def test_a_step_without_a_forecast_has_no_way_back_on_the_page() -> None:
+    world = quiet_world()
+    inventory = world.inventory
+    planned = plan.make(PLAYBOOK, inventory, WorldLook(world), ())
+    join = next(stage for stage in planned.stages if stage.id == "join")
+    (known,) = join.steps
+    silent = replace(known, targets={}, note=plan.LATER, facts=None)
+    stages = tuple(replace(s, steps=(silent,)) if s is join else s for s in planned.stages)
+    put = known.targets["dest1"][0].change
+    done = {"join.join": {"dest1": (Applied(put, "join.join.dest1.7.1", True),)}}
+    for of, ways in ((planned, {"forward", "back"}), (replace(planned, stages=stages), set())):
+        book = page.Runbook(PLAYBOOK, of, "d1ge57", inventory, RUN, {}, "broker2", "runbook.md", done)
+        assert {b["way"] for b in export.blocks(page.page(book)) if b["step"] == "join.join"} == ways
 
 
 def test_a_place_where_nothing_can_be_written_is_refused_before_a_host_is_asked(

@@ -1,10 +1,11 @@
 """The plan: what a playbook would do, per stage, step and target, without doing it.
 
-Files and commands that follow from the inventory and the world as it is now are listed with their diffs; a
-step whose changes rest on facts of a later moment says so. A plan's digest covers what would be touched
-(playbook, inventory, host program, changes) and what was seen of the hosts where that is (the files that
-would be replaced), so that it is another one as soon as either is; ``engine/planfile.py`` reckons it, and
-writes and reads plans as files.
+Each step is asked for its forecast, and its ``check`` and ``plan`` are called with that as the engine calls
+them. Files and commands that follow from the inventory and the world as it is now are listed with their
+diffs; a step whose changes rest on facts of a later moment says so. A plan's digest covers what would be
+touched (playbook, inventory, host program, changes) and what was seen of the hosts where that is (the files
+that would be replaced), so that it is another one as soon as either is; ``engine/planfile.py`` reckons it,
+and writes and reads plans as files.
 """
 
 from __future__ import annotations
@@ -15,22 +16,20 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any
 
 from zkmigrate import hostside
 from zkmigrate.engine import brief
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.lock import UNWITNESSED
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.hostside import block
+from zkmigrate.hostside import kernel
 from zkmigrate.inventory import Inventory
 from zkmigrate.inventory import digest as inventory_digest
 from zkmigrate.model.change import (
-    Applied,
     Arm,
     Change,
-    Changes,
     ClusterChange,
     Cut,
     ElectLeaders,
@@ -44,7 +43,7 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import AnyStep, Context, Hazard, Retired
+from zkmigrate.model.step import AnyStep, Blocked, Context, Forecast, Hazard, Ready, Retired, Waiting, Way
 
 LATER = "decided from facts when the step is reached"
 READS = "only looks"
@@ -54,8 +53,6 @@ NOTHING = "nothing: the hosts are as this step wants them"
 RUN = "RUN"
 """Stands for the run's id, which is not known before the run begins."""
 
-_TAG = "TAG"
-_OWN = "OWN"
 _NAMED = r"(?:password|passwd|secret|credential|jaas|keytab|superdigest|keystore\.key|master\.key)"
 _SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{_NAMED}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
 """A setting by its name, with the lines that continue its value."""
@@ -64,20 +61,6 @@ _PART = r"""[^\s"'=;,]{0,80}"""
 _QUOTED = r"""\\?"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s;,]+"""
 _WITHIN = re.compile(rf"(?i)({_PART}{_NAMED}{_PART}[ \t]*=[ \t]*)(?:{_QUOTED})")
 """``password="…"`` inside another line, as JAAS options and JVM flags have it."""
-
-
-@runtime_checkable
-class Previewing(Protocol):
-    """A step that can say beforehand what it will do, target by target, from what can be seen now."""
-
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]: ...
-
-
-@runtime_checkable
-class UndoPreviewing(Protocol):
-    """A step that can say beforehand what will undo it on one target, right after it was done there."""
-
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes: ...
 
 
 @dataclass(frozen=True)
@@ -107,7 +90,8 @@ class PlannedChange:
 @dataclass(frozen=True)
 class PlannedStep:
     """One step: its brief, and the changes per target or why they are not known yet. unknown: why they could
-    not be looked at, though they could be known now; else empty."""
+    not be looked at, though they could be known now; else empty. facts: its forecast, None where it has none.
+    """
 
     id: str
     title: str
@@ -116,6 +100,7 @@ class PlannedStep:
     targets: Mapping[str, tuple[PlannedChange, ...]]
     note: str
     unknown: str = ""
+    facts: Any = None
 
 
 @dataclass(frozen=True)
@@ -201,23 +186,37 @@ def make(
 def _step(
     stage: Stage, step: AnyStep, inventory: Inventory, look: Look, specs: dict[str, str]
 ) -> PlannedStep:
+    planned = PlannedStep(step.id, step.title, step.hazard, brief.of(step), {}, LATER)
+    if step.hazard.reads:
+        return replace(planned, note=_NOTES[step.hazard])
     context = Context(run=RUN, inventory=inventory, rehearsal=stage.rehearsal)
-    targets: dict[str, tuple[PlannedChange, ...]] = {}
-    unknown = ""
-    note = _NOTES.get(step.hazard, LATER)
-    if isinstance(step, Previewing):
-        try:
-            preview = step.preview(context, look)
-            specs |= {c.host: c.spec for changes in preview.values() for c in changes if isinstance(c, Arm)}
-            targets = {
-                target: tuple(_change(c, inventory, look, specs.get(c.where, "")) for c in changes)
-                for target, changes in preview.items()
-            }
-            note = "" if targets else NOTHING
-        except (HostError, UsageError) as error:
-            unknown = str(error)
-            note = f"not known now: {unknown}"
-    return PlannedStep(step.id, step.title, step.hazard, brief.of(step), targets, note, unknown)
+    try:
+        if (foreseen := step.forecast(context, look)) is None:
+            return planned
+        context = replace(context, records=foreseen.records)
+        if (turns := _turns(step, context, foreseen)) is None:
+            return replace(planned, facts=foreseen.facts)
+        plans = {target: step.plan(context, foreseen.facts, target) for target in turns}
+        specs |= {c.host: c.spec for changes in plans.values() for c in changes if isinstance(c, Arm)}
+        targets = {
+            target: tuple(_change(c, inventory, look, specs.get(c.where, "")) for c in changes)
+            for target, changes in plans.items()
+        }
+    except (HostError, UsageError) as error:
+        return replace(planned, note=f"not known now: {error}", unknown=str(error))
+    return replace(planned, targets=targets, note="" if targets else NOTHING, facts=foreseen.facts)
+
+
+def _turns(step: AnyStep, context: Context, foreseen: Forecast[Any]) -> tuple[str, ...] | None:
+    """The targets that the step will change; None while it waits. HostError where it would refuse."""
+    if foreseen.targets is not None:
+        return foreseen.targets
+    verdict = step.check(context, foreseen.facts, Way.FORWARD)
+    if isinstance(verdict, Blocked):
+        raise HostError("; ".join(f"{x.target}: {x.seen}" for x in verdict.findings if x.blocks))
+    if isinstance(verdict, Waiting):
+        return None
+    return verdict.targets if isinstance(verdict, Ready) else ()
 
 
 def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> PlannedChange:
@@ -286,15 +285,15 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
                 "SPEC holds:",
                 *(f"  {line}" for line in change.spec.splitlines()),
                 "makes, without effect while the sets are empty (TAG: first 8 hex digits of sha256 of RUN):",
-                *(f"  {line}" for line in block.arm_lines(change.spec, _TAG)),
+                *(f"  {line}" for line in kernel.lines(change.spec, change.verb)),
                 "begins the image of the data, installs the start guard of the unit",
             )
         case Fence() if spec:
-            lines = block.fence_lines(spec, change.ttl_ms, _TAG, _OWN)
-            return ("makes (OWN: the host's own addresses):", *(f"  {line}" for line in lines))
+            made = kernel.lines(spec, change.verb, change.ttl_ms)
+            return ("makes (OWN: the host's own addresses):", *(f"  {line}" for line in made))
         case Cut() if spec:
-            lines = block.cut_lines(spec, change.ttl_ms, _TAG)
-            return ("makes, and a timer on the host that undoes it:", *(f"  {line}" for line in lines))
+            made = kernel.lines(spec, change.verb, change.ttl_ms)
+            return ("makes, and a timer on the host that undoes it:", *(f"  {line}" for line in made))
         case Seal():
             return (
                 "BOOT-ID and STAMP are decided from facts at SEAL: what STOP read and PROVE proved; the host",

@@ -192,6 +192,15 @@ class Proved(Recorded):
 
 
 @dataclass(frozen=True)
+class Freshest(Recorded):
+    """What GO needs of PROVE's record."""
+
+    step: ClassVar[str] = "prove"
+
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Checked(Recorded):
     """CHECK. leader: that of dest."""
 

@@ -40,7 +40,7 @@ class DrainFacts:
     after: dict[str, Reading[Drain]]
 
 
-class DrainStep(Reads):
+class DrainStep(Reads[DrainFacts]):
     """See the module."""
 
     id = "drain"

@@ -14,16 +14,15 @@ no GO stays shut, and gets it from VERIFY once it is there again.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.facts.host import HostPhase
-from zkmigrate.facts.recorded import Proved, known
-from zkmigrate.facts.window import SERVING, Statuses, phases, statuses
+from zkmigrate.facts.recorded import Freshest, Proved, known
+from zkmigrate.facts.window import SERVING, Statuses, foreseen, phases, statuses
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.window import Phase
 from zkmigrate.rules.start_order import forms_quorum, places
 from zkmigrate.steps.arm import endpoint
@@ -42,10 +41,7 @@ class GoFacts:
     alive: tuple[str, ...]
 
 
-NOTHING_ASKED = GoFacts(Statuses({}, ()), ())
-
-
-class GoStep:
+class GoStep(Step[GoFacts]):
     """See the module."""
 
     id = "go"
@@ -91,31 +87,24 @@ class GoStep:
 
     def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
         # Without the journal nobody knows whose disk was the newest; a quorum that has opened is led by it.
-        proved = known(Proved, c)
-        return _go(c, target, proved.first if proved else f.hosts.in_phase("open"), proved is not None)
-
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        # PROVE will say who holds the newest transaction; after DRAIN that is normally every host.
-        hosts = c.inventory.dest_names
-        return {host: _go(c, host, hosts, proved=True) for host in hosts}
+        freshest = known(Freshest, c)
+        first = freshest.first if freshest else f.hosts.in_phase("open")
+        inventory = c.inventory
+        port = inventory.dest.ports.client
+        # A word of a call holds no brackets; what follows the last colon is the port.
+        addresses = tuple(endpoint(inventory.dest_host(host), port) for host in first)
+        addresses = tuple(address.replace("[", "").replace("]", "") for address in addresses)
+        limit_ms = round(inventory.policy.open_limit_s * 1000)
+        place = places(inventory.dest_names, first)[target] if freshest else "rest"
+        return (Go(target, place, addresses, inventory.dest.majority, limit_ms),)
 
     def undo(self, c: Context, f: GoFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "halt"),)
 
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, NOTHING_ASKED, target, applied)
-
-
-def _go(c: Context, target: str, first: tuple[str, ...], proved: bool) -> Changes:
-    """first: hosts that the others join. proved: whether that is what PROVE recorded."""
-    inventory = c.inventory
-    port = inventory.dest.ports.client
-    # A word of a call holds no brackets; what follows the last colon is the port.
-    addresses = tuple(endpoint(inventory.dest_host(host), port) for host in first)
-    addresses = tuple(address.replace("[", "").replace("]", "") for address in addresses)
-    limit_ms = round(inventory.policy.open_limit_s * 1000)
-    place = places(inventory.dest_names, first)[target] if proved else "rest"
-    return (Go(target, place, addresses, inventory.dest.majority, limit_ms),)
+    def forecast(self, c: Context, look: Look) -> Forecast[GoFacts]:
+        # PROVE will say who holds the newest transaction; after DRAIN that is normally every host.
+        facts = GoFacts(foreseen(c, Phase.SEALED).hosts, ())
+        return Forecast(facts, records={Freshest.step: Freshest(c.inventory.dest_names).encode()})
 
 
 def _opens_in(c: Context, status: HostPhase) -> float:

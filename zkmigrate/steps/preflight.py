@@ -17,7 +17,7 @@ from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
 from zkmigrate.preflight import run_preflight
 
 
-class PreflightStep(Reads):
+class PreflightStep(Reads[tuple[Finding, ...]]):
     """See the module. gate: which checks are due, ``preflight``, ``roll`` or ``cutover``."""
 
     id = "preflight"

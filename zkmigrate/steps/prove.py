@@ -50,7 +50,7 @@ class ProveFacts:
     delta: Reading[DeltaResult]
 
 
-class ProveStep(Reads):
+class ProveStep(Reads[ProveFacts]):
     """See the module."""
 
     id = "prove"

@@ -23,7 +23,7 @@ SERVING_S = 30.0
 """The least time that the hosts get to serve."""
 
 
-class ServeStep(Reads):
+class ServeStep(Reads[Statuses[HostPhase]]):
     """See the module."""
 
     id = "serve"

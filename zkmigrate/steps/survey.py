@@ -81,7 +81,7 @@ class SurveyFacts:
     renewals: Mapping[str, Reading[float]] = field(default_factory=dict)
 
 
-class SurveyStep(Reads):
+class SurveyStep(Reads[SurveyFacts]):
     """See the module."""
 
     id = "survey"
