@@ -27,8 +27,24 @@ from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, i
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook, Role, Stage
-from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Records, Step, Verdict, Way
+from zkmigrate.model.playbook import (
+    Playbook,
+    Role,
+    Stage,
+)
+from zkmigrate.model.step import (
+    AnyStep,
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Records,
+    Step,
+    Verdict,
+    Way,
+)
 from zkmigrate.zkdata.reader import BytesReader, RandomReader
 
 T = TypeVar("T")
@@ -114,6 +130,9 @@ class FileStep(Step[dict[str, bool]]):
 
     def undo(self, c: Context, f: object, target: str, applied: tuple[Applied, ...]) -> Changes:
         return inverses(applied)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[dict[str, bool]]:
+        return Forecast({}, c.inventory.dest_names)
 
 
 @dataclass
