@@ -21,6 +21,9 @@ from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, log_zxid
 _WORTH_A_TASK_MB = 16
 """What is read in somewhat more time than a task costs, see `pipeline.txnlog`."""
 
+_COUNTER = 0xFFFFFFFF
+"""The bits of a zxid that count within its epoch."""
+
 
 class Input:
     """One ensemble's tables. spark: with the data sources registered."""
@@ -142,6 +145,17 @@ def only_under(chroot: str) -> dict[str, str]:
 def millis(time: Column) -> Column:
     """A timestamp as milliseconds since the epoch."""
     return F.unix_millis(time)
+
+
+def epoch() -> Column:
+    """Of an operation's zxid."""
+    return F.shiftright("zxid", 32)
+
+
+def place_in_epoch() -> Column:
+    """Orders the operations of one epoch, as zxid and sequence do: 32 bits and 31. It is one number, because
+    for the greatest struct of a group Spark sorts all rows."""
+    return F.shiftleft(F.col("zxid").bitwiseAND(_COUNTER), 31) + F.col("sequence")
 
 
 def _by_server(places: Sequence[Place], is_one: Callable[[str], bool]) -> dict[str, list[File]]:

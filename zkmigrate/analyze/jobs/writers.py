@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from zkmigrate.analyze.input import Input, millis, under
+from zkmigrate.analyze.input import Input, epoch, millis, place_in_epoch, under
 from zkmigrate.analyze.kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
 from zkmigrate.analyze.plain import moment
 from zkmigrate.analyze.section import Section
@@ -25,8 +25,6 @@ from zkmigrate.zkdata.writers import BROKERS_OWN, PLACE_DEPTH
 
 _CHANGES = (*CREATES, *DELETES, *WRITES, "setACL")
 _PLACES = 5
-_COUNTER = 0xFFFFFFFF
-"""The bits of a zxid that count within an epoch."""
 _Counts: TypeAlias = dict[int, Counter[str]]
 """By session."""
 _ESTABLISHED = r"Established session 0x([0-9a-f]+) with negotiated timeout \d+ for client /?(\S+)"
@@ -82,14 +80,9 @@ def _transactions(log: DataFrame, touched: Column) -> DataFrame:
 
 
 def _changes(touched: DataFrame) -> DataFrame:
-    """Operations that are alike, a row each: how many, and of the last its place among those of its epoch.
-
-    A place is one number, 32 bits of the zxid and 31 of the sequence: for the greatest struct Spark would
-    sort all rows.
-    """
-    place = F.shiftleft(F.col("zxid").bitwiseAND(_COUNTER), 31) + F.col("sequence")
-    return touched.groupBy("session", "type", "path", F.shiftright("zxid", 32).alias("epoch")).agg(
-        F.count("*").alias("count"), F.max(place).alias("place")
+    """Operations that are alike, a row each: how many, and the last one's place in its epoch."""
+    return touched.groupBy("session", "type", "path", epoch().alias("epoch")).agg(
+        F.count("*").alias("count"), F.max(place_in_epoch()).alias("place")
     )
 
 
