@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from zkmigrate.analyze.amount import is_small
 from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.reading import here, load
+from zkmigrate.analyze.reading import Kept, here, load
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.pipeline.txnlog import SPLIT_MB
@@ -32,6 +32,8 @@ class Input:
         self.spark = spark
         self.asked = asked
         self.places = tuple(asked.source if places is None else places)
+        self._kept = Kept()
+        """Of the reference server's logs, which every job reads."""
 
     @cached_property
     def is_here(self) -> bool:
@@ -91,7 +93,8 @@ class Input:
     def log_of(self, server: str, *columns: str, **options: str) -> DataFrame:
         """One server's log, as `log` gives it."""
         logs = self.logs_by_server[server]
-        return self._read("zktxnlog", logs, columns, {**shared(self.spark, logs), **options})
+        kept = self._kept if server == self.reference else None
+        return self._read("zktxnlog", logs, columns, {**shared(self.spark, logs), **options}, kept)
 
     def effects(self, *columns: str, **options: str) -> DataFrame:
         """`log` without the operations of multis that had no effect. columns: at least one."""
@@ -117,10 +120,15 @@ class Input:
         return self._read("zksnapshot", [self.snapshot], (), {"table": "sessions"})
 
     def _read(
-        self, source: str, found: Sequence[File], columns: Sequence[str], options: dict[str, str]
+        self,
+        source: str,
+        found: Sequence[File],
+        columns: Sequence[str],
+        options: dict[str, str],
+        kept: Kept | None = None,
     ) -> DataFrame:
         named = {"server": found[0].server, "columns": ",".join(columns)}
-        return load(self.spark, source, found, {**named, **options})
+        return load(self.spark, source, found, {**named, **options}, kept)
 
 
 def shared(spark: SparkSession, logs: Iterable[File]) -> dict[str, str]:
