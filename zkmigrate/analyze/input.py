@@ -44,7 +44,7 @@ class Input:
         """For an answer that is told and written: here it is worked out once, not for each of the two."""
         return here(self.spark, answer.toArrow()) if self.is_here else answer
 
-    def kept(self, table: DataFrame) -> DataFrame:
+    def reused(self, table: DataFrame) -> DataFrame:
         """For a table that is asked several times, and smaller than what it is made of: worked out once."""
         return self.once(table) if self.is_here else table.persist()
 

@@ -30,7 +30,7 @@ def run(input: Input) -> Section:
     among them."""
     nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.asked.depth)).persist()
     log = input.effects("time", "session", "path", "data_length").filter(F.col("path").isNotNull())
-    written = input.kept(_written(log))
+    written = input.reused(_written(log))
     span = written.agg(F.min("first_write"), F.max("last_write")).first()
     assert span is not None
     minutes = max((span[1] - span[0]).total_seconds() / 60, 1 / 60) if span[0] else 0.0

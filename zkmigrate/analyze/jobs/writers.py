@@ -38,8 +38,8 @@ def run(input: Input) -> Section:
     touches = under(path, chroot) | F.coalesce(above, F.lit(False))
     touched = ~F.col("failed") & kind.isin(*_CHANGES) & touches
     log = input.log("zxid", "sequence", "time", "session", "type", "path", "failed")
-    asked_for = input.kept(_transactions(log, touched))
-    changes = input.kept(_changes(log.filter(touched)))
+    asked_for = input.reused(_transactions(log, touched))
+    changes = input.reused(_changes(log.filter(touched)))
     root = "" if chroot == "/" else chroot
     below = F.when(under(path, chroot), F.substr(path, F.lit(len(root) + 1)))
     sessions = asked_for.join(_who_and_last(changes, below), "session")
