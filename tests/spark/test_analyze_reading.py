@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.unit.pipeline_rows import expected
 from tests.unit.zkdata_fixtures import VERSIONS, build_log, snapshot_of
 from zkmigrate.analyze import archive, session
-from zkmigrate.analyze.reading import load
+from zkmigrate.analyze.reading import Kept, load
 from zkmigrate.pipeline.files import File, files
+from zkmigrate.pipeline.stretches import Part, Stretches
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.reader import BytesDirectory
 from zkmigrate.zkdata.snapname import snapshot_zxid
@@ -38,6 +39,7 @@ def test_logs_and_snapshots_are_the_same(
     logs = files((place,), "zk", lambda name: log_zxid(name) is not None)
     every = str(recorded / version / "*")
     snapshots = files((every,), "zk", lambda name: snapshot_zxid(name) is not None)
+    kept = Kept()
     for source, found, options in (
         ("zktxnlog", logs, {"data": "true"}),
         ("zktxnlog", logs, {"columns": "zxid,path,time", "types": "create,create2", "pathPrefix": "/kafka"}),
@@ -47,7 +49,7 @@ def test_logs_and_snapshots_are_the_same(
         frames = []
         for most in (1 << 20, 0):
             read_here(most)
-            frames.append(load(spark, source, found, options))
+            frames.append(load(spark, source, found, options, kept))
         ours, theirs = frames
         assert (here(ours), here(theirs)) == (True, False)
         assert ours.schema == theirs.schema
@@ -96,6 +98,31 @@ def test_so_is_a_snapshot_that_is_small_only_while_it_is_packed(
     frame = load(spark, "zksnapshot", [_file(tmp_path / "snapshot.5.gz")], {"data": "true"})
     assert not here(frame)
     assert frame.count() == 1001
+
+
+def test_a_log_is_looked_through_once(spark: SparkSession, tmp_path: Path) -> None:
+    """What was written meanwhile shows that it was read once."""
+    place, kept = tmp_path / "log.1", Kept()
+    place.write_bytes(build_log(1, 100))
+    log = _file(place)
+    assert load(spark, "zktxnlog", [log], {"columns": "zxid"}, kept).count() == 100
+    place.write_bytes(build_log(1, 50))
+    assert load(spark, "zktxnlog", [log], {"columns": "path,zxid"}, kept).count() == 100
+    assert load(spark, "zktxnlog", [log], {"columns": "path,zxid"}).count() == 50
+
+
+def test_of_a_part_of_a_log_nothing_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "log.1").write_bytes(build_log(1, 3))
+    log, kept = _file(tmp_path / "log.1"), Kept()
+    whole = list(kept(log, Part("log.1"), _stretches(log, Part("log.1"))))
+    begin = whole[0].base + whole[0].starts[1]
+    part = Part("log.1", begin)
+    found = list(kept(log, part, _stretches(log, part)))
+    assert [(one.base, len(one.starts)) for one in (*whole, *found)] == [(16, 3), (begin, 2)]
+
+
+def _stretches(log: File, part: Part) -> Stretches:
+    return Stretches(log.reader(), log.server, part)
 
 
 def test_an_empty_table_has_its_columns(spark: SparkSession, recorded: Path) -> None:

@@ -9,11 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.unit.zkdata_fixtures import VERSIONS
+from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, set_payload, text
 from zkmigrate.analyze import standing
 from zkmigrate.analyze.asked import Asked, Place
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.jobs import tenants
+from zkmigrate.analyze.sizes import znodes
 from zkmigrate.errors import UsageError
 from zkmigrate.zkdata.effect import CONTAINER_OWNER, SESSIONS, TTL_OWNER, is_session
 from zkmigrate.zkdata.reader import FileDirectory
@@ -44,9 +45,28 @@ def test_subtrees_have_the_znodes_that_stand_at_the_end_of_the_log(
     assert rows["/kafka"]["writes"] > rows["/other"]["writes"] > 0
 
 
+def test_the_last_epoch_says_what_stands(spark: SparkSession, tmp_path: Path) -> None:
+    later = 1 << 32
+    made = [
+        create_payload(1, "/kafka"),
+        create_payload(2, "/kafka/gone"),
+        create_payload(3, "/kafka/kept"),
+        create_payload(4, "/kafka/back", b"old"),
+        payload(5, 2, text("/kafka/back")),
+        set_payload(6, "/kafka/kept", b"long"),
+        set_payload(later | 1, "/kafka/kept", b"ne"),
+        payload(later | 2, 2, text("/kafka/gone")),
+        create_payload(later | 3, "/kafka/back", ephemeral=True),
+    ]
+    (tmp_path / "log.1").write_bytes(log_from(made))
+    rows = znodes(Input(spark, Asked((Place("a", str(tmp_path)),)))).collect()
+    found = {row.path: (row.data_length, row.ephemeral_owner) for row in rows if "kafka" in row.path}
+    assert found == {"/kafka": (1, 0), "/kafka/kept": (2, 0), "/kafka/back": (1, 0x77)}
+
+
 def test_watches_are_told_where_they_are_given(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:
-    for name, text in (("a", "/kafka\n\t0x1\n\t0x2\n/kafka/x\n\t0x1\n\n"), ("b", "/other\n\t0x3\n\n")):
-        (tmp_path / name).write_text(text)
+    for name, answer in (("a", "/kafka\n\t0x1\n\t0x2\n/kafka/x\n\t0x1\n\n"), ("b", "/other\n\t0x3\n\n")):
+        (tmp_path / name).write_text(answer)
     asked = Asked((Place("", str(recorded / "3.8.4/standalone")),), watches=(tmp_path / "a", tmp_path / "b"))
     found = {row["subtree"]: row["watches"] for row in tenants.run(Input(spark, asked)).figures["subtrees"]}
     assert found == {"/kafka": 3, "/other": 1, "/": 0, "/zookeeper": 0}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.zkdata_fixtures import VERSIONS, log_from, payload, text
+from tests.unit.test_zkdata_replay import multi
+from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, text
 from zkmigrate.analyze.asked import Asked, Place
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.jobs import quiet, writers
@@ -32,6 +33,30 @@ def test_writers_as_from_one_process(version: str, chroot: str, spark: SparkSess
     assert found.pop("server") == "standalone"
     assert wanted.pop("gaps") == []
     assert json.loads(json.dumps(found)) == wanted
+
+
+def test_what_a_session_did_last_is_told_by_epoch_zxid_and_place_in_a_multi(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    epochs = [n << 32 for n in (1, 2)]
+    registered = [
+        create_payload(epoch | count, f"/brokers/ids/{id}", session=0x77)
+        for epoch, count, id in ((epochs[0], 9, 2), (epochs[1], 1, 1))
+    ]
+    multis = []
+    for n in range(8):
+        ends = ("a", "z") if n % 2 else ("z", "a")
+        made = [create_payload(0, f"/{n}/{end}") for end in (*ends, *ends)]
+        multis.append(multi(epochs[1] | 2 + n, *made, session=n + 1))
+    folder = tmp_path / "version-2"
+    folder.mkdir()
+    (folder / "log.100000009").write_bytes(log_from([*registered, *multis]))
+    found = writers.run(Input(spark, Asked((Place("", str(tmp_path)),), chroot="/"))).figures
+    wanted = body(single.writers(FileDirectory(folder), chroot="/"), {})
+    assert found["writers"] == wanted["writers"]
+    assert {one["last_path"][-1] for one in found["writers"][1:]} == {"a", "z"}
+    assert found["writers"][0]["broker"] == 1
+    assert (found["records"], found["under_chroot"]) == (10, 10)
 
 
 def test_addresses_come_from_the_servers_own_log(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:

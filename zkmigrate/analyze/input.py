@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from zkmigrate.analyze.amount import is_small
 from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.reading import here, load
+from zkmigrate.analyze.reading import Kept, here, load
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File, files
 from zkmigrate.pipeline.txnlog import SPLIT_MB
@@ -21,6 +21,9 @@ from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, log_zxid
 _WORTH_A_TASK_MB = 16
 """What is read in somewhat more time than a task costs, see `pipeline.txnlog`."""
 
+_COUNTER = 0xFFFFFFFF
+"""The bits of a zxid that count within its epoch."""
+
 
 class Input:
     """One ensemble's tables. spark: with the data sources registered."""
@@ -29,6 +32,8 @@ class Input:
         self.spark = spark
         self.asked = asked
         self.places = tuple(asked.source if places is None else places)
+        self._kept = Kept()
+        """Of the reference server's logs, which every job reads."""
 
     @cached_property
     def is_here(self) -> bool:
@@ -38,6 +43,10 @@ class Input:
     def once(self, answer: DataFrame) -> DataFrame:
         """For an answer that is told and written: here it is worked out once, not for each of the two."""
         return here(self.spark, answer.toArrow()) if self.is_here else answer
+
+    def reused(self, table: DataFrame) -> DataFrame:
+        """For a table that is asked several times, and smaller than what it is made of: worked out once."""
+        return self.once(table) if self.is_here else table.persist()
 
     @cached_property
     def logs_by_server(self) -> dict[str, list[File]]:
@@ -84,7 +93,8 @@ class Input:
     def log_of(self, server: str, *columns: str, **options: str) -> DataFrame:
         """One server's log, as `log` gives it."""
         logs = self.logs_by_server[server]
-        return self._read("zktxnlog", logs, columns, {**shared(self.spark, logs), **options})
+        kept = self._kept if server == self.reference else None
+        return self._read("zktxnlog", logs, columns, {**shared(self.spark, logs), **options}, kept)
 
     def effects(self, *columns: str, **options: str) -> DataFrame:
         """`log` without the operations of multis that had no effect. columns: at least one."""
@@ -110,10 +120,15 @@ class Input:
         return self._read("zksnapshot", [self.snapshot], (), {"table": "sessions"})
 
     def _read(
-        self, source: str, found: Sequence[File], columns: Sequence[str], options: dict[str, str]
+        self,
+        source: str,
+        found: Sequence[File],
+        columns: Sequence[str],
+        options: dict[str, str],
+        kept: Kept | None = None,
     ) -> DataFrame:
         named = {"server": found[0].server, "columns": ",".join(columns)}
-        return load(self.spark, source, found, {**named, **options})
+        return load(self.spark, source, found, {**named, **options}, kept)
 
 
 def shared(spark: SparkSession, logs: Iterable[File]) -> dict[str, str]:
@@ -138,6 +153,17 @@ def only_under(chroot: str) -> dict[str, str]:
 def millis(time: Column) -> Column:
     """A timestamp as milliseconds since the epoch."""
     return F.unix_millis(time)
+
+
+def epoch() -> Column:
+    """Of an operation's zxid."""
+    return F.shiftright("zxid", 32)
+
+
+def place_in_epoch() -> Column:
+    """Orders the operations of one epoch, as zxid and sequence do: 32 bits and 31. It is one number, because
+    for the greatest struct of a group Spark sorts all rows."""
+    return F.shiftleft(F.col("zxid").bitwiseAND(_COUNTER), 31) + F.col("sequence")
 
 
 def _by_server(places: Sequence[Place], is_one: Callable[[str], bool]) -> dict[str, list[File]]:

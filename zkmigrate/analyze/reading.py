@@ -8,7 +8,9 @@ spares Spark every shuffle behind it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -17,22 +19,49 @@ from zkmigrate.analyze.amount import written
 from zkmigrate.analyze.session import READ_HERE
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline import register
+from zkmigrate.pipeline.columns import Stretch
 from zkmigrate.pipeline.files import File
 from zkmigrate.pipeline.snapshots import SnapshotSource
 from zkmigrate.pipeline.source import TxnLogSource
+from zkmigrate.pipeline.stretches import Part, Stretches
+from zkmigrate.pipeline.txnlog import TxnLogReader
 from zkmigrate.zkdata.errors import ZkDataError
 
 _SOURCES = (TxnLogSource, SnapshotSource)
 
 
-def load(spark: SparkSession, source: str, found: Sequence[File], options: Mapping[str, str]) -> DataFrame:
-    """These files as a table. source, options: as of ``spark.read.format``.
+class Kept:
+    """Logs that this process has read whole, with the places of their records: to look for those, each with
+    its checksum, takes most of the time of a table of few columns. Several threads may ask at once."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, list[Stretch]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, file: File, part: Part, stretches: Stretches) -> Iterable[Stretch]:
+        """Of this part of a log. stretches: not yet begun. Raises what they raise."""
+        if part != Part(file.name):
+            return stretches
+        with self._lock:
+            if file.path not in self._logs:
+                self._logs[file.path] = list(stretches)
+            return self._logs[file.path]
+
+
+def load(
+    spark: SparkSession,
+    source: str,
+    found: Sequence[File],
+    options: Mapping[str, str],
+    kept: Kept | None = None,
+) -> DataFrame:
+    """These files as a table. source, options: as of ``spark.read.format``. kept: of tables of the same logs.
 
     What cannot be read raises PySparkException where the table is used, wherever it is read.
     """
     paths = [file.path for file in found]
     most = int(spark.conf.get(READ_HERE, "0") or 0)
-    if sum(map(written, found)) <= most and (table := _table(source, paths, options, most)) is not None:
+    if sum(map(written, found)) <= most and (table := _table(source, paths, options, most, kept)) is not None:
         return here(spark, table)
     return tasks(spark, source).options(**options).load(paths)
 
@@ -52,7 +81,9 @@ def tasks(spark: SparkSession, source: str) -> DataFrameReader:
     return spark.read.format(source)
 
 
-def _table(source: str, paths: Sequence[str], options: Mapping[str, str], most: int) -> pa.Table | None:
+def _table(
+    source: str, paths: Sequence[str], options: Mapping[str, str], most: int, kept: Kept | None
+) -> pa.Table | None:
     """None for what is larger than `most` bytes, as a compressed snapshot may be, and for damage: a task
     tells of that."""
     made = next(one for one in _SOURCES if one.name() == source)({**options, "paths": json.dumps(paths)})
@@ -60,6 +91,8 @@ def _table(source: str, paths: Sequence[str], options: Mapping[str, str], most: 
     batches: list[pa.RecordBatch] = []
     try:
         reader = made.reader(made.schema())
+        if isinstance(reader, TxnLogReader):
+            reader.kept, reader.options = kept, replace(reader.options, split=0)
         for partition in reader.partitions():
             for batch in reader.read(partition):
                 batches.append(batch)

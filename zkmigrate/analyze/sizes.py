@@ -11,7 +11,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from zkmigrate.analyze.input import Input
+from zkmigrate.analyze.input import Input, epoch, place_in_epoch
 from zkmigrate.analyze.kinds import CLOSES, CREATES, ENDS, WRITES
 from zkmigrate.errors import UsageError
 from zkmigrate.pipeline.files import File
@@ -50,15 +50,22 @@ def znodes(input: Input) -> DataFrame:
         fromZxid=format_zxid(start + 1),
     )  # fmt: skip
     kind = F.col("type")
-    order = F.struct("zxid", "sequence")
     creates, lives, data = (kind.isin(*of) for of in (CREATES, (*CREATES, *ENDS), (*CREATES, *WRITES)))
-    last = (
+    place = place_in_epoch()
+    of_epochs = (
         behind.filter(F.col("path").isNotNull() & (lives | data))
-        .groupBy("path")
+        .groupBy("path", epoch().alias("epoch"))
         .agg(
-            F.max_by(creates, F.when(lives, order)).alias("made"),
-            F.max_by("data_length", F.when(data, order)).alias("new_length"),
-            F.max_by("ephemeral_owner", F.when(creates, order)).alias("new_owner"),
+            F.max_by(creates, F.when(lives, place)).alias("made"),
+            F.max_by("data_length", F.when(data, place)).alias("new_length"),
+            F.max_by("ephemeral_owner", F.when(creates, place)).alias("new_owner"),
+        )
+    )
+    # None of the three is null where such an operation was.
+    last = of_epochs.groupBy("path").agg(
+        *(
+            F.max_by(name, F.when(F.col(name).isNotNull(), F.col("epoch"))).alias(name)
+            for name in ("made", "new_length", "new_owner")
         )
     )
     if snapshot is None:

@@ -16,8 +16,9 @@ join of two filters of it, then lacks rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -130,8 +131,14 @@ def packed(portions: Iterable[Portion], size: int) -> list[Portions]:
     return [Portions(one) for one in found]
 
 
+Keep: TypeAlias = Callable[[File, Part, Stretches], Iterable[Stretch]]
+
+
 class TxnLogReader(DataSourceReader):
     """Plans on the driver, reads in tasks."""
+
+    kept: Keep | None = None
+    """Set by a process that reads the same logs several times."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -161,7 +168,7 @@ class TxnLogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Portions)
         for portion in partition.portions:
-            yield from rows(portion, self.wanted, self.options)
+            yield from rows(portion, self.wanted, self.options, self.kept)
 
 
 class PushedTxnLogReader(TxnLogReader):
@@ -185,15 +192,17 @@ def _followed(found: Sequence[File]) -> Iterator[tuple[File, int | None]]:
         yield from zip(logs, [*following, None], strict=True)
 
 
-def rows(portion: Portion, wanted: Wanted, options: Options) -> Iterator[pa.RecordBatch]:
+def rows(
+    portion: Portion, wanted: Wanted, options: Options, kept: Keep | None = None
+) -> Iterator[pa.RecordBatch]:
     """The wanted rows of a part. Raises ZkDataError; permissive: a row with `corrupt` instead, and on
-    behind it."""
+    behind it. kept: gives the stretches of a log that it has, else keeps those that it is given."""
     file, part = portion.file, portion.part
     reader = file.reader()
     while True:
         stretches = Stretches(reader, file.server, part, max_record=options.max_record)
         try:
-            for stretch in stretches:
+            for stretch in stretches if kept is None else kept(file, part, stretches):
                 if stretch.zxids[0] > wanted.zxids[1]:
                     return
                 yield from _tables(stretch, wanted, options.permissive)

@@ -30,10 +30,11 @@ def run(input: Input) -> Section:
     among them."""
     nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.asked.depth)).persist()
     log = input.effects("time", "session", "path", "data_length").filter(F.col("path").isNotNull())
-    span = log.agg(F.min("time"), F.max("time"), F.count("*")).first()
+    written = input.reused(_written(log))
+    span = written.agg(F.min("first_write"), F.max("last_write")).first()
     assert span is not None
-    minutes = max((span[1] - span[0]).total_seconds() / 60, 1 / 60) if span[2] else 0.0
-    joined = _sizes(nodes).join(_writes(log, input.asked.depth), "subtree", "full_outer")
+    minutes = max((span[1] - span[0]).total_seconds() / 60, 1 / 60) if span[0] else 0.0
+    joined = _sizes(nodes).join(_writes(written, input.asked.depth), "subtree", "full_outer")
     if (watches := _watches(input)) is not None:
         joined = joined.join(watches, "subtree", "full_outer")
     rate = F.round(F.col("writes") / minutes, 3) if minutes else F.lit(0.0)
@@ -77,14 +78,23 @@ def _sizes(nodes: DataFrame) -> DataFrame:
     )
 
 
-def _writes(log: DataFrame, depth: int) -> DataFrame:
+def _written(log: DataFrame) -> DataFrame:
+    """The writes of a session to a path."""
     sent = F.greatest(F.coalesce("data_length", F.lit(0)), F.lit(0))
-    grouped = log.withColumn("subtree", subtree(F.col("path"), depth)).groupBy("subtree")
-    return grouped.agg(
+    return log.groupBy("path", "session").agg(
         F.count("*").alias("writes"),
         F.sum(sent).alias("bytes_written"),
-        F.count_distinct("session").alias("sessions"),
+        F.min("time").alias("first_write"),
         F.max("time").alias("last_write"),
+    )
+
+
+def _writes(written: DataFrame, depth: int) -> DataFrame:
+    return written.groupBy(subtree(F.col("path"), depth).alias("subtree")).agg(
+        F.sum("writes").alias("writes"),
+        F.sum("bytes_written").alias("bytes_written"),
+        F.count_distinct("session").alias("sessions"),
+        F.max("last_write").alias("last_write"),
     )
 
 

@@ -7,13 +7,14 @@ transactions: they come from the text logs of ZooKeeper's servers, where they ar
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from zkmigrate.analyze.input import Input, millis, under
+from zkmigrate.analyze.input import Input, epoch, millis, place_in_epoch, under
 from zkmigrate.analyze.kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
 from zkmigrate.analyze.plain import moment
 from zkmigrate.analyze.section import Section
@@ -24,6 +25,8 @@ from zkmigrate.zkdata.writers import BROKERS_OWN, PLACE_DEPTH
 
 _CHANGES = (*CREATES, *DELETES, *WRITES, "setACL")
 _PLACES = 5
+_Counts: TypeAlias = dict[int, Counter[str]]
+"""By session."""
 _ESTABLISHED = r"Established session 0x([0-9a-f]+) with negotiated timeout \d+ for client /?(\S+)"
 
 
@@ -32,43 +35,69 @@ def run(input: Input) -> Section:
     chroot = input.asked.chroot
     path, kind = F.col("path"), F.col("type")
     above = kind.isin(*DELETES) & F.lit(chroot).startswith(F.concat(path, F.lit("/")))
-    touched = under(path, chroot) | F.coalesce(above, F.lit(False))
-    effects = input.effects("zxid", "sequence", "time", "session", "type", "path")
-    changes = effects.filter(kind.isin(*_CHANGES) & touched).persist()
+    touches = under(path, chroot) | F.coalesce(above, F.lit(False))
+    touched = ~F.col("failed") & kind.isin(*_CHANGES) & touches
+    log = input.log("zxid", "sequence", "time", "session", "type", "path", "failed")
+    asked_for = input.reused(_transactions(log, touched))
+    changes = input.reused(_changes(log.filter(touched)))
     root = "" if chroot == "/" else chroot
     below = F.when(under(path, chroot), F.substr(path, F.lit(len(root) + 1)))
-    number = F.regexp_extract(below, r"^/brokers/ids/(\d+)$", 1)
-    broker = F.when(~kind.isin(*DELETES) & (number != ""), number.try_cast("bigint"))
-    own = below.rlike(f"^(?:{BROKERS_OWN.pattern})$")
-    order = F.struct("zxid", "sequence")
-    sessions = changes.groupBy("session").agg(
-        F.count_distinct("zxid").alias("changes"),
-        F.min(millis(F.col("time"))).alias("first_ms"),
-        F.max(millis(F.col("time"))).alias("last_ms"),
-        F.max_by("path", order).alias("last_path"),
-        F.max_by(broker, F.when(broker.isNotNull(), order)).alias("broker"),
-        F.coalesce(F.bool_or(own), F.lit(False)).alias("brokers_own"),
-    )
-    frame = input.once(_with_ends(input, sessions).orderBy(F.desc("changes"), "session"))
+    sessions = asked_for.join(_who_and_last(changes, below), "session")
+    columns = ("session", "changes", "first_ms", "last_ms", "last_path", "broker", "brokers_own")
+    frame = input.once(_with_ends(input, sessions.select(*columns)).orderBy(F.desc("changes"), "session"))
     rows = frame.collect()
-    types = _counts(changes.groupBy("session", kind.alias("name")))
-    places = _counts(changes.groupBy("session", _place(path, below, root).alias("name")))
+    types, places = _counts(changes, _place(path, below, root))
     registered = _registered(input, root)
     addresses = _addresses(input)
     writers = [_writer(row, types, places, registered, addresses) for row in rows]
-    time = millis(F.col("time"))
-    span = input.log("zxid", "time").agg(F.min(time), F.max(time), F.count_distinct("zxid")).first()
+    span = asked_for.agg(F.min("since_ms"), F.max("until_ms"), F.sum("records")).first()
     assert span is not None
     figures = {
         "chroot": chroot,
         "server": input.reference,
         "since_ms": span[0],
         "until_ms": span[1],
-        "records": span[2],
-        "under_chroot": changes.agg(F.count_distinct("zxid")).collect()[0][0],
+        "records": span[2] or 0,
+        "under_chroot": sum(row["changes"] for row in rows),
         "writers": writers,
     }
     return _section(input, figures, frame)
+
+
+def _transactions(log: DataFrame, touched: Column) -> DataFrame:
+    """By session: the transactions that it asked for, and those with an operation that touched the chroot."""
+    ms = millis(F.col("time"))
+    each = log.groupBy("session", "zxid").agg(F.max(touched).alias("touched"), F.max(ms).alias("ms"))
+    changed = F.when(F.col("touched"), F.col("ms"))
+    return each.groupBy("session").agg(
+        F.count("*").alias("records"),
+        F.min("ms").alias("since_ms"),
+        F.max("ms").alias("until_ms"),
+        F.count(changed).alias("changes"),
+        F.min(changed).alias("first_ms"),
+        F.max(changed).alias("last_ms"),
+    )
+
+
+def _changes(touched: DataFrame) -> DataFrame:
+    """Operations that are alike, a row each: how many, and the last one's place in its epoch."""
+    return touched.groupBy("session", "type", "path", epoch().alias("epoch")).agg(
+        F.count("*").alias("count"), F.max(place_in_epoch()).alias("place")
+    )
+
+
+def _who_and_last(changes: DataFrame, below: Column) -> DataFrame:
+    """By session: the path that it changed last, and whether that is a broker. below: a path's part below the
+    chroot."""
+    number = F.regexp_extract(below, r"^/brokers/ids/(\d+)$", 1)
+    broker = F.when(~F.col("type").isin(*DELETES) & (number != ""), number.try_cast("bigint"))
+    own = below.rlike(f"^(?:{BROKERS_OWN.pattern})$")
+    order = F.struct("epoch", "place")
+    return changes.groupBy("session").agg(
+        F.max_by("path", order).alias("last_path"),
+        F.max_by(broker, F.when(broker.isNotNull(), order)).alias("broker"),
+        F.coalesce(F.bool_or(own), F.lit(False)).alias("brokers_own"),
+    )
 
 
 def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
@@ -85,12 +114,15 @@ def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
     return sessions.join(ends, "session", "left")
 
 
-def _counts(grouped: Any) -> dict[int, list[tuple[str, int]]]:
-    """By session: names with how often, the most frequent first."""
-    found: dict[int, list[tuple[str, int]]] = {}
-    for row in grouped.count().orderBy(F.desc("count"), "name").collect():
-        found.setdefault(row["session"], []).append((row["name"], row["count"]))
-    return found
+def _counts(changes: DataFrame, place: Column) -> tuple[_Counts, _Counts]:
+    """How often each type, and each place, is in the operations of each session."""
+    types: _Counts = {}
+    places: _Counts = {}
+    for row in changes.groupBy("session", "type", place.alias("place")).agg(F.sum("count")).collect():
+        session, kind, where, count = row
+        types.setdefault(session, Counter())[kind] += count
+        places.setdefault(session, Counter())[where] += count
+    return types, places
 
 
 def _place(path: Column, below: Column, root: str) -> Column:
@@ -132,8 +164,8 @@ def _signed(session: int) -> int:
 
 def _writer(
     row: Row,
-    types: dict[int, list[tuple[str, int]]],
-    places: dict[int, list[tuple[str, int]]],
+    types: _Counts,
+    places: _Counts,
     registered: dict[int, int],
     addresses: dict[int, str],
 ) -> dict[str, Any]:
@@ -150,10 +182,15 @@ def _writer(
         "last_ms": row["last_ms"],
         "ended_ms": row["ended_ms"],
         "timeout_ms": row["timeout_ms"],
-        "types": dict(types.get(session, ())),
-        "places": dict(places.get(session, ())),
+        "types": _most_first(types[session]),
+        "places": _most_first(places[session]),
         "last_path": row["last_path"],
     }
+
+
+def _most_first(counts: Counter[str]) -> dict[str, int]:
+    """The most frequent first, those of the same count by name."""
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _section(input: Input, figures: dict[str, Any], frame: DataFrame) -> Section:
