@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import (
@@ -34,6 +34,8 @@ from zkmigrate.model.change import AlterTopicConfig, ClusterChange, ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, PartitionState
 
+T = TypeVar("T")
+
 MIN_ISR = "min.insync.replicas"
 REASSIGNMENTS = "/admin/reassign_partitions"
 """Below the chroot; exists exactly while a reassignment of a broker before 2.4 is under way."""
@@ -44,7 +46,7 @@ _QUESTION_S = 20.0
 _ELECTION_S, _TOLD_S = 60.0, 20.0
 """Seconds for an election's answer, and then until every broker tells of the new leaders."""
 
-_ALTERED = "OK"
+ALTERED = "OK"
 """What kafka-python says for a resource that was altered; else the broker's error."""
 
 _OWN = "DYNAMIC_TOPIC_CONFIG"
@@ -65,13 +67,27 @@ def view(
     None where nobody may be asked for it yet.
     deadline_s: for each question to the cluster. A broker that hangs is not asked, only spoken of.
     """
+
+    def question(admin: Any, releases: Mapping[str, str]) -> Reading[KafkaView]:
+        return _view(admin, reassignments, releases, everybody=len(releases) == len(set(brokers)))
+
+    return ask(brokers, question, deadline_s)
+
+
+def ask(
+    brokers: Sequence[str],
+    question: Callable[[Any, Mapping[str, str]], Reading[T]],
+    deadline_s: float = _QUESTION_S,
+) -> Reading[T]:
+    """What ``question`` reads with a client of the cluster at ``brokers`` (``host:port``). It is given those
+    that answer at all, with their releases. Whatever goes wrong is Unknown."""
     releases = _answering(brokers)
     answering = list(releases)
     if not answering:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s")
     try:
         with _admin(answering, deadline_s) as admin:
-            return _view(admin, reassignments, releases, everybody=len(releases) == len(set(brokers)))
+            return question(admin, releases)
     except KafkaTimeoutError as error:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
     except (KafkaError, OSError) as error:
@@ -250,7 +266,7 @@ def _alter_topic(brokers: Sequence[str], change: AlterTopicConfig) -> tuple[int,
         raise _not_known(change, answering, f"{type(error).__name__}: {error}") from None
     if RequestTimedOutError.__name__ in said:  # the broker itself waited in vain, for its controller
         raise _not_known(change, answering, said)
-    return (0, change.describe()) if said == _ALTERED else (1, said)
+    return (0, change.describe()) if said == ALTERED else (1, said)
 
 
 def _not_known(change: ClusterChange, brokers: Sequence[str], why: str) -> HostError:
