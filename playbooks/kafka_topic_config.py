@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zkmigrate.inventory_topic_config import TopicConfigInventory
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.steps.topic_check import TopicCheckStep
 from zkmigrate.steps.topic_config import TopicConfigStep
@@ -16,7 +17,9 @@ PLAYBOOK = Playbook(
             "Set the config",
             (TopicConfigStep(),),
             consent="Set the config on these topics now?",
-            locked=False,
         ),
     ),
+    inventory=TopicConfigInventory,
+    sections=("kafka", "topic_config"),
+    alters_clusters=True,
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -29,5 +30,8 @@ class TopicConfig(BaseModel):
 
 class TopicConfigInventory(Inventory):
     """The inventory of the playbook kafka_topic_config."""
+
+    as_typed = (*Inventory.as_typed, ("topic_config", "value"))
+    not_binding: ClassVar[Mapping[str, Any]] = {"topic_config": {"leave_out"}}
 
     topic_config: TopicConfig

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
+from playbooks.kafka_topic_config import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
-from tests.unit.engine_world import inventory as tiny_inventory
 from zkmigrate.engine import events
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import World
 from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.inventory import Broker, Kafka
 from zkmigrate.inventory_topic_config import TopicConfig, TopicConfigInventory
 from zkmigrate.model.change import Change, ClusterChange
 from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.playbook import Playbook
 from zkmigrate.simulate.topics import TopicQuestions, TopicWorld
-from zkmigrate.steps.topic_check import TopicCheckStep
 from zkmigrate.steps.topic_config import TopicConfigStep
 
 KEY, VALUE = "retention.ms", "86400000"
@@ -45,7 +45,9 @@ def topics(count: int) -> dict[str, dict[str, str]]:
 
 def inventory(**section: object) -> TopicConfigInventory:
     wanted = TopicConfig.model_validate({"key": KEY, "value": VALUE, "topics": ("t*",), **section})
-    return TopicConfigInventory(**dict(tiny_inventory()), topic_config=wanted)
+    brokers = tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in (1, 2, 3))
+    kafka = Kafka(cluster_id=ID, brokers=brokers)
+    return TopicConfigInventory(version=1, name="topics", kafka=kafka, topic_config=wanted)
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,8 @@ class Desk:
     @property
     def playbook(self) -> Playbook:
         """As the shipped one, with smaller waves."""
-        return Playbook(
-            "kafka_topic_config",
-            "topics",
-            (
-                Stage("preflight", "look", (TopicCheckStep(),), locked=False, refused=3),
-                Stage("set", "set", (TopicConfigStep(self.wave),), locked=False),
-            ),
-        )
+        look, change = PLAYBOOK.stages
+        return replace(PLAYBOOK, stages=(look, replace(change, steps=(TopicConfigStep(self.wave),))))
 
     @property
     def home(self) -> bool:

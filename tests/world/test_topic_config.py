@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from playbooks.kafka_topic_config import PLAYBOOK
 from tests.unit.engine_world import Killed, Points
 from tests.unit.topic_world import (
     ID,
@@ -290,9 +289,3 @@ def test_5000_topics_killed_at_a_change_go_on_and_back(tmp_path: Path, at: int) 
     assert made.process(resume).code == 0
     assert made.home
     assert (made.run_dir / NAME).stat().st_size < 10_000_000
-
-
-def test_the_shipped_playbook_is_the_one_that_is_walked_here(tmp_path: Path) -> None:
-    walked = replace(desk(tmp_path), wave=WAVE).playbook
-    assert PLAYBOOK.step_ids() == walked.step_ids()
-    assert [s.refused for s in PLAYBOOK.stages] == [s.refused for s in walked.stages]
