@@ -191,7 +191,7 @@ def made(lab: Lab) -> None:
 def retention(lab: Lab) -> dict[str, str]:
     """What each of the topics sets for retention.ms, as Kafka keeps it in ZooKeeper; the other config is
     there."""
-    found = {}
+    found: dict[str, str] = {}
     with lab.zookeeper() as client:
         for name in TOPICS:
             data, _ = client.get(f"{lab.spec.chroot}/config/topics/{name}")

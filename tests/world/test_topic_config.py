@@ -289,3 +289,107 @@ def test_5000_topics_killed_at_a_change_go_on_and_back(tmp_path: Path, at: int) 
     assert made.process(resume).code == 0
     assert made.home
     assert (made.run_dir / NAME).stat().st_size < 10_000_000
+
+
+def refused(made: Desk) -> tuple[Finding, ...]:
+    """The findings with which the check before the first change refuses."""
+    ended = made.process(forward)
+    assert ended.code == 3
+    assert made.cluster.altered == []
+    return tuple(f for f in ended.findings if f.blocks)
+
+
+def test_the_brokers_of_another_cluster_are_refused(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.cluster_id = "B" * 22
+    [finding] = refused(made)
+    assert (finding.id, finding.needed) == ("topics.cluster", ID)
+
+
+def test_each_entry_that_means_no_topic_is_named(tmp_path: Path) -> None:
+    [finding] = refused(desk(tmp_path, topics=("t*", "x*", "t99999")))
+    assert (finding.id, finding.seen) == ("topics.names", "nothing matches x*, t99999")
+
+
+def test_a_pattern_means_no_internal_topic_unless_it_says_so(tmp_path: Path) -> None:
+    made = desk(tmp_path, topics=("*",))
+    assert made.process(forward).code == 0
+    assert made.there
+    named = desk(tmp_path / "named", topics=("__consumer_offsets",))
+    assert named.process(forward).code == 0
+    assert [c.topic for c in named.cluster.altered] == ["__consumer_offsets"]
+
+
+def test_a_topic_that_is_left_out_is_neither_looked_at_nor_set(tmp_path: Path) -> None:
+    made = desk(tmp_path, leave_out=("t00001",))
+    made.cluster.denied = frozenset({"t00001"})
+    assert made.process(forward).code == 0
+    assert "t00001" not in {c.topic for c in made.cluster.altered}
+
+
+def test_an_unknown_config_is_refused(tmp_path: Path) -> None:
+    [finding] = refused(desk(tmp_path, key="retention.min"))
+    assert (finding.id, finding.seen) == ("topics.key", "none of this name")
+
+
+def test_a_read_only_config_is_refused(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.read_only = frozenset({KEY})
+    [finding] = refused(made)
+    assert (finding.id, finding.seen) == (
+        "topics.read-only", "read-only for t00000, t00001, t00002, t00003, t00004 and 3 more"
+    )  # fmt: skip
+
+
+def test_a_topic_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.denied = frozenset({"t00003"})
+    [finding] = refused(made)
+    assert (finding.id, finding.held) == ("topics.readable", Held.UNKNOWN)
+    assert finding.seen.startswith("t00003: unknown (denied): ")
+
+
+def test_refusals_of_a_value_are_told_once_for_each_reason(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    why = {"t00001": "policy: no", "t00002": "not for 't00002'", "t00003": "not for 't00003'"}
+    made.cluster.refuses = lambda topic, _key, _value: why.get(topic, "")
+    assert [f.seen for f in refused(made)] == [
+        "t00001: policy: no",
+        "t00002, t00003: not for TOPIC",
+    ]
+    assert {f.id for f in refused(made)} == {"topics.value"}
+
+
+def test_silent_brokers_are_refused_before_the_first_change(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.silent = True
+    [finding] = refused(made)
+    assert (finding.id, finding.cause) == ("topics.answer", "timeout")
+
+
+def test_the_step_looks_again_itself_before_its_first_change(tmp_path: Path) -> None:
+    """Days may pass between the check and the consent."""
+    made = desk(tmp_path)
+    assert made.process(lambda walk: walk.forward(until="preflight")).code == 0
+    made.cluster.cluster_id = "B" * 22
+    ended = made.process(resume)
+    assert ended.code == 6
+    assert [f.id for f in ended.findings if f.blocks] == ["topics.cluster"]
+
+
+def test_a_topic_that_may_not_be_read_stops_the_way_back(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.process(forward)
+    made.cluster.denied = frozenset({changed()[0]})
+    ended = made.process(back)
+    assert (ended.code, [f.id for f in ended.findings]) == (8, ["topics.readable"])
+    made.cluster.denied = frozenset()
+    assert made.process(resume).code == 0
+    assert made.home
+
+
+def test_a_run_that_changed_nothing_goes_back_without_the_cluster(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.process(lambda walk: walk.forward(until="preflight"))
+    made.cluster.silent = True
+    assert made.process(back).code == 0

@@ -103,7 +103,7 @@ def _refused(c: Context, refused: Mapping[str, str]) -> tuple[Finding, ...]:
     sentence = f"every topic takes {wanted.key}={wanted.value}"
     reasons: dict[str, list[str]] = {}
     for topic, why in refused.items():
-        reasons.setdefault(why, []).append(topic)
+        reasons.setdefault(why.replace(f"'{topic}'", "TOPIC"), []).append(topic)
     return tuple(
         claim("topics.value", sentence, False, seen=f"{few(topics)}: {why}", moves=(AGAIN, LEAVE_OUT))
         for why, topics in reasons.items()

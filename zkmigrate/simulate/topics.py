@@ -76,7 +76,7 @@ class TopicWorld:
         return "" if value is None else self.refuses(topic, key, value)
 
     def alter(self, change: ClusterChange) -> tuple[int, str]:
-        """As ``clients.kafka.alter``: 0, or 1 and why it is refused; HostError where no answer comes."""
+        """As ``clients.kafka.Alter``: 0, or 1 and why it is refused; HostError where no answer comes."""
         assert isinstance(change, AlterTopicConfig)
         with self._turn:
             trouble = self.wrong.pop(0) if self.wrong else ""
