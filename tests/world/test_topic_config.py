@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,14 @@ def test_each_topic_is_looked_at_a_fixed_number_of_times(tmp_path: Path) -> None
     assert made.cluster.read <= 2 * 60
 
 
+def test_a_wave_is_no_larger_than_it_is_said_to_be(tmp_path: Path) -> None:
+    made = desk(tmp_path, 25)
+    made.process(forward)
+    made.process(back)
+    waves = Counter(e.body["leg"] for e in journal.kept_lines(made.run_dir) if e.kind == "intent")
+    assert (max(waves.values()), len(waves)) == (3, 2 * 8)
+
+
 def killed(tmp_path: Path, act: Callable[[Walk], Ended], whole: bool) -> list[Desk]:
     """One desk for each point at which ``act`` can be killed. whole: the way forward was walked before."""
     desks: list[Desk] = []
@@ -120,17 +129,17 @@ def test_killed_anywhere_on_the_way_back_it_comes_home(tmp_path: Path) -> None:
         assert made.home, number
 
 
-@pytest.mark.parametrize("at", range(len(changed())))
+@pytest.mark.parametrize("place", range(len(changed())))
 @pytest.mark.parametrize(("trouble", "times"), [("lost", 1), ("down", 2)])
 @pytest.mark.parametrize("way", list(Way))
 def test_a_lost_answer_is_looked_at_and_never_assumed(
-    tmp_path: Path, at: int, trouble: str, times: int, way: Way
+    tmp_path: Path, place: int, trouble: str, times: int, way: Way
 ) -> None:
     made = desk(tmp_path)
     if way is Way.BACK:
         made.process(forward)
         made.cluster.altered.clear()
-    made.cluster.wrong = [""] * at + [trouble]
+    made.cluster.wrong = [""] * place + [trouble]
     assert made.process(forward if way is Way.FORWARD else back).code == 0
     assert made.there if way is Way.FORWARD else made.home
     assert sorted(c.topic for c in made.cluster.altered) == changed(), (
@@ -153,13 +162,12 @@ def test_brokers_that_are_silent_are_waited_for_and_then_named(tmp_path: Path) -
     assert made.there
 
 
-def once(act: Callable[[], None]) -> Callable[[Change], None]:
-    """Does ``act`` before the first change of the second wave."""
-    state = {"left": 3}
+def at(number: int, act: Callable[[], None]) -> Callable[[Change], None]:
+    """Does ``act`` before the change of this number."""
+    numbers = iter(range(1, 100))
 
-    def before(change: Change) -> None:
-        state["left"] -= 1
-        if state["left"] == 0:
+    def before(_change: Change) -> None:
+        if next(numbers) == number:
             act()
 
     return before
@@ -168,7 +176,7 @@ def once(act: Callable[[], None]) -> Callable[[Change], None]:
 def test_a_topic_that_is_gone_blocks_by_name_until_it_is_left_out(tmp_path: Path) -> None:
     made = desk(tmp_path)
     last = changed()[-1]
-    made.before_change = once(lambda: made.cluster.topics.__delitem__(last))
+    made.before_change = at(3, lambda: made.cluster.topics.__delitem__(last))
     ended = made.process(forward)
     [finding] = ended.findings
     assert (ended.code, finding.id, finding.seen) == (6, "topics.there", f"gone: {last}")
@@ -198,7 +206,7 @@ def test_another_hands_value_blocks_forward_and_stays_on_the_way_back(tmp_path: 
     def other() -> None:
         made.cluster.topics[last][KEY] = "5"
 
-    made.before_change = once(other)
+    made.before_change = at(3, other)
     ended = made.process(forward)
     [finding] = ended.findings
     original = made.first[last].get(KEY, "unset")
@@ -221,14 +229,12 @@ def test_what_other_hands_set_back_meanwhile_is_set_again(tmp_path: Path) -> Non
     """The end is looked at anew: what was confirmed and is not there any more does not count."""
     made = desk(tmp_path)
     mine = changed()[0]
-    state = {"left": len(changed())}
 
-    def undo(_change: Change) -> None:
-        state["left"] -= 1
-        if state["left"] == 0:
-            made.cluster.topics[mine][KEY] = made.first[mine][KEY]
+    def undo() -> None:
+        assert made.cluster.topics[mine][KEY] == VALUE
+        made.cluster.topics[mine][KEY] = made.first[mine][KEY]
 
-    made.before_change = undo
+    made.before_change = at(len(changed()), undo)
     assert made.process(forward).code == 0
     assert made.there
 
@@ -276,16 +282,16 @@ POINTS = {1: "applied", 101: "apply", 2_500: "applied", 4_500: "applied"}
 before (apply) or after (applied) the cluster made it."""
 
 
-@pytest.mark.parametrize("at", POINTS)
-def test_5000_topics_killed_at_a_change_go_on_and_back(tmp_path: Path, at: int) -> None:
+@pytest.mark.parametrize("number", POINTS)
+def test_5000_topics_killed_at_a_change_go_on_and_back(tmp_path: Path, number: int) -> None:
     made = replace(desk(tmp_path, MANY), wave=WAVE)
     assert len(changed(MANY)) == max(POINTS)
     with pytest.raises(Killed):
-        made.process(forward, Points(at, kinds=(POINTS[at],)))
+        made.process(forward, Points(number, kinds=(POINTS[number],)))
     assert made.process(resume).code == 0
     assert made.there
     with pytest.raises(Killed):
-        made.process(back, Points(at, kinds=(POINTS[at],)))
+        made.process(back, Points(number, kinds=(POINTS[number],)))
     assert made.process(resume).code == 0
     assert made.home
     assert (made.run_dir / NAME).stat().st_size < 10_000_000
@@ -377,12 +383,13 @@ def test_the_step_looks_again_itself_before_its_first_change(tmp_path: Path) -> 
     assert [f.id for f in ended.findings if f.blocks] == ["topics.cluster"]
 
 
-def test_a_topic_that_may_not_be_read_stops_the_way_back(tmp_path: Path) -> None:
+def test_a_topic_that_may_not_be_read_stops_the_way_back_after_the_others(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.process(forward)
     made.cluster.denied = frozenset({changed()[0]})
     ended = made.process(back)
     assert (ended.code, [f.id for f in ended.findings]) == (8, ["topics.readable"])
+    assert [name for name, own in made.cluster.topics.items() if own != made.first[name]] == [changed()[0]]
     made.cluster.denied = frozenset()
     assert made.process(resume).code == 0
     assert made.home
@@ -393,3 +400,33 @@ def test_a_run_that_changed_nothing_goes_back_without_the_cluster(tmp_path: Path
     made.process(lambda walk: walk.forward(until="preflight"))
     made.cluster.silent = True
     assert made.process(back).code == 0
+
+
+def test_when_kafka_refuses_everything_the_rest_is_not_sent(tmp_path: Path) -> None:
+    made = desk(tmp_path, 60)
+    sent: list[str] = []
+
+    def no_more(change: Change) -> None:
+        assert isinstance(change, AlterTopicConfig)
+        sent.append(change.topic)
+        if len(sent) == 3:
+            made.cluster.refuses = lambda *_: "policy: no"
+
+    made.before_change = no_more
+    assert made.process(forward).code == 8
+    assert len(set(sent)) <= 2 * made.wave + 1
+
+
+def test_what_another_hand_sets_again_after_the_way_back_is_named_and_not_fought(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.process(forward)
+    mine = changed()[0]
+
+    def again() -> None:
+        assert made.cluster.topics[mine] == made.first[mine], "its wave is over"
+        made.cluster.topics[mine][KEY] = VALUE
+
+    made.before_change = at(made.wave + 1, again)
+    assert made.process(back).code == 0
+    assert made.cluster.topics == {**made.first, mine: {**made.first[mine], KEY: VALUE}}
+    assert found(made, "topics.back").held is Held.NO

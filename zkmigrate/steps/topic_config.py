@@ -64,7 +64,7 @@ class TopicConfigStep:
         key = section(c).key
         for some in self._next(c, original):
             settings = look.topic_settings(KAFKA, key, some)
-            if not isinstance(settings, Seen) or self._act(c, original, settings.value):
+            if not isinstance(settings, Seen) or self._act(c, settings.value):
                 return TopicConfigFacts(original, None, settings, whole=False)
         every = look.topic_settings(KAFKA, key, self._meant(c, original))
         return TopicConfigFacts(original, None, every, whole=True)
@@ -83,12 +83,11 @@ class TopicConfigStep:
         wanted = section(c)
         return tuple(t for t in original.values if c.way is Way.BACK or not left_out(wanted, t))
 
-    def _act(self, c: Context, original: Originals, settings: _BySetting) -> bool:
-        """Whether these topics leave anything to do or to say; else others are looked at."""
-        if c.way is Way.BACK:
-            return bool(_todo(c, original, settings) or _dark(settings))
-        value = section(c).value
-        return any(not isinstance(s, Seen) or s.value.own != value for s in settings.values())
+    def _act(self, c: Context, settings: _BySetting) -> bool:
+        """Whether these topics leave anything to do, or stop the run; else others are looked at. On the way
+        back a topic that cannot be seen does not keep the others from it."""
+        stops = c.way is Way.FORWARD and any(not isinstance(s, Seen) for s in settings.values())
+        return stops or bool(_todo(c, settings))
 
     def check(self, c: Context, f: TopicConfigFacts, way: Way) -> Verdict:
         if way is Way.BACK and f.original is None and not c.begun:
@@ -106,15 +105,15 @@ class TopicConfigStep:
             return self._back(c, original, settings)
         if wrong := (*unreadable(settings), *_foreign(c, original, settings)):
             return Blocked(wrong)
-        if todo := _todo(c, original, settings):
+        if todo := _todo(c, settings):
             return Ready(todo[: self._wave], record=original.encode())
         return Done(_set(c, original, settings), original.encode())
 
     def _back(self, c: Context, original: Originals, settings: _BySetting) -> Verdict:
-        if dark := _dark(settings):
-            return Blocked(unreadable(dark))
-        if todo := _todo(c, original, settings):
+        if todo := _todo(c, settings):
             return Ready(todo[: self._wave])
+        if dark := {topic: s for topic, s in settings.items() if isinstance(s, Unknown)}:
+            return Blocked(unreadable(dark))
         return Done((_as_before(c, original, settings),))
 
     def plan(self, c: Context, f: TopicConfigFacts, target: str) -> Changes:
@@ -129,9 +128,7 @@ class TopicConfigStep:
             raise HostError("; ".join(f"{x.claim}: {x.seen}" for x in blocking(verdict.findings)))
         if not isinstance(f.settings, Seen) or not isinstance(verdict, Ready):
             return {}
-        settings = f.settings.value
-        original = Originals({t: _own(settings, t) for t in settings})
-        return {t: self.plan(c, f, t) for t in _todo(c, original, settings)}
+        return {t: self.plan(c, f, t) for t in _todo(c, f.settings.value)}
 
     def undo(self, c: Context, f: TopicConfigFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return inverses(applied)
@@ -149,20 +146,14 @@ def _own(settings: _BySetting, topic: str) -> str | None:
     return setting.value.own if isinstance(setting, Seen) else None
 
 
-def _dark(settings: _BySetting) -> dict[str, Reading[TopicSetting]]:
-    """The topics whose setting is not known."""
-    return {topic: setting for topic, setting in settings.items() if isinstance(setting, Unknown)}
-
-
-def _todo(c: Context, original: Originals, settings: _BySetting) -> tuple[str, ...]:
+def _todo(c: Context, settings: _BySetting) -> tuple[str, ...]:
     """The topics to change. On the way back these are the run's own changes that still stand: a value that
     is neither the run's nor the original one is of another hand and stays."""
     value = section(c).value
     seen = {topic: s.value.own for topic, s in settings.items() if isinstance(s, Seen)}
     if c.way is Way.FORWARD:
         return tuple(topic for topic, own in seen.items() if own != value)
-    ours = {topic for topic, own in seen.items() if own == value and topic in c.unrestored}
-    return tuple(topic for topic in seen if topic in ours and original.values[topic] != value)
+    return tuple(topic for topic, own in seen.items() if own == value and topic in c.unrestored)
 
 
 def _foreign(c: Context, original: Originals, settings: _BySetting) -> tuple[Finding, ...]:
