@@ -142,6 +142,8 @@ def test_a_lost_answer_is_looked_at_and_never_assumed(
     made.cluster.wrong = [""] * place + [trouble]
     assert made.process(forward if way is Way.FORWARD else back).code == 0
     assert made.there if way is Way.FORWARD else made.home
+    proof = found(made, "topics.set" if way is Way.FORWARD else "topics.back")
+    assert proof.seen.startswith(f"{FEW} topics"), "all of them, not the last wave alone"
     assert sorted(c.topic for c in made.cluster.altered) == changed(), (
         "sent again only where it did not happen"
     )
@@ -386,10 +388,11 @@ def test_the_step_looks_again_itself_before_its_first_change(tmp_path: Path) -> 
 def test_a_topic_that_may_not_be_read_stops_the_way_back_after_the_others(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.process(forward)
-    made.cluster.denied = frozenset({changed()[0]})
+    wave = changed()[: made.wave]
+    made.cluster.denied = frozenset(wave)
     ended = made.process(back)
     assert (ended.code, [f.id for f in ended.findings]) == (8, ["topics.readable"])
-    assert [name for name, own in made.cluster.topics.items() if own != made.first[name]] == [changed()[0]]
+    assert [name for name, own in made.cluster.topics.items() if own != made.first[name]] == wave
     made.cluster.denied = frozenset()
     assert made.process(resume).code == 0
     assert made.home
@@ -398,6 +401,8 @@ def test_a_topic_that_may_not_be_read_stops_the_way_back_after_the_others(tmp_pa
 def test_a_run_that_changed_nothing_goes_back_without_the_cluster(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.process(lambda walk: walk.forward(until="preflight"))
+    made.cluster.cluster_id = "B" * 22
+    assert made.process(resume).code == 6
     made.cluster.silent = True
     assert made.process(back).code == 0
 
