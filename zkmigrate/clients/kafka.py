@@ -287,13 +287,8 @@ class Alter:
             said = str(told["topic"][change.topic])
         except IncompatibleBrokerVersion as error:  # the client knows that before it sends
             return 1, str(error)
-        except (
-            KafkaError,
-            OSError,
-            KeyError,
-            ValueError,
-            TypeError,
-        ) as error:  # or it is garbled
+        except (KafkaError, OSError, KeyError, ValueError, TypeError) as error:
+            # the last three: it is garbled
             raise self._not_known(change, f"{type(error).__name__}: {error}") from None
         if RequestTimedOutError.__name__ in said:  # the broker itself waited in vain, for its controller
             raise self._not_known(change, said)

@@ -19,17 +19,18 @@ INTERNAL = "__"
 
 @dataclass(frozen=True)
 class Originals:
-    """What each topic of the run itself set before the first change, None where nothing; by topic, in order.
+    """original: what each topic of the run itself set before the first change, None where nothing; by topic,
+    in order.
 
     It is recorded when the first wave is ready and stays the same until the run is back at its start.
     """
 
     step: ClassVar[str] = "topic-config"
 
-    values: Mapping[str, str | None]
+    original: Mapping[str, str | None]
 
     def encode(self) -> dict[str, Any]:
-        return {"original": dict(self.values)}
+        return {"original": dict(self.original)}
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> Self:

@@ -33,10 +33,10 @@ every broker at once. Two fsyncs of the journal are shared by as many topics."""
 
 @dataclass(frozen=True)
 class TopicConfigFacts:
-    """original: what was there before the first change. first: the look that finds it, where nothing was sent
+    """record: what was there before the first change. first: the look that finds it, where nothing was sent
     yet. settings: what the topics that were looked at set now. whole: these are all topics of the run."""
 
-    original: Originals | None
+    record: Originals | None
     first: FirstLook | None
     settings: Settings
     whole: bool
@@ -58,30 +58,30 @@ class TopicConfigStep:
         if not c.begun and c.way is Way.FORWARD:
             first = first_look(c, look)
             return TopicConfigFacts(None, first, first.settings, whole=True)
-        original = known(Originals, c)
-        if original is None:
+        record = known(Originals, c)
+        if record is None:
             return TopicConfigFacts(None, None, Seen({}), whole=True)
         key = section(c).key
-        for some in self._next(c, original):
+        for some in self._next(c, record):
             settings = look.topic_settings(KAFKA, key, some)
             if not isinstance(settings, Seen) or self._act(c, settings.value):
-                return TopicConfigFacts(original, None, settings, whole=False)
-        every = look.topic_settings(KAFKA, key, self._meant(c, original))
-        return TopicConfigFacts(original, None, every, whole=True)
+                return TopicConfigFacts(record, None, settings, whole=False)
+        every = look.topic_settings(KAFKA, key, self._meant(c, record))
+        return TopicConfigFacts(record, None, every, whole=True)
 
-    def _next(self, c: Context, original: Originals) -> Iterator[Sequence[str]]:
+    def _next(self, c: Context, record: Originals) -> Iterator[Sequence[str]]:
         """The topics of which the journal does not know that they are as they shall be, a wave at a time."""
         if c.way is Way.BACK:
-            left = [topic for topic in original.values if topic in c.unrestored]
+            left = [topic for topic in record.original if topic in c.unrestored]
         else:
-            value, meant = section(c).value, self._meant(c, original)
+            value, meant = section(c).value, self._meant(c, record)
             left = [topic for topic in meant if topic in c.unconfirmed]
-            left += [t for t in meant if t not in c.unrestored and original.values[t] != value]
+            left += [t for t in meant if t not in c.unrestored and record.original[t] != value]
         return (left[at : at + self._wave] for at in range(0, len(left), self._wave))
 
-    def _meant(self, c: Context, original: Originals) -> tuple[str, ...]:
+    def _meant(self, c: Context, record: Originals) -> tuple[str, ...]:
         wanted = section(c)
-        return tuple(t for t in original.values if c.way is Way.BACK or not left_out(wanted, t))
+        return tuple(t for t in record.original if c.way is Way.BACK or not left_out(wanted, t))
 
     def _act(self, c: Context, settings: _BySetting) -> bool:
         """Whether these topics leave anything to do, or stop the run; else others are looked at. On the way
@@ -90,9 +90,9 @@ class TopicConfigStep:
         return stops or bool(_todo(c, settings))
 
     def check(self, c: Context, f: TopicConfigFacts, way: Way) -> Verdict:
-        if way is Way.BACK and f.original is None and not c.begun:
+        if way is Way.BACK and f.record is None and not c.begun:
             return Done()
-        if f.original is None and f.first is None:
+        if f.record is None and f.first is None:
             return Blocked((_lost(c),))
         if f.first is not None and blocking(findings := before(c, f.first)):
             return Blocked(findings)
@@ -100,21 +100,21 @@ class TopicConfigStep:
             limit = c.inventory.policy.step_deadline_s
             return Waiting("an answer of Kafka about its topics", str(f.settings), limit, poll_s=1.0)
         settings = f.settings.value
-        original = f.original or Originals({t: _own(settings, t) for t in settings})
+        record = f.record or Originals({t: _own(settings, t) for t in settings})
         if way is Way.BACK:
-            return self._back(c, original, settings)
-        if wrong := (*unreadable(settings), *_foreign(c, original, settings)):
+            return self._back(c, record, settings)
+        if wrong := (*unreadable(settings), *_foreign(c, record, settings)):
             return Blocked(wrong)
         if todo := _todo(c, settings):
-            return Ready(todo[: self._wave], record=original.encode())
-        return Done(_set(c, original, settings), original.encode())
+            return Ready(todo[: self._wave], record=record.encode())
+        return Done(_set(c, record, settings), record.encode())
 
-    def _back(self, c: Context, original: Originals, settings: _BySetting) -> Verdict:
+    def _back(self, c: Context, record: Originals, settings: _BySetting) -> Verdict:
         if todo := _todo(c, settings):
             return Ready(todo[: self._wave])
         if dark := {topic: s for topic, s in settings.items() if isinstance(s, Unknown)}:
             return Blocked(unreadable(dark))
-        return Done((_as_before(c, original, settings),))
+        return Done((_as_before(c, record, settings),))
 
     def plan(self, c: Context, f: TopicConfigFacts, target: str) -> Changes:
         wanted = section(c)
@@ -156,13 +156,13 @@ def _todo(c: Context, settings: _BySetting) -> tuple[str, ...]:
     return tuple(topic for topic, own in seen.items() if own == value and topic in c.unrestored)
 
 
-def _foreign(c: Context, original: Originals, settings: _BySetting) -> tuple[Finding, ...]:
+def _foreign(c: Context, record: Originals, settings: _BySetting) -> tuple[Finding, ...]:
     """A finding where topics set what is neither their original value nor the wanted one."""
     wanted = section(c)
     odd = {
-        topic: f"{topic}: {told(s.value.own)} (before the run: {told(original.values[topic])})"
+        topic: f"{topic}: {told(s.value.own)} (before the run: {told(record.original[topic])})"
         for topic, s in settings.items()
-        if isinstance(s, Seen) and s.value.own not in (wanted.value, original.values[topic])
+        if isinstance(s, Seen) and s.value.own not in (wanted.value, record.original[topic])
     }
     if not odd:
         return ()
@@ -182,25 +182,25 @@ def _foreign(c: Context, original: Originals, settings: _BySetting) -> tuple[Fin
     )
 
 
-def _set(c: Context, original: Originals, settings: _BySetting) -> tuple[Finding, ...]:
+def _set(c: Context, record: Originals, settings: _BySetting) -> tuple[Finding, ...]:
     wanted = section(c)
-    changed = sum(original.values[topic] != wanted.value for topic in settings)
-    left = [topic for topic in original.values if topic not in settings]
+    changed = sum(record.original[topic] != wanted.value for topic in settings)
+    left = [topic for topic in record.original if topic not in settings]
     seen = f"{len(settings):,} topics have it; {changed:,} had another value, or none, before the run"
     if left:
         seen += f"; left out: {few(left)}"
     return (claim("topics.set", f"every topic has {wanted.key}={wanted.value}", True, seen=seen),)
 
 
-def _as_before(c: Context, original: Originals, settings: _BySetting) -> Finding:
+def _as_before(c: Context, record: Originals, settings: _BySetting) -> Finding:
     """Whether the topics are as they were, and which are not; these are of other hands and stop nothing."""
     odd = [topic for topic, s in settings.items() if isinstance(s, Absent)]
     here = {topic: s.value.own for topic, s in settings.items() if isinstance(s, Seen)}
     odd = [f"{topic}: gone" for topic in odd]
     odd += [
-        f"{topic}: {told(own)} (before the run: {told(original.values[topic])})"
+        f"{topic}: {told(own)} (before the run: {told(record.original[topic])})"
         for topic, own in here.items()
-        if own != original.values[topic]
+        if own != record.original[topic]
     ]
     return claim(
         "topics.back",
