@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, overload
@@ -311,6 +311,8 @@ class Inventory(_Partial):
     # Of the sections it has those that its file has; Playbook.sections says which a runbook needs. A playbook
     # with sections of its own brings a subclass; one with hosts of its own says them in hosts and address.
     may_lack = SECTIONS
+    as_typed: ClassVar[tuple[marked_yaml.Path, ...]] = (("dest", "settings"),)
+    not_binding: ClassVar[Mapping[str, Any]] = {}
 
     version: Literal[1]
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=20)]
@@ -445,7 +447,7 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
                 marked_yaml.Mistake(mark, (), f"not a mapping (seen a {kind}, needed keys and values)")
             )
         raise InventoryError(_lines(path, mistakes))
-    values = _as_typed(document)
+    values = _as_typed(document, shape.as_typed)
     inventory: Inventory | None = None
     try:
         inventory = shape.model_validate(values)
@@ -482,7 +484,8 @@ def digest(inventory: Inventory) -> str:
     the middle of a run. So is ``accept``: what somebody answers for is found out in the middle of a run, and
     each gate journals it. So are ``policy.window``, ``policy.roll_soak_s``, ``policy.roll_recovery_s`` and
     ``policy.roll_leaders``: a roll may need a second night, and a recovery more time than anybody thought. So
-    is ``source.admin_port``, which only says where to ask.
+    is ``source.admin_port``, which only says where to ask, and what the playbook's own shape leaves open
+    (``not_binding``).
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},
@@ -491,6 +494,7 @@ def digest(inventory: Inventory) -> str:
         "policy": {"window", "roll_soak_s", "roll_recovery_s", "roll_leaders"},
         "kafka": {"canary_topic"},
         "source": {"admin_port"},
+        **inventory.not_binding,
     }
     said = inventory.model_dump(mode="json", exclude=local)
     return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -520,15 +524,16 @@ def _text(path: Path) -> str:
         ) from error
 
 
-def _as_typed(document: marked_yaml.Document) -> Any:
-    """The values with lists as tuples (what the strict types take) and ``dest.settings`` as it was typed."""
+def _as_typed(document: marked_yaml.Document, texts: Collection[marked_yaml.Path]) -> Any:
+    """The values with lists as tuples (what the strict types take). texts: the paths to what is text, however
+    it looks: ``86400000`` is the value of a setting."""
 
     def convert(value: Any, path: marked_yaml.Path) -> Any:
         if isinstance(value, dict):
             return {key: convert(below, (*path, key)) for key, below in value.items()}
         if isinstance(value, list):
             return tuple(convert(below, (*path, at)) for at, below in enumerate(value))
-        if path[:2] == ("dest", "settings") and value is not None:
+        if path[:2] in texts and value is not None:
             return document.texts.get(path, value)
         return value
 

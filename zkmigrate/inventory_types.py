@@ -36,6 +36,9 @@ NEEDED["until"] = NEEDED["begin"]
 NEEDED["finding"] = "the id of a check, such as kafka.replication"
 NEEDED["target"] = "a host, address or topic as the finding names it"
 NEEDED["who"] = NEEDED["why"] = "a line of text that is not empty"
+NEEDED["topic_config.key"] = "the name of a topic config: letters, digits and . _ -"
+NEEDED["topics"] = NEEDED["leave_out"] = "names of topics, or patterns with * and ?"
+NEEDED["value"] = NEEDED["settings"]
 NEEDED["stop"] = NEEDED["status"] = NEEDED["kill"] = NEEDED["start"]
 _REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"
 
@@ -101,7 +104,7 @@ def _needed(path: Path) -> str:
         return "small letters, digits and hyphens, not - first, such as kafka-east"
     if "settings" in names:
         return NEEDED["settings"]
-    return NEEDED.get(names[-1] if names else "", _REMOTE_PATH)
+    return NEEDED.get(".".join(names)) or NEEDED.get(names[-1] if names else "", _REMOTE_PATH)
 
 
 def _shown(value: object) -> str:

@@ -73,8 +73,8 @@ class Site:
         self.look = NotingObserve(inventory, self._transport, program, self._steps)
         self._watch_look = Observe(inventory, self._transport, program, self._probing)
         at = [broker.endpoint for broker in inventory.brokers]
-        clusters = {KAFKA: partial(kafka.alter, at)} if at else {}
-        self.apply = ChannelApply(self._steps, program, clusters)
+        self._alter = kafka.Alter(at)
+        self.apply = ChannelApply(self._steps, program, {KAFKA: self._alter} if at else {})
         brokers = {b.name: (b.address, b.port) for b in inventory.brokers}
         self._canary, self._sampled = BrokerCanary(brokers), BrokerCanary(brokers)
         self._samples: Samples | None = None
@@ -138,6 +138,7 @@ class Site:
         for part in (
             self.look,
             self._watch_look,
+            self._alter,
             *canaries,
             self._steps,
             self._watching,

@@ -14,6 +14,7 @@ from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Service, Source,
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState, RandomReader, Znode
 from zkmigrate.model.step import Context
+from zkmigrate.simulate.topics import TopicQuestions, TopicWorld
 from zkmigrate.zkdata.reader import BytesReader
 
 T = TypeVar("T")
@@ -233,7 +234,7 @@ def partition(**changes: object) -> KafkaView:
 
 
 @dataclass
-class PreflightWorld:
+class PreflightWorld(TopicQuestions):
     """Answers by host and question. A file or directory that is not listed is Absent; with ``silent`` nothing
     answers at all."""
 
@@ -258,6 +259,10 @@ class PreflightWorld:
 
     def wall(self) -> float:
         return 1000.0
+
+    @property
+    def cluster(self) -> TopicWorld:
+        return TopicWorld("A" * 22, {})
 
     def _told(self, *what: str) -> None:
         self.asked.append(what)

@@ -331,8 +331,8 @@ UNSET = AlterTopicConfig(KAFKA, "a", "retention.ms", None, "1")
 
 
 def test_one_config_of_one_topic_is_set_or_unset(cluster: Cluster) -> None:
-    assert kafka.alter(BROKERS, SET) == (0, "set retention.ms=1 of topic a (found: unset)")
-    assert kafka.alter(BROKERS, UNSET) == (0, "unset retention.ms of topic a (found: retention.ms=1)")
+    assert kafka.Alter(BROKERS)(SET) == (0, "set retention.ms=1 of topic a (found: unset)")
+    assert kafka.Alter(BROKERS)(UNSET) == (0, "unset retention.ms of topic a (found: retention.ms=1)")
     assert cluster.altered == [
         ("a", {"retention.ms": (AlterConfigOp.SET, "1")}),
         ("a", {"retention.ms": (AlterConfigOp.DELETE, None)}),
@@ -341,7 +341,7 @@ def test_one_config_of_one_topic_is_set_or_unset(cluster: Cluster) -> None:
 
 
 def test_an_election_is_a_change_of_the_cluster(cluster: Cluster) -> None:
-    assert kafka.alter(BROKERS, ElectLeaders(KAFKA, BROKERS[1])) == (0, "0 partitions have a new leader")
+    assert kafka.Alter(BROKERS)(ElectLeaders(KAFKA, BROKERS[1])) == (0, "0 partitions have a new leader")
     assert cluster.settings["bootstrap_servers"] == [BROKERS[1]]
 
 
@@ -352,7 +352,7 @@ def test_an_election_is_a_change_of_the_cluster(cluster: Cluster) -> None:
 )
 def test_what_kafka_refuses_did_not_happen(cluster: Cluster, refusal: str | Exception) -> None:
     cluster.alteration = refusal
-    assert kafka.alter(BROKERS, SET) == (1, str(refusal))
+    assert kafka.Alter(BROKERS)(SET) == (1, str(refusal))
 
 
 @pytest.mark.parametrize(
@@ -363,11 +363,49 @@ def test_what_kafka_refuses_did_not_happen(cluster: Cluster, refusal: str | Exce
 def test_an_alteration_without_an_answer_is_not_known(cluster: Cluster, trouble: str | Exception) -> None:
     cluster.alteration = trouble
     with pytest.raises(HostError, match=r"did not confirm: set retention\.ms=1 .* is not known: "):
-        kafka.alter(BROKERS, SET)
+        kafka.Alter(BROKERS)(SET)
 
 
 def test_where_no_broker_answers_nothing_is_sent(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "_answering", lambda _brokers: {})
     with pytest.raises(HostError, match=r"no broker of .* answered in 3 s; nothing was sent to Kafka"):
-        kafka.alter(BROKERS, SET)
+        kafka.Alter(BROKERS)(SET)
+    assert cluster.altered == []
+
+
+def test_a_client_serves_one_change_after_another_until_one_goes_wrong(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    closed: list[object] = []
+
+    def connected(**how: object) -> Cluster:
+        made.append(how)
+        return cluster
+
+    monkeypatch.setattr(kafka, "KafkaAdminClient", connected)
+    monkeypatch.setattr(cluster, "close", lambda: closed.append(cluster))
+    alter = kafka.Alter(BROKERS)
+    alter(SET)
+    alter(UNSET)
+    assert (len(made), len(closed)) == (1, 0)
+    cluster.alteration = OSError("reset")
+    with pytest.raises(HostError):
+        alter(SET)
+    assert (len(made), len(closed)) == (1, 1)
+    cluster.alteration = "OK"
+    alter(SET)
+    alter.close()
+    assert (len(made), len(closed)) == (2, 2)
+
+
+def test_a_client_that_cannot_be_made_leaves_the_outcome_open(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**_how: object) -> Cluster:
+        raise OSError("refused")
+
+    monkeypatch.setattr(kafka, "KafkaAdminClient", refused)
+    with pytest.raises(HostError, match=r"is not known: OSError: refused"):
+        kafka.Alter(BROKERS)(SET)
     assert cluster.altered == []

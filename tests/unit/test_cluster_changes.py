@@ -40,12 +40,14 @@ from zkmigrate.model.change import (
     inverses,
     undoes,
 )
+from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.finding import claim
-from zkmigrate.model.look import Look
+from zkmigrate.model.look import Look, TopicSetting
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Context, Done, Hazard, Ready, Verdict, Way
 from zkmigrate.runbook import commands
 from zkmigrate.runbook.commands import Place
+from zkmigrate.simulate.look import WorldLook
 
 TOPICS = ("a", "b", "c", "d", "e")
 BEFORE = {"a": "1", "c": "3"}
@@ -188,6 +190,10 @@ def test_the_model_of_a_move_keeps_what_a_topic_sets() -> None:
     change = AlterTopicConfig("kafka", "t", "retention.ms", "1", None)
     assert world.apply(change, "o.1", 1)[0] == 0
     assert world.settings == {("t", "retention.ms"): "1"}
+    look = WorldLook(world)
+    assert look.topic_settings("kafka", "retention.ms", ("t", "load", "x")) == Seen(
+        {"t": Seen(TopicSetting("1")), "load": Seen(TopicSetting(None)), "x": Absent("x")}
+    )
     for again in ("o.2", "o.3"):
         assert world.apply(replace(change, value=None, before="1"), again, 1)[0] == 0
     assert world.settings == {}
@@ -272,6 +278,18 @@ def test_the_way_back_starts_from_an_intent_without_an_outcome(tmp_path: Path) -
     assert (applied.confirmed, toy.hosts.values[first]) == (False, "new")
     assert toy.process(back).code == 0
     assert toy.hosts.values == {**BEFORE, "a": "odd"}
+
+
+def test_what_nobody_confirmed_is_in_doubt_until_it_is_done_or_undone(tmp_path: Path) -> None:
+    toy = Toy(tmp_path / "r")
+    toy.hosts.wrong = ["refused"]
+    with pytest.raises(Killed):
+        toy.process(forward, Points(len(HOSTS) + 1, kinds=("applied",)))
+    assert journal.read(toy.run_dir).in_doubt(STEP) == {"a", "b"}
+    toy.process(resume)
+    assert journal.read(toy.run_dir).in_doubt(STEP) == {"a", "b"}, "and no topic that was confirmed"
+    toy.process(back)
+    assert journal.read(toy.run_dir).in_doubt(STEP) == frozenset()
 
 
 def test_what_is_put_back_is_not_to_be_put_back_again(tmp_path: Path) -> None:

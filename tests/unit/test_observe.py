@@ -15,6 +15,7 @@ from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate import hostside
 from zkmigrate.clients import kafka as kafka_client
+from zkmigrate.clients import topics as topic_client
 from zkmigrate.engine.apply import Apply, Outcome
 from zkmigrate.engine.channel import ChannelApply
 from zkmigrate.engine.observe import FILE_LIMIT, Observe, parse_listing
@@ -24,6 +25,7 @@ from zkmigrate.facts.host import reach
 from zkmigrate.facts.release import release
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import (
+    KAFKA,
     AlterTopicConfig,
     ClusterChange,
     ElectLeaders,
@@ -297,6 +299,24 @@ def test_source_is_never_asked_for_a_znode_on_the_brokers_behalf(
     answer[path] = Seen(Znode(b"{}", 1, 1, 1, 0, 0, ()))
     assert str(parts.look.kafka()) == str(Seen(b"{}"))
     assert set(asked) == set(dests)
+
+
+def test_a_cluster_is_asked_for_its_topics_through_its_brokers(
+    sshd: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = Parts(sshd, daemon.inventory(sshd)).look
+    brokers = [broker.endpoint for broker in look._inventory.brokers]
+    asked: list[tuple[object, ...]] = []
+    for question in ("names", "settings", "refused"):
+        monkeypatch.setattr(topic_client, question, lambda *what: asked.append(what))
+    for cluster in (KAFKA, "another"):
+        readings = (
+            look.topics(cluster),
+            look.topic_settings(cluster, "k", ("a",)),
+            look.refused_setting(cluster, "k", "v", ("a",)),
+        )
+    assert asked == [(brokers,), (brokers, "k", ("a",)), (brokers, "k", "v", ("a",))]
+    assert {cause(reading) for reading in readings} == {"failed"}
 
 
 def test_a_host_that_cannot_be_reached_is_unknown_to_every_look(sshd: Sshd) -> None:

@@ -45,6 +45,7 @@ NEUTRAL = {
     "inventory_checks",
     "inventory_accept",
     "inventory_hooks",
+    "inventory_topic_config",
     "inventory_types",
     "marked_yaml",
     "places",

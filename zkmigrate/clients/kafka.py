@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import (
@@ -34,6 +35,8 @@ from zkmigrate.model.change import AlterTopicConfig, ClusterChange, ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, PartitionState
 
+T = TypeVar("T")
+
 MIN_ISR = "min.insync.replicas"
 REASSIGNMENTS = "/admin/reassign_partitions"
 """Below the chroot; exists exactly while a reassignment of a broker before 2.4 is under way."""
@@ -44,7 +47,7 @@ _QUESTION_S = 20.0
 _ELECTION_S, _TOLD_S = 60.0, 20.0
 """Seconds for an election's answer, and then until every broker tells of the new leaders."""
 
-_ALTERED = "OK"
+ALTERED = "OK"
 """What kafka-python says for a resource that was altered; else the broker's error."""
 
 _OWN = "DYNAMIC_TOPIC_CONFIG"
@@ -65,13 +68,27 @@ def view(
     None where nobody may be asked for it yet.
     deadline_s: for each question to the cluster. A broker that hangs is not asked, only spoken of.
     """
+
+    def question(admin: Any, releases: Mapping[str, str]) -> Reading[KafkaView]:
+        return _view(admin, reassignments, releases, everybody=len(releases) == len(set(brokers)))
+
+    return ask(brokers, question, deadline_s)
+
+
+def ask(
+    brokers: Sequence[str],
+    question: Callable[[Any, Mapping[str, str]], Reading[T]],
+    deadline_s: float = _QUESTION_S,
+) -> Reading[T]:
+    """What ``question`` reads with a client of the cluster at ``brokers`` (``host:port``). It is given those
+    that answer at all, with their releases. Whatever goes wrong is Unknown."""
     releases = _answering(brokers)
     answering = list(releases)
     if not answering:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s")
     try:
-        with _admin(answering, deadline_s) as admin:
-            return _view(admin, reassignments, releases, everybody=len(releases) == len(set(brokers)))
+        with closing(_admin(answering, deadline_s)) as admin:
+            return question(admin, releases)
     except KafkaTimeoutError as error:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
     except (KafkaError, OSError) as error:
@@ -80,16 +97,14 @@ def view(
         return Unknown("garbled", f"Kafka at {', '.join(brokers)} answered what is not understood: {error!r}")
 
 
-def _admin(brokers: Sequence[str], deadline_s: float) -> closing[Any]:
+def _admin(brokers: Sequence[str], deadline_s: float) -> Any:
     """A client of the cluster at ``brokers``; deadline_s: for each question."""
     milliseconds = int(deadline_s * 1000)
-    return closing(
-        KafkaAdminClient(
-            bootstrap_servers=list(brokers),
-            client_id="zkmigrate",
-            request_timeout_ms=milliseconds,
-            bootstrap_timeout_ms=milliseconds,
-        )
+    return KafkaAdminClient(
+        bootstrap_servers=list(brokers),
+        client_id="zkmigrate",
+        request_timeout_ms=milliseconds,
+        bootstrap_timeout_ms=milliseconds,
     )
 
 
@@ -223,39 +238,65 @@ def _settings(admin: Any, kind: ConfigResourceType, names: Sequence[str]) -> dic
     }
 
 
-def alter(brokers: Sequence[str], change: ClusterChange) -> tuple[int, str]:
-    """Send one change to the cluster that answers at ``brokers`` (``host:port``): 0 and what came of it, or 1
-    and why Kafka refused. HostError where nobody answered, or what came of it is not known."""
-    if isinstance(change, ElectLeaders):
-        return 0, elect_preferred(change.bootstrap)
-    return _alter_topic(brokers, change)
+class Alter:
+    """Sends changes to the cluster at ``brokers`` (``host:port``). A client that has served a change serves
+    the next: thousands of changes open few connections."""
 
+    def __init__(self, brokers: Sequence[str]) -> None:
+        self._brokers = brokers
+        self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-def _alter_topic(brokers: Sequence[str], change: AlterTopicConfig) -> tuple[int, str]:
-    """By IncrementalAlterConfigs (KIP-339, Kafka 2.3 and later), which leaves the topic's other settings."""
-    answering = list(_answering(brokers))
-    if not answering:
-        raise HostError(
-            f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s; nothing was sent to Kafka"
-        )
-    act = AlterConfigOp.DELETE if change.value is None else AlterConfigOp.SET
-    wanted = ConfigResource(ConfigResourceType.TOPIC, change.topic, {change.key: (act, change.value)})
-    try:
-        with _admin(answering, _QUESTION_S) as admin:
+    def __call__(self, change: ClusterChange) -> tuple[int, str]:
+        """Send one change: 0 and what came of it, or 1 and why Kafka refused. HostError where nobody
+        answered, or what came of it is not known."""
+        if isinstance(change, ElectLeaders):
+            return 0, elect_preferred(change.bootstrap)
+        try:
+            admin = self._idle.get_nowait()
+        except queue.Empty:
+            admin = self._new(change)
+        try:
+            answer = self._alter(admin, change)
+        except BaseException:
+            admin.close()
+            raise
+        self._idle.put(admin)
+        return answer
+
+    def close(self) -> None:
+        """Close the clients that serve no change now."""
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+    def _new(self, change: AlterTopicConfig) -> Any:
+        answering = list(_answering(self._brokers))
+        if not answering:
+            asked = ", ".join(self._brokers)
+            raise HostError(f"no broker of {asked} answered in {_PULSE_S:g} s; nothing was sent to Kafka")
+        try:
+            return _admin(answering, _QUESTION_S)
+        except (KafkaError, OSError) as error:
+            raise self._not_known(change, f"{type(error).__name__}: {error}") from None
+
+    def _alter(self, admin: Any, change: AlterTopicConfig) -> tuple[int, str]:
+        """By IncrementalAlterConfigs (KIP-339, Kafka 2.3), which leaves the topic's other settings."""
+        act = AlterConfigOp.DELETE if change.value is None else AlterConfigOp.SET
+        wanted = ConfigResource(ConfigResourceType.TOPIC, change.topic, {change.key: (act, change.value)})
+        try:
             told = admin.alter_configs([wanted], raise_on_unknown=False, incremental=True)
-        said = str(told["topic"][change.topic])
-    except IncompatibleBrokerVersion as error:  # the client knows that before it sends
-        return 1, str(error)
-    except (KafkaError, OSError, KeyError, ValueError, TypeError) as error:  # the last three: it is garbled
-        raise _not_known(change, answering, f"{type(error).__name__}: {error}") from None
-    if RequestTimedOutError.__name__ in said:  # the broker itself waited in vain, for its controller
-        raise _not_known(change, answering, said)
-    return (0, change.describe()) if said == _ALTERED else (1, said)
+            said = str(told["topic"][change.topic])
+        except IncompatibleBrokerVersion as error:  # the client knows that before it sends
+            return 1, str(error)
+        except (KafkaError, OSError, KeyError, ValueError, TypeError) as error:
+            # the last three: it is garbled
+            raise self._not_known(change, f"{type(error).__name__}: {error}") from None
+        if RequestTimedOutError.__name__ in said:  # the broker itself waited in vain, for its controller
+            raise self._not_known(change, said)
+        return (0, change.describe()) if said == ALTERED else (1, said)
 
-
-def _not_known(change: ClusterChange, brokers: Sequence[str], why: str) -> HostError:
-    asked = f"Kafka at {', '.join(brokers)} did not confirm: {change.describe()}"
-    return HostError(f"{asked}. Whether that was done is not known: {why}")
+    def _not_known(self, change: ClusterChange, why: str) -> HostError:
+        asked = f"Kafka at {', '.join(self._brokers)} did not confirm: {change.describe()}"
+        return HostError(f"{asked}. Whether that was done is not known: {why}")
 
 
 def elect_preferred(bootstrap: str) -> str:
@@ -268,7 +309,7 @@ def elect_preferred(bootstrap: str) -> str:
     not known, or Kafka refused all of it.
     """
     try:
-        with _admin([bootstrap], _ELECTION_S) as admin:
+        with closing(_admin([bootstrap], _ELECTION_S)) as admin:
             return _elect(admin)
     except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: no controller
         raise HostError(

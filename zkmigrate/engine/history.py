@@ -203,6 +203,10 @@ class History:
         """Those of them on which a file or a setting is not put back."""
         return frozenset(self._changes.restorable(step)).difference(self.retired)
 
+    def in_doubt(self, step: str) -> frozenset[str]:
+        """Those of them with a change of which only the intent is known, or that was refused."""
+        return frozenset(self._changes.in_doubt(step)).difference(self.retired)
+
     def has_touched(self, step: str) -> bool:
         """Whether there is any of them."""
         return any(t not in self.retired for t in self._changes.targets(step))

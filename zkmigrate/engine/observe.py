@@ -17,14 +17,16 @@ from typing import TypeVar, cast
 
 from zkmigrate import deadline
 from zkmigrate.clients import kafka as kafka_client
+from zkmigrate.clients import topics as topic_client
 from zkmigrate.clients.admin import word_refused
 from zkmigrate.clients.words import four_letter_word
 from zkmigrate.clients.zookeeper import ZnodeReader
 from zkmigrate.engine.lanes import Late, together
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import Inventory
+from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Cause, Reading, Seen, Unknown
-from zkmigrate.model.look import DirEntry, KafkaView, RandomReader, Znode
+from zkmigrate.model.look import ClusterTopics, DirEntry, KafkaView, RandomReader, Settings, Znode
 from zkmigrate.transport import here
 from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.failure import TransportError
@@ -208,6 +210,23 @@ class Observe:
         if not brokers:
             return Unknown("failed", "the inventory names no broker")
         return kafka_client.view(brokers, self._reassignments)
+
+    def topics(self, cluster: str) -> Reading[ClusterTopics]:
+        return self._through(cluster, topic_client.names)
+
+    def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
+        return self._through(cluster, lambda brokers: topic_client.settings(brokers, key, topics))
+
+    def refused_setting(
+        self, cluster: str, key: str, value: str, topics: Sequence[str]
+    ) -> Reading[Mapping[str, str]]:
+        return self._through(cluster, lambda brokers: topic_client.refused(brokers, key, value, topics))
+
+    def _through(self, cluster: str, ask: Callable[[Sequence[str]], Reading[T]]) -> Reading[T]:
+        """What the brokers of a cluster tell."""
+        if cluster != KAFKA:
+            return Unknown("failed", f"{cluster} is none of the clusters {KAFKA}")
+        return ask([broker.endpoint for broker in self._inventory.kafka.brokers])
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         def given_up(host: str) -> T:

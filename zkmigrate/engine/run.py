@@ -465,6 +465,7 @@ class Walk:
             records=self.history.records(),
             begun=self.history.lost or self.history.has_touched(at.id),
             unrestored=self.history.unrestored(at.id),
+            unconfirmed=self.history.in_doubt(at.id),
             tell=lambda what, progress: self.world.emit(
                 events.Waits(at.stage.id, at.step.id, what, progress, None)
             ),

@@ -28,6 +28,7 @@ class Sent:
         self._by_step: dict[str, dict[str, str]] = {}
         self._by_target: dict[tuple[str, str], dict[str, None]] = {}
         self._restorable: dict[str, set[str]] = {}
+        self._in_doubt: dict[str, dict[str, str]] = {}
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows.values())
@@ -48,6 +49,10 @@ class Sent:
         """Targets of a step that have one with a default inverse (``model.change.inverse``)."""
         return self._restorable.get(step, ())
 
+    def in_doubt(self, step: str) -> Collection[str]:
+        """The target of each change of a step that nobody confirmed."""
+        return self._in_doubt.get(step, {}).values()
+
     def undone_by(self, step: str, target: str, change: Change) -> tuple[str, ...]:
         """The operations that a change of the way back takes back."""
         if isinstance(change, Restore):
@@ -60,6 +65,8 @@ class Sent:
         self._rows[applied.operation] = row
         self._by_step.setdefault(step, {})[applied.operation] = target
         self._by_target.setdefault((step, target), {})[applied.operation] = None
+        if not applied.confirmed:
+            self._in_doubt.setdefault(step, {})[applied.operation] = target
         if inverse(applied) is not None:
             self._restorable.setdefault(step, set()).add(target)
 
@@ -68,6 +75,7 @@ class Sent:
         if operation in self._rows:
             row = self._rows[operation]
             self._rows[operation] = row._replace(applied=replace(row.applied, confirmed=True))
+            self._in_doubt.get(row.step, {}).pop(operation, None)
 
     def drop(self, operation: str) -> None:
         """It was not sent after all, or is undone; nothing where it is not known."""
@@ -76,6 +84,7 @@ class Sent:
             return
         step, target, _ = row
         del self._by_step[step][operation], self._by_target[step, target][operation]
+        self._in_doubt.get(step, {}).pop(operation, None)
         if not self._by_step[step]:
             del self._by_step[step]
         if all(inverse(a) is None for a in self.of(step, target)):

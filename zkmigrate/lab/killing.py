@@ -2,7 +2,8 @@
 
 ``python -m zkmigrate.lab.killing KIND HOST OTHERS VERB OPTIONS…``: before a change of class KIND (``Seal``),
 or with the zkm-host verb KIND (``halt``), is sent to HOST, once that many other hosts have confirmed theirs.
-With ``any`` for HOST it is the first such change to whichever host. When the others do not confirm within
+With ``any`` for HOST it is the first such change to whichever host; a topic stands for the change of its
+config. When the others do not confirm within
 ``WAIT_S`` the process ends with ``NOT_CONFIRMED`` instead, so that nobody takes another moment for the one
 that was asked for. Everything else is the real program.
 """
@@ -20,7 +21,7 @@ from zkmigrate import wiring
 from zkmigrate.cli import main
 from zkmigrate.engine.apply import Apply, Outcome
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import Change
+from zkmigrate.model.change import AlterTopicConfig, Change
 
 WAIT_S = 20.0
 NOT_CONFIRMED = 99
@@ -44,7 +45,8 @@ class KillingSite(wiring.Site):
         if self.kind not in (type(change).__name__, change.verb):
             return self._real(change, operation, fencing)
         with self._turn:
-            if self.victim in (change.where, ANY_HOST):
+            topic = change.topic if isinstance(change, AlterTopicConfig) else ANY_HOST
+            if self.victim in (change.where, topic, ANY_HOST):
                 self._wait(lambda: self._confirmed >= self.others)
                 os.kill(os.getpid(), signal.SIGKILL)
             # The others are sent one by one, so that exactly as many as wanted have theirs.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from zkmigrate.model.fact import Reading
 
@@ -94,6 +94,28 @@ class KafkaView:
         )
 
 
+@dataclass(frozen=True)
+class ClusterTopics:
+    """The topics of a Kafka cluster by name, in order, and the id of the cluster that named them."""
+
+    cluster_id: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TopicSetting:
+    """One config of one topic. own: what the topic itself sets, None where a default holds. read_only: Kafka
+    takes no other value for it."""
+
+    own: str | None
+    read_only: bool = False
+
+
+Settings: TypeAlias = Reading[Mapping[str, Reading[TopicSetting]]]
+"""One config of several topics, by name. A topic is Absent that does not exist, Unknown where its config may
+not be read. All of it is Absent where Kafka has no config of this name."""
+
+
 class RandomReader(Protocol):
     """Random access to one remote file: short reads only at its end."""
 
@@ -164,6 +186,22 @@ class Look(Protocol):
 
     def kafka(self) -> Reading[KafkaView]:
         """The Kafka cluster through its brokers."""
+        ...
+
+    def topics(self, cluster: str) -> Reading[ClusterTopics]:
+        """Every topic of a cluster: one request, whose answer has all partitions of all topics."""
+        ...
+
+    def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
+        """One config of these topics. One request for 500 topics; a broker with ZooKeeper makes one read of
+        ZooKeeper for each topic."""
+        ...
+
+    def refused_setting(
+        self, cluster: str, key: str, value: str, topics: Sequence[str]
+    ) -> Reading[Mapping[str, str]]:
+        """Those of these topics for which Kafka would refuse this value, with its reason. It validates only
+        and changes nothing. Costs as ``topic_settings``."""
         ...
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:

@@ -144,15 +144,15 @@ class Retired:
 class Context:
     """What every step of a run may know without looking.
 
-    run: id of the run, ``[a-z0-9-]{1,24}``. rehearsal: the cut-over steps act as rehearsal.
-    records: step id → the record it journaled last (baseline, zxids, times).
-    fencing: this operator's fencing number. unrestored: targets of this step on which the journal knows files
-    that were written or moved aside, or settings of a cluster, and not put back. begun: changes of this step
-    were, or may have been, sent and are not undone; true where the journal is lost. way: the direction of the
-    walk, so that a step does not wait, going back, for answers that only going forward needs. kept: what the
-    step's last ``Waiting`` of this visit kept. tell: for looks that take long. retired: brokers that were
-    left out of the run; the inventory does not name them. hold_at: the step of the window after which
-    ``--hold-at`` holds.
+    run: id of the run, ``[a-z0-9-]{1,24}``. rehearsal: the cut-over steps act as rehearsal. records: step id
+    → the record it journaled last (baseline, zxids, times). fencing: this operator's fencing number.
+    unrestored: targets of this step on which the journal knows files that were written or moved aside, or
+    settings of a cluster, and not put back. unconfirmed: targets of this step with a change that was refused,
+    or of which nobody knows whether it happened. begun: changes of this step were, or may have been, sent and
+    are not undone; true where the journal is lost. way: the direction of the walk, so that a step does not
+    wait, going back, for answers that only going forward needs. kept: what the step's last ``Waiting`` of
+    this visit kept. tell: for looks that take long. retired: brokers that were left out of the run; the
+    inventory does not name them. hold_at: the step of the window after which ``--hold-at`` holds.
     """
 
     run: str
@@ -161,6 +161,7 @@ class Context:
     rehearsal: bool = False
     records: Records = field(default_factory=dict)
     unrestored: frozenset[str] = frozenset()
+    unconfirmed: frozenset[str] = frozenset()
     begun: bool = False
     way: Way = Way.FORWARD
     kept: Mapping[str, Any] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from zkmigrate.simulate import ensemble as words
 from zkmigrate.simulate import program
 from zkmigrate.simulate.disk import Disk
 from zkmigrate.simulate.ensemble import Ensemble
+from zkmigrate.simulate.topics import TopicQuestions, TopicWorld
 from zkmigrate.simulate.world import LOGS, SESSION_TIMEOUT_MS, BrokerProcess, World
 from zkmigrate.zkdata.reader import BytesReader
 
@@ -29,7 +30,7 @@ LOG_DIR = "/var/lib/kafka"
 
 
 @dataclass(frozen=True)
-class WorldLook:
+class WorldLook(TopicQuestions):
     """Implements :class:`zkmigrate.model.look.Look`. ``unreachable`` names hosts that do not answer."""
 
     world: World
@@ -40,6 +41,13 @@ class WorldLook:
 
     def wall(self) -> float:
         return self.world.wall
+
+    @property
+    def cluster(self) -> TopicWorld:
+        topics: dict[str, dict[str, str]] = {p.topic: {} for p in self.world.partitions()}
+        for (topic, key), value in self.world.settings.items():
+            topics.setdefault(topic, {})[key] = value
+        return TopicWorld(self.world.inventory.kafka.cluster_id, topics)
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         return {host: ask(host) for host in hosts}

@@ -1,0 +1,25 @@
+"""Set one config on many topics of a Kafka cluster, with its way back: no ZooKeeper, no host takes part."""
+
+from __future__ import annotations
+
+from zkmigrate.inventory_topic_config import TopicConfigInventory
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.steps.topic_check import TopicCheckStep
+from zkmigrate.steps.topic_config import TopicConfigStep
+
+PLAYBOOK = Playbook(
+    id="kafka_topic_config",
+    title="Set one config on many topics",
+    stages=(
+        Stage("preflight", "Look first", (TopicCheckStep(),), locked=False, refused=3),
+        Stage(
+            "set",
+            "Set the config",
+            (TopicConfigStep(),),
+            consent="Set the config on these topics now?",
+        ),
+    ),
+    inventory=TopicConfigInventory,
+    sections=("kafka", "topic_config"),
+    alters_clusters=True,
+)

@@ -1,0 +1,147 @@
+"""An operator of the model world of topics: engine, journal and playbook, process after process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from playbooks.kafka_topic_config import PLAYBOOK
+from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
+from zkmigrate.engine import events
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.clock import Interrupt
+from zkmigrate.engine.journal import NAME, Journal
+from zkmigrate.engine.ports import World
+from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.inventory import Broker, Kafka
+from zkmigrate.inventory_topic_config import TopicConfig, TopicConfigInventory
+from zkmigrate.model.change import Change, ClusterChange
+from zkmigrate.model.look import Look
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.simulate.topics import TopicQuestions, TopicWorld
+from zkmigrate.steps.topic_config import TopicConfigStep
+
+KEY, VALUE = "retention.ms", "86400000"
+ID = "A" * 22
+
+
+def names(count: int) -> tuple[str, ...]:
+    return tuple(f"t{n:05}" for n in range(count))
+
+
+def topics(count: int) -> dict[str, dict[str, str]]:
+    """Every third topic sets another value, every tenth has the wanted one, the rest sets nothing."""
+    found: dict[str, dict[str, str]] = {"__consumer_offsets": {"cleanup.policy": "compact"}}
+    for n, name in enumerate(names(count)):
+        found[name] = {"cleanup.policy": "delete"}
+        if n % 10 == 9:
+            found[name][KEY] = VALUE
+        elif n % 3 == 0:
+            found[name][KEY] = str(1000 + n)
+    return found
+
+
+def inventory(**section: object) -> TopicConfigInventory:
+    wanted = TopicConfig.model_validate({"key": KEY, "value": VALUE, "topics": ("t*",), **section})
+    brokers = tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in (1, 2, 3))
+    kafka = Kafka(cluster_id=ID, brokers=brokers)
+    return TopicConfigInventory(version=1, name="topics", kafka=kafka, topic_config=wanted)
+
+
+@dataclass(frozen=True)
+class TopicLook(TopicQuestions):
+    """A look at nothing but topics."""
+
+    world: TopicWorld
+    clock: TinyClock
+
+    @property
+    def cluster(self) -> TopicWorld:
+        return self.world
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    def wall(self) -> float:
+        return self.clock.wall()
+
+
+@dataclass
+class Desk:
+    """One run over one cluster."""
+
+    run_dir: Path
+    cluster: TopicWorld
+    wave: int = 3
+    inventory: TopicConfigInventory = field(default_factory=inventory)
+    clock: TinyClock = field(default_factory=TinyClock)
+    confirm: TinyConfirm = field(default_factory=TinyConfirm)
+    seen: list[events.Event] = field(default_factory=list)
+    before_change: Callable[[Change], None] = lambda _change: None
+
+    def __post_init__(self) -> None:
+        self.points = Points()
+        self.first = {name: dict(own) for name, own in self.cluster.topics.items()}
+
+    @property
+    def playbook(self) -> Playbook:
+        """As the shipped one, with smaller waves."""
+        look, change = PLAYBOOK.stages
+        return replace(PLAYBOOK, stages=(look, replace(change, steps=(TopicConfigStep(self.wave),))))
+
+    @property
+    def home(self) -> bool:
+        return self.cluster.topics == self.first
+
+    @property
+    def there(self) -> bool:
+        """Every topic that is meant has the value, and nothing else has changed."""
+        wanted = {
+            name: {**own, KEY: VALUE} if name.startswith("t") else own for name, own in self.first.items()
+        }
+        return self.cluster.topics == wanted
+
+    def process(self, act: Callable[[Walk], Ended], points: Points | None = None) -> Ended:
+        """One process's life."""
+        self.points = points or Points()
+        disk = PointDisk(self.points)
+        there = (self.run_dir / NAME).exists()
+        journal = (Journal.open if there else Journal.create)(self.run_dir, self.clock.wall, disk)
+        if not journal.history.run:
+            body = {"run": "r-1", "playbook": "kafka_topic_config", "inventory": "0", "plan": "0"}
+            journal.append("begin", body)
+        world = World(
+            look=cast(Look, TopicLook(self.cluster, self.clock)),
+            apply=self._apply,
+            clock=self.clock,
+            confirm=self.confirm,
+            lock=TinyLock(),
+            interrupt=Interrupt(),
+            emit=self.seen.append,
+        )
+        try:
+            return act(Walk(self.playbook, self.inventory, journal, world))
+        finally:
+            journal.close()
+
+    def _apply(self, change: Change, operation: str, fencing: int) -> Outcome:
+        assert isinstance(change, ClusterChange), "no host takes part"
+        self.before_change(change)
+        self.points.hit("apply")
+        outcome = Outcome(*self.cluster.alter(change))
+        self.points.hit("applied")
+        return outcome
+
+
+def forward(walk: Walk) -> Ended:
+    return walk.forward()
+
+
+def resume(walk: Walk) -> Ended:
+    return walk.resume()
+
+
+def back(walk: Walk) -> Ended:
+    return walk.back()

@@ -1,0 +1,116 @@
+"""A model world of one Kafka cluster with topics and nothing else, for playbooks that change these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+
+from zkmigrate.errors import HostError
+from zkmigrate.model.change import AlterTopicConfig, ClusterChange
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import ClusterTopics, Settings, TopicSetting
+
+KEYS = frozenset({"cleanup.policy", "min.insync.replicas", "retention.bytes", "retention.ms"})
+
+
+def takes_all(_topic: str, _key: str, _value: str) -> str:
+    """For a cluster that refuses no value."""
+    return ""
+
+
+@dataclass
+class TopicWorld:
+    """The cluster. It remembers no change; what came of one is told by a look alone.
+
+    topics: by name, what each of them sets. silent: no broker answers. denied: topics whose config may not be
+    read. refuses: why a topic would not take a value, empty where it would. read_only: configs that nobody
+    can set. wrong: what befalls the next changes, one after the other: the cluster is ``down``, its answer is
+    ``lost`` after the change was made, or the topic is ``deleted`` before it. altered: the changes that were
+    made. read: how many topics were looked at.
+    """
+
+    cluster_id: str
+    topics: dict[str, dict[str, str]]
+    silent: bool = False
+    denied: frozenset[str] = frozenset()
+    refuses: Callable[[str, str, str], str] = takes_all
+    read_only: frozenset[str] = frozenset()
+    wrong: list[str] = field(default_factory=list)
+    altered: list[AlterTopicConfig] = field(default_factory=list)
+    read: int = 0
+    _turn: RLock = field(default_factory=RLock, repr=False)
+
+    def names(self) -> Reading[ClusterTopics]:
+        """As ``Look.topics``."""
+        if self.silent:
+            return Unknown("timeout", "no broker answers")
+        return Seen(ClusterTopics(self.cluster_id, tuple(sorted(self.topics))))
+
+    def settings(self, key: str, topics: Sequence[str]) -> Settings:
+        """As ``Look.topic_settings``."""
+        if self.silent:
+            return Unknown("timeout", "no broker answers")
+        if key not in KEYS and any(topic in self.topics for topic in topics):
+            return Absent(key)
+        self.read += len(topics)
+        return Seen({topic: self._setting(topic, key) for topic in topics})
+
+    def _setting(self, topic: str, key: str) -> Reading[TopicSetting]:
+        if topic in self.denied:
+            return Unknown("denied", f"config {key} of topic {topic}: TopicAuthorizationFailedError")
+        if topic not in self.topics:
+            return Absent(topic)
+        return Seen(TopicSetting(self.topics[topic].get(key), key in self.read_only))
+
+    def refused(self, key: str, value: str, topics: Sequence[str]) -> Reading[Mapping[str, str]]:
+        """As ``Look.refused_setting``."""
+        if self.silent:
+            return Unknown("timeout", "no broker answers")
+        said = {topic: self._refusal(topic, key, value) for topic in topics}
+        return Seen({topic: why for topic, why in said.items() if why})
+
+    def _refusal(self, topic: str, key: str, value: str | None) -> str:
+        if topic not in self.topics:
+            return f"[Error 3] UnknownTopicOrPartitionError: The topic '{topic}' does not exist."
+        return "" if value is None else self.refuses(topic, key, value)
+
+    def alter(self, change: ClusterChange) -> tuple[int, str]:
+        """As ``clients.kafka.Alter``: 0, or 1 and why it is refused; HostError where no answer comes."""
+        assert isinstance(change, AlterTopicConfig)
+        with self._turn:
+            trouble = self.wrong.pop(0) if self.wrong else ""
+            if trouble == "down" or self.silent:
+                raise HostError("no broker answers; nothing was sent to Kafka")
+            if trouble == "deleted":
+                self.topics.pop(change.topic, None)
+            if why := self._refusal(change.topic, change.key, change.value):
+                return 1, why
+            self.altered.append(change)
+            if change.value is None:
+                self.topics[change.topic].pop(change.key, None)
+            else:
+                self.topics[change.topic][change.key] = change.value
+            if trouble == "lost":
+                raise HostError("the connection broke; whether that was done is not known")
+            return 0, change.describe()
+
+
+class TopicQuestions:
+    """The part of a ``Look`` that asks one cluster about its topics, whatever the cluster is called."""
+
+    @property
+    def cluster(self) -> TopicWorld:
+        """The cluster that answers."""
+        raise NotImplementedError
+
+    def topics(self, _cluster: str) -> Reading[ClusterTopics]:
+        return self.cluster.names()
+
+    def topic_settings(self, _cluster: str, key: str, topics: Sequence[str]) -> Settings:
+        return self.cluster.settings(key, topics)
+
+    def refused_setting(
+        self, _cluster: str, key: str, value: str, topics: Sequence[str]
+    ) -> Reading[Mapping[str, str]]:
+        return self.cluster.refused(key, value, topics)
