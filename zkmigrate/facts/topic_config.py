@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
+from zkmigrate.facts.recorded import Recorded
 from zkmigrate.inventory_topic_config import TopicConfig, TopicConfigInventory
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -18,7 +19,7 @@ INTERNAL = "__"
 
 
 @dataclass(frozen=True)
-class Originals:
+class Originals(Recorded):
     """original: what each topic of the run itself set before the first change, None where nothing; by topic,
     in order.
 
@@ -28,13 +29,6 @@ class Originals:
     step: ClassVar[str] = "topic-config"
 
     original: Mapping[str, str | None]
-
-    def encode(self) -> dict[str, Any]:
-        return {"original": dict(self.original)}
-
-    @classmethod
-    def decode(cls, body: Mapping[str, Any]) -> Self:
-        return cls(dict(body["original"]))
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,17 @@ Proof: the brokers are of the named cluster, each entry means a topic, Kafka wou
 from __future__ import annotations
 
 from zkmigrate.facts.topic_config import FirstLook, first_look
-from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import blocking
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
 from zkmigrate.rules.topic_config import before
 
 
-class TopicCheckStep:
+class TopicCheckStep(Reads[FirstLook]):
     """See the module."""
 
     id = "topics"
     title = "Look at the topics"
-    hazard = Hazard.READ_ONLY
 
     def observe(self, c: Context, look: Look) -> FirstLook:
         return first_look(c, look)
@@ -32,9 +30,3 @@ class TopicCheckStep:
     def check(self, c: Context, f: FirstLook, way: Way) -> Verdict:
         findings = before(c, f)
         return Blocked(findings) if blocking(findings) else Done(findings)
-
-    def plan(self, c: Context, f: FirstLook, target: str) -> Changes:
-        return ()
-
-    def undo(self, c: Context, f: FirstLook, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return ()

@@ -23,7 +23,7 @@ from zkmigrate.model.change import KAFKA, AlterTopicConfig, Applied, Changes, in
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, blocking, claim
 from zkmigrate.model.look import Look, Settings, TopicSetting
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.rules.topic_config import LEAVE_OUT, before, unreadable
 
 WAVE = 100
@@ -42,7 +42,7 @@ class TopicConfigFacts:
     whole: bool
 
 
-class TopicConfigStep:
+class TopicConfigStep(Step[TopicConfigFacts]):
     """See the module. wave: how many topics are changed at once."""
 
     id = Originals.step
@@ -121,19 +121,17 @@ class TopicConfigStep:
         found = _own(f.settings.value, target) if isinstance(f.settings, Seen) else None
         return (AlterTopicConfig(KAFKA, target, wanted.key, wanted.value, found),)
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
+    def forecast(self, c: Context, look: Look) -> Forecast[TopicConfigFacts]:
         f = self.observe(c, look)
         verdict = self.check(c, f, Way.FORWARD)
         if isinstance(verdict, Blocked):
             raise HostError("; ".join(f"{x.claim}: {x.seen}" for x in blocking(verdict.findings)))
-        if not isinstance(f.settings, Seen) or not isinstance(verdict, Ready):
-            return {}
-        return {t: self.plan(c, f, t) for t in _todo(c, f.settings.value)}
+        # Every wave, not the first one only.
+        if not isinstance(verdict, Ready) or not isinstance(f.settings, Seen):
+            return Forecast(f, ())
+        return Forecast(f, _todo(c, f.settings.value))
 
     def undo(self, c: Context, f: TopicConfigFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return inverses(applied)
-
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
         return inverses(applied)
 
 
