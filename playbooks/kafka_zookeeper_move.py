@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from zkmigrate.model.playbook import Counted, Playbook, Stage
 from zkmigrate.model.step import AnyStep
+from zkmigrate.moves.by_hand import MANUAL
 from zkmigrate.rules.window import WINDOW
 from zkmigrate.steps.arm import ArmStep
 from zkmigrate.steps.check import CheckStep
@@ -85,4 +86,5 @@ PLAYBOOK = Playbook(
         Counted("join.join", "dest hosts", lambda inventory: inventory.dest_names),
         Counted("roll.roll", "brokers", lambda inventory: inventory.broker_names, paced=True),
     ),
+    manual=MANUAL,
 )

@@ -6,6 +6,7 @@ The cluster is a store of values. It remembers no operation: what came of a chan
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, Hosts, Killed, Points, Tiny, WriteStep
+from tests.unit.engine_world import HOSTS, Hosts, Killed, Points, Tiny, WriteStep, inventory
 from tests.world.operator import quiet_world
 from zkmigrate.engine import journal, plan
 from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.brief import Brief
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.errors import HostError
@@ -35,8 +37,9 @@ from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Context, Done, Hazard, Ready, Verdict, Way
-from zkmigrate.runbook import commands
+from zkmigrate.runbook import commands, export, page
 from zkmigrate.runbook.commands import Place
+from zkmigrate.runbook.sheet import Sheet
 
 TOPICS = ("a", "b", "c", "d", "e")
 BEFORE = {"a": "1", "c": "3"}
@@ -315,3 +318,59 @@ def test_the_journal_holds_what_was_found_with_the_intent(tmp_path: Path) -> Non
     changes = [line["body"]["change"] for line in lines if line["kind"] == "intent"]
     found = {c["topic"]: c["before"] for c in changes if c["type"] == "AlterTopicConfig"}
     assert found == {topic: BEFORE.get(topic) for topic in TOPICS}
+
+
+def settings_by_hand() -> str:
+    """The page of a runbook that changes a cluster alone."""
+    changes = [AlterTopicConfig(CLUSTER, topic, "value", "new", BEFORE.get(topic)) for topic in TOPICS]
+    planned = {c.topic: (plan.PlannedChange(c, c.describe(), plan.command(c), "", ()),) for c in changes}
+    toy = Toy(Path("unused"))
+    alone = SettingStep(toy.hosts)
+    step = plan.PlannedStep(alone.id, alone.title, alone.hazard, Brief("", "", "", "", ""), planned, "")
+    whole = Playbook("toy", "A toy", (Stage("main", "do", (cast(AnyStep, alone),), locked=False),))
+    of = plan.Plan("toy", "", (plan.PlannedStage("main", "do", "", False, False, (step,)),), ())
+    return page.page(page.Runbook(whole, of, "d1ge57", inventory(), "r-1", {}, {}, "runbook.md"))
+
+
+def test_by_hand_a_cluster_is_changed_by_its_own_tool_and_no_host_is_asked(tmp_path: Path) -> None:
+    text = settings_by_hand()
+    boxes = list(export.blocks(text))
+    assert [box["step"] for box in boxes] == [
+        "prepare.directory", "prepare.functions", "prepare.site", STEP,
+    ]  # fmt: skip
+    assert boxes[-1]["host"] == CLUSTER
+    tool = "kafka-configs.sh --bootstrap-server 192.0.2.31:9092 --alter --entity-type topics --entity-name"
+    lines = [f"{tool} {topic} --add-config 'value=[new]'" for topic in TOPICS]
+    assert boxes[-1]["text"].split(" &&\n") == lines
+    assert "Expect: `Completed updating config` for each topic." in text
+    for word in ("ssh.conf <<", "zkm-host that", "hold.lock", "dest host", "ZooKeeper", "stand`"):
+        assert word not in text.replace(boxes[1]["text"], ""), word
+
+
+@pytest.mark.parametrize("fails", ["", "c"])
+def test_by_hand_the_boxes_of_such_a_page_run_to_the_first_line_that_fails(
+    tmp_path: Path, fails: str
+) -> None:
+    (tmp_path / "runbook.md").write_text(settings_by_hand())
+    prepare = [box["text"] for box in export.blocks(settings_by_hand()) if box["step"] != STEP]
+    tool = f'kafka-configs.sh() {{ [ "$7" != "{fails}" ] && echo "$7" >>$HAND/set; }}'
+    script = "\n".join([f"HAND={tmp_path}/hand; {tool}", *prepare, f"step {STEP}"])
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert (tmp_path / "hand" / "set").read_text().split() == ([*"ab"] if fails else list(TOPICS))
+    assert done.returncode == (1 if fails else 0)
+    assert (f"STOPPED in {STEP} forward" in done.stdout) == bool(fails)
+
+
+def test_by_hand_a_wave_of_hosts_and_clusters_is_hosts_first() -> None:
+    changes: dict[str, Changes] = {
+        "t": (AlterTopicConfig(CLUSTER, "t", "k", "1", None), AlterTopicConfig(CLUSTER, "t", "l", "2", "3")),
+        "d1": (PutFile("d1", "/f", b"a\n", "root:root"), PutFile("d1", "/g", b"b\n", "root:root")),
+    }
+    step = plan.PlannedStep("setting", "set", Hazard.REVERSIBLE, Brief("", "", "", "", ""), {}, "")
+    back = Sheet(inventory(), "r-1", "main", False, step, changes).waves(Way.BACK)
+    assert [(block.hosts, block.way) for block in back] == [
+        (("d1",), Way.BACK), (("d1",), Way.BACK), ((CLUSTER,), Way.BACK), ((CLUSTER,), Way.BACK),
+    ]  # fmt: skip
+    assert [block.text[0] == "next" for block in back] == [True, False, False, False]
+    assert ["k=[1]" in block.text[0] for block in back] == [False, False, True, False]

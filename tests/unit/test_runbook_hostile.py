@@ -15,11 +15,12 @@ from tests.unit.test_runbook_functions import FUNCTIONS
 from tests.world.operator import quiet_world
 from tests.world.test_runbook import made
 from zkmigrate.errors import UsageError
+from zkmigrate.model.by_hand import Block
 from zkmigrate.model.change import PutFile
 from zkmigrate.model.step import Way
 from zkmigrate.runbook import export, page
 from zkmigrate.runbook.commands import Place, line
-from zkmigrate.runbook.sheet import Block, heredoc
+from zkmigrate.runbook.sheet import heredoc
 from zkmigrate.ui.clean import inline
 
 SITE = """

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from zkmigrate.inventory import Inventory
+from zkmigrate.model.by_hand import Manual
 from zkmigrate.model.step import AnyStep
 from zkmigrate.model.window import WindowSpec
 
@@ -52,12 +53,16 @@ class Counted:
 
 @dataclass(frozen=True)
 class Playbook:
-    """A named runbook. counted: the steps whose targets are counted."""
+    """A named runbook.
+
+    counted: the steps whose targets are counted. manual: what the page by hand says around the steps.
+    """
 
     id: str
     title: str
     stages: tuple[Stage, ...] = field(default_factory=tuple)
     counted: tuple[Counted, ...] = ()
+    manual: Manual = field(default_factory=Manual)
 
     @property
     def paced(self) -> Counted | None:

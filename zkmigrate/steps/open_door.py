@@ -14,11 +14,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkmigrate.facts.window import NOWHERE, SERVING, Standing, standing
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
 from zkmigrate.steps.go import past_the_door
 from zkmigrate.steps.serve import go_on_without, late
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    (sent,) = s.waves(Way.FORWARD)
+    moves = "open the others all the same; a host that did not open is mended afterwards, **never** restored"
+    return (Block(s.dest, sent.text, sent.expect, moves),)
+
+
+BY_HAND = ByHand(
+    needs="CHECK has said OK on all.",
+    forward=_by_hand,
+)
 
 
 class OpenStep:
@@ -27,6 +40,7 @@ class OpenStep:
     id = "open"
     title = "Open the door"
     hazard = Hazard.FINAL
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> Standing:
         return standing(c, look, "started", "checked")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from zkmigrate.facts.host import HostPhase
 from zkmigrate.facts.window import SERVING, Statuses, phases
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look
@@ -24,12 +25,27 @@ SERVING_S = 30.0
 """The least time that the hosts get to serve."""
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    text = ("until_like 60 \"$DEST\" 'phase=(started|checked|open)'",)
+    moves = (
+        f"read `finisher=` of the host that stays in `go`; while **every** host answers you can {WALK_BACK}"
+    )
+    return (Block(s.dest, text, "`OK` within seconds", moves),)
+
+
+BY_HAND = ByHand(
+    needs="every host has its GO.",
+    forward=_by_hand,
+)
+
+
 class ServeStep:
     """See the module."""
 
     id = "serve"
     title = "Wait for dest's own quorum"
     hazard = Hazard.READ_ONLY
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> Statuses[HostPhase]:
         return phases(c, look)
