@@ -8,6 +8,7 @@ from __future__ import annotations
 from zkmigrate.model.playbook import Counted, Playbook, Stage
 from zkmigrate.model.step import AnyStep
 from zkmigrate.moves.by_hand import MANUAL
+from zkmigrate.moves.report import REPORTING
 from zkmigrate.rules.window import WINDOW
 from zkmigrate.steps.arm import ArmStep
 from zkmigrate.steps.check import CheckStep
@@ -87,4 +88,5 @@ PLAYBOOK = Playbook(
         Counted("roll.roll", "brokers", lambda inventory: inventory.broker_names, paced=True),
     ),
     manual=MANUAL,
+    report=REPORTING,
 )

@@ -6,11 +6,13 @@ The cluster is a store of values. It remembers no operation: what came of a chan
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
+from xml.etree import ElementTree
 
 import pytest
 
@@ -37,6 +39,12 @@ from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.report import page as html
+from zkmigrate.report.build import build
+from zkmigrate.report.markdown import markdown
+from zkmigrate.report.pictures import timeline
+from zkmigrate.report.sources import read
+from zkmigrate.report.tables import figures, tables
 from zkmigrate.runbook import commands, export, page
 from zkmigrate.runbook.commands import Place
 from zkmigrate.runbook.sheet import Sheet
@@ -374,3 +382,32 @@ def test_by_hand_a_wave_of_hosts_and_clusters_is_hosts_first() -> None:
     ]  # fmt: skip
     assert [block.text[0] == "next" for block in back] == [True, False, False, False]
     assert ["k=[1]" in block.text[0] for block in back] == [False, False, True, False]
+
+
+def test_a_report_without_a_window_tells_changes_findings_and_the_end(tmp_path: Path) -> None:
+    toy = Toy(tmp_path / "r")
+    toy.hosts.wrong = ["lost"]
+    assert toy.process(forward).code == 0
+    report = build(read(toy.run_dir), toy.playbook)
+    assert (report.windows, report.lanes, report.proof, report.lags) == ((), (), None, ())
+    assert figures(report) == (
+        ("way back", "not taken", "see Decisions"),
+        ("refusals and alarms", "0 and 0", "steps that refused"),
+    )
+    assert report.left[-1] == "nothing"
+    found = {table.id: table for table in tables(report)}
+    assert set(found) == {"decisions", "calls", "steps", "findings", "changes", "digests"}
+    on_hosts, on_clusters = (row[-1] for row in found["steps"].rows)
+    assert on_hosts == "3 done on 3 hosts"
+    assert on_clusters in ("1 unknown, 4 done on 5 targets", "4 done, 1 unknown on 5 targets")
+    assert [row[2] for row in found["findings"].rows] == ["tiny.file", "toy.set"]
+    [lost] = found["changes"].rows
+    assert (lost[3], lost[5]) == ("unknown", "store: the connection broke")
+    assert lost[4].startswith(f"set value=new of topic {lost[1]} (found: ")
+    drawn = [box.attrib["data-state"] for box in ElementTree.fromstring(timeline(report)).iter()
+             if "data-state" in box.attrib]  # fmt: skip
+    assert drawn == ["main"]
+    for text in (markdown(report), html.page(report)):
+        assert "toy is complete (exit code 0)" in text
+        for word in ("FENCE", "OPEN", "window", "dest", "source", "broker", "ZooKeeper", "roll", "lag"):
+            assert not re.search(rf"\b{word}", text), word

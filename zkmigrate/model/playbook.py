@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.by_hand import Manual
+from zkmigrate.model.report import Reporting
 from zkmigrate.model.step import AnyStep
 from zkmigrate.model.window import WindowSpec
 
@@ -56,6 +57,7 @@ class Playbook:
     """A named runbook.
 
     counted: the steps whose targets are counted. manual: what the page by hand says around the steps.
+    report: what is special about its report.
     """
 
     id: str
@@ -63,6 +65,7 @@ class Playbook:
     stages: tuple[Stage, ...] = field(default_factory=tuple)
     counted: tuple[Counted, ...] = ()
     manual: Manual = field(default_factory=Manual)
+    report: Reporting = field(default_factory=Reporting)
 
     @property
     def paced(self) -> Counted | None:

@@ -10,9 +10,9 @@ from zkmigrate.engine.codec import decode_change, decode_finding
 from zkmigrate.engine.history import CLEANED
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Finding
+from zkmigrate.model.report import Decision, Op, Story, Visit
 from zkmigrate.model.step import Way
 from zkmigrate.report.timebase import Timebase
-from zkmigrate.report.value import Decision, Op, Visit
 
 
 @dataclass
@@ -28,18 +28,6 @@ class _Walk:
     seconds: float | None = None
     outcome: str = "left"
     findings: tuple[Finding, ...] = ()
-
-
-@dataclass(frozen=True)
-class Story:
-    """hosts: names by kind, as the run began with them. records: of each step, the last one."""
-
-    visits: tuple[Visit, ...]
-    ops: tuple[Op, ...]
-    decisions: tuple[Decision, ...]
-    hosts: Mapping[str, tuple[str, ...]]
-    records: Mapping[str, tuple[float, Mapping[str, Any]]]
-    last: float
 
 
 def told(entries: Iterable[Entry], times: Timebase) -> Story:

@@ -41,10 +41,6 @@ class Sheet:
         return f"{self.stage}.{self.step.id}"
 
     @property
-    def dest(self) -> tuple[str, ...]:
-        return self.inventory.dest_names
-
-    @property
     def changes(self) -> dict[str, Changes]:
         """The changes going forward, per target."""
         return {host: tuple(c.change for c in planned) for host, planned in self.step.targets.items()}

@@ -50,7 +50,7 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     rules = "in4=top out4=top 'in6=(top|noipv6)' 'out6=(top|noipv6)'"
     wants = f"phase=armed {rules} fence_entries=0 cut_entries=0 'image=(begun|complete)' unit_state=active"
     check = (f'until_like 10 "$DEST" {wants}',)
-    return (*s.waves(Way.FORWARD), Block(s.dest, check, "`OK` with all these words"))
+    return (*s.waves(Way.FORWARD), Block(s.inventory.dest_names, check, "`OK` with all these words"))
 
 
 BY_HAND = ByHand(

@@ -54,7 +54,7 @@ NOT_ASKED = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not 
 
 def _by_hand(s: Sheet) -> tuple[Block, ...]:
     look = Block(
-        s.dest,
+        s.inventory.dest_names,
         ("reformed",),
         "mode and zxid of every host, then `OK … leads …` with the ephemerals of before",
         f"behind the closed door nothing is lost yet: {WALK_BACK}",

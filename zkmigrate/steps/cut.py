@@ -55,11 +55,19 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
         *sent.text,
         "}",
     )
-    closed = (f"never '^probe .* (open|timeout|unreachable)$' {' '.join(s.dest)} && until_dropped 5",)
+    open_ = "^probe .* (open|timeout|unreachable)$"
+    closed = (f"never '{open_}' {' '.join(s.inventory.dest_names)} && until_dropped 5",)
     return (
-        Block(s.dest, first, f"{sent.expect}; before it a line `probe … refused` for every port of source"),
         Block(
-            s.dest, closed, "`OK` with how many learners source's leader counts now", f"{WALK_BACK} at once"
+            s.inventory.dest_names,
+            first,
+            f"{sent.expect}; before it a line `probe … refused` for every port of source",
+        ),
+        Block(
+            s.inventory.dest_names,
+            closed,
+            "`OK` with how many learners source's leader counts now",
+            f"{WALK_BACK} at once",
         ),
     )
 
@@ -72,8 +80,8 @@ def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     look = "look at ZooKeeper's log there; reopen only hosts that observe"
     return (
         uncut,
-        Block(s.dest, again, quicker, way=Way.BACK),
-        Block(s.dest, ("until_mode 60 observer $DEST",), "`OK … observer`", look, Way.BACK),
+        Block(s.inventory.dest_names, again, quicker, way=Way.BACK),
+        Block(s.inventory.dest_names, ("until_mode 60 observer $DEST",), "`OK … observer`", look, Way.BACK),
     )
 
 

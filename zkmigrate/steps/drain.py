@@ -50,7 +50,7 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
         'until_zxid 3 "$Z" $DEST && echo "Z is $Z; source\'s log: $RECORDS"',
     )
     expect = "`OK nothing outstanding`, then `OK … at least` Z"
-    return (Block(s.dest, text, expect, f"try later, and now {WALK_BACK}"),)
+    return (Block(s.inventory.dest_names, text, expect, f"try later, and now {WALK_BACK}"),)
 
 
 BY_HAND = ByHand(

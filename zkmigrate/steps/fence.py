@@ -44,7 +44,7 @@ class FenceFacts:
 def _by_hand(s: Sheet) -> tuple[Block, ...]:
     rules = "in4=top 'in6=(top|noipv6)' 'fence_entries=[2-9]'"
     check = f'until_like 2 "$DEST" phase=fenced {rules} client_sockets=0'
-    look = Block(s.dest, (check,), "`OK` with all these words; the clock runs", WALK_BACK)
+    look = Block(s.inventory.dest_names, (check,), "`OK` with all these words; the clock runs", WALK_BACK)
     return (*s.waves(Way.FORWARD), look)
 
 
@@ -52,7 +52,7 @@ def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     check = ('until_like 2 "$DEST" phase=armed fence_entries=0',)
     return (
         *s.waves(Way.BACK),
-        Block(s.dest, check, "`OK`: clients reach dest again", way=Way.BACK),
+        Block(s.inventory.dest_names, check, "`OK`: clients reach dest again", way=Way.BACK),
     )
 
 

@@ -52,7 +52,7 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
         "a host without GO stays shut, which is safe; the others finish alone. Send its line again; only "
         f"while **every** host answers you can {WALK_BACK}"
     )
-    return (Block(s.dest, sent.text, sent.expect, moves),)
+    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
 
 
 BY_HAND = ByHand(

@@ -25,7 +25,7 @@ from zkmigrate.steps.serve import go_on_without, late
 def _by_hand(s: Sheet) -> tuple[Block, ...]:
     (sent,) = s.waves(Way.FORWARD)
     moves = "open the others all the same; a host that did not open is mended afterwards, **never** restored"
-    return (Block(s.dest, sent.text, sent.expect, moves),)
+    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
 
 
 BY_HAND = ByHand(

@@ -20,7 +20,7 @@ from zkmigrate.preflight import run_preflight
 
 
 def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    hosts = (*s.dest, *s.inventory.broker_names)
+    hosts = (*s.inventory.dest_names, *s.inventory.broker_names)
     text = (*(f"at {host} true &" for host in hosts), f"say '' {' '.join(hosts)} && source_leader")
     expect = "`OK` with every host, then the name and address of source's one leader"
     return (

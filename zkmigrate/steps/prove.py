@@ -55,7 +55,11 @@ class ProveFacts:
 
 def _by_hand(s: Sheet) -> tuple[Block, ...]:
     moves = f"somebody writes under the chroot on source, or source has had an election: {WALK_BACK} at once"
-    return (Block(s.dest, ("in_time 2 && same_source",), "`OK source has written nothing …`", moves),)
+    return (
+        Block(
+            s.inventory.dest_names, ("in_time 2 && same_source",), "`OK source has written nothing …`", moves
+        ),
+    )
 
 
 BY_HAND = ByHand(

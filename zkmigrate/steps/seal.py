@@ -27,7 +27,7 @@ from zkmigrate.rules.lease import in_force
 def _by_hand(s: Sheet) -> tuple[Block, ...]:
     (sent,) = s.waves(Way.FORWARD)
     moves = f"**all** hosts walk back, those that are sealed too; {WALK_BACK}"
-    return (Block(s.dest, sent.text, sent.expect, moves),)
+    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
 
 
 def none_open_first(s: Sheet) -> tuple[Block, ...]:
@@ -35,7 +35,9 @@ def none_open_first(s: Sheet) -> tuple[Block, ...]:
     moves = (
         "**do not go on with this way back.** Open anywhere: forward only. Not answering: bring it back first"
     )
-    look = Block(s.dest, ("none_open",), "`OK none is open`, from every host", moves, Way.BACK)
+    look = Block(
+        s.inventory.dest_names, ("none_open",), "`OK none is open`, from every host", moves, Way.BACK
+    )
     return (look, *s.waves(Way.BACK))
 
 

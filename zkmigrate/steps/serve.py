@@ -30,7 +30,7 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     moves = (
         f"read `finisher=` of the host that stays in `go`; while **every** host answers you can {WALK_BACK}"
     )
-    return (Block(s.dest, text, "`OK` within seconds", moves),)
+    return (Block(s.inventory.dest_names, text, "`OK` within seconds", moves),)
 
 
 BY_HAND = ByHand(

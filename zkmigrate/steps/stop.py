@@ -45,17 +45,18 @@ class StopFacts:
 
 def _by_hand(s: Sheet) -> tuple[Block, ...]:
     stamps = (
-        *(f"zkm {host} stamp >{host}.stamp" for host in s.dest),
-        " && ".join(f"grep -q '^stamp=.' {host}.stamp" for host in s.dest) + ' && echo "OK stamps"',
+        *(f"zkm {host} stamp >{host}.stamp" for host in s.inventory.dest_names),
+        " && ".join(f"grep -q '^stamp=.' {host}.stamp" for host in s.inventory.dest_names)
+        + ' && echo "OK stamps"',
     )
     expect = "`OK stamps`: what each disk holds now, for SEAL to compare with"
-    return (*s.waves(Way.FORWARD), Block(s.dest, stamps, expect))
+    return (*s.waves(Way.FORWARD), Block(s.inventory.dest_names, stamps, expect))
 
 
 def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     (sent,) = s.waves(Way.BACK)
     text = (*sent.text[:-1], f"{sent.text[-1]} && keep STARTED=yes")
-    return (Block(s.dest, text, sent.expect, way=Way.BACK),)
+    return (Block(s.inventory.dest_names, text, sent.expect, way=Way.BACK),)
 
 
 BY_HAND = ByHand(

@@ -90,7 +90,7 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     moves = (
         "it names the session or the setting; with too few seconds do not begin: raise the session timeout"
     )
-    return (Block(s.dest, text, expect, moves),)
+    return (Block(s.inventory.dest_names, text, expect, moves),)
 
 
 BY_HAND = ByHand(

@@ -93,7 +93,14 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
         f"until_in_sync 120 {first.name} {first.endpoint}",
     )
     moves = "brokers that are missing: look at their logs; there is no way back, mend forward"
-    return (Block(s.dest, text, "after twice T: `OK … every owner of before is there`, `OK in sync`", moves),)
+    return (
+        Block(
+            s.inventory.dest_names,
+            text,
+            "after twice T: `OK … every owner of before is there`, `OK in sync`",
+            moves,
+        ),
+    )
 
 
 BY_HAND = ByHand(
