@@ -119,7 +119,7 @@ class Manual:
     """What the page says of a runbook around its steps; each text is Markdown.
 
     first: what is read before anything else. functions: bash functions that only look, as text. known: the
-    lines that set what they use; ``DEST`` names the hosts that are walked together. prepare: behind the boxes
+    lines that set what they use; the page itself sets ``DEST``, the hosts that keep the lock. prepare: behind the boxes
     that prepare. release: before the box that gives the hosts back (``{run}``). end: the page's last line.
     window: before the steps of a window (``{line}``, ``{stage}``, ``{last}``). phases: what each phase of a
     window means for whoever comes in the middle. There ``{name}`` of turns stands for the way back from that
@@ -128,7 +128,7 @@ class Manual:
 
     first: str = _FIRST
     functions: str = ""
-    known: Callable[[Context], tuple[str, ...]] = lambda _context: ("DEST=",)
+    known: Callable[[Context], tuple[str, ...]] = lambda _context: ()
     prepare: str = ""
     release: str = _RELEASE
     end: Callable[[Inventory], str] = lambda _inventory: ""

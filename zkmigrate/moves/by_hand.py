@@ -26,7 +26,6 @@ def _known(c: Context) -> tuple[str, ...]:
         "SOURCE": " ".join(f"{h.name}={h.address}" for h in inventory.source.hosts),
         "SOURCE_PORT": inventory.source.ports.client,
         "SOURCE_LOGS": inventory.source.txn_dir,
-        "DEST": " ".join(inventory.dest_names),
         "DEST_COUNT": len(inventory.dest.hosts),
         "DEST_PORT": inventory.dest.ports.client,
         "CHROOT": inventory.kafka.chroot,

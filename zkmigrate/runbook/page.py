@@ -66,8 +66,14 @@ class Runbook:
 
     @property
     def first_locked(self) -> Stage | None:
-        """Before this one the hosts are taken; None where the run takes none."""
-        return next((stage for stage in self.playbook.stages if stage.locked), None)
+        """Before this one the witnesses are taken; None where there are none."""
+        locked = (stage for stage in self.playbook.stages if stage.locked)
+        return next(locked, None) if self.witnesses else None
+
+    @property
+    def witnesses(self) -> tuple[str, ...]:
+        """The hosts that keep the lock."""
+        return self.playbook.witnesses(self.inventory)
 
 
 def page(book: Runbook) -> str:
@@ -146,7 +152,7 @@ def _order(book: Runbook) -> Iterator[str]:
     yield "|---|---|---|---|"
     for planned, stage in book.stages:
         if stage is book.first_locked:
-            yield "| `step hold.lock` | Take the dest hosts | reversible | [ ] |"
+            yield f"| `step hold.lock` | Take the {book.playbook.many_witnesses} | reversible | [ ] |"
         for step in planned.steps:
             hazard = "**no way back**" if step.hazard is Hazard.FINAL else step.hazard.value
             yield f"| `step {planned.id}.{step.id}` | {step.title} | {hazard} | [ ] |"
@@ -192,17 +198,18 @@ def _digest() -> str:
 
 def _site(book: Runbook) -> Iterator[str]:
     """The variables and the ssh configuration that the functions use."""
-    if book.first_locked is not None:
-        yield from _ssh(book.inventory)
+    if book.inventory.has("ssh"):
+        yield from _ssh(book)
     yield f"RUN={shlex.quote(book.run)}"
     yield f"ZKM={shlex.quote(hostside.INSTALLED_PATH)}"
+    yield f"DEST={shlex.quote(' '.join(book.witnesses))}"
     yield from book.manual.known(Context(book.run, book.inventory, records=book.records))
     yield 'ALL=$DEST; [ -z "${WITHOUT:-}" ] || without ""; echo "OK site"'
 
 
-def _ssh(inventory: Inventory) -> Iterator[str]:
-    ssh = inventory.ssh
-    hosts = (*inventory.source_names, *inventory.dest_names, *inventory.broker_names)
+def _ssh(book: Runbook) -> Iterator[str]:
+    inventory, ssh = book.inventory, book.inventory.ssh
+    hosts = (host for names in book.playbook.hosts(inventory).values() for host in names)
     yield "cat >ssh.conf <<END-OF-FILE"
     if ssh.config:  # the first value that is found counts, as for the tool
         yield f"Include {ssh.config}"
@@ -229,17 +236,15 @@ def _ssh(inventory: Inventory) -> Iterator[str]:
 
 def _hold(book: Runbook) -> Iterator[str]:
     """The lock of the dest hosts, and with it the fencing number."""
-    yield "## hold: take the dest hosts"
+    yield f"## hold: take the {book.playbook.many_witnesses}"
     yield ""
     yield from _LOCK
     yield ""
     take = _lock(book, "take", "hand-$(id -un)", str(LOCK_TTL_MS))
     refused = "`exit=9`: somebody else holds them. Stop and talk to them; gone for sure: the next box"
-    yield from _fenced(Block(book.inventory.dest_names, take, _NUMBER, refused), "hold.lock")
+    yield from _fenced(Block(book.witnesses, take, _NUMBER, refused), "hold.lock")
     steal = _lock(book, "steal", "hand-$(id -un)")
-    yield from _fenced(
-        Block(book.inventory.dest_names, steal, _NUMBER, "a host does not answer"), "hold.steal"
-    )
+    yield from _fenced(Block(book.witnesses, steal, _NUMBER, "a host does not answer"), "hold.steal")
     yield "- [ ] N: ______  taken at ______ by ______"
     yield ""
 
@@ -248,7 +253,7 @@ _NUMBER = "`fencing …` from each, then `OK N is …`"
 
 
 def _lock(book: Runbook, *words: str) -> tuple[str, ...]:
-    dest, place = book.inventory.dest_names, Place(book.run, "hold.lock", Way.FORWARD)
+    dest, place = book.witnesses, Place(book.run, "hold.lock", Way.FORWARD)
     lines = (zkm(place, host, "lock", f"lock.hand-{words[0]}.$LEG", *words) for host in dest)
     outs = " ".join(f"{host}.out" for host in dest)
     return (
@@ -387,10 +392,10 @@ def _fenced(block: Block, step: str) -> Iterator[str]:
 def _give_up(book: Runbook) -> Iterator[str]:
     if book.first_locked is None:
         return
-    dest = book.inventory.dest_names
+    dest = book.witnesses
     place = Place(book.run, "hold.release", Way.FORWARD)
     release = ("lock", "lock.hand.$LEG", "release")
-    yield "## hold: give the dest hosts back"
+    yield f"## hold: give the {book.playbook.many_witnesses} back"
     yield ""
     yield from book.manual.release.strip().format(run=book.run).splitlines()
     yield ""

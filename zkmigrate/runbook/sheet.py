@@ -91,7 +91,7 @@ class Sheet:
 
     @property
     def _broker(self) -> str:
-        return self.inventory.kafka.brokers[0].endpoint
+        return next((broker.endpoint for broker in self.inventory.brokers), BOOTSTRAP)
 
     def _of(self, way: Way) -> Mapping[str, Changes]:
         return self.changes if way is Way.FORWARD else self.back
