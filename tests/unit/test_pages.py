@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 from xml.etree import ElementTree
 
 import pytest
 
+import zkmigrate
+from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.engine_world import ROLES, inventory
 from tests.unit.test_cluster_changes import BEFORE, CLUSTER, STEP, TOPICS, SettingStep, Toy, forward
 from tests.world.operator import quiet_world
 from zkmigrate.engine import plan
 from zkmigrate.engine.brief import Brief
-from zkmigrate.model.change import AlterTopicConfig, Changes, PutFile
+from zkmigrate.errors import UsageError
+from zkmigrate.model.change import AlterTopicConfig, Change, Changes, PutFile, SimpleVerb
+from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Hazard, Way
 from zkmigrate.report import page as html
@@ -129,3 +134,30 @@ def test_a_report_without_a_window_tells_changes_findings_and_the_end(tmp_path: 
         assert "toy is complete (exit code 0)" in text
         for word in ("FENCE", "OPEN", "window", "dest", "source", "broker", "ZooKeeper", "roll", "lag"):
             assert not re.search(rf"\b{word}", text), word
+
+
+HOMONYMS = {"go", "stop", "stopped", "open", "check"}
+"""Answers of a person and states of a run, which some modules name as well."""
+
+
+@pytest.mark.parametrize("package", ["ui", "report", "runbook"])
+def test_pages_and_reports_name_no_stage_step_or_verb(package: str) -> None:
+    steps = PLAYBOOK.step_ids()
+    names = {*steps, *(part for step in steps for part in step.split("."))}
+    names |= {str(verb) for verb in get_args(SimpleVerb)}
+    names |= {getattr(kind, "verb", "") for kind in get_args(Change)} - {""}
+    files = list((Path(zkmigrate.__file__).parent / package).rglob("*.py"))
+    said = {
+        (file.name, node.value)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert len(said) > 100
+    assert {(file, text) for file, text in said if text in names - HOMONYMS} == set()
+
+
+def test_a_runbook_without_a_go_no_go_page_says_so() -> None:
+    toy = Playbook("toy", "A toy", ())
+    with pytest.raises(UsageError, match="toy has no go/no-go page"):
+        export.go_no_go(toy, plan.Plan("toy", "", (), ()), inventory(), cast(Look, None), None)

@@ -81,7 +81,8 @@ READS: dict[str, tuple[str, ...]] = {
 LOOKS = (
     "at dest1 x; went '^none of these$' dest1", "give owners.before dest1 x; say '^none of these$' dest1",
     "at dest1 x; never '^phase' dest1", "stand", "lists", "source_leader",
-    "until_like 0 dest1 phase=open", "until_drained 0", "until_mode 0 observer dest1", "records", "reformed",
+    "until_said 0 dest1 status x phase=x", "until_like 0 dest1 phase=open", "until_drained 0",
+    "until_mode 0 observer dest1", "records", "reformed",
     "until_moved 0 7 dest 10.0.0.21", "still_owned", "controller", "in_sync broker1 10.0.0.21:9092",
     "until_in_sync 0 broker1 10.0.0.21:9092", "zkm dest1 x >b.old; : >b.new; one_line b",
     "without dest9; none_open",

@@ -114,16 +114,39 @@ When you stop working by hand, so that the tool need not wait. It then goes on f
 """
 
 
+Rows = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class GoNoGo:
+    """What a page to print and sign says, as plain text or Markdown, without cells of a table.
+
+    title: what is done. before: the step before which it is signed. must: what must be true, and who says so.
+    figures: what was measured or reckoned, and the seconds, from what can be seen now. no_return: each point
+    of no return, and what holds from then on. people: pairs of roles with a name and a phone. signed: who
+    signs.
+    """
+
+    title: Callable[[Inventory], str]
+    before: str
+    must: Rows
+    figures: Callable[[Context, Look], Rows]
+    no_return: Callable[[Inventory], Rows]
+    people: Rows
+    signed: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Manual:
     """What the page says of a runbook around its steps; each text is Markdown.
 
     first: what is read before anything else. functions: bash functions that only look, as text. known: the
-    lines that set what they use; the page itself sets ``DEST``, the hosts that keep the lock. prepare: behind the boxes
-    that prepare. release: before the box that gives the hosts back (``{run}``). end: the page's last line.
-    window: before the steps of a window (``{line}``, ``{stage}``, ``{last}``). phases: what each phase of a
-    window means for whoever comes in the middle. There ``{name}`` of turns stands for the way back from that
-    step, ``{stage}`` for the stage that opens the door.
+    lines that set what they use; the page itself sets ``DEST``, the hosts that keep the lock. prepare: behind
+    the boxes that prepare. release: before the box that gives the hosts back (``{run}``). end: the page's
+    last line. window: before the steps of a window (``{line}``, ``{stage}``, ``{last}``). phases: what each
+    phase of a window means for whoever comes in the middle. There ``{name}`` of turns stands for the way back
+    from that step, ``{stage}`` for the stage that opens the door.
+    go_no_go: the page to sign, if there is one.
     """
 
     first: str = _FIRST
@@ -135,3 +158,4 @@ class Manual:
     window: str = ""
     phases: str = ""
     turns: Mapping[str, str] = field(default_factory=dict)
+    go_no_go: GoNoGo | None = None

@@ -11,6 +11,7 @@ from zkmigrate.facts.clients import addresses
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.by_hand import Manual
 from zkmigrate.model.step import Context
+from zkmigrate.moves.go_no_go import GO_NO_GO
 from zkmigrate.rules.window import FIND_DOOR_S, expected_way_back_s
 
 LEAST_HAND_S = 10
@@ -56,4 +57,5 @@ MANUAL = Manual(
     window=_WORDS["window"].replace("FIND_DOOR", f"{FIND_DOOR_S:g}"),
     phases=_WORDS["phases"],
     turns={"arm": "arm", "before": "stop", "sealed": "seal", "gone": "go"},
+    go_no_go=GO_NO_GO,
 )

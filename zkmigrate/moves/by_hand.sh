@@ -94,16 +94,7 @@ records() { # how often the newest two logs of source's leader name the chroot
   seen=$(ask "$LEADER" "cd $SOURCE_LOGS/version-2 && newest=\$(ls -t | grep '^log\.' | head -n 2) && echo \$newest \$(cat \$newest | tr -s '\\000' '\\n' | grep -aoE '$CHROOT(/|\$)' | wc -l)")
   exact "$LEADER" 'what its newest logs hold' "(log[.][0-9a-f]{1,16} ){0,2}($NUMBER)" "$seen" >&2 && echo "$seen"
 }
-until_drained() { # SECONDS: nothing outstanding on any dest host
-  local end=$((SECONDS + $1)) host bad
-  while :; do
-    for host in $DEST; do zkm "$host" drain >"$host.drain" 2>&1 & done; wait
-    bad=''
-    for host in $DEST; do grep -q '^outstanding=0 ' "$host.drain" || bad="$bad $host: $(cat "$host.drain")"; done
-    [ "$bad" ] || { echo "OK nothing outstanding"; return; }
-    [ $SECONDS -lt $end ] || { stop "still outstanding:$bad"; return; }
-  done
-}
+until_drained() { until_said "$1" "$DEST" drain 'nothing outstanding' 'outstanding=0 .*'; } # SECONDS: on any dest host
 until_zxid() { # SECONDS ZXID HOST...: until each has applied that transaction
   local end=$((SECONDS + $1)) wanted=$2 host bad seen; shift 2
   [ "$wanted" ] || { stop "no zxid to wait for"; return; }
@@ -120,16 +111,7 @@ until_zxid() { # SECONDS ZXID HOST...: until each has applied that transaction
     sleep 0.2
   done
 }
-until_mode() { # SECONDS PATTERN HOST...: until each says such a mode
-  local end=$((SECONDS + $1)) pattern=$2 host bad; shift 2
-  while :; do
-    bad=''
-    for host; do zkm "$host" word "$DEST_PORT" srvr 2>&1 | grep -Eqx "Mode: $pattern" || bad="$bad $host"; done
-    [ "$bad" ] || { echo "OK $*: $pattern"; return; }
-    [ $SECONDS -lt $end ] || { stop "not $pattern:$bad"; return; }
-    sleep 0.2
-  done
-}
+until_mode() { until_said "$1" "${*:3}" "word $DEST_PORT srvr" "${*:3}: $2" "Mode: $2"; } # SECONDS PATTERN HOST...
 until_dropped() { # SECONDS: source's leader counts no dest host any more
   local end=$((SECONDS + $1)) seen
   while :; do

@@ -13,11 +13,11 @@ from zkmigrate.engine import planfile
 from zkmigrate.engine.history import History
 from zkmigrate.engine.plan import Plan
 from zkmigrate.errors import UsageError
-from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model import by_hand
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Context
 from zkmigrate.runbook import go_no_go as sheet
 from zkmigrate.runbook import page
 from zkmigrate.ui.clean import clean
@@ -54,12 +54,19 @@ def runbook(
     return clean(page.page(book))
 
 
-def go_no_go(plan: Plan, inventory: Inventory, look: Look, history: History | None) -> str:
-    """The sheet to sign. history: of the run that was rehearsed, if there is one."""
-    hosts = (*inventory.source_names, *inventory.dest_names)
-    sessions = owning_sessions(look, hosts, inventory.kafka.chroot)
+def go_no_go(
+    playbook: Playbook, plan: Plan, inventory: Inventory, look: Look, history: History | None
+) -> str:
+    """The sheet to sign. history: of the run that was rehearsed, if there is one. UsageError where the
+    runbook has no such sheet."""
+    said = playbook.manual.go_no_go
+    if said is None:
+        raise UsageError(
+            f"{playbook.id} has no go/no-go page. Possible now: zkmigrate runbook without --go-no-go"
+        )
     run, records = (history.run, history.records()) if history is not None else ("", {})
-    return clean(sheet.page(inventory, planfile.of(plan).digest, run, records, sessions, plan.window))
+    c = Context(run or "plan", inventory, records=records)
+    return clean(sheet.page(said, c, look, planfile.of(plan).digest, run, plan.window))
 
 
 def last(playbook: Playbook, inventory: Inventory, look: Look) -> dict[str, str]:

@@ -79,18 +79,20 @@ stand() { # where every dest host stands, one line each
     grep -q '^phase=' "$host.status" || sed "s/^/$host: /" "$host.status"
   done | plain
 }
-until_like() { # SECONDS 'HOSTS' KEY=PATTERN...: until the status of every host has all these lines
-  local end=$((SECONDS + $1)) hosts=$2 host want bad; shift 2
+until_said() { # SECONDS 'HOSTS' 'READING-VERB...' WORDS PATTERN...: until what every host answers has all these lines
+  local end=$((SECONDS + $1)) hosts=$2 verb=$3 words=$4 host want bad; shift 4
   while :; do
-    look $hosts; bad=''
+    for host in $hosts; do zkm "$host" $verb >"$host.said" 2>&1 & done; wait
+    bad=''
     for host in $hosts; do
-      for want; do grep -Eqx -- "$want" "$host.status" || bad="$bad $host:$want"; done
+      for want; do grep -Eqx -- "$want" "$host.said" || bad="$bad $host:$want"; done
     done
-    [ "$bad" ] || { echo "OK $hosts: $*"; return; }
+    [ "$bad" ] || { echo "OK $words"; return; }
     [ $SECONDS -lt $end ] || { stand; stop "not so:$bad"; return; }
     sleep 0.2
   done
 }
+until_like() { until_said "$1" "$2" status "$2: ${*:3}" "${@:3}"; } # SECONDS 'HOSTS' KEY=PATTERN...: as their status says
 fill() { # FILE KEY: type a value that this page does not hold
   read -r -s -p "$2 in $1: " TYPED; echo; export TYPED
   awk -v key="$2" 'index($0, key "=(hidden)") == 1 { print key "=" ENVIRON["TYPED"]; next } { print }' "$1" >"$1.typed" && mv "$1.typed" "$1"
