@@ -1,4 +1,4 @@
-"""From a run's files to a :class:`~zkmigrate.report.value.Report`. Pure."""
+"""From a run's files to a :class:`~zkmigrate.model.report.Report`. Pure."""
 
 from __future__ import annotations
 
