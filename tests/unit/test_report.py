@@ -654,3 +654,29 @@ def test_a_run_without_a_window_or_samples_is_drawn(run: Run) -> None:
     report = build(read(run.dir), books.load(books.DEFAULT))
     ElementTree.fromstring(pictures.timeline(report))
     assert "not begun" in page(report)
+
+
+def test_a_host_that_opened_by_itself_is_told_beside_the_window(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.step("cutover.fence", "begin")
+    run.change("cutover.fence", "d1", Fence("d1", 4000), 1)
+    run.step("cutover.fence", "done", seconds=1.0)
+    run.step("cutover.open", "begin")
+    run.clock.pass_(1.0)
+    run.step("cutover.open", "done", seconds=1.0)
+    [window] = run.report().windows
+    assert (window.outcome, dict(window.opened_by)) == ("opened", {"d1": "by itself"})
+
+
+def test_a_way_back_of_which_the_way_there_is_lost_is_no_window(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    operation = "cutover.fence.d1.back.1.1"
+    run.journal.append(
+        "intent",
+        {
+            "stage": "cutover", "step": "fence", "target": "d1", "way": "back", "leg": 1,
+            "operation": operation, "change": encode_change(HostVerb("d1", "reopen")), "mono": run.clock.mono,
+        },
+    )  # fmt: skip
+    run.journal.append("outcome", {"operation": operation, "status": "done", "rc": 0, "output": ""})
+    assert run.report().windows == ()
