@@ -8,6 +8,8 @@ from __future__ import annotations
 from zkmigrate.inventory import SECTIONS, Inventory, without_brokers
 from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
 from zkmigrate.model.step import AnyStep
+from zkmigrate.moves.by_hand import MANUAL
+from zkmigrate.moves.report import REPORTING
 from zkmigrate.rules.window import WINDOW
 from zkmigrate.steps.arm import ArmStep
 from zkmigrate.steps.check import CheckStep
@@ -97,4 +99,6 @@ PLAYBOOK = Playbook(
         Role("dest", "dest hosts", changed=True, witness=True, service=_zookeeper),
         Role("brokers", "brokers", changed=True, without=without_brokers),
     ),
+    manual=MANUAL,
+    report=REPORTING,
 )

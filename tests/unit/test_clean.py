@@ -232,7 +232,7 @@ def test_a_remark_of_a_plan_is_one_line_on_both_pages(tmp_path: Path) -> None:
     look = WorldLook(world)
     for text in (
         export.runbook(PLAYBOOK, made, world.inventory, look, "", None, None),
-        export.go_no_go(made, world.inventory, look, None),
+        export.go_no_go(PLAYBOOK, made, world.inventory, look, None),
     ):
         assert_harmless(text)
         assert "\ntouch canary" not in text

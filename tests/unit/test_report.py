@@ -24,7 +24,10 @@ from zkmigrate.engine.journal import Journal
 from zkmigrate.model.change import Fence, Go, HostVerb, SetService
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Severity, claim
-from zkmigrate.report import lanes, pictures, plots, series, sheet, svg
+from zkmigrate.model.report import Beat, Report, Window, length
+from zkmigrate.moves import lanes
+from zkmigrate.moves.report import REPORTING
+from zkmigrate.report import pictures, plots, series, svg
 from zkmigrate.report.build import build
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown, plain
@@ -32,7 +35,6 @@ from zkmigrate.report.page import page
 from zkmigrate.report.sources import read
 from zkmigrate.report.tables import figures, tables
 from zkmigrate.report.timebase import Timebase
-from zkmigrate.report.value import Beat, Report, Window
 from zkmigrate.ui.clean import clean
 
 HOSTILE = (
@@ -560,8 +562,8 @@ def test_a_hold_is_told_apart_from_what_lies_between_the_steps(tmp_path: Path) -
     report = held_window(tmp_path)
     assert [w.held_s for w in report.windows] == [pytest.approx(20.0)]
     rows = {row[0]: row[1] for table in tables(report) if table.id == "windows" for row in table.rows}
-    assert rows["held, as somebody wanted"] == svg.length(20.0)
-    assert rows["between the steps"] == svg.length(0.0)
+    assert rows["held, as somebody wanted"] == length(20.0)
+    assert rows["between the steps"] == length(0.0)
 
 
 def test_the_way_back_of_the_roll_is_not_told_as_that_of_the_move(tmp_path: Path) -> None:
@@ -604,7 +606,7 @@ def test_the_kept_plan_is_held_against_the_journal(tmp_path: Path, run: Run) -> 
 
 def test_states_that_are_drawn_all_have_a_colour_that_text_can_be_read_on() -> None:
     states = {*lanes.DEST_STATES, *lanes.BROKER_STATES, *lanes.ENSEMBLE_STATES}
-    assert states == set(sheet.FILL)
+    assert states == set(REPORTING.colours)
 
     def light(colour: str) -> float:
         parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
@@ -612,7 +614,7 @@ def test_states_that_are_drawn_all_have_a_colour_that_text_can_be_read_on() -> N
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     # WCAG 2: contrast is (L1 + 0.05) / (L2 + 0.05), at least 4.5 for text of this size.
-    for state, colour in sheet.FILL.items():
+    for state, colour in REPORTING.colours.items():
         assert (light(colour) + 0.05) / (light(svg.TEXT) + 0.05) >= 4.5, state
 
 
@@ -652,3 +654,29 @@ def test_a_run_without_a_window_or_samples_is_drawn(run: Run) -> None:
     report = build(read(run.dir), books.load(books.DEFAULT))
     ElementTree.fromstring(pictures.timeline(report))
     assert "not begun" in page(report)
+
+
+def test_a_host_that_opened_by_itself_is_told_beside_the_window(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.step("cutover.fence", "begin")
+    run.change("cutover.fence", "d1", Fence("d1", 4000), 1)
+    run.step("cutover.fence", "done", seconds=1.0)
+    run.step("cutover.open", "begin")
+    run.clock.pass_(1.0)
+    run.step("cutover.open", "done", seconds=1.0)
+    [window] = run.report().windows
+    assert (window.outcome, dict(window.opened_by)) == ("opened", {"d1": "by itself"})
+
+
+def test_a_way_back_of_which_the_way_there_is_lost_is_no_window(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    operation = "cutover.fence.d1.back.1.1"
+    run.journal.append(
+        "intent",
+        {
+            "stage": "cutover", "step": "fence", "target": "d1", "way": "back", "leg": 1,
+            "operation": operation, "change": encode_change(HostVerb("d1", "reopen")), "mono": run.clock.mono,
+        },
+    )  # fmt: skip
+    run.journal.append("outcome", {"operation": operation, "status": "done", "rc": 0, "output": ""})
+    assert run.report().windows == ()

@@ -17,7 +17,7 @@ LOCKS = [ROOT / "setup" / name for name in ("requirements.txt", "requirements-sp
 TOOL_LOCK = ROOT / "setup" / "requirements-tool.txt"
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-PURE = {"model", "zkdata", "facts", "preflight", "rules", "placement", "dependents", "steps"}
+PURE = {"model", "zkdata", "facts", "preflight", "rules", "placement", "dependents", "steps", "moves"}
 EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "runbook", "simulate"} | {
     "discovery",
     "disks",

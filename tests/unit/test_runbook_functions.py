@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.zkdata_fixtures import RECORDED, VERSIONS
+from zkmigrate.moves import by_hand
 from zkmigrate.runbook import page
 from zkmigrate.zkdata.words import parse_cons, parse_dump, parse_mntr, parse_srvr
 
-FUNCTIONS = (Path(page.__file__).parent / "hand.sh").read_text()
+FUNCTIONS = (Path(page.__file__).parent / "hand.sh").read_text() + by_hand.FUNCTIONS
 ROLES = ("leader", "follower", "observer")
 CHROOT = "/kafka"
 

@@ -15,11 +15,12 @@ from tests.unit.test_runbook_functions import FUNCTIONS
 from tests.world.operator import quiet_world
 from tests.world.test_runbook import made
 from zkmigrate.errors import UsageError
+from zkmigrate.model.by_hand import Block
 from zkmigrate.model.change import PutFile
 from zkmigrate.model.step import Way
 from zkmigrate.runbook import export, page
 from zkmigrate.runbook.commands import Place, line
-from zkmigrate.runbook.sheet import Block, heredoc
+from zkmigrate.runbook.sheet import heredoc
 from zkmigrate.ui.clean import inline
 
 SITE = """
@@ -80,7 +81,8 @@ READS: dict[str, tuple[str, ...]] = {
 LOOKS = (
     "at dest1 x; went '^none of these$' dest1", "give owners.before dest1 x; say '^none of these$' dest1",
     "at dest1 x; never '^phase' dest1", "stand", "lists", "source_leader",
-    "until_like 0 dest1 phase=open", "until_drained 0", "until_mode 0 observer dest1", "records", "reformed",
+    "until_said 0 dest1 status x phase=x", "until_like 0 dest1 phase=open", "until_drained 0",
+    "until_mode 0 observer dest1", "records", "reformed",
     "until_moved 0 7 dest 10.0.0.21", "still_owned", "controller", "in_sync broker1 10.0.0.21:9092",
     "until_in_sync 0 broker1 10.0.0.21:9092", "zkm dest1 x >b.old; : >b.new; one_line b",
     "without dest9; none_open",

@@ -18,13 +18,12 @@ from tests.world.site import INVENTORY, WorldSite
 from tests.world.told import ToldOperator, again, lines, operator_in, report_of
 from zkmigrate.cli import cli
 from zkmigrate.inventory import Inventory, load
+from zkmigrate.model.report import Report, Window, length
 from zkmigrate.report import pictures
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import WIDTH, markdown
 from zkmigrate.report.page import page
-from zkmigrate.report.svg import length
 from zkmigrate.report.tables import figures, tables
-from zkmigrate.report.value import Report, Window
 from zkmigrate.simulate.world import new_world
 
 EPOCH = 1_800_000_000.0

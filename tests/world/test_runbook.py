@@ -25,15 +25,27 @@ from zkmigrate.dependents.kafka import connect_sed, with_connect
 from zkmigrate.engine import plan, runs
 from zkmigrate.engine.journal import Journal
 from zkmigrate.inventory import digest
-from zkmigrate.model.change import Applied, ClusterChange, HostChange, InstallProgram, PutFile
+from zkmigrate.model.change import (
+    Applied,
+    ClusterChange,
+    HostChange,
+    HostVerb,
+    InstallProgram,
+    PutFile,
+    RestoreImage,
+    Unseal,
+)
 from zkmigrate.model.look import Look
-from zkmigrate.runbook import export, page
+from zkmigrate.model.step import Way
+from zkmigrate.runbook import commands, export, page
 from zkmigrate.runbook.commands import in_run
 from zkmigrate.runbook.go_no_go import LINES_OF_A_PAGE
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
+from zkmigrate.steps.roll_by_hand import controller_name
 
 RUN = "night"
+LAST = {"roll.roll": "broker2"}
 STUBS = """
 sent() {
   local kind=$1 host=$2 words; shift 2
@@ -94,7 +106,9 @@ def made(world: World, run: str = RUN) -> str:
     """The page for a world."""
     planned = plan.make(PLAYBOOK, world.inventory, WorldLook(world), ())
     return page.page(
-        page.Runbook(PLAYBOOK, planned, "d1ge57", world.inventory, run, {}, "broker2", "runbook.md")
+        page.Runbook(
+            PLAYBOOK, planned, "d1ge57", world.inventory, run, {}, {"roll.roll": "broker2"}, "runbook.md"
+        )
     )
 
 
@@ -327,9 +341,33 @@ def test_the_controller_is_rolled_last(desk: RunbookDesk) -> None:
         for box in json.loads(desk.call("runbook", "--json").stdout)["blocks"]
         if box["step"] == "roll.roll" and box["way"] == "forward"
     ]
-    name = export.controller_name(cast(Look, WorldLook(desk.world)), desk.world.inventory)
+    name = controller_name(desk.world.inventory, cast(Look, WorldLook(desk.world)))
     assert name
     assert list(dict.fromkeys(order))[-1] == name
+
+
+def test_hosts_that_go_one_by_one_go_back_in_the_reverse_order() -> None:
+    boxes = list(export.blocks(made(quiet_world())))
+    for step in ("join.join", "roll.roll"):
+        there, back = (
+            list(dict.fromkeys(box["host"] for box in boxes if (box["step"], box["way"]) == (step, way)))
+            for way in ("forward", "back")
+        )
+        assert back == there[::-1]
+        assert len(back) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [HostVerb("dest1", "halt"), HostVerb("dest1", "started-observer"), RestoreImage("dest1"),
+     Unseal("dest1", 1, 1)],
+)  # fmt: skip
+def test_walking_back_a_host_that_never_came_so_far_is_right_so(change: HostChange) -> None:
+    refused = (
+        f"zkm-host: {change.verb} is refused in phase fenced; it needs phase sealed; possible now: uncut"
+    )
+    assert re.search(commands.said(change, Way.BACK), refused)
+    assert not re.search(commands.said(change, Way.FORWARD), refused)
 
 
 def test_preferred_leaders_are_elected_by_kafkas_own_program(desk: RunbookDesk) -> None:
@@ -339,7 +377,7 @@ def test_preferred_leaders_are_elected_by_kafkas_own_program(desk: RunbookDesk) 
         update={"policy": policy.model_copy(update={"roll_leaders": True})}
     )
     planned = plan.make(PLAYBOOK, asked, WorldLook(desk.world), ())
-    text = page.page(page.Runbook(PLAYBOOK, planned, "d1ge57", asked, RUN, {}, "broker2", "runbook.md"))
+    text = page.page(page.Runbook(PLAYBOOK, planned, "d1ge57", asked, RUN, {}, LAST, "runbook.md"))
     boxes = [box for box in export.blocks(text) if "kafka-leader-election.sh" in box["text"]]
     assert [(box["step"], box["way"]) for box in boxes] == [("roll.roll", "forward"), ("roll.roll", "back")]
     last = {
@@ -377,7 +415,9 @@ def test_a_step_without_a_forecast_has_no_way_back_on_the_page() -> None:
     put = known.targets["dest1"][0].change
     done = {"join.join": {"dest1": (Applied(put, "join.join.dest1.7.1", True),)}}
     for of, ways in ((planned, {"forward", "back"}), (replace(planned, stages=stages), set())):
-        book = page.Runbook(PLAYBOOK, of, "d1ge57", inventory, RUN, {}, "broker2", "runbook.md", done)
+        book = page.Runbook(
+            PLAYBOOK, of, "d1ge57", inventory, RUN, {}, {"roll.roll": "broker2"}, "runbook.md", done
+        )
         assert {b["way"] for b in export.blocks(page.page(book)) if b["step"] == "join.join"} == ways
 
 

@@ -18,9 +18,9 @@ from zkmigrate.engine.run import Walk
 from zkmigrate.engine.sampler import Question, brokers, ensembles
 from zkmigrate.engine.samples import Samples
 from zkmigrate.model.change import Change
+from zkmigrate.model.report import Report
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
-from zkmigrate.report.value import Report
 from zkmigrate.simulate.look import WorldLook
 
 CHANGE_S = 0.1

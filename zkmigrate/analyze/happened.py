@@ -16,9 +16,9 @@ from zkmigrate.analyze.asked import Place
 from zkmigrate.analyze.input import Input, under
 from zkmigrate.analyze.kinds import CLOSES, OPENS
 from zkmigrate.errors import UsageError
+from zkmigrate.model.report import Report
 from zkmigrate.pipeline.segments import LATEST_MS
 from zkmigrate.report.timebase import Timebase
-from zkmigrate.report.value import Report
 
 EVENTS = pa.schema(
     [

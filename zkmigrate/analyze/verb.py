@@ -18,7 +18,7 @@ from zkmigrate.analyze.page import page
 from zkmigrate.analyze.section import Section
 from zkmigrate.analyze.session import Bounds, here_bytes, session
 from zkmigrate.errors import UsageError, ZkmigrateError
-from zkmigrate.report.tables import Table
+from zkmigrate.model.report import Table
 from zkmigrate.ui.clean import clean, inline
 
 NOT_HELD, UNPROVED = 10, 11

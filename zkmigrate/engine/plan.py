@@ -53,6 +53,9 @@ NOTHING = "nothing: the hosts are as this step wants them"
 RUN = "RUN"
 """Stands for the run's id, which is not known before the run begins."""
 
+BOOTSTRAP = "BOOTSTRAP"
+"""Stands for ``address:port`` of any broker."""
+
 _NAMED = r"(?:password|passwd|secret|credential|jaas|keytab|superdigest|keystore\.key|master\.key)"
 _SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{_NAMED}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
 """A setting by its name, with the lines that continue its value."""
@@ -257,7 +260,7 @@ def _cluster_command(change: ClusterChange) -> str:
     else:  # in brackets, for else the tool would end a value at its first comma
         act = f"--add-config {shlex.quote(f'{change.key}=[{change.value}]')}"
     topic = f"--entity-type topics --entity-name {shlex.quote(change.topic)}"
-    return f"kafka-configs.sh --bootstrap-server BOOTSTRAP --alter {topic} {act}"
+    return f"kafka-configs.sh --bootstrap-server {BOOTSTRAP} --alter {topic} {act}"
 
 
 def own_command(text: str) -> str:

@@ -4,10 +4,13 @@ A closed union of two kinds. Each change describes itself for the operator and t
 ``where``.
 
 - A :data:`HostChange` names a host and knows the words that ``zkm-host`` takes for it: ``verb`` and
-  ``arguments`` around the operation id (``hostside/zkm-host help``). The host remembers that id.
+  ``arguments`` around the operation id (``hostside/zkm-host help``). The host remembers that id. ``expect``
+  is what zkm-host answers when the work is done, as an extended regular expression; ``spared`` the refusal
+  by which, walking back, a host says that it never came so far.
 - A :data:`ClusterChange` names a cluster. A cluster remembers no operation id, so the change is idempotent by
   value: sent twice it leaves what it leaves sent once. It carries what was found before; the journal holds
-  that with the intent, and :func:`inverses` puts it back.
+  that with the intent, and :func:`inverses` puts it back. ``expect`` tells in words what the cluster's own
+  tool says.
 
 The plan prints changes, the engine applies the same values, the model world interprets them.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -39,6 +43,7 @@ def command_words(commands: tuple[str, ...]) -> tuple[str, ...]:
 
 class _OnHost:
     host: str
+    spared = ""
 
     @property
     def where(self) -> str:
@@ -61,6 +66,7 @@ class InstallProgram(_OnHost):
 
     host: str
     verb = "install"
+    expect = ""
 
     def arguments(self) -> tuple[str, ...]:
         return ()
@@ -75,6 +81,7 @@ class UninstallProgram(_OnHost):
 
     host: str
     verb = "uninstall"
+    expect = "^uninstalled$"
 
     def arguments(self) -> tuple[str, ...]:
         return ()
@@ -93,6 +100,7 @@ class PutFile(_OnHost):
     owner: str
     mode: str = "0644"
     verb = "put"
+    expect = "^(wrote|unchanged) /"
 
     def arguments(self) -> tuple[str, ...]:
         digest = hashlib.sha256(self.content).hexdigest()
@@ -109,6 +117,7 @@ class MoveAside(_OnHost):
     host: str
     path: str
     verb = "move-aside"
+    expect = "^(moved|absent) /"
 
     def arguments(self) -> tuple[str, ...]:
         return (self.path,)
@@ -125,6 +134,7 @@ class Restore(_OnHost):
     operation: str
     what: str
     verb = "restore"
+    expect = "^restored /"
 
     def arguments(self) -> tuple[str, ...]:
         return (self.operation,)
@@ -141,6 +151,7 @@ class Discard(_OnHost):
     operation: str
     what: str
     verb = "discard"
+    expect = "^discarded "
 
     def arguments(self) -> tuple[str, ...]:
         return (self.operation,)
@@ -166,6 +177,10 @@ class SetService(_OnHost):
     def arguments(self) -> tuple[str, ...]:
         return (self.unit, self.action, *command_words(self.commands))
 
+    @property
+    def expect(self) -> str:
+        return f"^{self.action} {re.escape(self.unit)}$"
+
     def describe(self) -> str:
         own = dict(text.split("=", 1) for text in self.commands)
         keys = {"restart": ("stop", "start"), "kill": ("kill" if "kill" in own else "stop",)}
@@ -183,6 +198,7 @@ class Arm(_OnHost):
     host: str
     spec: str
     verb = "arm"
+    expect = "^armed tag="
 
     def arguments(self) -> tuple[str, ...]:
         return (encode(self.spec.encode()),)
@@ -198,6 +214,7 @@ class Fence(_OnHost):
     host: str
     ttl_ms: int
     verb = "fence"
+    expect = "^killed=[0-9]+ left=0 "
 
     def arguments(self) -> tuple[str, ...]:
         return (str(self.ttl_ms),)
@@ -213,6 +230,7 @@ class Cut(_OnHost):
     host: str
     ttl_ms: int
     verb = "cut"
+    expect = "^killed=[0-9]+ left=0 "
 
     def arguments(self) -> tuple[str, ...]:
         return (str(self.ttl_ms),)
@@ -229,6 +247,7 @@ class Seal(_OnHost):
     boot_id: str
     stamp: str
     verb = "seal"
+    expect = "^sealed$"
 
     def arguments(self) -> tuple[str, ...]:
         return (self.boot_id, self.stamp)
@@ -245,6 +264,8 @@ class Unseal(_OnHost):
     fence_ttl_ms: int
     cut_ttl_ms: int
     verb = "unseal"
+    expect = "^unsealed "
+    spared = "unseal is refused in phase (stopped|cut|fenced|armed);"
 
     def arguments(self) -> tuple[str, ...]:
         return (str(self.fence_ttl_ms), str(self.cut_ttl_ms))
@@ -268,6 +289,7 @@ class Go(_OnHost):
     majority: int
     open_limit_ms: int
     verb = "go"
+    expect = "^go (first|quorum|rest)"
 
     def arguments(self) -> tuple[str, ...]:
         return (self.place, ",".join(self.first), str(self.majority), str(self.open_limit_ms))
@@ -280,17 +302,26 @@ SimpleVerb: TypeAlias = Literal[
     "disarm", "reopen", "uncut", "stopped", "started-observer", "halt", "checked", "open", "finalize"
 ]
 
-_SIMPLE_TEXT: dict[str, str] = {
-    "disarm": "remove own chains, sets, guard and image",
-    "reopen": "let clients in again",
-    "uncut": "unblock the traffic with source",
-    "stopped": "record that ZooKeeper is stopped",
-    "started-observer": "start ZooKeeper as observer of source again",
-    "halt": "stop the finisher and ZooKeeper",
-    "checked": "record that the reformed ensemble passed the checks",
-    "open": "let clients in for good: the point of no return",
-    "finalize": "remove the block, guard, image and staged files",
+_SIMPLE: dict[str, tuple[str, str, str]] = {
+    "disarm": ("remove own chains, sets, guard and image", "^disarmed$", ""),
+    "reopen": ("let clients in again", "^reopened$", ""),
+    "uncut": ("unblock the traffic with source", "^uncut$", ""),
+    "stopped": ("record that ZooKeeper is stopped", "^stopped$", ""),
+    "started-observer": (
+        "start ZooKeeper as observer of source again",
+        "^started ",
+        "started-observer is refused in phase (fenced|armed);",
+    ),
+    "halt": (
+        "stop the finisher and ZooKeeper",
+        "^halted$",
+        "halt is refused in phase (stopped|cut|fenced|armed);",
+    ),
+    "checked": ("record that the reformed ensemble passed the checks", "^checked$", ""),
+    "open": ("let clients in for good: the point of no return", "^open$", ""),
+    "finalize": ("remove the block, guard, image and staged files", "^finalized$", ""),
 }
+"""Verb → its words for the operator, ``expect`` and ``spared``."""
 
 
 @dataclass(frozen=True)
@@ -303,8 +334,16 @@ class HostVerb(_OnHost):
     def arguments(self) -> tuple[str, ...]:
         return ()
 
+    @property
+    def expect(self) -> str:
+        return _SIMPLE[self.verb][1]
+
+    @property
+    def spared(self) -> str:  # type: ignore[override]
+        return _SIMPLE[self.verb][2]
+
     def describe(self) -> str:
-        return _SIMPLE_TEXT[self.verb]
+        return _SIMPLE[self.verb][0]
 
 
 @dataclass(frozen=True)
@@ -313,6 +352,8 @@ class RestoreImage(_OnHost):
 
     host: str
     verb = "image"
+    expect = "^image restored$"
+    spared = "image is refused in phase (stopped|cut|fenced|armed);"
 
     def arguments(self) -> tuple[str, ...]:
         return ("restore",)
@@ -331,6 +372,7 @@ class ElectLeaders(_OnCluster):
     cluster: str
     bootstrap: str
     verb = "elect-leaders"
+    expect = "no error; `Election not needed` means that the preferred replica leads already"
 
     def describe(self) -> str:
         return f"ask Kafka at {self.bootstrap} to elect every partition's preferred leader"
@@ -349,6 +391,7 @@ class AlterTopicConfig(_OnCluster):
     value: str | None
     before: str | None
     verb = "alter-topic-config"
+    expect = "`Completed updating config` for each topic"
 
     def describe(self) -> str:
         found = "unset" if self.before is None else f"{self.key}={self.before}"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from zkmigrate.inventory import Inventory
+from zkmigrate.model.by_hand import Manual
+from zkmigrate.model.report import Reporting
 from zkmigrate.model.step import AnyStep
 from zkmigrate.model.window import WatchSpec, WindowSpec
 
@@ -78,6 +80,7 @@ class Playbook:
     sections of its own. sections: those that its file must have; more may be there. roles: the hosts that it
     works with, in the order in which they are shown; where it names none, all that the inventory has, and it
     changes none of them. alters_clusters: what a cluster held before a change of it, only the journal knows.
+    manual: what the page by hand says around the steps. report: what is special about its report.
     """
 
     id: str
@@ -88,6 +91,8 @@ class Playbook:
     sections: tuple[str, ...] = ()
     roles: tuple[Role, ...] = ()
     alters_clusters: bool = False
+    manual: Manual = field(default_factory=Manual)
+    report: Reporting = field(default_factory=Reporting)
 
     def hosts(self, inventory: Inventory) -> dict[str, tuple[str, ...]]:
         """The names of the hosts by their part, in the order in which they are shown."""

@@ -24,7 +24,7 @@ def show_runbook(setting: Setting, run_id: str, out: Path | None, *, go_no_go: b
         made = plan.make(playbook, inventory, site.look, (), retired)
         inventory = playbook.without(inventory, [r.host for r in retired])
         if go_no_go:
-            text = export.go_no_go(made, inventory, site.look, history)
+            text = export.go_no_go(playbook, made, inventory, site.look, history)
         else:
             text = export.runbook(playbook, made, inventory, site.look, run_id, history, out)
     written = export.write(out, text, with_program=not go_no_go) if out is not None else ()

@@ -1,9 +1,10 @@
-"""From a run's files to a :class:`~zkmigrate.report.value.Report`. Pure."""
+"""From a run's files to a :class:`~zkmigrate.model.report.Report`. Pure."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,14 +13,14 @@ from zkmigrate.engine.history import Arrived, History
 from zkmigrate.engine.journal import folded
 from zkmigrate.errors import JournalError
 from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.report import Process, Report, Reporting, Shown, Spans, Story, Window, of_kind, spacing_s
 from zkmigrate.model.step import Way
-from zkmigrate.report import lanes, series
+from zkmigrate.report import series
 from zkmigrate.report.left import left_to_do
 from zkmigrate.report.produced import produced
 from zkmigrate.report.sources import Sources
-from zkmigrate.report.story import Story, told
+from zkmigrate.report.story import told
 from zkmigrate.report.timebase import Timebase, number
-from zkmigrate.report.value import Process, Report, Window
 from zkmigrate.report.windows import windows
 
 _IDLE_S = 30.0
@@ -30,7 +31,8 @@ _SAME_S = 0.5
 
 
 def build(sources: Sources, playbook: Playbook | None) -> Report:
-    """The report. playbook: that of the run, None where it is not to be had: then what is left is not known.
+    """The report. playbook: that of the run, None where it is not to be had: then what is special about it,
+    its windows and what is left are not told.
 
     JournalError when a line does not hold what this version writes.
     """
@@ -50,29 +52,20 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
     rows = times.of_rows(sources.samples)
     start = times.of(sources.entries[0])
     end = max([story.last, *(at for at, _ in rows[-1:])])
-    phases, asked = series.of_kind(rows, "phases"), series.of_kind(rows, "ensembles")
     moments = sorted([*(times.of(e) for e in sources.entries), *(at for at, _ in rows)])
     processes = _processes(sources, times, story)
     gone = _gone(processes, moments)
-    hosts = lanes.dest_lanes(story, phases, gone)
-    dest = lanes.dest_hosts(story)
-    source = story.hosts.get("source") or series.others(asked, dest)
-    ensembles = lanes.source_ensemble(source, asked, series.spacing_s(asked) or 1.0)
-    every_s = series.spacing_s(series.of_kind(rows, "brokers"))
+    reporting = playbook.report if playbook is not None else Reporting()
+    damaged = sources.chain.state == "damaged"
+    lanes = reporting.rows(story, rows, start, gone, damaged)
+    every_s = spacing_s(of_kind(rows, "brokers"))
     beats = series.beats(rows)
     own = series.by_broker(beats)
     silences = tuple(gap for asked_of in own.values() for gap in series.silences(asked_of, every_s))
-    proof = series.proof(story, history.run or sources.run)
-    rehearsals = (
-        frozenset(s.id for s in playbook.stages if s.rehearsal) if playbook else frozenset({"rehearse"})
-    )
-    found = windows(story, rehearsals, hosts, times, sources.events, gone)
-    brokers = lanes.broker_lanes(story, start)
-    damaged = sources.chain.state == "damaged"
-    if damaged:
-        hosts, brokers = lanes.until(hosts, story.last), lanes.until(brokers, story.last)
+    found = windows(story, playbook, lanes, times, sources.events, gone) if playbook is not None else ()
     state, headline = _standing(sources, history, playbook)
-    return Report(
+    shown = _shown(playbook, reporting)
+    report = Report(
         run=history.run or sources.run,
         name=history.name,
         playbook=history.playbook,
@@ -85,7 +78,7 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         plan_digest=history.plan,
         plan_matches=_plan_matches(sources.plan, history.plan),
         processes=processes,
-        lanes=(ensembles, lanes.dest_ensemble(hosts), *hosts, *brokers),
+        lanes=lanes,
         visits=story.visits,
         decisions=story.decisions,
         windows=found,
@@ -94,15 +87,29 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         latencies=series.latencies(own, silences, story.visits),
         silences=silences,
         acks=series.acks(sources.load, times, story.visits),
-        produced=produced(rows, story.visits, next((w for w in reversed(found) if not w.rehearsal), None)),
-        lags=series.lags(rows, source, dest, proof.at if proof and proof.stage == "cutover" else None),
+        produced=produced(
+            rows, story.visits, next((w for w in reversed(found) if not w.rehearsal), None), shown.paced
+        ),
+        lags=reporting.lags(story, rows),
         syncs=series.syncs(rows),
-        proof=proof,
-        way_back=_way_back(found, history, story, damaged),
+        proof=reporting.proof(story),
+        way_back=_way_back(found, history, story, damaged, shown),
         left=left_to_do(history, playbook, sources.chain),
-        remarks=_remarks(sources, times, story),
+        remarks=_remarks(sources, times, story, reporting),
         active=_active(moments),
+        shown=shown,
     )
+    return replace(report, shown=replace(shown, sections=tuple(make(report) for make in reporting.sections)))
+
+
+def _shown(playbook: Playbook | None, reporting: Reporting) -> Shown:
+    if playbook is None:
+        return Shown(reporting)
+    steps = next((stage.window.steps for stage in playbook.stages if stage.window is not None), None)
+    paced = playbook.paced.step.partition(".")[0] if playbook.paced is not None else ""
+    if steps is None:
+        return Shown(reporting, paced=paced)
+    return Shown(reporting, steps.begins.upper(), steps.opens.upper(), paced)
 
 
 def _standing(sources: Sources, history: History, playbook: Playbook | None) -> tuple[str, str]:
@@ -162,16 +169,18 @@ def _processes(sources: Sources, times: Timebase, story: Story) -> tuple[Process
     return tuple(out) or (Process(start, None, "", None, ""),)
 
 
-def _way_back(found: Sequence[Window], history: History, story: Story, damaged: bool) -> str:
+def _way_back(found: Sequence[Window], history: History, story: Story, damaged: bool, shown: Shown) -> str:
     """Whether the way back was taken, in one sentence."""
     if damaged:
         return "not known: the journal is damaged"
     turned = [w for w in found if w.outcome == "turned back"]
-    said = [f"{w.stage}: {w.seconds:.1f} s after FENCE clients were back" for w in turned if w.seconds]
+    said = [
+        f"{w.stage}: {w.seconds:.1f} s after {shown.begins} clients were back" for w in turned if w.seconds
+    ]
     back = [d for d in story.decisions if d.kind == "turn" and d.answer.startswith("back")]
     if not back:
         opened = any(w.outcome == "opened" for w in found)
-        return "not taken" + ("; there is none any more since OPEN" if opened else "; it is open")
+        return "not taken" + (f"; there is none any more since {shown.opens}" if opened else "; it is open")
     taken = "; ".join(f"{d.answer}, because: {d.what}" for d in back)
     moved = next((w for w in reversed(found) if not w.rehearsal), None)
     if moved is not None and moved.outcome == "opened":
@@ -180,7 +189,7 @@ def _way_back(found: Sequence[Window], history: History, story: Story, damaged: 
     return f"taken{still}: {taken}" + (f". {'; '.join(said)}" if said else "")
 
 
-def _remarks(sources: Sources, times: Timebase, story: Story) -> tuple[str, ...]:
+def _remarks(sources: Sources, times: Timebase, story: Story, reporting: Reporting) -> tuple[str, ...]:
     out = list(sources.remarks)
     if sources.chain.why:
         out.append(f"the journal: {sources.chain.why}")
@@ -191,8 +200,8 @@ def _remarks(sources: Sources, times: Timebase, story: Story) -> tuple[str, ...]
         )
     if any(d.kind == "lost" for d in story.decisions):
         out.append("lines of the journal were lost: what they told is missing here")
-    if not sources.samples:
-        out.append("no samples: answers of brokers, lag and source's state are not told")
+    if not sources.samples and reporting.unsampled:
+        out.append(reporting.unsampled)
     if not story.hosts:
         out.append(
             "the journal names no hosts (an earlier version wrote it): they are those that were changed"
@@ -200,7 +209,7 @@ def _remarks(sources: Sources, times: Timebase, story: Story) -> tuple[str, ...]
     return tuple(out)
 
 
-def _gone(processes: Sequence[Process], moments: Sequence[float]) -> tuple[tuple[float, float], ...]:
+def _gone(processes: Sequence[Process], moments: Sequence[float]) -> Spans:
     """(last that was written, next process) of each time without one. moments: in order."""
     out = []
     for process in processes[1:]:

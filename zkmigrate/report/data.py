@@ -8,7 +8,7 @@ from typing import Any
 
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.model.finding import Finding
-from zkmigrate.report.value import Op, Report, Window
+from zkmigrate.model.report import Op, Report, Window
 
 
 def data(report: Report) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def _plain(value: Any) -> Any:
         told = {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.name != "change"}
         return {**told, "change": value.change.describe(), "verb": value.change.verb}
     if is_dataclass(value) and not isinstance(value, type):
-        told = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        told = {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.name != "shown"}
         return {**told, "seconds": value.seconds} if isinstance(value, Window) else told
     if isinstance(value, dict):
         return {str(key): _plain(v) for key, v in value.items()}

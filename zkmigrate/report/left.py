@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from zkmigrate.engine.history import Arrived, History, Next, Rehearsed
 from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.report import Chain
 from zkmigrate.model.step import Way
-from zkmigrate.report.value import Chain
 
 
 def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tup
         )
     at = history.next(playbook)
     if isinstance(at, Arrived) and at.turn is None:
-        return (*out, "watch source for clients that still come, and shut it down when there are none")
+        return (*out, playbook.report.afterwards)
     if isinstance(at, Arrived):
         if history.way is Way.BACK and not history.begun:
             return (*out, f"nothing has to be undone; to begin again: zkmigrate run {same}")

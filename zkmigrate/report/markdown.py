@@ -6,10 +6,9 @@ import re
 import textwrap
 from collections.abc import Sequence
 
+from zkmigrate.model.report import Lane, Report, Table, clock, day
 from zkmigrate.report.page import STATES
-from zkmigrate.report.svg import clock
-from zkmigrate.report.tables import Table, day, figures, lists, tables
-from zkmigrate.report.value import Lane, Report
+from zkmigrate.report.tables import figures, lists, tables
 from zkmigrate.ui.clean import clean
 
 WIDTH = 100
@@ -40,7 +39,7 @@ def markdown(report: Report) -> str:
         out += ["", f"## {title}", ""]
         for line in lines:
             out += _wrapped(f"- {plain(line)}", "  ")
-    out += ["", "## Timeline", ""]
+    out += ["", "## Timeline", ""] if report.lanes else []
     for lane in report.lanes:
         out += _wrapped(f"- {plain(lane.name)}: {_story(lane)}", "  ")
     for table in tables(report):

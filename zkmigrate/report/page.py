@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from zkmigrate.report import lanes, pictures, plots, sheet
+from zkmigrate.model.report import Report, day, length
+from zkmigrate.report import pictures, plots, sheet
 from zkmigrate.report.parts import opening, picture, section
-from zkmigrate.report.svg import esc, length
-from zkmigrate.report.tables import day, figures, lists, tables
-from zkmigrate.report.value import Report
+from zkmigrate.report.svg import esc
+from zkmigrate.report.tables import figures, lists, tables
 
 MARK = '<meta name="generator" content="zkmigrate report">'
 """Stands near the top of every page, so that only an earlier report is overwritten."""
@@ -52,23 +52,18 @@ def _list(id: str, title: str, lines: tuple[str, ...]) -> str:
 
 
 def _pictures(report: Report) -> list[str]:
-    dest = sheet.legend("dest", lanes.DEST_STATES)
-    others = sheet.legend("others", (*lanes.BROKER_STATES, *lanes.ENSEMBLE_STATES))
-    out = [
-        "<h2>Timeline</h2>",
-        picture(
-            pictures.timeline(report) + dest + others,
-            "Grey stretches: the tool did not run. A vermilion foot under a broker: it did not answer, as "
-            "the crosses say. Triangles: another controller. A white gap in a client's row: a quarter of a "
-            "second, of the canary 0.6 s, or more without an acknowledgement.",
-        ),
-    ]
+    special = report.shown.reporting
+    legends = [sheet.legend(name, states, special.colours) for name, states in special.legends]
+    out = ["<h2>Timeline</h2>", picture(pictures.timeline(report) + "".join(legends), special.caption)]
     for number, window in enumerate(report.windows):
         name = f"{'Rehearsed window' if window.rehearsal else 'Window'}: {window.stage}"
         out.append(f"<h2>{esc(name)}</h2>")
         parts = [f"{p.step}{' back' if p.back else ''} {length(p.seconds or 0)}" for p in window.parts]
-        colours = sheet.legend(f"dest-{number}", lanes.DEST_STATES)
-        out.append(picture(pictures.close_up(window, report, number) + colours, f"{', '.join(parts)}."))
+        first = [
+            sheet.legend(f"{id}-{number}", states, special.colours) for id, states in special.legends[:1]
+        ]
+        drawn = pictures.close_up(window, report, number) + "".join(first)
+        out.append(picture(drawn, f"{', '.join(parts)}."))
     if any(p.behind is not None for p in report.lags):
         out.append("<h2>Transactions behind source</h2>")
         words = (

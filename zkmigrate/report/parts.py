@@ -3,8 +3,8 @@ fetched."""
 
 from __future__ import annotations
 
+from zkmigrate.model.report import Table
 from zkmigrate.report.svg import esc, tag
-from zkmigrate.report.tables import Table
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """

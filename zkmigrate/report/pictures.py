@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from zkmigrate.model.report import Decision, Gap, Lane, Report, Span, Visit, Window, clock, length
 from zkmigrate.report.plots import answers
 from zkmigrate.report.sheet import BAD, BAR, EDGE, HEAD, JOINED_S, LABELS, Sheet
-from zkmigrate.report.svg import CHAR_PX, TEXT, Axis, clock, hover, length, tag, text
-from zkmigrate.report.value import Decision, Gap, Lane, Report, Span, Visit, Window
+from zkmigrate.report.svg import CHAR_PX, TEXT, Axis, hover, tag, text
 
-_BROKERS = 20
-"""So many are drawn close up."""
+_ROWS = 20
+"""So many of a kind are drawn close up."""
 
 
 def _shown(lane: Lane, start: float, end: float) -> list[Span]:
@@ -31,8 +31,8 @@ def _shown(lane: Lane, start: float, end: float) -> list[Span]:
 
 
 def timeline(report: Report) -> str:
-    """The whole run: stages, ensembles, hosts, brokers, what was in sync, answers of brokers."""
-    sheet = Sheet(Axis(report.active, LABELS, EDGE), EDGE)
+    """The whole run: stages, the rows of the runbook, what was in sync, answers of brokers."""
+    sheet = Sheet(Axis(report.active, LABELS, EDGE), EDGE, report.shown.reporting.colours)
     end = report.active[-1][1]
     sheet.row("stage", lambda y: _stages(sheet, y, report.visits, end))
     _rows(sheet, report, report.start, end)
@@ -45,19 +45,20 @@ def timeline(report: Report) -> str:
 
 
 def close_up(window: Window, report: Report, number: int) -> str:
-    """One window, from a little before FENCE to a little after its end."""
+    """One window, from a little before its beginning to a little after its end."""
     last = report.end if window.end is None else window.end
     start, end = max(report.start, window.start - 2.0), max(min(report.end, last + 3.0), window.start + 0.5)
     pieces = [(max(a, start), min(b, end)) for a, b in report.active if a < end and b > start]
-    sheet = Sheet(Axis(pieces or [(start, end)], LABELS, EDGE), EDGE)
+    colours = report.shown.reporting.colours
+    sheet = Sheet(Axis(pieces or [(start, end)], LABELS, EDGE), EDGE, colours)
     sheet.row("step", lambda y: _steps(sheet, y, window))
-    _rows(sheet, report, start, end, _BROKERS)
+    _rows(sheet, report, start, end, _ROWS)
     answers(sheet, report, start, end)
     top, bottom = HEAD - 4, sheet.y
     for at, words, colour in (
-        (window.start, "FENCE", TEXT),
+        (window.start, report.shown.begins, TEXT),
         (window.deadline, "way back must start", BAD),
-        (window.end, "OPEN" if window.outcome == "opened" else "reopened", TEXT),
+        (window.end, report.shown.opens if window.outcome == "opened" else "reopened", TEXT),
     ):
         if at is not None and start <= at <= end:
             sheet.body += _line(sheet.axis.x(at), top, bottom, words, colour)
@@ -70,19 +71,20 @@ def close_up(window: Window, report: Report, number: int) -> str:
 
 
 def _rows(sheet: Sheet, report: Report, start: float, end: float, most: int | None = None) -> None:
-    """The rows of ensembles, dest hosts and brokers. most: of the brokers only so many, those first to which
-    something happened."""
+    """The rows. most: of each kind only so many, those first to which something happened."""
     silent: dict[str, list[Gap]] = {}
     for gap in report.silences:
         if gap.start <= end and gap.start + gap.seconds >= start:
             silent.setdefault(gap.client, []).append(gap)
     spans = {lane.name: _shown(lane, start, end) for lane in report.lanes}
-    brokers = [lane.name for lane in report.lanes if lane.kind == "broker"]
-    ordered = sorted(brokers, key=lambda name: (name not in silent and len(spans[name]) < 2, name))
-    left_out = set(ordered[most:]) if most is not None else set()
+    left_out: dict[str, set[str]] = {}
+    for kind in dict.fromkeys(lane.kind for lane in report.lanes) if most is not None else ():
+        names = [lane.name for lane in report.lanes if lane.kind == kind]
+        names.sort(key=lambda name: (name not in silent and len(spans[name]) < 2, name))
+        left_out[kind] = set(names[most:])
     kind = ""
     for lane in report.lanes:
-        if lane.name in left_out and lane.kind == "broker":
+        if lane.name in left_out.get(lane.kind, ()):
             continue
         if lane.kind != kind:
             sheet.gap()
@@ -90,13 +92,13 @@ def _rows(sheet: Sheet, report: Report, start: float, end: float, most: int | No
 
         def draw(y: float, lane: Lane = lane) -> list[str]:
             out = [sheet.bar(y, span, lane.name) for span in spans[lane.name]]
-            gaps = silent.get(lane.name, ()) if lane.kind == "broker" else ()
-            return out + [_silence(sheet, y, gap, start, end) for gap in gaps]
+            return out + [_silence(sheet, y, gap, start, end) for gap in silent.get(lane.name, ())]
 
         sheet.row(lane.name, draw)
-    if left_out:
-        words = f"and {len(left_out)} more brokers, of the timeline above"
-        sheet.row("", lambda y: [text(LABELS, y + BAR - 4, words)])
+    for kind, more in left_out.items():
+        if more:
+            words = f"and {len(more)} more {kind}s, of the timeline above"
+            sheet.row("", lambda y, words=words: [text(LABELS, y + BAR - 4, words)])  # type: ignore[misc]
     sheet.gap()
 
 

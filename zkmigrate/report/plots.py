@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
+from zkmigrate.model.report import Acks, Beat, Lag, Produced, Report, clock, length
 from zkmigrate.report.sheet import EDGE, HEAD, JOINED_S, LABELS, SERIES, WIDTH, Sheet
-from zkmigrate.report.svg import FAINT, RULE, Axis, clock, figure, hover, length, tag, text
-from zkmigrate.report.value import Acks, Beat, Lag, Produced, Report
+from zkmigrate.report.svg import FAINT, RULE, Axis, figure, hover, tag, text
 
 _LOW_MS, _HIGH_MS = 0.1, 10000.0
 _PLOT = 100

@@ -9,10 +9,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from zkmigrate.report.lanes import placed
-from zkmigrate.report.series import LISTED, Rows, of_kind
+from zkmigrate.model.report import Gap, Produced, Rows, Visit, Window, of_kind
+from zkmigrate.report.series import LISTED, placed
 from zkmigrate.report.timebase import number
-from zkmigrate.report.value import Gap, Produced, Visit, Window
 
 _RESTED_S = 2.0
 """So long from an acknowledgement to the next record sent, and the canary rested between: no gap."""
@@ -21,10 +20,11 @@ _Ack = tuple[float, float, str]
 _Wait = tuple[float, float, str]
 
 
-def produced(rows: Rows, visits: Iterable[Visit], window: Window | None) -> tuple[Produced, ...]:
-    """Each partition of the canary, by its number. window: the real one, None where there was none."""
+def produced(rows: Rows, visits: Iterable[Visit], window: Window | None, paced: str) -> tuple[Produced, ...]:
+    """Each partition of the canary, by its number. window: the real one, None where there was none. paced:
+    the stage whose pace is told."""
     walks = tuple(visits)
-    rolls = [(v.start, v.end) for v in walks if v.step.partition(".")[0] == "roll"]
+    walked = [(v.start, v.end) for v in walks if v.step.partition(".")[0] == paced]
     inside = [(window.start, window.end)] if window is not None else []
     acks, waits, names = _told(rows)
     out = []
@@ -40,7 +40,7 @@ def produced(rows: Rows, visits: Iterable[Visit], window: Window | None) -> tupl
                 by=dict(sorted(by.items())),
                 took=tuple((at, ms) for at, ms, _ in own),
                 gaps=tuple(sorted(gaps, key=lambda gap: -gap.seconds)[:LISTED]),
-                roll=_longest(gaps, rolls),
+                roll=_longest(gaps, walked),
                 window=_longest(gaps, inside),
             )
         )

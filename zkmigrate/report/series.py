@@ -10,34 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from zkmigrate.facts.recorded import Drained, Proved, Stopped, recorded
-from zkmigrate.report.lanes import placed
-from zkmigrate.report.story import Story
+from zkmigrate.model.report import Acks, Beat, Gap, Latency, Rows, Sync, Visit, of_kind
 from zkmigrate.report.timebase import Timebase, number
-from zkmigrate.report.value import Acks, Beat, Gap, Lag, Latency, Proof, Sync, Visit
-from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.zxid import epoch, parse_zxid
 
-Rows = Sequence[tuple[float, Mapping[str, Any]]]
 LISTED = 5
 """Gaps that a client's entry names, the longest first."""
-
-
-def of_kind(rows: Rows, kind: str) -> Rows:
-    """The samples of one kind."""
-    return [(at, row) for at, row in rows if row.get("kind") == kind]
-
-
-def spacing_s(rows: Rows) -> float | None:
-    """The usual time between two samples: the median."""
-    steps = sorted(b - a for (a, _), (b, _) in pairwise(rows))
-    return steps[len(steps) // 2] if steps else None
-
-
-def others(rows: Rows, dest: Sequence[str]) -> tuple[str, ...]:
-    """The ZooKeeper hosts that samples name beside these."""
-    named = [str(host) for _, row in rows if isinstance(row.get("servers"), dict) for host in row["servers"]]
-    return tuple(name for name in dict.fromkeys(named) if name not in dest)
 
 
 def beats(rows: Rows) -> tuple[Beat, ...]:
@@ -140,38 +117,6 @@ def _took(rows: Iterable[Mapping[str, Any]], times: Timebase) -> tuple[tuple[flo
     return tuple(sorted(out))
 
 
-def lags(rows: Rows, source: Sequence[str], dest: Sequence[str], until: float | None) -> tuple[Lag, ...]:
-    """Per dest host, how many transactions it was behind source's leader; up to the proof.
-
-    Both were asked at once, so a host that is ahead was asked a moment later: it counts as not behind.
-    """
-    out = []
-    for at, row in of_kind(rows, "ensembles"):
-        servers = row.get("servers")
-        if not isinstance(servers, dict) or (until is not None and at > until):
-            continue
-        leads = [
-            z for host in source if (z := _zxid(servers.get(host), ("leader", "standalone"))) is not None
-        ]
-        if len(leads) != 1:
-            continue
-        for host in dest:
-            zxid = _zxid(servers.get(host), ("observer",))
-            if zxid is not None:
-                same = epoch(zxid) == epoch(leads[0])
-                out.append(Lag(at, host, max(0, leads[0] - zxid) if same else None))
-    return tuple(out)
-
-
-def _zxid(said: Any, modes: tuple[str, ...]) -> int | None:
-    if not isinstance(said, list) or len(said) != 2 or said[0] not in modes or not isinstance(said[1], str):
-        return None
-    try:
-        return int(parse_zxid(said[1]))
-    except ZkDataError:
-        return None
-
-
 def syncs(rows: Rows) -> tuple[Sync, ...]:
     """The cluster as the steps saw it."""
     out = []
@@ -185,22 +130,17 @@ def syncs(rows: Rows) -> tuple[Sync, ...]:
     return tuple(out)
 
 
-def proof(story: Story, run: str) -> Proof | None:
-    """The last proof: of the cut-over if it came to that, else of the rehearsal."""
-    for stage in ("cutover", "rehearse"):
-        parts = {name: story.records.get(f"{stage}.{name}") for name in ("drain", "stop", "prove")}
-        drain, stop, prove = parts["drain"], parts["stop"], parts["prove"]
-        if drain is None:
-            continue
-        proved = recorded(Proved, prove[1], run) if prove is not None else None
-        return Proof(
-            at=prove[0] if prove is not None else None,
-            stage=stage,
-            z=recorded(Drained, drain[1], run).z,
-            needed=proved.needed if proved is not None else None,
-            tails=recorded(Stopped, stop[1], run).tails if stop is not None else {},
-            delta_after=proved.delta.after if proved is not None else None,
-            delta_last=proved.delta.last if proved is not None else None,
-            delta_records=proved.delta.records if proved is not None else None,
-        )
-    return None
+def during(start: float, end: float | None, visits: Iterable[Visit]) -> tuple[str, ...]:
+    """The steps whose walks overlap this stretch."""
+    until = start if end is None else end
+    found = [
+        f"{v.step}{' (back)' if v.back else ''}"
+        for v in visits
+        if v.start < until and (v.end is None or v.end > start)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def placed(gap: Gap, visits: Iterable[Visit]) -> Gap:
+    """A gap with the steps it overlaps."""
+    return Gap(gap.client, gap.start, gap.end, gap.why, during(gap.start, gap.end, visits), gap.seconds)

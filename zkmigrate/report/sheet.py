@@ -6,23 +6,15 @@ state is also written into its bar where there is room, and into what a pointer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from zkmigrate.report import lanes
-from zkmigrate.report.svg import CHAR_PX, Axis, clock, figure, hover, length, tag, text
-from zkmigrate.report.value import Span
+from zkmigrate.model.report import Span, clock, length
+from zkmigrate.report.svg import CHAR_PX, Axis, figure, hover, tag, text
 
 WIDTH, LABELS = 1040, 150
 ROW, BAR, HEAD = 22, 16, 30
 EDGE = WIDTH - 12
 
-FILL: dict[str, str] = {
-    lanes.JOINING: "#d9d9d9", lanes.OBSERVING: "#56b4e9", lanes.FENCED: "#f0e442", lanes.CUT: "#e69f00",
-    lanes.STOPPED: "#a6a6a6", lanes.STARTED: "#cc79a7", lanes.OPEN: "#2bb58b",
-    lanes.OLD: "#56b4e9", lanes.RESTARTING: "#f0e442", lanes.NEW: "#2bb58b",
-    lanes.SERVES: "#2bb58b", lanes.SOME: "#f0e442", lanes.SHUT: "#e69f00", lanes.DOWN: "#ee7733",
-    lanes.UNKNOWN: "#d9d9d9",
-}  # fmt: skip
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#1a1a1a", "#56b4e9")
 BAD = "#d55e00"
 
@@ -32,10 +24,11 @@ JOINED_S = 3.0
 
 
 class Sheet:
-    """Rows from top to bottom; what belongs to the axis is drawn below them."""
+    """Rows from top to bottom; what belongs to the axis is drawn below them. colours: of states."""
 
-    def __init__(self, axis: Axis, right: float) -> None:
+    def __init__(self, axis: Axis, right: float, colours: Mapping[str, str]) -> None:
         self.axis = axis
+        self.colours = colours
         self.right = right
         self.y = float(HEAD)
         self.body: list[str] = []
@@ -59,7 +52,7 @@ class Sheet:
         parts = [
             tag(
                 "rect", hover(words), x=x1, y=y, width=max(x2 - x1, 1.0), height=height,
-                fill=FILL.get(span.state, "#ffffff"), stroke="#ffffff", stroke_width=0.5,
+                fill=self.colours.get(span.state, "#ffffff"), stroke="#ffffff", stroke_width=0.5,
                 data_lane=name, data_state=span.state, data_from=f"{span.start:.3f}",
                 data_to="" if span.end is None else f"{span.end:.3f}",
             )
@@ -76,11 +69,11 @@ class Sheet:
         )
 
 
-def legend(name: str, states: Sequence[str]) -> str:
+def legend(name: str, states: Sequence[str], colours: Mapping[str, str]) -> str:
     """The colours of these states."""
     body, x = [], 4.0
     for state in states:
-        body.append(tag("rect", x=x, y=3.0, width=14.0, height=12.0, fill=FILL[state]))
+        body.append(tag("rect", x=x, y=3.0, width=14.0, height=12.0, fill=colours[state]))
         body.append(text(x + 19, 13, state))
         x += 32 + len(state) * CHAR_PX
     return figure(f"legend-{name}", "Colours", ", ".join(states), WIDTH, 20, body)

@@ -17,7 +17,7 @@ from typing import Any
 from zkmigrate.engine import chain, journal, process, samples
 from zkmigrate.errors import UsageError
 from zkmigrate.model.entry import Entry
-from zkmigrate.report.value import Chain
+from zkmigrate.model.report import Chain
 from zkmigrate.ui.record import EVENTS, PLAN
 
 Row = dict[str, Any]

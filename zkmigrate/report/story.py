@@ -10,9 +10,9 @@ from zkmigrate.engine.codec import decode_change, decode_finding
 from zkmigrate.engine.history import CLEANED
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Finding
+from zkmigrate.model.report import Decision, Op, Story, Visit
 from zkmigrate.model.step import Way
 from zkmigrate.report.timebase import Timebase
-from zkmigrate.report.value import Decision, Op, Visit
 
 
 @dataclass
@@ -30,18 +30,6 @@ class _Walk:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True)
-class Story:
-    """hosts: names by kind, as the run began with them. records: of each step, the last one."""
-
-    visits: tuple[Visit, ...]
-    ops: tuple[Op, ...]
-    decisions: tuple[Decision, ...]
-    hosts: Mapping[str, tuple[str, ...]]
-    records: Mapping[str, tuple[float, Mapping[str, Any]]]
-    last: float
-
-
 def told(entries: Iterable[Entry], times: Timebase) -> Story:
     """The story. KeyError, TypeError or ValueError for a line whose body lacks what this version writes."""
     teller = _Teller(times)
@@ -57,6 +45,7 @@ class _Teller:
         self._open: _Walk | None = None
         self._ops: dict[str, Op] = {}
         self._decisions: list[Decision] = []
+        self._run = ""
         self._hosts: dict[str, tuple[str, ...]] = {}
         self._records: dict[str, tuple[float, Mapping[str, Any]]] = {}
         self._last = 0.0
@@ -110,6 +99,7 @@ class _Teller:
     def story(self) -> Story:
         done = [_visit(walk, self._ops) for walk in self._walks]
         return Story(
+            self._run,
             _merged(done),
             tuple(self._ops.values()),
             tuple(self._decisions),
@@ -124,6 +114,7 @@ class _Teller:
     def _begin(self, at: float, body: Mapping[str, Any]) -> None:
         if self._last_begin:
             self._decide(at, "begin", "", "begun again with another inventory or playbook", "")
+        self._run = str(body["run"])
         self._hosts = {kind: tuple(map(str, names)) for kind, names in body.get("hosts", {}).items()}
         self._decide(at, "begin", "", f"run {body['run']} of {body['playbook']}", "")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import html
 from bisect import bisect_right
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
+from zkmigrate.model.report import clock, length
 from zkmigrate.ui.clean import clean
 
 TEXT, FAINT, RULE = "#1a1a1a", "#595959", "#d9d9d9"
@@ -125,26 +125,3 @@ class Axis:
             x + self._gap / 2, top - 3, length(start - end), font_size=9, text_anchor="middle", fill=FAINT
         )
         return [shade, words]
-
-
-def clock(at: float, step: float = 1.0) -> str:
-    """The time of day in UTC, as fine as the step."""
-    moment = datetime.fromtimestamp(round(at, 1) if step < 1 else round(at), UTC)
-    if step >= 86400:
-        return moment.strftime("%d %b")
-    if step < 1:
-        return moment.strftime("%H:%M:%S.") + str(moment.microsecond // 100000)
-    return moment.strftime("%H:%M:%S" if step < 60 else "%H:%M")
-
-
-def length(seconds: float) -> str:
-    """A length of time for people."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 120:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 
+from zkmigrate.model.change import ClusterChange
 from zkmigrate.model.finding import Finding, Held, Severity
+from zkmigrate.model.report import Acks, Decision, Gap, Report, Table, Visit, Window, clock, day, length
 from zkmigrate.report.series import quantile
-from zkmigrate.report.svg import clock, length
-from zkmigrate.report.value import Acks, Decision, Gap, Report, Visit, Window
-from zkmigrate.zkdata.zxid import format_zxid
 
-_HELD = {Held.YES: "held", Held.NO: "NOT HELD", Held.UNKNOWN: "not known"}
 _FOLDED_FROM = 12
 """So many different claims of one step that hold are named by their ids only."""
 
@@ -24,23 +20,6 @@ _STEPS = 3
 
 _NAMED = 6
 """So many targets of one finding are named."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """id: of the section. intro: a sentence before it. wide: numbers of the columns with long text."""
-
-    id: str
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    intro: str = ""
-    wide: tuple[int, ...] = ()
-
-
-def day(at: float) -> str:
-    """Date and time of day."""
-    return datetime.fromtimestamp(round(at), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def move(report: Report) -> Window | None:
@@ -53,12 +32,13 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
     """The handful that everybody asks for first: (what, how much, the small print)."""
     out = []
     window = move(report)
-    if window is None:
+    whole = f"from {report.shown.begins} to the open door"
+    if window is None and report.shown.begins:
         begun = "not told" if report.state == "damaged" else "not begun"
-        out.append(("window", begun, "from FENCE to the open door"))
-    else:
+        out.append(("window", begun, whole))
+    elif window is not None:
         took = length(window.seconds) if window.seconds is not None else "not over"
-        notes = {"opened": "from FENCE to the open door", "turned back": "turned back; until clients were in"}
+        notes = {"opened": whole, "turned back": "turned back; until clients were in"}
         out.append(("window", took, notes.get(window.outcome, "the door was not opened")))
     worst = max((x.longest for x in report.latencies if x.longest), key=lambda g: g.seconds, default=None)
     if report.latencies:
@@ -86,14 +66,15 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
     out.append(("way back", report.way_back.partition(":")[0].partition(";")[0], "see Decisions"))
     refused = sum(v.outcome == "blocked" for v in report.visits)
     alarms = sum(d.kind == "alarm" for d in report.decisions)
-    out.append(("refusals and alarms", f"{refused} and {alarms}", "steps that refused; troubles in a window"))
+    troubles = "; troubles in a window" if report.shown.begins else ""
+    out.append(("refusals and alarms", f"{refused} and {alarms}", f"steps that refused{troubles}"))
     return tuple(out)
 
 
 def _produced_worst(report: Report) -> Iterator[tuple[str, Gap]]:
-    """The produce canary's longest gaps, in the roll and in the window, at full length."""
+    """The produce canary's longest gaps, in the paced stage and in the window, at full length."""
     for where, gaps in (
-        ("roll", [x.roll for x in report.produced]),
+        (report.shown.paced, [x.roll for x in report.produced]),
         ("the window", [x.window for x in report.produced]),
     ):
         longest = max((gap for gap in gaps if gap), key=lambda gap: gap.seconds, default=None)
@@ -115,7 +96,7 @@ def tables(report: Report) -> tuple[Table, ...]:
         _produced(report),
         _acks(report),
         _events(report),
-        _proof(report),
+        *report.shown.sections,
         _decisions(report),
         _processes(report),
         _steps(report),
@@ -144,12 +125,14 @@ def windows(report: Report) -> Table:
     whole("outcome", lambda w: w.outcome)
     whole("began", lambda w: clock(w.start, 0.1))
     whole(
-        "way back until", lambda w: "-" if w.deadline is None else f"{w.deadline - w.start:.1f} s after FENCE"
+        "way back until",
+        lambda w: "-" if w.deadline is None else f"{w.deadline - w.start:.1f} s after {report.shown.begins}",
     )
     whole("opened by", _openers)
     heads = [f"{w.stage} {'back' if back else clock(w.start)}" for w, back in columns]
     intro = (
-        "From the first FENCE sent to the last host's open door (or, walked back, to clients let in again)."
+        f"From the first {report.shown.begins} sent to the last host's open door (or, walked back, to "
+        "clients let in again)."
     )
     return Table("windows", "Windows and their parts", ("part", *heads), tuple(rows) if heads else (), intro)
 
@@ -231,8 +214,8 @@ def _produced(report: Report) -> Table:
         "full length; with nothing wrong it is the quarter of a second from one record to the next."
     )
     head = (
-        "partition", "acknowledged by", "latency p50, p99, slowest", "longest gap in roll", "in the window",
-        "longest of all",
+        "partition", "acknowledged by", "latency p50, p99, slowest", f"longest gap in {report.shown.paced}",
+        "in the window", "longest of all",
     )  # fmt: skip
     return Table("produced", "The produce canary", head, tuple(rows), intro, (1, 5))
 
@@ -278,43 +261,6 @@ def _events(report: Report) -> Table:
     return Table("sync", "ISR and controller", ("when", "what"), tuple(sorted(rows)), intro, (1,))
 
 
-def _proof(report: Report) -> Table:
-    p = report.proof
-    if p is None:
-        return Table("proof", "The proof", (), ())
-    rows = [("Z, source's zxid after the drain", _zxid(p.z))]
-    rows += [(f"newest on the disk of {host}", _zxid(zxid)) for host, zxid in p.tails.items()]
-    rows.append(("needed: newest that touches the chroot", _zxid(p.needed)))
-    if p.delta_records is not None:
-        between = f"{_zxid(p.delta_after)} to {_zxid(p.delta_last)}"
-        rows.append(("source's log read after dest's", f"{p.delta_records} transactions, {between}"))
-    rows += _proven(report, p.stage)
-    when = f" at {clock(p.at, 0.1)}" if p.at is not None else ": not reached"
-    lag = [x.behind for x in report.lags if x.behind is not None]
-    seen = f" Sampled before it: at most {max(lag)} transactions behind." if lag else ""
-    return Table("proof", f"The proof ({p.stage}){when}", ("what", "seen"), tuple(rows), seen.strip(), (1,))
-
-
-def _proven(report: Report, stage: str) -> list[tuple[str, str]]:
-    """Which proof held, on which host, with its figures; of each step its last visit on the way forward."""
-    last = {v.step: v for v in report.visits if not v.back}
-    rows = []
-    for step, id, name in (
-        (f"{stage}.prove", "prove.tail", "tail"),
-        (f"{stage}.prove", "prove.delta", "delta"),
-        (f"{stage}.survey", "survey.same-tree", "digest, before the window"),
-        ("verify.verify", "verify.same-tree", "digest, as of the cut, behind the open door"),
-    ):
-        found = [f for f in last[step].findings if f.id == id] if step in last else []
-        for f in found:
-            rows.append((f"{name}{f': {f.target}' if f.target else ''}", f"{_HELD[f.held]}: {f.seen}"))
-    return rows
-
-
-def _zxid(value: int | None) -> str:
-    return "-" if value is None else format_zxid(value)
-
-
 def _decisions(report: Report) -> Table:
     kinds = {"rehearsed": "rehearsal", "lost": "journal"}
     rows = [
@@ -324,7 +270,7 @@ def _decisions(report: Report) -> Table:
     head = ("when", "what", "where", "asked or seen", "answer", "by")
     intro = (
         "Every question with who answered it and what was in doubt then, holds, hooks that could stop the "
-        "run or failed, turns, alarms in a window, ends of calls."
+        f"run or failed, turns, {'alarms in a window, ' * bool(report.shown.begins)}ends of calls."
     )
     return Table("decisions", "Decisions", head, tuple(rows), intro, (3,))
 
@@ -363,9 +309,10 @@ def _changes(visit: Visit) -> str:
     if not visit.ops:
         return "-"
     counts = Counter(op.status for op in visit.ops)
-    hosts = len({op.target for op in visit.ops})
+    of = len({op.target for op in visit.ops})
+    what = "targets" if any(isinstance(op.change, ClusterChange) for op in visit.ops) else "hosts"
     told = ", ".join(f"{n} {status if status != 'open' else 'not confirmed'}" for status, n in counts.items())
-    return f"{told} on {hosts} hosts"
+    return f"{told} on {of} {what}"
 
 
 def _findings(report: Report) -> Table:

@@ -14,12 +14,12 @@ from zkmigrate import inventory as inventories
 from zkmigrate.engine import runs
 from zkmigrate.errors import UsageError
 from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.report import Report
 from zkmigrate.report import sources
 from zkmigrate.report.build import build
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown
 from zkmigrate.report.page import page
-from zkmigrate.report.value import Report
 from zkmigrate.ui.clean import clean
 
 PAGE = "report.html"

@@ -1,46 +1,49 @@
-"""The windows of a run: from the first FENCE sent to the open door, or to reopened observers. Pure."""
+"""The windows of a run: from the first change that shuts clients out to the open door, or to one that is open
+again. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zkmigrate.model.change import Fence
-from zkmigrate.report.lanes import OPEN, dest_hosts
-from zkmigrate.report.story import Story
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.report import Lane, Op, Part, Spans, Story, Visit, Window
+from zkmigrate.model.window import WindowSteps
 from zkmigrate.report.timebase import Timebase, number
-from zkmigrate.report.value import Lane, Op, Part, Visit, Window
-from zkmigrate.rules.window import STEPS
 
 
 def windows(
     story: Story,
-    rehearsals: frozenset[str],
+    playbook: Playbook,
     lanes: Sequence[Lane],
     times: Timebase,
     events: Sequence[Mapping[str, Any]],
-    gone: Sequence[tuple[float, float]] = (),
+    gone: Spans = (),
 ) -> tuple[Window, ...]:
-    """Every window that was begun, in order. rehearsals: ids of stages that are walked back when done."""
-    begun = _begun(story)
-    holds = _holds(story)
+    """Every window that was begun, in order."""
+    stages = {stage.id: stage for stage in playbook.stages if stage.window is not None}
+    begun = _begun(story, stages)
+    holds, shut = _holds(story), playbook.report.opened
     out = []
     for number_, (stage, start) in enumerate(begun):
         until = begun[number_ + 1][1] if number_ + 1 < len(begun) else story.last + 1
         visits = [v for v in story.visits if _stage(v.step) == stage and start <= (v.end or until) < until]
-        end, outcome = _end(stage, visits, story, start, until)
-        if outcome == "turned back" and stage in rehearsals:
-            outcome = "rehearsed" if _whole(visits) else "rehearsal turned back"
+        steps, rehearsal = _steps(stages[stage]), stages[stage].rehearsal
+        end, outcome = _end(stage, steps, visits, story, start, until)
+        if outcome == "turned back" and rehearsal:
+            outcome = "rehearsed" if _whole(visits, steps) else "rehearsal turned back"
         out.append(
             Window(
                 stage=stage,
-                rehearsal=stage in rehearsals,
+                rehearsal=rehearsal,
                 start=start,
                 end=end,
                 outcome=outcome,
                 parts=_parts(visits, start, end),
                 deadline=_deadline(times, events, start, end or until),
-                opened_by=_opened_by(stage, story, lanes, until) if outcome == "opened" else {},
+                opened_by=_opened_by(_opens(story, stage, steps), shut, lanes, until)
+                if outcome == "opened"
+                else {},
                 gone_s=_inside(gone, start, end or until),
                 held_s=_inside(holds, start, end or until),
             )
@@ -48,7 +51,7 @@ def windows(
     return tuple(out)
 
 
-def _inside(spans: Sequence[tuple[float, float]], start: float, end: float) -> float:
+def _inside(spans: Spans, start: float, end: float) -> float:
     """Seconds of these spans between two moments."""
     return sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans)
 
@@ -64,35 +67,37 @@ def _holds(story: Story) -> list[tuple[float, float]]:
     return out if since is None else [*out, (since, story.last)]
 
 
-def _begun(story: Story) -> list[tuple[str, float]]:
-    """(stage, first FENCE sent); another begins when the stage was walked back past its fence."""
+def _begun(story: Story, stages: Mapping[str, Stage]) -> list[tuple[str, float]]:
+    """(stage, first change sent that shuts clients out); another begins when the stage was walked back past
+    that step."""
     out: list[tuple[str, float]] = []
     for op in story.ops:
-        if not isinstance(op.change, Fence) or op.back:
-            continue
         stage = _stage(op.step)
-        if not out or out[-1][0] != stage or _reopened(story, stage, out[-1][1], op.sent) is not None:
+        if op.back or stage not in stages or op.step != f"{stage}.{_steps(stages[stage]).begins}":
+            continue
+        steps = _steps(stages[stage])
+        if not out or out[-1][0] != stage or _reopened(story, stage, steps, out[-1][1], op.sent) is not None:
             out.append((stage, op.sent))
     return out
 
 
-def _reopened(story: Story, stage: str, after: float, before: float) -> float | None:
+def _reopened(story: Story, stage: str, steps: WindowSteps, after: float, before: float) -> float | None:
     ends = [
         v.end
         for v in story.visits
-        if v.back and v.step == f"{stage}.{STEPS.begins}" and v.outcome == "done" and v.end is not None
+        if v.back and v.step == f"{stage}.{steps.begins}" and v.outcome == "done" and v.end is not None
     ]
     return next((end for end in ends if after < end <= before), None)
 
 
 def _end(
-    stage: str, visits: Sequence[Visit], story: Story, start: float, until: float
+    stage: str, steps: WindowSteps, visits: Sequence[Visit], story: Story, start: float, until: float
 ) -> tuple[float | None, str]:
-    back = _reopened(story, stage, start, until)
+    back = _reopened(story, stage, steps, start, until)
     if back is not None:
         return back, "turned back"
-    opens = [op for op in _opens(story, stage) if start <= op.sent < until and op.ended is not None]
-    last = f"{stage}.{STEPS.opens}"
+    opens = [op for op in _opens(story, stage, steps) if start <= op.sent < until and op.ended is not None]
+    last = f"{stage}.{steps.opens}"
     done = [v.end for v in visits if v.step == last and v.outcome == "done" and not v.back]
     if opens and done:
         return max(op.ended for op in opens if op.ended is not None), "opened"
@@ -101,18 +106,14 @@ def _end(
     return None, "not over"
 
 
-def _opens(story: Story, stage: str) -> list[Op]:
-    return [
-        op
-        for op in story.ops
-        if op.step == f"{stage}.{STEPS.opens}" and op.change.verb == "open" and op.status == "done"
-    ]
+def _opens(story: Story, stage: str, steps: WindowSteps) -> list[Op]:
+    return [op for op in story.ops if op.step == f"{stage}.{steps.opens}" and op.status == "done"]
 
 
-def _whole(visits: Sequence[Visit]) -> bool:
+def _whole(visits: Sequence[Visit], steps: WindowSteps) -> bool:
     """Whether the rehearsal came to its last step before it was walked back."""
     forward = {v.step.partition(".")[2] for v in visits if not v.back and v.outcome == "done"}
-    return STEPS.shut[-1] in forward
+    return steps.shut[-1] in forward
 
 
 def _parts(visits: Sequence[Visit], start: float, end: float | None) -> tuple[Part, ...]:
@@ -137,18 +138,20 @@ def _deadline(times: Timebase, events: Sequence[Mapping[str, Any]], start: float
     return None
 
 
-def _opened_by(stage: str, story: Story, lanes: Sequence[Lane], until: float) -> dict[str, str]:
-    ours = {op.target for op in _opens(story, stage) if op.sent < until}
-    opened = {
-        lane.name
-        for lane in lanes
-        if lane.kind == "dest" and any(s.state == OPEN and s.start < until for s in lane.spans)
-    }
-    return {
-        host: "operator" if host in ours else "by itself"
-        for host in dest_hosts(story)
-        if host in ours | opened
-    }
+def _opened_by(
+    opens: Sequence[Op], shut: tuple[str, str], lanes: Sequence[Lane], until: float
+) -> dict[str, str]:
+    """Who opened the door of each host. shut: as ``Reporting.opened``."""
+    ours = {op.target for op in opens if op.sent < until}
+    kind, open_ = shut
+    hosts = [lane for lane in lanes if lane.kind == kind]
+    opened = {h.name for h in hosts if any(s.state == open_ and s.start < until for s in h.spans)}
+    return {h.name: "operator" if h.name in ours else "by itself" for h in hosts if h.name in ours | opened}
+
+
+def _steps(stage: Stage) -> WindowSteps:
+    assert stage.window is not None
+    return stage.window.steps
 
 
 def _stage(step: str) -> str:

@@ -33,39 +33,6 @@ from zkmigrate.transport import quote
 _LEG = 4_000_000_000
 """Stands for the leg in an operation id, with as many digits as seconds since the epoch have."""
 
-SAID: dict[str, str] = {
-    "put": "^(wrote|unchanged) /",
-    "move-aside": "^(moved|absent) /",
-    "restore": "^restored /",
-    "discard": "^discarded ",
-    "arm": "^armed tag=",
-    "disarm": "^disarmed$",
-    "fence": "^killed=[0-9]+ left=0 ",
-    "reopen": "^reopened$",
-    "cut": "^killed=[0-9]+ left=0 ",
-    "uncut": "^uncut$",
-    "stopped": "^stopped$",
-    "started-observer": "^started ",
-    "seal": "^sealed$",
-    "unseal": "^unsealed ",
-    "go": "^go (first|quorum|rest)",
-    "halt": "^halted$",
-    "image": "^image restored$",
-    "checked": "^checked$",
-    "open": "^open$",
-    "finalize": "^finalized$",
-    "uninstall": "^uninstalled$",
-}
-"""What zkm-host answers when a verb has done its work, as extended regular expressions."""
-
-NOT_THERE_YET: dict[str, str] = {
-    "image": "image is refused in phase (stopped|cut|fenced|armed);",
-    "unseal": "unseal is refused in phase (stopped|cut|fenced|armed);",
-    "started-observer": "started-observer is refused in phase (fenced|armed);",
-    "halt": "halt is refused in phase (stopped|cut|fenced|armed);",
-}
-"""Walking back: the refusal of a host that never came so far, or went back by itself, and is right so."""
-
 
 @dataclass(frozen=True)
 class Place:
@@ -90,13 +57,10 @@ class Place:
         return "LEG_" + re.sub(r"[^A-Za-z0-9]", "_", name)
 
 
-def said(change: Change, way: Way = Way.FORWARD) -> str:
+def said(change: HostChange, way: Way = Way.FORWARD) -> str:
     """What the host answers, as an extended regular expression."""
-    if isinstance(change, SetService):
-        return f"^{change.action} {re.escape(change.unit)}$"
-    done = SAID.get(change.verb, "")
-    refused = NOT_THERE_YET.get(change.verb) if way is Way.BACK else None
-    return f"{done}|{refused}" if refused else done
+    spared = change.spared if way is Way.BACK else ""
+    return f"{change.expect}|{spared}" if spared else change.expect
 
 
 def in_words(pattern: str) -> str:

@@ -13,12 +13,11 @@ from zkmigrate.engine import planfile
 from zkmigrate.engine.history import History
 from zkmigrate.engine.plan import Plan
 from zkmigrate.errors import UsageError
-from zkmigrate.facts.kafka import controller
-from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.fact import Seen
+from zkmigrate.model import by_hand
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Context
 from zkmigrate.runbook import go_no_go as sheet
 from zkmigrate.runbook import page
 from zkmigrate.ui.clean import clean
@@ -48,19 +47,33 @@ def runbook(
         inventory=inventory,
         run=run or f"{inventory.name[:19]}-hand",
         records=history.records() if history is not None else {},
-        controller=controller_name(look, inventory),
+        last=last(playbook, inventory, look),
         name=out.name if out is not None else NAME,
         done=done,
     )
     return clean(page.page(book))
 
 
-def go_no_go(plan: Plan, inventory: Inventory, look: Look, history: History | None) -> str:
-    """The sheet to sign. history: of the run that was rehearsed, if there is one."""
-    hosts = (*inventory.source_names, *inventory.dest_names)
-    sessions = owning_sessions(look, hosts, inventory.kafka.chroot)
+def go_no_go(
+    playbook: Playbook, plan: Plan, inventory: Inventory, look: Look, history: History | None
+) -> str:
+    """The sheet to sign. history: of the run that was rehearsed, if there is one. UsageError where the
+    runbook has no such sheet."""
+    said = playbook.manual.go_no_go
+    if said is None:
+        raise UsageError(
+            f"{playbook.id} has no go/no-go page. Possible now: zkmigrate runbook without --go-no-go"
+        )
     run, records = (history.run, history.records()) if history is not None else ("", {})
-    return clean(sheet.page(inventory, planfile.of(plan).digest, run, records, sessions, plan.window))
+    c = Context(run or "plan", inventory, records=records)
+    return clean(sheet.page(said, c, look, planfile.of(plan).digest, run, plan.window))
+
+
+def last(playbook: Playbook, inventory: Inventory, look: Look) -> dict[str, str]:
+    """``stage.step`` → the target that goes last in it, of each step that says so."""
+    steps = zip(playbook.step_ids(), (step for stage in playbook.stages for step in stage.steps), strict=True)
+    found = {name: by_hand.of(step).last(inventory, look) for name, step in steps}
+    return {name: target for name, target in found.items() if target}
 
 
 def to_json(plan: Plan, text: str, written: tuple[Path, ...]) -> dict[str, Any]:
@@ -72,15 +85,6 @@ def to_json(plan: Plan, text: str, written: tuple[Path, ...]) -> dict[str, Any]:
         "blocks": list(blocks(text)),
         "written": [str(path) for path in written],
     }
-
-
-def controller_name(look: Look, inventory: Inventory) -> str:
-    """The broker that is the controller now; empty where no source host tells."""
-    for host in inventory.source_names:
-        found = controller(look, host, inventory.kafka.chroot)
-        if isinstance(found, Seen):
-            return next((b.name for b in inventory.kafka.brokers if b.id == found.value.broker), "")
-    return ""
 
 
 def check_out(out: Path | None) -> None:

@@ -7,9 +7,7 @@ can follow them.
 from __future__ import annotations
 
 import hashlib
-import math
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -17,30 +15,35 @@ from importlib.resources import files
 from zkmigrate import hostside
 from zkmigrate.engine.plan import NOTHING, Plan, PlannedStage, PlannedStep
 from zkmigrate.errors import UsageError
-from zkmigrate.facts.clients import addresses
 from zkmigrate.inventory import Inventory
+from zkmigrate.model import by_hand
+from zkmigrate.model.by_hand import STOPPED, WALK_BACK, Block, ByHand, Manual
 from zkmigrate.model.change import Applied, Changes
-from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import Context, Hazard, Records, Way
-from zkmigrate.rules.window import FIND_DOOR_S, STEPS, expected_way_back_s
-from zkmigrate.runbook import hand
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.step import AnyStep, Context, Hazard, Records, Way
+from zkmigrate.model.window import WindowSteps
 from zkmigrate.runbook.commands import Place, applied, zkm
-from zkmigrate.runbook.sheet import STOPPED, Block, Sheet
+from zkmigrate.runbook.sheet import Sheet
 from zkmigrate.ui.clean import inline
 
-LEAST_HAND_S = 10
-"""So many seconds from FENCE to SEAL a hand needs at the least (docs/adr/0014-one-lease-for-a-hand.md)."""
 LOCK_TTL_MS = 30_000
+_LOCK = (
+    "`N` is higher than any number that the hosts have seen and shuts out whoever came before, also a tool "
+    "that still runs",
+    "somewhere. The second box takes them whoever holds them: only when that one is gone for sure.",
+)
 _PROGRAM = "zkm-host"
-_WORDS = tomllib.loads((files(__package__) / "words.toml").read_text())
+_FUNCTIONS = (files(__package__) / "hand.sh").read_text()
+"""What the page can do with the hosts of any runbook."""
 
 
 @dataclass(frozen=True)
 class Runbook:
-    """Everything that the page is made from. controller: broker that is the controller now, "" if unknown.
+    """Everything that the page is made from.
 
-    name: file name of the page, which its own functions read. done: what the tool has done in this run and
-    not undone, by ``stage.step`` and host.
+    last: ``stage.step`` → the target that goes last in it, where somebody knows. name: file name of the page,
+    which its own functions read. done: what the tool has done in this run and not undone, by ``stage.step``
+    and host.
     """
 
     playbook: Playbook
@@ -49,18 +52,37 @@ class Runbook:
     inventory: Inventory
     run: str
     records: Records
-    controller: str
+    last: Mapping[str, str]
     name: str
     done: Mapping[str, Mapping[str, tuple[Applied, ...]]] = field(default_factory=dict)
+
+    @property
+    def manual(self) -> Manual:
+        return self.playbook.manual
+
+    @property
+    def stages(self) -> tuple[tuple[PlannedStage, Stage], ...]:
+        return tuple(zip(self.plan.stages, self.playbook.stages, strict=True))
+
+    @property
+    def first_locked(self) -> Stage | None:
+        """Before this one the witnesses are taken; None where there are none."""
+        locked = (stage for stage in self.playbook.stages if stage.locked)
+        return next(locked, None) if self.witnesses else None
+
+    @property
+    def witnesses(self) -> tuple[str, ...]:
+        """The hosts that keep the lock."""
+        return self.playbook.witnesses(self.inventory)
 
 
 def page(book: Runbook) -> str:
     """The whole page."""
     lines = [*_head(book), *_where(book), *_order(book), *_prepare(book)]
-    for stage in book.plan.stages:
-        lines += _stage(book, stage)
-        if stage.id == "install":
+    for planned, stage in book.stages:
+        if stage is book.first_locked:
             lines += _hold(book)
+        lines += _stage(book, planned, stage)
     lines += _give_up(book)
     return "\n".join(lines) + "\n"
 
@@ -81,7 +103,7 @@ def _head(book: Runbook) -> Iterator[str]:
     yield ""
     yield "## Read this first"
     yield ""
-    yield from _WORDS["first"].strip().splitlines()
+    yield from book.manual.first.strip().splitlines()
     yield ""
 
 
@@ -108,18 +130,22 @@ def _undone(
 
 def _where(book: Runbook) -> Iterator[str]:
     """What each phase means, for whoever comes in the middle; of the stage that opens the door."""
-    for stage in book.plan.stages:
-        if not stage.window or stage.rehearsal or STEPS.opens not in (s.id for s in stage.steps):
+    for planned, stage in book.stages:
+        steps = _window(planned, stage)
+        if steps is None or stage.rehearsal or steps.opens not in (s.id for s in stage.steps):
             continue
         yield "## Where are we? (when somebody else has begun)"
         yield ""
         yield "Paste the three boxes of *Prepare*, then type `stand`. The host that is furthest counts."
         yield ""
-        back = {name: f"`{_chain(book, stage, step)}`" for name, step in _TURNS.items()}
-        yield from _WORDS["phases"].strip().format(stage=stage.id, **back).splitlines()
+        back = {name: f"`{_chain(book, planned, step)}`" for name, step in book.manual.turns.items()}
+        yield from book.manual.phases.strip().format(stage=stage.id, **back).splitlines()
         yield ""
-        yield from _WORDS["strangers"].strip().format(stage=stage.id).splitlines()
-        yield ""
+
+
+def _window(planned: PlannedStage, stage: Stage) -> WindowSteps | None:
+    """The steps of a window that has words on the page."""
+    return stage.window.steps if planned.window and stage.window is not None else None
 
 
 def _order(book: Runbook) -> Iterator[str]:
@@ -128,49 +154,46 @@ def _order(book: Runbook) -> Iterator[str]:
     yield ""
     yield "| type | what | hazard | [ ] |"
     yield "|---|---|---|---|"
-    for stage in book.plan.stages:
-        for step in stage.steps:
+    for planned, stage in book.stages:
+        if stage is book.first_locked:
+            yield f"| `step hold.lock` | Take the {book.playbook.many_witnesses} | reversible | [ ] |"
+        for step in planned.steps:
             hazard = "**no way back**" if step.hazard is Hazard.FINAL else step.hazard.value
-            yield f"| `step {stage.id}.{step.id}` | {step.title} | {hazard} | [ ] |"
-        if stage.rehearsal:
-            yield f"| `{_chain(book, stage, stage.steps[-1].id)}` | all the way back | window | [ ] |"
-        if stage.id == "install":
-            yield "| `step hold.lock` | Take the dest hosts | reversible | [ ] |"
+            yield f"| `step {planned.id}.{step.id}` | {step.title} | {hazard} | [ ] |"
+        if planned.rehearsal:
+            back = _chain(book, planned, planned.steps[-1].id)
+            yield f"| `{back}` | all the way back | window | [ ] |"
     yield ""
-
-
-_TURNS = {"arm": "arm", "before": "stop", "sealed": "seal", "gone": "go"}
 
 
 def _prepare(book: Runbook) -> Iterator[str]:
     yield "## Prepare"
     yield ""
-    yield f"Copy this page (as `{book.name}`) and the program `{_PROGRAM}` that was exported with it into one"
-    yield "directory, and go there."
+    copy = cmp = ""
+    if book.first_locked is None:
+        yield f"Copy this page (as `{book.name}`) into a directory, and go there."
+    else:
+        both = f"this page (as `{book.name}`) and the program `{_PROGRAM}` that was exported with it"
+        yield f"Copy {both} into one"
+        yield "directory, and go there."
+        copy, cmp = f'cp {_PROGRAM} "$HAND/" && ', f"echo '{_digest()}  {_PROGRAM}' | sha256sum -c && "
     yield ""
-    way = Way.FORWARD
-    yield from _fenced(
-        Block(
-            ("operator",),
-            (
-                f"RUNBOOK=$PWD/{book.name}",
-                f'HAND=${{HAND:-$HOME/hand-{book.run}}} && mkdir -p "$HAND" && chmod 700 "$HAND"',
-                f'cp {_PROGRAM} "$HAND/" && cd "$HAND" && touch kept && set +m && umask 077',
-                f"echo '{_digest()}  {_PROGRAM}' | sha256sum -c && echo \"OK in $PWD\"",
-            ),
-            "`OK in …`",
-            "the program is not the one of this page: fetch the right one",
-            way,
-        ),
-        "prepare.directory",
+    text = (
+        f"RUNBOOK=$PWD/{book.name}",
+        f'HAND=${{HAND:-$HOME/hand-{book.run}}} && mkdir -p "$HAND" && chmod 700 "$HAND"',
+        f'{copy}cd "$HAND" && touch kept && set +m && umask 077',
+        f'{cmp}echo "OK in $PWD"',
     )
+    wrong = "the program is not the one of this page: fetch the right one" if cmp else STOPPED
+    yield from _fenced(Block(("operator",), text, "`OK in …`", wrong), "prepare.directory")
     yield "The functions only look; each has its meaning behind its name."
     yield ""
-    text = (files(__package__) / "hand.sh").read_text().splitlines()
-    yield from _fenced(Block(("operator",), (*text, ". ./kept")), "prepare.functions")
+    functions = f"{_FUNCTIONS}{book.manual.functions}".splitlines()
+    yield from _fenced(Block(("operator",), (*functions, ". ./kept")), "prepare.functions")
     yield from _fenced(Block(("operator",), tuple(_site(book)), "`OK site`"), "prepare.site")
-    yield from _WORDS["isr"].strip().splitlines()
-    yield ""
+    if book.manual.prepare:
+        yield from book.manual.prepare.strip().splitlines()
+        yield ""
 
 
 def _digest() -> str:
@@ -179,8 +202,18 @@ def _digest() -> str:
 
 def _site(book: Runbook) -> Iterator[str]:
     """The variables and the ssh configuration that the functions use."""
+    if book.inventory.has("ssh"):
+        yield from _ssh(book)
+    yield f"RUN={shlex.quote(book.run)}"
+    yield f"ZKM={shlex.quote(hostside.INSTALLED_PATH)}"
+    yield f"DEST={shlex.quote(' '.join(book.witnesses))}"
+    yield from book.manual.known(Context(book.run, book.inventory, records=book.records))
+    yield 'ALL=$DEST; [ -z "${WITHOUT:-}" ] || without ""; echo "OK site"'
+
+
+def _ssh(book: Runbook) -> Iterator[str]:
     inventory, ssh = book.inventory, book.inventory.ssh
-    hosts = (*inventory.source_names, *inventory.dest_names, *inventory.broker_names)
+    hosts = (host for names in book.playbook.hosts(inventory).values() for host in names)
     yield "cat >ssh.conf <<END-OF-FILE"
     if ssh.config:  # the first value that is found counts, as for the tool
         yield f"Include {ssh.config}"
@@ -203,42 +236,19 @@ def _site(book: Runbook) -> Iterator[str]:
     yield "  ControlPersist 30m"
     yield "  ControlPath $PWD/%n.mux"
     yield "END-OF-FILE"
-    source = " ".join(f"{h.name}={h.address}" for h in inventory.source.hosts)
-    policy = inventory.policy
-    values: dict[str, object] = {
-        "RUN": book.run,
-        "ZKM": hostside.INSTALLED_PATH,
-        "SOURCE": source,
-        "SOURCE_PORT": inventory.source.ports.client,
-        "SOURCE_LOGS": inventory.source.txn_dir,
-        "DEST": " ".join(inventory.dest_names),
-        "DEST_COUNT": len(inventory.dest.hosts),
-        "DEST_PORT": inventory.dest.ports.client,
-        "CHROOT": inventory.kafka.chroot,
-        "WAY_BACK_S": math.ceil(expected_way_back_s(Context(book.run, inventory, records=book.records))),
-        "FIND_DOOR_S": math.ceil(FIND_DOOR_S),
-        "LEAST_HAND_S": LEAST_HAND_S,
-    }
-    yield from (f"{name}={shlex.quote(str(value))}" for name, value in values.items())
-    # For whoever goes on with what another one began; `survey` sets them anew.
-    yield f"FENCE_MS=${{FENCE_MS:-{policy.lease.fence_ttl_ms}}} CUT_MS=${{CUT_MS:-{policy.lease.cut_ttl_ms}}}"
-    yield f"OPEN_MS=${{OPEN_MS:-{round(policy.open_limit_s * 1000)}}} LEG=${{LEG:-0}}"
-    yield 'ALL=$DEST; [ -z "${WITHOUT:-}" ] || without ""; echo "OK site"'
 
 
 def _hold(book: Runbook) -> Iterator[str]:
     """The lock of the dest hosts, and with it the fencing number."""
-    yield "## hold: take the dest hosts"
+    yield f"## hold: take the {book.playbook.many_witnesses}"
     yield ""
-    yield from _WORDS["hold"].strip().splitlines()
+    yield from _LOCK
     yield ""
     take = _lock(book, "take", "hand-$(id -un)", str(LOCK_TTL_MS))
     refused = "`exit=9`: somebody else holds them. Stop and talk to them; gone for sure: the next box"
-    yield from _fenced(Block(book.inventory.dest_names, take, _NUMBER, refused), "hold.lock")
+    yield from _fenced(Block(book.witnesses, take, _NUMBER, refused), "hold.lock")
     steal = _lock(book, "steal", "hand-$(id -un)")
-    yield from _fenced(
-        Block(book.inventory.dest_names, steal, _NUMBER, "a host does not answer"), "hold.steal"
-    )
+    yield from _fenced(Block(book.witnesses, steal, _NUMBER, "a host does not answer"), "hold.steal")
     yield "- [ ] N: ______  taken at ______ by ______"
     yield ""
 
@@ -247,7 +257,7 @@ _NUMBER = "`fencing …` from each, then `OK N is …`"
 
 
 def _lock(book: Runbook, *words: str) -> tuple[str, ...]:
-    dest, place = book.inventory.dest_names, Place(book.run, "hold.lock", Way.FORWARD)
+    dest, place = book.witnesses, Place(book.run, "hold.lock", Way.FORWARD)
     lines = (zkm(place, host, "lock", f"lock.hand-{words[0]}.$LEG", *words) for host in dest)
     outs = " ".join(f"{host}.out" for host in dest)
     return (
@@ -260,23 +270,21 @@ def _lock(book: Runbook, *words: str) -> tuple[str, ...]:
     )
 
 
-def _stage(book: Runbook, stage: PlannedStage) -> Iterator[str]:
+def _stage(book: Runbook, stage: PlannedStage, real: Stage) -> Iterator[str]:
     marks = " (rehearsal, then all the way back)" if stage.rehearsal else ""
     yield f"## {stage.id}: {stage.title}{marks}"
     yield ""
     if stage.consent:
         yield f"- [ ] **{stage.consent}** yes, said by ______ at ______"
         yield ""
-    window = [s.id for s in stage.steps if s.id in STEPS.shut]
-    if stage.window and len(window) == len(STEPS.shut):
-        last = STEPS.shut[-1] if stage.rehearsal else STEPS.opens
-        line = " && ".join(f"step {stage.id}.{step}" for step in STEPS.shut)
-        said = _WORDS["lease"].strip()
-        said = said.format(find=FIND_DOOR_S, line=line, stage=stage.id, last=last)
-        yield from said.splitlines()
+    window, ids = _window(stage, real), {s.id for s in stage.steps}
+    if window is not None and ids.issuperset(window.shut):
+        last = window.shut[-1] if stage.rehearsal else window.opens
+        line = " && ".join(f"step {stage.id}.{step}" for step in window.shut)
+        yield from book.manual.window.strip().format(line=line, stage=stage.id, last=last).splitlines()
         yield ""
-    for step in stage.steps:
-        yield from _step(book, stage, step)
+    for step, own in zip(stage.steps, real.steps, strict=True):
+        yield from _step(book, stage, step, own)
     if stage.rehearsal:
         back = _chain(book, stage, stage.steps[-1].id)
         yield f"### {stage.id}: all the way back"
@@ -289,7 +297,7 @@ def _stage(book: Runbook, stage: PlannedStage) -> Iterator[str]:
         yield ""
 
 
-def _step(book: Runbook, stage: PlannedStage, step: PlannedStep) -> Iterator[str]:
+def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> Iterator[str]:
     name = f"{stage.id}.{step.id}"
     yield f"### {name}: {step.title}"
     yield ""
@@ -306,32 +314,32 @@ def _step(book: Runbook, stage: PlannedStage, step: PlannedStep) -> Iterator[str
     if step.note == NOTHING:
         yield f"Nothing to do: {NOTHING.partition(': ')[2]} when this page was exported."
         yield ""
-        yield from _undo(_sheet(book, stage, step), f"back {name}")
+        yield from _undo(_sheet(book, stage, step, real), by_hand.of(real), f"back {name}")
         return
-    sheet = _sheet(book, stage, step)
-    if needs := _WORDS["needs"].get(step.id):
-        yield f"**Before:** {needs}"
+    sheet, own = _sheet(book, stage, step, real), by_hand.of(real)
+    if own.needs:
+        yield f"**Before:** {own.needs}"
         yield ""
     if step.hazard is Hazard.FINAL:
         yield "**POINT OF NO RETURN.** There is no way back after this."
         yield ""
     chain = _chain(book, stage, step.id) if stage.window else f"back {name}"
-    for block in hand.forward(sheet):
+    for block in own.forward(sheet):
         text = f"{block.otherwise}: `{chain}`" if stage.window and chain else block.otherwise
-        yield from _fenced(replace(block, otherwise=text if "walk back" in text else block.otherwise), name)
-    if weaker := _WORDS["weaker"].get(step.id):
-        yield f"**Weaker by hand:** {weaker}"
+        yield from _fenced(replace(block, otherwise=text if WALK_BACK in text else block.otherwise), name)
+    if own.weaker:
+        yield f"**Weaker by hand:** {own.weaker}"
         yield ""
-    yield from _undo(sheet, chain)
+    yield from _undo(sheet, own, chain)
     yield "- [ ] done at ______ by ______   seen: ______"
     yield ""
 
 
-def _undo(sheet: Sheet, chain: str) -> Iterator[str]:
+def _undo(sheet: Sheet, own: ByHand, chain: str) -> Iterator[str]:
     if sheet.back:
         yield f"**Way back from here:** `{chain}`"
         yield ""
-        for block in hand.back(sheet):
+        for block in own.back(sheet):
             yield from _fenced(block, sheet.id)
 
 
@@ -348,15 +356,15 @@ def _words(step: PlannedStep) -> Iterator[str]:
         yield ""
 
 
-def _sheet(book: Runbook, stage: PlannedStage, step: PlannedStep) -> Sheet:
+def _sheet(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> Sheet:
     targets = dict(step.targets)
-    if step.id == "roll" and book.controller in targets:  # the controller last: it moves only once
-        targets[book.controller] = targets.pop(book.controller)
+    if (last := book.last.get(f"{stage.id}.{step.id}")) in targets:
+        targets[last] = targets.pop(last)
     sheet = Sheet(book.inventory, book.run, stage.id, stage.rehearsal, replace(step, targets=targets))
     # A window is walked from its start by whoever follows the page; outside it what is done stays done.
     done = dict(book.done.get(sheet.id, {})) if not stage.window else {}
     for host, changes in sheet.changes.items():
-        place = sheet.place(Way.BACK, host if step.id in hand.ALONE else "")
+        place = sheet.place(Way.BACK, host if by_hand.of(real).alone else "")
         done[host] = applied(place, host, changes)
     return replace(sheet, back=_undone(book, stage, step, done))
 
@@ -381,14 +389,16 @@ def _fenced(block: Block, step: str) -> Iterator[str]:
 
 
 def _give_up(book: Runbook) -> Iterator[str]:
-    dest = book.inventory.dest_names
+    if book.first_locked is None:
+        return
+    dest = book.witnesses
     place = Place(book.run, "hold.release", Way.FORWARD)
     release = ("lock", "lock.hand.$LEG", "release")
-    yield "## hold: give the dest hosts back"
+    yield f"## hold: give the {book.playbook.many_witnesses} back"
     yield ""
-    yield from _WORDS["release"].strip().format(run=book.run).splitlines()
+    yield from book.manual.release.strip().format(run=book.run).splitlines()
     yield ""
     text = ("next", *(f"{zkm(place, host, *release)} &" for host in dest), f"say '^fencing' {' '.join(dest)}")
     yield from _fenced(Block(dest, text, "`fencing …` from each"), "hold.release")
-    brokers = ", ".join(f"{b.name} ({', '.join(sorted(addresses(b)))})" for b in book.inventory.kafka.brokers)
-    yield f"Brokers: {brokers}."
+    if end := book.manual.end(book.inventory):
+        yield end

@@ -22,6 +22,7 @@ from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.members import REJOIN, Members, cut_ports, source_members
 from zkmigrate.facts.window import Standing, foreseen, statuses, unknown
 from zkmigrate.inventory import Inventory, ZooKeeperHost
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
@@ -45,12 +46,26 @@ class ArmFacts:
     configs: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    rules = "in4=top out4=top 'in6=(top|noipv6)' 'out6=(top|noipv6)'"
+    wants = f"phase=armed {rules} fence_entries=0 cut_entries=0 'image=(begun|complete)' unit_state=active"
+    check = (f'until_like 10 "$DEST" {wants}',)
+    return (*s.waves(Way.FORWARD), Block(s.inventory.dest_names, check, "`OK` with all these words"))
+
+
+BY_HAND = ByHand(
+    needs="every dest host observes source, `stand` shows `phase=idle` on all.",
+    forward=_by_hand,
+)
+
+
 class ArmStep(Step[ArmFacts]):
     """See the module."""
 
     id = "arm"
     title = "Arm dest"
     hazard = Hazard.REVERSIBLE
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> ArmFacts:
         hosts = statuses(c, look)

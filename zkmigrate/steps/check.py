@@ -21,6 +21,7 @@ from zkmigrate.facts.ownership import Ownership
 from zkmigrate.facts.recorded import Checked, Drained, Proved, known, needed
 from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.window import SERVING, H, Statuses, phases
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, each
@@ -50,12 +51,35 @@ NOT_ASKED = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not 
 """For the way back, and for plans that are only shown."""
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    look = Block(
+        s.inventory.dest_names,
+        ("reformed",),
+        "mode and zxid of every host, then `OK … leads …` with the ephemerals of before",
+        f"behind the closed door nothing is lost yet: {WALK_BACK}",
+    )
+    return (look, *s.waves(Way.FORWARD))
+
+
+BY_HAND = ByHand(
+    needs="`phase=started` on all. Be done before the hosts open by themselves: `served_s` in `stand` "
+    "counts.",
+    weaker="`dump` shows who owns which ephemeral, but no czxid. That the disks held Z is seen from a "
+    "follower: until dest makes its first transaction, those that formed the quorum show the last one that "
+    "came off the disks (one that came later shows dest's own epoch, which proves nothing). If none does: "
+    "ZooKeeper's own log of each host says `New election` with the zxid that it proposes; it must be at "
+    "least Z.",
+    forward=_by_hand,
+)
+
+
 class CheckStep(Step[CheckFacts]):
     """See the module."""
 
     id = "check"
     title = "Check dest behind the closed door"
     hazard = Hazard.WINDOW
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> CheckFacts:
         if c.way is Way.BACK:

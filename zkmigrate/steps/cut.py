@@ -22,6 +22,7 @@ from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
 from zkmigrate.facts.host import Drain, HostStatus, drain, probe
 from zkmigrate.facts.recorded import Surveyed, needed
 from zkmigrate.facts.window import Standing, foreseen, standing, unknown
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Cut, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, each
@@ -47,12 +48,59 @@ class CutFacts:
     following: dict[str, Reading[Drain]]
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    (sent,) = s.waves(Way.FORWARD)
+    first = (
+        'in_time 5 && keep "CUT_MS=$(left_ms)" && [ "$CUT_MS" ] && keep STARTED=no &&',
+        "{",
+        *sent.text,
+        "}",
+    )
+    open_ = "^probe .* (open|timeout|unreachable)$"
+    closed = (f"never '{open_}' {' '.join(s.inventory.dest_names)} && until_dropped 5",)
+    return (
+        Block(
+            s.inventory.dest_names,
+            first,
+            f"{sent.expect}; before it a line `probe … refused` for every port of source",
+        ),
+        Block(
+            s.inventory.dest_names,
+            closed,
+            "`OK` with how many learners source's leader counts now",
+            f"{WALK_BACK} at once",
+        ),
+    )
+
+
+def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
+    """Uncut; restart an observer that was cut off for long, but not one that was started a moment ago."""
+    uncut, restart = s.waves(Way.BACK)
+    again = ('if [ "$STARTED" != yes ]; then', *restart.text, "fi")
+    quicker = "ZooKeeper is restarted: quicker than its election back-off"
+    look = "look at ZooKeeper's log there; reopen only hosts that observe"
+    return (
+        uncut,
+        Block(s.inventory.dest_names, again, quicker, way=Way.BACK),
+        Block(s.inventory.dest_names, ("until_mode 60 observer $DEST",), "`OK … observer`", look, Way.BACK),
+    )
+
+
+BY_HAND = ByHand(
+    needs="DRAIN has said OK a moment ago.",
+    weaker="nobody looks at the rules again and again until SEAL, which does so once more.",
+    forward=_by_hand,
+    back=_back_by_hand,
+)
+
+
 class CutStep(Step[CutFacts]):
     """See the module."""
 
     id = "cut"
     title = "Cut dest off from source"
     hazard = Hazard.WINDOW
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> CutFacts:
         stand = standing(c, look, "fenced")

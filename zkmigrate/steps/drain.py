@@ -20,6 +20,7 @@ from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import Drain, drain
 from zkmigrate.facts.recorded import Drained
 from zkmigrate.facts.window import unknown
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, each
 from zkmigrate.model.look import Look
@@ -40,11 +41,30 @@ class DrainFacts:
     after: dict[str, Reading[Drain]]
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    text = (
+        "until_drained 3 &&",
+        'keep "RECORDS=$(records)" && [ "$RECORDS" ] &&',
+        'keep "Z=$(source_zxid)" && [ "$Z" ] &&',
+        'until_zxid 3 "$Z" $DEST && echo "Z is $Z; source\'s log: $RECORDS"',
+    )
+    expect = "`OK nothing outstanding`, then `OK … at least` Z"
+    return (Block(s.inventory.dest_names, text, expect, f"try later, and now {WALK_BACK}"),)
+
+
+BY_HAND = ByHand(
+    needs="`phase=fenced` on all.",
+    weaker="the tool also sees Z on the *disks*, at STOP. By hand that is seen only at CHECK.",
+    forward=_by_hand,
+)
+
+
 class DrainStep(Reads[DrainFacts]):
     """See the module."""
 
     id = "drain"
     title = "Drain what was sent"
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> DrainFacts:
         hosts = c.inventory.dest_names

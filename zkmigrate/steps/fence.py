@@ -21,6 +21,7 @@ from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.sessions import dump
 from zkmigrate.facts.tenants import foreign_clients
 from zkmigrate.facts.window import Standing, Statuses, foreseen, standing
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
@@ -40,12 +41,35 @@ class FenceFacts:
     foreign: tuple[Finding, ...] = ()
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    rules = "in4=top 'in6=(top|noipv6)' 'fence_entries=[2-9]'"
+    check = f'until_like 2 "$DEST" phase=fenced {rules} client_sockets=0'
+    look = Block(s.inventory.dest_names, (check,), "`OK` with all these words; the clock runs", WALK_BACK)
+    return (*s.waves(Way.FORWARD), look)
+
+
+def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
+    check = ('until_like 2 "$DEST" phase=armed fence_entries=0',)
+    return (
+        *s.waves(Way.BACK),
+        Block(s.inventory.dest_names, check, "`OK`: clients reach dest again", way=Way.BACK),
+    )
+
+
+BY_HAND = ByHand(
+    needs="the go/no-go page is signed, `survey` has just said OK, you have read everything down to OPEN.",
+    forward=_by_hand,
+    back=_back_by_hand,
+)
+
+
 class FenceStep(Step[FenceFacts]):
     """See the module."""
 
     id = "fence"
     title = "Fence clients off"
     hazard = Hazard.WINDOW
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> FenceFacts:
         stand = standing(c, look, "armed")

@@ -19,6 +19,7 @@ from zkmigrate.facts.host import HostPhase
 from zkmigrate.facts.recorded import Verified, known
 from zkmigrate.facts.window import Statuses, foreseen, statuses, unknown
 from zkmigrate.hostside import INSTALLED_PATH, program
+from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
@@ -53,12 +54,18 @@ class FinalizeFacts:
         )
 
 
+BY_HAND = ByHand(
+    needs="days later, when nobody needs the images any more.",
+)
+
+
 class FinalizeStep(Step[FinalizeFacts]):
     """See the module."""
 
     id = "finalize"
     title = "Remove what the move left"
     hazard = Hazard.FINAL
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> FinalizeFacts:
         hosts = (*c.inventory.dest_names, *c.inventory.broker_names)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from zkmigrate.facts.host import HostPhase
 from zkmigrate.facts.recorded import Freshest, Proved, known
 from zkmigrate.facts.window import SERVING, Statuses, foreseen, phases, statuses
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
@@ -26,6 +27,7 @@ from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready
 from zkmigrate.model.window import Phase
 from zkmigrate.rules.start_order import forms_quorum, places
 from zkmigrate.steps.arm import endpoint
+from zkmigrate.steps.seal import none_open_first
 
 NO_WAY_BACK = "open.no-way-back"
 GONE = Phase.GO.until(Phase.OPEN)
@@ -41,12 +43,31 @@ class GoFacts:
     alive: tuple[str, ...]
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    (sent,) = s.waves(Way.FORWARD)
+    moves = (
+        "a host without GO stays shut, which is safe; the others finish alone. Send its line again; only "
+        f"while **every** host answers you can {WALK_BACK}"
+    )
+    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
+
+
+BY_HAND = ByHand(
+    needs="**every** host said `sealed`. If one did not, walk all back.",
+    weaker="every host gets the place `first`: nobody has read whose disk is the newest, and after DRAIN "
+    "all of them are.",
+    forward=_by_hand,
+    back=none_open_first,
+)
+
+
 class GoStep(Step[GoFacts]):
     """See the module."""
 
     id = "go"
     title = "Let dest reform"
     hazard = Hazard.WINDOW
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> GoFacts:
         if c.way is Way.FORWARD:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from zkmigrate import hostside
 from zkmigrate.facts.window import unknown
+from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, InstallProgram, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
@@ -30,12 +31,18 @@ class InstallFacts:
     programs: dict[str, Reading[bytes]]
 
 
+BY_HAND = ByHand(
+    needs="full sudo on these hosts, once.",
+)
+
+
 class InstallStep(Step[InstallFacts]):
     """See the module."""
 
     id = "install"
     title = "Install zkm-host"
     hazard = Hazard.REVERSIBLE
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> InstallFacts:
         hosts = (*c.inventory.dest_names, *c.inventory.broker_names)

@@ -21,6 +21,7 @@ from zkmigrate.facts.host import HostStatus, unit_status
 from zkmigrate.facts.members import Members, source_members
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Inventory
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Change, Changes, Discard, MoveAside, PutFile, SetService, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import claim
@@ -53,12 +54,43 @@ class JoinFacts:
     hosts: dict[str, JoinHost]
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    return tuple(
+        block for host in s.hosts(Way.FORWARD) for block in (*s.alone(host, Way.FORWARD), _joined(host))
+    )
+
+
+def _joined(host: str) -> Block:
+    wait = (
+        "leader=$(source_leader); LEADER_AT=${leader#*=}; wanted=$(source_zxid)",
+        f'until_mode 300 observer {host} && until_zxid 300 "$wanted" {host}',
+    )
+    expect = (
+        f"`OK {host}: observer`, `OK {host}: at least 0x…`. Look at source's latency before the next host"
+    )
+    return Block((host,), wait, expect, f"look at ZooKeeper's log on {host}; its way back is below")
+
+
+def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
+    return tuple(block for host in s.hosts(Way.BACK) for block in s.alone(host, Way.BACK))
+
+
+BY_HAND = ByHand(
+    needs="dest's data directories are empty and ZooKeeper is stopped there; source has a quorum.",
+    weaker="whether source is busy you see yourself (`Outstanding` in `srvr`) before the next host joins.",
+    forward=_by_hand,
+    back=_back_by_hand,
+    alone=True,
+)
+
+
 class JoinStep(Step[JoinFacts]):
     """See the module."""
 
     id = "join"
     title = "Join dest as observers"
     hazard = Hazard.REVERSIBLE
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> JoinFacts:
         dest = c.inventory.dest

@@ -12,6 +12,7 @@ Proof: the fence is empty on every host that serves and the phase file says open
 from __future__ import annotations
 
 from zkmigrate.facts.window import SERVING, Standing, foreseen, standing
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
@@ -20,12 +21,25 @@ from zkmigrate.steps.go import past_the_door
 from zkmigrate.steps.serve import go_on_without, late
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    (sent,) = s.waves(Way.FORWARD)
+    moves = "open the others all the same; a host that did not open is mended afterwards, **never** restored"
+    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
+
+
+BY_HAND = ByHand(
+    needs="CHECK has said OK on all.",
+    forward=_by_hand,
+)
+
+
 class OpenStep(Step[Standing]):
     """See the module."""
 
     id = "open"
     title = "Open the door"
     hazard = Hazard.FINAL
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> Standing:
         return standing(c, look, "started", "checked")

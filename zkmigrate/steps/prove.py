@@ -23,6 +23,7 @@ from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.ownership import Ownership, rolled_forward
 from zkmigrate.facts.recorded import Drained, Proved, ReadDelta, Stopped, Surveyed, needed
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
@@ -50,11 +51,30 @@ class ProveFacts:
     delta: Reading[DeltaResult]
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    moves = f"somebody writes under the chroot on source, or source has had an election: {WALK_BACK} at once"
+    return (
+        Block(
+            s.inventory.dest_names, ("in_time 2 && same_source",), "`OK source has written nothing …`", moves
+        ),
+    )
+
+
+BY_HAND = ByHand(
+    needs="`OK stamps`.",
+    weaker="the tool decodes the log of source's leader, sessions included. Here its text is searched: a "
+    "path under the chroot is seen, the opening or expiry of a session is not. A payload, or another "
+    "tenant, that names the chroot gives a false STOP; there is no false OK for a path.",
+    forward=_by_hand,
+)
+
+
 class ProveStep(Reads[ProveFacts]):
     """See the module."""
 
     id = "prove"
     title = "Prove that nothing is missing"
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> ProveFacts:
         before = _leader(c, look)

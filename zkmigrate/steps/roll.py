@@ -38,6 +38,7 @@ from zkmigrate.rules.leaders import misled
 from zkmigrate.rules.next_wave import BrokerPosition, next_wave, out_of_sync
 from zkmigrate.rules.recovery import UNSEEN, patience
 from zkmigrate.rules.soak import soaked
+from zkmigrate.steps.roll_by_hand import BY_HAND
 from zkmigrate.zkdata.words import Connection
 
 WAVE_DEADLINE_S = 600.0
@@ -94,6 +95,7 @@ class RollStep(Step[RollFacts]):
     id = "roll"
     title = "Roll the brokers to dest"
     hazard = Hazard.REVERSIBLE
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> RollFacts:
         inventory, wall = c.inventory, look.wall()

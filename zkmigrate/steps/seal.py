@@ -14,11 +14,36 @@ from __future__ import annotations
 
 from zkmigrate.facts.recorded import Stopped, needed
 from zkmigrate.facts.window import Standing, foreseen, standing
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, RestoreImage, Seal, Unseal
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
 from zkmigrate.rules.lease import in_force
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    (sent,) = s.waves(Way.FORWARD)
+    moves = f"**all** hosts walk back, those that are sealed too; {WALK_BACK}"
+    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
+
+
+def none_open_first(s: Sheet) -> tuple[Block, ...]:
+    """Whoever walks back while a host is open, or about to open, makes two ensembles."""
+    moves = (
+        "**do not go on with this way back.** Open anywhere: forward only. Not answering: bring it back first"
+    )
+    look = Block(
+        s.inventory.dest_names, ("none_open",), "`OK none is open`, from every host", moves, Way.BACK
+    )
+    return (look, *s.waves(Way.BACK))
+
+
+BY_HAND = ByHand(
+    needs="PROVE has said OK a moment ago.",
+    forward=_by_hand,
+    back=none_open_first,
+)
 
 
 class SealStep(Step[Standing]):
@@ -27,6 +52,7 @@ class SealStep(Step[Standing]):
     id = "seal"
     title = "Seal the block"
     hazard = Hazard.WINDOW
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> Standing:
         return standing(c, look, "stopped")

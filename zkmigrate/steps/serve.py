@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from zkmigrate.facts.host import HostPhase
 from zkmigrate.facts.window import SERVING, Statuses, phases
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
@@ -23,11 +24,26 @@ SERVING_S = 30.0
 """The least time that the hosts get to serve."""
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    text = ("until_like 60 \"$DEST\" 'phase=(started|checked|open)'",)
+    moves = (
+        f"read `finisher=` of the host that stays in `go`; while **every** host answers you can {WALK_BACK}"
+    )
+    return (Block(s.inventory.dest_names, text, "`OK` within seconds", moves),)
+
+
+BY_HAND = ByHand(
+    needs="every host has its GO.",
+    forward=_by_hand,
+)
+
+
 class ServeStep(Reads[Statuses[HostPhase]]):
     """See the module."""
 
     id = "serve"
     title = "Wait for dest's own quorum"
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> Statuses[HostPhase]:
         return phases(c, look)

@@ -21,6 +21,7 @@ from zkmigrate.facts.disk import durable_tail
 from zkmigrate.facts.host import stamp
 from zkmigrate.facts.recorded import Drained, Stopped, Surveyed
 from zkmigrate.facts.window import Standing, foreseen, standing, unknown
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
@@ -41,12 +42,38 @@ class StopFacts:
     stamps: dict[str, Reading[str]]
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    stamps = (
+        *(f"zkm {host} stamp >{host}.stamp" for host in s.inventory.dest_names),
+        " && ".join(f"grep -q '^stamp=.' {host}.stamp" for host in s.inventory.dest_names)
+        + ' && echo "OK stamps"',
+    )
+    expect = "`OK stamps`: what each disk holds now, for SEAL to compare with"
+    return (*s.waves(Way.FORWARD), Block(s.inventory.dest_names, stamps, expect))
+
+
+def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
+    (sent,) = s.waves(Way.BACK)
+    text = (*sent.text[:-1], f"{sent.text[-1]} && keep STARTED=yes")
+    return (Block(s.inventory.dest_names, text, sent.expect, way=Way.BACK),)
+
+
+BY_HAND = ByHand(
+    needs="`phase=cut` on all, every probe refused, source's leader counts no dest host any more.",
+    weaker="the tool reads the newest transaction off each disk here and turns back if it lies below Z. By "
+    "hand CHECK sees it, behind the closed door.",
+    forward=_by_hand,
+    back=_back_by_hand,
+)
+
+
 class StopStep(Step[StopFacts]):
     """See the module."""
 
     id = "stop"
     title = "Stop dest and read its disks"
     hazard = Hazard.WINDOW
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> StopFacts:
         stand = standing(c, look, "cut")

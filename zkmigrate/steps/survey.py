@@ -31,6 +31,7 @@ from zkmigrate.facts.tenants import foreign_clients
 from zkmigrate.facts.window import LOOK_MOVES, round_trips, unknown
 from zkmigrate.inventory import Lease
 from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
@@ -81,11 +82,30 @@ class SurveyFacts:
     renewals: Mapping[str, Reading[float]] = field(default_factory=dict)
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    text = ("survey rehearsal" if s.rehearsal else "survey",)
+    expect = "session and path of every ephemeral under the chroot, then `OK survey`"
+    if not s.rehearsal:
+        expect += ". **Write down** T and the seconds that it says you have: ______ s"
+    moves = (
+        "it names the session or the setting; with too few seconds do not begin: raise the session timeout"
+    )
+    return (Block(s.inventory.dest_names, text, expect, moves),)
+
+
+BY_HAND = ByHand(
+    needs="`phase=armed` on all.",
+    weaker="the trees on the disks of source and dest are not compared, znode by znode, as the tool does.",
+    forward=_by_hand,
+)
+
+
 class SurveyStep(Reads[SurveyFacts]):
     """See the module."""
 
     id = "survey"
     title = "Read the subtree and the disks"
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> SurveyFacts:
         dest = c.inventory.dest

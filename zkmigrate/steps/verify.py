@@ -29,6 +29,7 @@ from zkmigrate.facts.recorded import Proved, Stopped, Surveyed, Verified, known,
 from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.subtree import Digests, digests
 from zkmigrate.facts.window import SERVING, Statuses, statuses
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, claim
@@ -85,12 +86,38 @@ class VerifyFacts:
     waited: float = 0.0
 
 
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    first = s.inventory.kafka.brokers[0]
+    text = (
+        "sleep $((${T_MS:-40000} * 2 / 1000)) && still_owned &&",
+        f"until_in_sync 120 {first.name} {first.endpoint}",
+    )
+    moves = "brokers that are missing: look at their logs; there is no way back, mend forward"
+    return (
+        Block(
+            s.inventory.dest_names,
+            text,
+            "after twice T: `OK … every owner of before is there`, `OK in sync`",
+            moves,
+        ),
+    )
+
+
+BY_HAND = ByHand(
+    needs="`phase=open` on all.",
+    weaker="source's log is not read once more for writers that were forgotten: look at `cons` of source "
+    "yourself.",
+    forward=_by_hand,
+)
+
+
 class VerifyStep(Step[VerifyFacts]):
     """See the module."""
 
     id = "verify"
     title = "Verify on dest"
     hazard = Hazard.LATE
+    by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> VerifyFacts:
         hosts = statuses(c, look)

@@ -17,7 +17,7 @@ from zkmigrate.analyze.plain import moment, plain
 from zkmigrate.analyze.section import Section
 from zkmigrate.analyze.transactions import RECORD, SHOWN, compared, named, operations, records
 from zkmigrate.analyze.wholeness import Found, Key, Server, servers_of, wholeness
-from zkmigrate.report.tables import Table
+from zkmigrate.model.report import Table
 from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.zxid import format_zxid
 

@@ -22,7 +22,7 @@ from zkmigrate.analyze.rolled import FIELDS, Rolled, znode
 from zkmigrate.analyze.section import Picture, Section
 from zkmigrate.analyze.sides import Sides
 from zkmigrate.analyze.verb import AnalysisError, reason
-from zkmigrate.report.tables import Table
+from zkmigrate.model.report import Table
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.tree import shown
 from zkmigrate.zkdata.zxid import format_zxid

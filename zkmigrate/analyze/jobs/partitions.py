@@ -16,7 +16,7 @@ from zkmigrate.analyze.plain import moment, plain
 from zkmigrate.analyze.reading import tasks
 from zkmigrate.analyze.section import Picture, Section
 from zkmigrate.errors import UsageError
-from zkmigrate.report.tables import Table
+from zkmigrate.model.report import Table
 
 _HOUR, _DAY = 3600, 86400
 _UNLIKE, _UNLIKE_BYTES = 0.1, 1 << 20

@@ -28,7 +28,7 @@ from zkmigrate.analyze.section import Section
 from zkmigrate.analyze.sides import Sides
 from zkmigrate.analyze.verb import reason
 from zkmigrate.disks.prove import difference, finding, reach_body
-from zkmigrate.report.tables import Table
+from zkmigrate.model.report import Table
 from zkmigrate.zkdata.delta import DeltaFinding, due, judged, short
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.proofs import PROOFS, WORDS, Held, Reach, all_held, cut_over, highest, tail_held

@@ -13,7 +13,7 @@ from zkmigrate.analyze.plain import moment
 from zkmigrate.analyze.quietest import MINUTES_OF_A_WEEK, Hour, hours
 from zkmigrate.analyze.section import Picture, Section
 from zkmigrate.errors import UsageError
-from zkmigrate.report.tables import Table
+from zkmigrate.model.report import Table
 
 _SHORT_MS = 6 * 3_600_000
 """A log that covers less is looked at by seconds."""

@@ -24,9 +24,8 @@ from zkmigrate.analyze.kinds import CLOSES, OPENS
 from zkmigrate.analyze.plain import moment, plain
 from zkmigrate.analyze.section import Picture, Section
 from zkmigrate.analyze.standing import Extent, ephemerals, events, extent, open_sessions
+from zkmigrate.model.report import Table, length
 from zkmigrate.pipeline.files import File
-from zkmigrate.report.svg import length
-from zkmigrate.report.tables import Table
 from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.snapname import snapshot_zxid
 from zkmigrate.zkdata.zxid import format_zxid

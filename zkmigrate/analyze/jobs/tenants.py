@@ -15,7 +15,7 @@ from zkmigrate.analyze.section import Picture, Section
 from zkmigrate.analyze.sizes import beginning, znodes
 from zkmigrate.analyze.standing import is_session
 from zkmigrate.errors import UsageError
-from zkmigrate.report.tables import Table
+from zkmigrate.model.report import Table
 from zkmigrate.zkdata.words import WordError, parse_wchp
 
 _CHILD_BYTES = 4

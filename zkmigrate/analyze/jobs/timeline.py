@@ -20,11 +20,12 @@ from zkmigrate.analyze.happened import ACK, of_broker, of_client, of_run, of_zoo
 from zkmigrate.analyze.input import Input
 from zkmigrate.analyze.section import Picture, Section
 from zkmigrate.errors import UsageError
+from zkmigrate.model import report as value
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.report import sources, value
+from zkmigrate.model.report import Table, length
+from zkmigrate.report import sources
 from zkmigrate.report.build import build
-from zkmigrate.report.svg import length
-from zkmigrate.report.tables import Table, move
+from zkmigrate.report.tables import move
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.zxid import format_zxid

@@ -19,7 +19,7 @@ from zkmigrate.analyze.kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
 from zkmigrate.analyze.plain import moment
 from zkmigrate.analyze.section import Section
 from zkmigrate.analyze.standing import events
-from zkmigrate.report.tables import Table
+from zkmigrate.model.report import Table
 from zkmigrate.zkdata.session import format_session
 from zkmigrate.zkdata.writers import BROKERS_OWN, PLACE_DEPTH
 

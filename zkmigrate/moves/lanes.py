@@ -13,8 +13,7 @@ from typing import Any
 
 from zkmigrate.model.change import Change, Go, SetService
 from zkmigrate.model.finding import Held
-from zkmigrate.report.story import Story
-from zkmigrate.report.value import Gap, Lane, Op, Span, Visit
+from zkmigrate.model.report import Lane, Op, Rows, Span, Spans, Story, Visit, of_kind, spacing_s
 
 JOINING, OBSERVING, FENCED, CUT, STOPPED, STARTED, OPEN = DEST_STATES = (
     "joining", "observing", "fenced", "cut", "stopped", "started", "open",
@@ -47,6 +46,24 @@ _LEASE_S = 1.0
 
 _UNSEEN_S = 5.0
 """After so long without a sample nothing is said of source."""
+
+
+def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) -> tuple[Lane, ...]:
+    """Source and dest as ensembles, then each dest host and each broker."""
+    asked = of_kind(samples, "ensembles")
+    hosts, brokers = dest_lanes(story, of_kind(samples, "phases"), gone), broker_lanes(story, start)
+    if damaged:
+        hosts, brokers = until(hosts, story.last), until(brokers, story.last)
+    source = source_ensemble(source_hosts(story, asked), asked, spacing_s(asked) or 1.0)
+    return (source, dest_ensemble(hosts), *hosts, *brokers)
+
+
+def source_hosts(story: Story, asked: Rows) -> tuple[str, ...]:
+    """The source hosts by name: those of the journal, else the ZooKeeper hosts of the samples that are not
+    dest's. asked: samples of kind ``ensembles``."""
+    named = [str(host) for _, row in asked if isinstance(row.get("servers"), dict) for host in row["servers"]]
+    dest = dest_hosts(story)
+    return story.hosts.get("source") or tuple(name for name in dict.fromkeys(named) if name not in dest)
 
 
 def dest_hosts(story: Story) -> tuple[str, ...]:
@@ -286,19 +303,3 @@ def _quorum(modes: list[str]) -> tuple[str, str]:
     if serving < majority or (not leading and heard == len(modes)):
         return (UNKNOWN if heard < len(modes) else DOWN), note
     return SERVES, note
-
-
-def during(start: float, end: float | None, visits: Iterable[Visit]) -> tuple[str, ...]:
-    """The steps whose walks overlap this stretch."""
-    until = start if end is None else end
-    found = [
-        f"{v.step}{' (back)' if v.back else ''}"
-        for v in visits
-        if v.start < until and (v.end is None or v.end > start)
-    ]
-    return tuple(dict.fromkeys(found))
-
-
-def placed(gap: Gap, visits: Iterable[Visit]) -> Gap:
-    """A gap with the steps it overlaps."""
-    return Gap(gap.client, gap.start, gap.end, gap.why, during(gap.start, gap.end, visits), gap.seconds)

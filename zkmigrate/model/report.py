@@ -1,15 +1,23 @@
-"""What a report holds, as frozen values. Times are seconds since the epoch, by :mod:`.timebase`.
+"""What a report holds, as frozen values, and what is special about that of one runbook: :class:`Reporting`.
 
-``None`` as the end of anything: it had not ended by the last that is known.
+Times are seconds since the epoch. ``None`` as an end: it had not ended by the last that is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 from zkmigrate.model.change import Change
 from zkmigrate.model.finding import Finding
+
+Rows: TypeAlias = Sequence[tuple[float, Mapping[str, Any]]]
+"""Samples with their times, in order."""
+
+Spans: TypeAlias = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Lane:
-    """One row of the timeline. kind: ``dest``, ``broker``, ``ensemble``."""
+    """One row of the timeline. kind: what such rows are called, one of them."""
 
     name: str
     kind: str
@@ -83,6 +91,19 @@ class Decision:
     answer: str
     by: str = ""
     findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Story:
+    """hosts: names by kind, as the run began with them. records: of each step, the last one."""
+
+    run: str
+    visits: tuple[Visit, ...]
+    ops: tuple[Op, ...]
+    decisions: tuple[Decision, ...]
+    hosts: Mapping[str, tuple[str, ...]]
+    records: Mapping[str, tuple[float, Mapping[str, Any]]]
+    last: float
 
 
 @dataclass(frozen=True)
@@ -185,7 +206,8 @@ class Produced:
 
     partition: TOPIC-NUMBER. by: broker → how many it acknowledged. took: (when acknowledged, milliseconds
     since it was first sent), in order. gaps: the longest times without an acknowledgement while records were
-    sent.     roll, window: the longest that overlaps a walk of the roll, or the window, at full length.
+    sent. roll, window: the longest that overlaps a walk of the stage whose pace is told, or the window, at
+    full length.
     """
 
     partition: str
@@ -248,13 +270,25 @@ class Process:
 
 
 @dataclass(frozen=True)
+class Table:
+    """id: of the section. intro: a sentence before it. wide: numbers of the columns with long text."""
+
+    id: str
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    intro: str = ""
+    wide: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything that a report tells.
 
     silences: every time that a broker left a question unanswered, from its last answer to its next. state:
     ``complete``, ``back`` (at the beginning), ``turned`` (back at the start of a stage), ``open`` or
     ``damaged``. headline: the same as one sentence. remarks: what the reader must know about the material.
-    left: what is still to be done, ready to read.
+    left: what is still to be done, ready to read. shown: no part of what is told.
     """
 
     run: str
@@ -286,3 +320,83 @@ class Report:
     left: tuple[str, ...]
     remarks: tuple[str, ...]
     active: tuple[tuple[float, float], ...]
+    shown: Shown
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """What is special about the report of a runbook: pure functions, and the words of its pictures.
+
+    rows: the rows of the timeline, from the story, the samples, the run's first moment, the times in which
+    no process was at work, and whether the journal is damaged. colours: of each state of a row. legends: name
+    and states of each list of colours below the timeline; the first also stands below each window. opened:
+    kind of the rows that a window shuts, and the state in which such a host lets clients in for good.
+    caption: below the timeline. lags / proof: as :class:`Lag` and :class:`Proof`. sections: tables of its
+    own, from the whole report. unsampled: what the reader misses where nothing was sampled. afterwards: what
+    is left to do when the run is complete.
+    """
+
+    rows: Callable[[Story, Rows, float, Spans, bool], tuple[Lane, ...]] = lambda *_: ()
+    colours: Mapping[str, str] = field(default_factory=dict, hash=False)
+    legends: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    opened: tuple[str, str] = ("", "")
+    caption: str = "Grey stretches: the tool did not run."
+    lags: Callable[[Story, Rows], tuple[Lag, ...]] = lambda *_: ()
+    proof: Callable[[Story], Proof | None] = lambda _: None
+    sections: tuple[Callable[[Report], Table], ...] = ()
+    unsampled: str = ""
+    afterwards: str = "nothing"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a report is shown, beside what it holds.
+
+    begins / opens: the words of the steps between which clients are shut out, empty for a runbook without a
+    window. paced: the stage whose pace is told. sections: the runbook's own tables.
+    """
+
+    reporting: Reporting = field(default_factory=Reporting)
+    begins: str = ""
+    opens: str = ""
+    paced: str = ""
+    sections: tuple[Table, ...] = ()
+
+
+def day(at: float) -> str:
+    """Date and time of day."""
+    return datetime.fromtimestamp(round(at), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def clock(at: float, step: float = 1.0) -> str:
+    """The time of day in UTC, as fine as the step."""
+    moment = datetime.fromtimestamp(round(at, 1) if step < 1 else round(at), UTC)
+    if step >= 86400:
+        return moment.strftime("%d %b")
+    if step < 1:
+        return moment.strftime("%H:%M:%S.") + str(moment.microsecond // 100000)
+    return moment.strftime("%H:%M:%S" if step < 60 else "%H:%M")
+
+
+def length(seconds: float) -> str:
+    """A length of time for people."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def of_kind(rows: Rows, kind: str) -> Rows:
+    """The samples of one kind."""
+    return [(at, row) for at, row in rows if row.get("kind") == kind]
+
+
+def spacing_s(rows: Rows) -> float | None:
+    """The usual time between two samples: the median."""
+    steps = sorted(b - a for (a, _), (b, _) in pairwise(rows))
+    return steps[len(steps) // 2] if steps else None

@@ -1,0 +1,132 @@
+"""What is special about the report of the move: its rows and colours, the lag of dest, the proof."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zkmigrate.facts.recorded import Drained, Proved, Stopped, recorded
+from zkmigrate.model.finding import Held
+from zkmigrate.model.report import Lag, Proof, Report, Reporting, Rows, Story, Table, clock, of_kind
+from zkmigrate.moves import lanes
+from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zkdata.zxid import epoch, format_zxid, parse_zxid
+
+_HELD = {Held.YES: "held", Held.NO: "NOT HELD", Held.UNKNOWN: "not known"}
+_COLOURS: dict[str, str] = {
+    lanes.JOINING: "#d9d9d9", lanes.OBSERVING: "#56b4e9", lanes.FENCED: "#f0e442", lanes.CUT: "#e69f00",
+    lanes.STOPPED: "#a6a6a6", lanes.STARTED: "#cc79a7", lanes.OPEN: "#2bb58b",
+    lanes.OLD: "#56b4e9", lanes.RESTARTING: "#f0e442", lanes.NEW: "#2bb58b",
+    lanes.SERVES: "#2bb58b", lanes.SOME: "#f0e442", lanes.SHUT: "#e69f00", lanes.DOWN: "#ee7733",
+    lanes.UNKNOWN: "#d9d9d9",
+}  # fmt: skip
+
+
+def lags(story: Story, rows: Rows) -> tuple[Lag, ...]:
+    """Per dest host, how many transactions it was behind source's leader; up to the proof of the cut-over.
+
+    Both were asked at once, so a host that is ahead was asked a moment later: it counts as not behind.
+    """
+    asked, proven, out = of_kind(rows, "ensembles"), proof(story), []
+    until = proven.at if proven is not None and proven.stage == "cutover" else None
+    source, dest = lanes.source_hosts(story, asked), lanes.dest_hosts(story)
+    for at, row in asked:
+        servers = row.get("servers")
+        if not isinstance(servers, dict) or (until is not None and at > until):
+            continue
+        leads = [
+            z for host in source if (z := _said(servers.get(host), ("leader", "standalone"))) is not None
+        ]
+        if len(leads) != 1:
+            continue
+        for host in dest:
+            zxid = _said(servers.get(host), ("observer",))
+            if zxid is not None:
+                same = epoch(zxid) == epoch(leads[0])
+                out.append(Lag(at, host, max(0, leads[0] - zxid) if same else None))
+    return tuple(out)
+
+
+def _said(said: Any, modes: tuple[str, ...]) -> int | None:
+    if not isinstance(said, list) or len(said) != 2 or said[0] not in modes or not isinstance(said[1], str):
+        return None
+    try:
+        return int(parse_zxid(said[1]))
+    except ZkDataError:
+        return None
+
+
+def proof(story: Story) -> Proof | None:
+    """The last proof: of the cut-over if it came to that, else of the rehearsal."""
+    for stage in ("cutover", "rehearse"):
+        parts = {name: story.records.get(f"{stage}.{name}") for name in ("drain", "stop", "prove")}
+        drain, stop, prove = parts["drain"], parts["stop"], parts["prove"]
+        if drain is None:
+            continue
+        proved = recorded(Proved, prove[1], story.run) if prove is not None else None
+        return Proof(
+            at=prove[0] if prove is not None else None,
+            stage=stage,
+            z=recorded(Drained, drain[1], story.run).z,
+            needed=proved.needed if proved is not None else None,
+            tails=recorded(Stopped, stop[1], story.run).tails if stop is not None else {},
+            delta_after=proved.delta.after if proved is not None else None,
+            delta_last=proved.delta.last if proved is not None else None,
+            delta_records=proved.delta.records if proved is not None else None,
+        )
+    return None
+
+
+def _proof(report: Report) -> Table:
+    p = report.proof
+    if p is None:
+        return Table("proof", "The proof", (), ())
+    rows = [("Z, source's zxid after the drain", _zxid(p.z))]
+    rows += [(f"newest on the disk of {host}", _zxid(zxid)) for host, zxid in p.tails.items()]
+    rows.append(("needed: newest that touches the chroot", _zxid(p.needed)))
+    if p.delta_records is not None:
+        between = f"{_zxid(p.delta_after)} to {_zxid(p.delta_last)}"
+        rows.append(("source's log read after dest's", f"{p.delta_records} transactions, {between}"))
+    rows += _proven(report, p.stage)
+    when = f" at {clock(p.at, 0.1)}" if p.at is not None else ": not reached"
+    lag = [x.behind for x in report.lags if x.behind is not None]
+    seen = f" Sampled before it: at most {max(lag)} transactions behind." if lag else ""
+    return Table("proof", f"The proof ({p.stage}){when}", ("what", "seen"), tuple(rows), seen.strip(), (1,))
+
+
+def _proven(report: Report, stage: str) -> list[tuple[str, str]]:
+    """Which proof held, on which host, with its figures; of each step its last visit on the way forward."""
+    last = {v.step: v for v in report.visits if not v.back}
+    rows = []
+    for step, id, name in (
+        (f"{stage}.prove", "prove.tail", "tail"),
+        (f"{stage}.prove", "prove.delta", "delta"),
+        (f"{stage}.survey", "survey.same-tree", "digest, before the window"),
+        ("verify.verify", "verify.same-tree", "digest, as of the cut, behind the open door"),
+    ):
+        found = [f for f in last[step].findings if f.id == id] if step in last else []
+        for f in found:
+            rows.append((f"{name}{f': {f.target}' if f.target else ''}", f"{_HELD[f.held]}: {f.seen}"))
+    return rows
+
+
+def _zxid(value: int | None) -> str:
+    return "-" if value is None else format_zxid(value)
+
+
+REPORTING = Reporting(
+    rows=lanes.rows,
+    colours=_COLOURS,
+    legends=(
+        ("dest", lanes.DEST_STATES),
+        ("others", (*lanes.BROKER_STATES, *lanes.ENSEMBLE_STATES)),
+    ),
+    opened=("dest", lanes.OPEN),
+    caption="Grey stretches: the tool did not run. A vermilion foot under a broker: it did not answer, as "
+    "the crosses say. Triangles: another controller. A white gap in a client's row: a quarter of a "
+    "second, of the canary 0.6 s, or more without an acknowledgement.",
+    lags=lags,
+    proof=proof,
+    sections=(_proof,),
+    unsampled="no samples: answers of brokers, lag and source's state are not told",
+    afterwards="watch source for clients that still come, and shut it down when there are none",
+)
