@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.preflight_world import healthy, inventory, partition
+from tests.unit.preflight_world import CHECKS, healthy, inventory, partition, run_preflight
 from tests.unit.test_inventory import GOOD
 from tests.unit.test_report import Run
 from zkmigrate.engine.codec import decode_finding, encode_finding
@@ -18,7 +18,6 @@ from zkmigrate.inventory_accept import ACCEPTABLE, Accept
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, doubts
 from zkmigrate.model.step import Context
-from zkmigrate.preflight import CHECKS, run_preflight
 from zkmigrate.report.page import page as html
 from zkmigrate.rules.accepted import accepted, spared_topics
 from zkmigrate.rules.expected import before_the_cut, before_the_run

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.test_engine_watch import Moment, Renewals, fenced
 from tests.world.operator import inventory
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine.watch import Watch
 from zkmigrate.facts.window import NOWHERE
 from zkmigrate.inventory import Lease
@@ -132,7 +133,7 @@ def test_while_no_client_is_at_stake_only_the_policy_bounds_the_lease() -> None:
 def test_steps_send_the_lease_that_was_chosen() -> None:
     for c, fence, cut in ((context(), 5000, 2000), (context(RECORD), 7000, 5000)):
         assert (in_force(c).fence_ttl_ms, in_force(c).cut_ttl_ms) == (fence, cut)
-        assert FenceStep().plan(c, FenceFacts(NOWHERE), "dest1")[0] == Fence("dest1", fence)
+        assert FenceStep(KAFKA).plan(c, FenceFacts(NOWHERE), "dest1")[0] == Fence("dest1", fence)
         facts = CutFacts(NOWHERE, {}, None, {})
         assert CutStep().plan(c, facts, "dest1")[0] == Cut("dest1", cut)
         assert SealStep().undo(c, NOWHERE, "dest1", ())[1] == Unseal("dest1", fence, cut)

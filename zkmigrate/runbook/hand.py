@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from zkmigrate import hostside
 from zkmigrate.dependents.kafka import connect_sed, connect_string
+from zkmigrate.dependents.kafka_plug import LEADERS
 from zkmigrate.engine.plan import command
 from zkmigrate.facts.clients import addresses
 from zkmigrate.inventory import Broker
@@ -19,7 +20,6 @@ from zkmigrate.model.step import Way
 from zkmigrate.runbook import window
 from zkmigrate.runbook.commands import in_words, line, said
 from zkmigrate.runbook.sheet import Block, Sheet, heredoc, one_by_one, waves
-from zkmigrate.steps.roll import LEADERS
 
 
 def forward(s: Sheet) -> tuple[Block, ...]:

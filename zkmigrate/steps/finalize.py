@@ -19,7 +19,9 @@ from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.window import Statuses, statuses, unknown
 from zkmigrate.hostside import INSTALLED_PATH
+from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
@@ -59,8 +61,15 @@ class FinalizeStep:
     title = "Remove what the move left"
     hazard = Hazard.FINAL
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
+    def _hosts(self, inventory: Inventory) -> tuple[str, ...]:
+        """The hosts that zkm-host is put on: dest's and the members'."""
+        return (*inventory.dest_names, *(m.name for m in self.dependent.members(inventory)))
+
     def observe(self, c: Context, look: Look) -> FinalizeFacts:
-        hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
+        hosts = self._hosts(c.inventory)
         dest = c.inventory.dest
         return FinalizeFacts(
             look.each(hosts, lambda host: look.file(host, INSTALLED_PATH)),
@@ -98,7 +107,7 @@ class FinalizeStep:
         return (UninstallProgram(target),)
 
     def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
+        hosts = self._hosts(c.inventory)
         return {host: self.plan(c, self.observe(c, look), host) for host in hosts}
 
     def undo(self, c: Context, f: FinalizeFacts, target: str, applied: tuple[Applied, ...]) -> Changes:

@@ -24,6 +24,7 @@ from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.ownership import Ownership, from_json, rolled_forward, to_json
 from zkmigrate.facts.recorded import Drained, Stopped, needed
 from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.dependent import AnyDependent, Words
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
@@ -59,6 +60,9 @@ class ProveStep:
     title = "Prove that nothing is missing"
     hazard = Hazard.READ_ONLY
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
     def observe(self, c: Context, look: Look) -> ProveFacts:
         before = _leader(c, look)
         leader = c.records["survey"]["leader"]
@@ -74,11 +78,11 @@ class ProveStep:
                 raise HostError(f"{leader}: the log has a hole: {since.gaps[0]}")
             found = delta(
                 logs,
-                chroot=c.inventory.kafka.chroot,
+                chroot=self.dependent.chroot(c.inventory),
                 after=lowest,
                 upto=due(before[1]),
                 owners=state.owners,
-                living=state.owners.keys() & _on_dest(c),
+                living=self._living(c, state),
                 highest=highest,
                 cursor=cursor,
             )
@@ -107,7 +111,7 @@ class ProveStep:
             _same_leader(c, f),
             _from_survey(c, min(tails.values())),
             *_tail_claims(tails, f.state.value),
-            *_delta_claims(c, result),
+            *_delta_claims(self.dependent.words, c, result),
         )
         if any(x.blocks for x in findings):
             return Blocked(findings)
@@ -128,16 +132,18 @@ class ProveStep:
     def undo(self, c: Context, f: ProveFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
 
+    def _living(self, c: Context, state: Ownership) -> set[int]:
+        """The sessions that dest lets live, whatever source does with them: those that SURVEY saw as clients
+        of dest, none in a rehearsal, where members are on source; and those of which nothing must be kept."""
+        on_dest = {int(session, 16) for session in c.records["survey"]["on_dest"]}
+        kept = state.kept(self.dependent.keeps).owners.keys()
+        return {owner for owner in state.owners if owner in on_dest or owner not in kept}
+
 
 def _leader(c: Context, look: Look) -> tuple[str | None, int]:
     view = source_view(c.inventory, look)
     stat = view.servers[view.leader] if view.leader is not None else None
     return view.leader, stat.value.zxid if isinstance(stat, Seen) else -1
-
-
-def _on_dest(c: Context) -> set[int]:
-    """The sessions that SURVEY saw as clients of dest; none in a rehearsal, where brokers are on source."""
-    return {int(session, 16) for session in c.records["survey"]["on_dest"]}
 
 
 def _same_leader(c: Context, f: ProveFacts) -> Finding:
@@ -183,14 +189,14 @@ def _tail_claims(tails: Mapping[str, int], state: Ownership) -> tuple[Finding, .
     )
 
 
-def _delta_claims(c: Context, result: DeltaResult) -> tuple[Finding, ...]:
+def _delta_claims(words: Words, c: Context, result: DeltaResult) -> tuple[Finding, ...]:
     listed = "; ".join(
         f"{format_zxid(m.zxid)} {m.type} {m.path} session {m.session:#x}" for m in result.missing[:LISTED]
     )
     # Until the roll brokers write through source, so a rehearsal's delta is read but may hold their writes.
     rehearsed = c.rehearsal and not result.unproved
     severity = Severity.INFO if rehearsed else Severity.BLOCK
-    why = " (expected in a rehearsal: the brokers still write through source)" if rehearsed else ""
+    why = f" (expected in a rehearsal: the {words.many} still write through source)" if rehearsed else ""
     return (
         claim(
             "prove.delta",

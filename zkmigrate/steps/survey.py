@@ -31,6 +31,7 @@ from zkmigrate.facts.window import LOOK_MOVES, round_trips, unknown
 from zkmigrate.inventory import Lease
 from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.dependent import AnyDependent, Words
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
@@ -88,6 +89,9 @@ class SurveyStep:
     title = "Read the subtree and the disks"
     hazard = Hazard.READ_ONLY
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
     def observe(self, c: Context, look: Look) -> SurveyFacts:
         dest = c.inventory.dest
         view = source_view(c.inventory, look)
@@ -106,20 +110,22 @@ class SurveyStep:
         count = learners(mntr.value) if isinstance(mntr, Seen) else None
         tails = look.each(c.inventory.dest_names, tail)
         if c.rehearsal:
-            read = _source(c, look, view.leader, now)
+            read = self._source(c, look, view.leader, now)
             trips = round_trips(c, look, TRIES)
             return SurveyFacts(view.leader, now, count, read, tails, renewals=trips)
         lowest = [int(r.value.zxid) for r in tails.values() if isinstance(r, Seen)]
         if len(lowest) < len(tails):
             return SurveyFacts(view.leader, now, count, Absent("dest's disks must be read first"), tails)
-        read, comparison = compared_ownership(look, c.inventory, view.leader, min(lowest), c.tell)
-        owners = read.value[0].owners if isinstance(read, Seen) else ()
+        chroot = self.dependent.chroot(c.inventory)
+        read, comparison = compared_ownership(look, c.inventory, chroot, view.leader, min(lowest), c.tell)
+        owners = read.value[0].owners if isinstance(read, Seen) else {}
+        kept = read.value[0].kept(self.dependent.keeps).owners if isinstance(read, Seen) else {}
         # After the disks: a session that opened since is not in the disks' state, and claims nothing.
         there = look.each(c.inventory.dest_names, lambda host: connections(look, host))
         left = look.each(c.inventory.source_names, lambda host: connections(look, host))
         dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
-        strangers = foreign(foreign_clients(c.inventory, look, there, dumps))
-        found = homes(owners, there, left)
+        clients = foreign_clients(c.inventory, self.dependent, look, there, dumps)
+        found = homes(owners, there, left, owners.keys() - kept.keys())
         # Last, for it tells how busy the hosts are now.
         trips = round_trips(c, look, TRIES)
         return SurveyFacts(
@@ -130,19 +136,20 @@ class SurveyStep:
             tails,
             comparison,
             found,
-            accepted(c.inventory.accept, strangers, look.wall()),
+            accepted(c.inventory.accept, foreign(self.dependent.words, clients), look.wall()),
             trips,
         )
 
     def check(self, c: Context, f: SurveyFacts, way: Way) -> Verdict:
         if way is Way.BACK:
             return Done()
-        findings = _readable(c, f)
+        findings = _readable(self.dependent, c, f)
         if any(x.blocks for x in findings) or not isinstance(f.ownership, Seen):
             return Blocked(findings)
         state, cursor = f.ownership.value
-        picked = _lease(c, f, state)
-        findings = (*findings, _lease_fits(c, f, state, picked))
+        kept = state.kept(self.dependent.keeps)
+        picked = _lease(c, f, kept)
+        findings = (*findings, _lease_fits(self.dependent.words, c, f, kept, picked))
         if picked is None:
             return Blocked(findings)
         cursors = {h: cursor_to_json(r.value.cursor) for h, r in f.tails.items() if isinstance(r, Seen)}
@@ -152,7 +159,7 @@ class SurveyStep:
             "learners": f.learners,
             "ownership": to_json(state),
             "cursors": {**cursors, f.leader: cursor_to_json(cursor)},
-            "smallest_timeout_ms": state.smallest_timeout_ms,
+            "smallest_timeout_ms": kept.smallest_timeout_ms,
             "lease": {"fence_ttl_ms": picked.fence_ttl_ms, "cut_ttl_ms": picked.cut_ttl_ms},
             "on_dest": sorted(hex(session) for session in f.homes.on_dest) if f.homes else [],
         }
@@ -164,22 +171,23 @@ class SurveyStep:
     def undo(self, c: Context, f: SurveyFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
 
+    def _source(
+        self, c: Context, look: Look, leader: str, now: int
+    ) -> Reading[tuple[Ownership, Cursor | None]]:
+        """Source's ownership; an earlier survey of this run that read the same leader's log in the same epoch
+        is gone on from."""
+        earlier = c.records.get("survey", {})
+        known = None
+        if (earlier.get("leader"), earlier.get("epoch")) == (leader, now):
+            cursor = cursor_of(c, leader)
+            known = None if cursor is None else (from_json(earlier["ownership"]), cursor)
+        source = c.inventory.source
+        return source_ownership(
+            look, leader, source.data_dir, source.txn_dir, self.dependent.chroot(c.inventory), known, c.tell
+        )
 
-def _source(c: Context, look: Look, leader: str, now: int) -> Reading[tuple[Ownership, Cursor | None]]:
-    """Source's ownership; an earlier survey of this run that read the same leader's log in the same epoch is
-    gone on from."""
-    earlier = c.records.get("survey", {})
-    known = None
-    if (earlier.get("leader"), earlier.get("epoch")) == (leader, now):
-        cursor = cursor_of(c, leader)
-        known = None if cursor is None else (from_json(earlier["ownership"]), cursor)
-    source = c.inventory.source
-    return source_ownership(
-        look, leader, source.data_dir, source.txn_dir, c.inventory.kafka.chroot, known, c.tell
-    )
 
-
-def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
+def _readable(dependent: AnyDependent, c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
     findings = [unknown("survey.tail", h, r) for h, r in f.tails.items() if not isinstance(r, Seen)]
     if not isinstance(f.ownership, Seen):
         findings.append(unknown("survey.subtree", f.leader or "source", f.ownership))
@@ -197,8 +205,9 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
     )
     if c.rehearsal:
         return tuple(findings)
-    findings += [*_baseline(state), _homes(f.homes), *f.foreign, *_same_tree(f.comparison)]
-    timeout = state.smallest_timeout_ms
+    kept, words = state.kept(dependent.keeps), dependent.words
+    findings += [*_baseline(words, state, kept), _homes(f.homes), *f.foreign, *_same_tree(f.comparison)]
+    timeout = kept.smallest_timeout_ms
     if timeout is None:
         return tuple(findings)
     way_back = expected_way_back_s(c)
@@ -213,12 +222,12 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
             needed=f"more than {LEAST_TO_SEAL_S:g} s, to reach SEAL in",
             moves=(
                 "rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run",
-                "raise zookeeper.session.timeout.ms and restart the brokers (the roll does)",
+                words.longer_sessions,
             ),
         )
     )
     trip_s = _worst_s(f) or 0.0
-    findings.append(_window_fits(c, trip_s, limits.start_back))
+    findings.append(_window_fits(words, c, trip_s, limits.start_back))
     limit = c.inventory.policy.open_limit_s
     findings.append(
         claim(
@@ -233,7 +242,7 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _window_fits(c: Context, trip_s: float, left_s: float) -> Finding:
+def _window_fits(words: Words, c: Context, trip_s: float, left_s: float) -> Finding:
     """A window that cannot succeed is not begun. left_s: until the way back must start, after FENCE."""
     policy, took, counted = c.inventory.policy, rehearsed_s(c, *TO_SEAL), to_seal_s(c, trip_s)
     margin = f"times {policy.window_margin:g} (policy.window_margin)"
@@ -256,7 +265,7 @@ def _window_fits(c: Context, trip_s: float, left_s: float) -> Finding:
         counted + hold <= left_s,
         seen=f"{reckoned}; the way back must start {left_s:.1f} s after FENCE",
         needed=f"at most {left_s:.1f} s",
-        moves=(*moves, "raise zookeeper.session.timeout.ms and restart the brokers (the roll does)"),
+        moves=(*moves, words.longer_sessions),
     )
 
 
@@ -277,9 +286,9 @@ def _lease(c: Context, f: SurveyFacts, state: Ownership) -> Lease | None:
     return None if worst is None else lease.chosen(c.inventory.policy.lease, worst, allowed)
 
 
-def _lease_fits(c: Context, f: SurveyFacts, state: Ownership, picked: Lease | None) -> Finding:
+def _lease_fits(words: Words, c: Context, f: SurveyFacts, kept: Ownership, picked: Lease | None) -> Finding:
     trips = each({h: f"{r.value:.2f} s" if isinstance(r, Seen) else str(r) for h, r in f.renewals.items()})
-    worst, allowed = _worst_s(f), lease.longest(c, _timeout_s(c, state))
+    worst, allowed = _worst_s(f), lease.longest(c, _timeout_s(c, kept))
     if worst is None:
         needed = "an answer of every dest host"
     else:
@@ -298,28 +307,28 @@ def _lease_fits(c: Context, f: SurveyFacts, state: Ownership, picked: Lease | No
         needed=needed,
         moves=(
             "look why the host is slow, then resume: it is measured again",
-            "raise policy.lease.longest_ms, or the brokers' session timeout",
+            f"raise policy.lease.longest_ms, or the {words.many}' session timeout",
         ),
     )
 
 
-def _baseline(state: Ownership) -> tuple[Finding, ...]:
+def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding, ...]:
     """What sessions and ephemerals are compared with afterwards, and what the deadline is reckoned from."""
-    nameless = state.without_timeout
+    nameless = kept.without_timeout
     return (
         claim(
             "survey.baseline",
             "the chroot holds ephemerals to compare with afterwards",
             bool(state.ephemerals),
             seen=f"{len(state.ephemerals)} ephemerals of {len(state.owners)} sessions under {state.chroot}",
-            needed="at least the registration of one broker",
-            moves=("correct kafka.chroot in migration.yml", "start the brokers"),
+            needed=f"at least the registration of one {words.one}",
+            moves=(f"correct {words.kind}.chroot in migration.yml", f"start the {words.many}"),
         ),
         claim(
             "survey.timeouts",
             "the timeout of every session that owns a part is known",
             None if nameless else True,
-            seen=", ".join(f"{s:#x}" for s in nameless[:LISTED]) or f"all of {len(state.owners)}",
+            seen=", ".join(f"{s:#x}" for s in nameless[:LISTED]) or f"all of {len(kept.owners)}",
             needed="a timeout for each: without it there is no deadline for the way back",
             moves=("restart the client that owns this session, then resume", *LOOK_MOVES),
         ),

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.steps.facts import DEST, OPEN, SILENT, STARTED, context, statuses, stopped_by, well
 from tests.unit.test_steps_check import seen
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.facts.ownership import Ephemeral, Ownership, to_json
 from zkmigrate.facts.recorded import Drained
 from zkmigrate.facts.sessions import Sessions
@@ -49,7 +50,7 @@ CHECKED = replace(GOOD, hosts=statuses(replace(STARTED, phase="checked")))
 
 def verdict(f: CheckFacts, **records: Any) -> Verdict:
     known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": {"baseline": to_json(BASELINE)}}
-    return CheckStep().check(context(**known | records), f, Way.FORWARD)
+    return CheckStep(KAFKA).check(context(**known | records), f, Way.FORWARD)
 
 
 def test_what_is_as_it_was_is_checked_host_by_host() -> None:
@@ -61,9 +62,9 @@ def test_what_is_as_it_was_is_checked_host_by_host() -> None:
 
 def test_the_way_back_asks_nobody() -> None:
     c = context(way=Way.BACK)
-    facts = CheckStep().observe(c, cast(Look, None))
+    facts = CheckStep(KAFKA).observe(c, cast(Look, None))
     assert facts is NOT_ASKED
-    assert CheckStep().check(c, facts, Way.BACK) == Done()
+    assert CheckStep(KAFKA).check(c, facts, Way.BACK) == Done()
 
 
 def owned(**changes: Any) -> Reading[Sessions]:

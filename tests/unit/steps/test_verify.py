@@ -11,6 +11,7 @@ import pytest
 from tests.unit.steps.facts import DEST, OPEN, SILENT, context, statuses, stopped_by, well
 from tests.unit.steps.test_check import BASELINE, OWNERS, ZNODES, Z, znode
 from tests.unit.test_steps_check import seen
+from zkmigrate.dependents.kafka_plug import KAFKA, Brokers
 from zkmigrate.facts.ownership import to_json
 from zkmigrate.facts.recorded import Drained
 from zkmigrate.facts.sessions import Sessions
@@ -33,7 +34,7 @@ GOOD = VerifyFacts(
     seen(dest1=("follower", NOW), dest2=("leader", NOW), dest3=("follower", NOW)),
     Seen(Sessions(OWNERS, {})),
     ZNODES,
-    Seen(VIEW),
+    Brokers(Seen(VIEW)),
     Seen(READ),
     Digests(Z, Seen(TREE), dict.fromkeys(DEST, Seen(TREE))),
 )
@@ -41,7 +42,7 @@ GOOD = VerifyFacts(
 
 def verdict(f: VerifyFacts, **records: Any) -> Verdict:
     known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": {"baseline": to_json(BASELINE)}}
-    return VerifyStep().check(context(**known | records), f, Way.FORWARD)
+    return VerifyStep(KAFKA).check(context(**known | records), f, Way.FORWARD)
 
 
 def told(f: VerifyFacts) -> list[str]:
@@ -112,14 +113,17 @@ WAITS: dict[str, tuple[Mapping[str, Any], str]] = {
         "twice the smallest session timeout has passed on dest",
     ),
     "a broker is not registered": (
-        {"view": Seen(replace(VIEW, brokers={1: ("", 0, ""), 2: ("", 0, "")}))},
+        {"own": Brokers(Seen(replace(VIEW, brokers={1: ("", 0, ""), 2: ("", 0, "")})))},
         "every broker is registered, every partition in sync",
     ),
     "a replica is behind": (
-        {"view": Seen(replace(VIEW, partitions=(replace(WHOLE, isr=(1, 2)),)))},
+        {"own": Brokers(Seen(replace(VIEW, partitions=(replace(WHOLE, isr=(1, 2)),))))},
         "every broker is registered, every partition in sync",
     ),
-    "the brokers do not answer": ({"view": SILENT}, "every broker is registered, every partition in sync"),
+    "the brokers do not answer": (
+        {"own": Brokers(SILENT)},
+        "every broker is registered, every partition in sync",
+    ),
 }
 
 
