@@ -21,7 +21,8 @@ from zkmigrate.model.look import PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
 from zkmigrate.rules.leaders import misled
 from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import BrokerProcess, World
+from zkmigrate.simulate.members import Process
+from zkmigrate.simulate.world import World
 from zkmigrate.steps import roll
 from zkmigrate.steps.roll import RollStep
 
@@ -193,8 +194,8 @@ def test_on_the_way_back_a_broker_that_hangs_comes_first(
     hung = world.hosts["broker2"].started
     answer = World.in_sync
 
-    def in_sync(world: World, process: BrokerProcess) -> bool:
-        hangs = process.broker.name == "broker2" and world.hosts["broker2"].started == hung
+    def in_sync(world: World, process: Process) -> bool:
+        hangs = process.member.name == "broker2" and world.hosts["broker2"].started == hung
         return not hangs and answer(world, process)
 
     monkeypatch.setattr(World, "in_sync", in_sync)
