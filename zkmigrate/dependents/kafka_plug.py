@@ -7,7 +7,7 @@ anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from zkmigrate.facts.kafka import cluster_id, kafka_view
 from zkmigrate.facts.member import MemberFacts, started_after
 from zkmigrate.facts.properties import properties_of
 from zkmigrate.facts.recovery import Recovery, recovery
-from zkmigrate.inventory import Broker, Inventory, Service
+from zkmigrate.inventory import Broker, Inventory, Service, without_brokers
 from zkmigrate.model import change
 from zkmigrate.model.change import Changes, ElectLeaders, SetService
 from zkmigrate.model.dependent import Ending, Position, Progress, Words, unit_of
@@ -77,8 +77,13 @@ class KafkaDependent:
         "that owns nothing may be its authorizer's, where server.properties names one.",
     )
 
+    shape: type[Inventory] = Inventory
+
     def members(self, inventory: Inventory) -> tuple[Broker, ...]:
         return inventory.kafka.brokers
+
+    def without(self, inventory: Inventory, names: Collection[str]) -> Inventory:
+        return without_brokers(inventory, names)
 
     def chroot(self, inventory: Inventory) -> str:
         return inventory.kafka.chroot

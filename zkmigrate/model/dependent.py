@@ -7,7 +7,7 @@ much and no more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -126,11 +126,17 @@ class Dependent(Protocol[V]):
     """V: how its cluster stands, as its own looks found it; only the dependent reads that value."""
 
     words: Words
+    shape: type[Inventory]
+    """The shape of an inventory that has its section."""
 
     # --- where it is
 
     def members(self, inventory: Inventory) -> tuple[Member, ...]:
         """Its processes, in the order of the inventory."""
+        ...
+
+    def without(self, inventory: Inventory, names: Collection[str]) -> Inventory:
+        """The inventory without these members, who are gone for good."""
         ...
 
     def chroot(self, inventory: Inventory) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.dependent import AnyDependent
-from zkmigrate.model.playbook import Counted, Playbook, Stage
+from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
 from zkmigrate.model.step import AnyStep
 from zkmigrate.rules.window import WINDOW
 from zkmigrate.steps.arm import ArmStep
@@ -33,6 +33,9 @@ from zkmigrate.steps.verify import VerifyStep
 def move(dependent: AnyDependent) -> Playbook:
     """The runbook of this dependent."""
     words = dependent.words
+
+    def zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
+        return inventory.dest.service.unit, inventory.dest.commands
 
     def members(inventory: Inventory) -> tuple[str, ...]:
         return tuple(member.name for member in dependent.members(inventory))
@@ -93,5 +96,12 @@ def move(dependent: AnyDependent) -> Playbook:
         counted=(
             Counted("join.join", "dest hosts", lambda inventory: inventory.dest_names),
             Counted("roll.roll", words.many, members, paced=True),
+        ),
+        inventory=dependent.shape,
+        sections=("operator", "ssh", "source", "dest", words.kind),
+        roles=(
+            Role("source", "source hosts"),
+            Role("dest", "dest hosts", changed=True, witness=True, service=zookeeper),
+            Role(words.many, words.many, changed=True, without=dependent.without),
         ),
     )
