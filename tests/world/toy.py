@@ -291,8 +291,8 @@ class KeeperKind:
             "/other": b"",
         }
 
-    def lives(self, world: World, process: Process, ensemble: Ensemble, *, anew: bool) -> None:
-        root, name = section(world.inventory).root, process.member.name
+    def lives(self, inventory: Inventory, process: Process, ensemble: Ensemble, *, anew: bool) -> None:
+        root, name = section(inventory).root, process.member.name
         if anew:
             if f"{root}/live/{name}" in ensemble.tree().znodes:
                 ensemble.commit("delete", process.session, f"{root}/live/{name}")
@@ -300,8 +300,8 @@ class KeeperKind:
         if f"{root}/lease" not in ensemble.tree().znodes:
             ensemble.commit("create", process.session, f"{root}/lease", name.encode(), ephemeral=1)
 
-    def shows(self, world: World, process: Process) -> Mapping[str, bytes]:
-        if not world.hosts[process.member.name].running:
+    def shows(self, _inventory: Inventory, process: Process, *, runs: bool) -> Mapping[str, bytes]:
+        if not runs:
             return {}
         told = {"servers": process.connect.split(","), "registered": process.registered}
         return {STATE: json.dumps(told).encode()}

@@ -161,7 +161,7 @@ class WorldLook:
         if h.installed:
             files[hostside.INSTALLED_PATH] = h.installed
         if host in world.brokers:
-            files |= world.kind.shows(world, world.brokers[host])
+            files |= world.kind.shows(world.inventory, world.brokers[host], runs=h.running)
         if h.armed:
             spec = "".join(f"{key}={value}\n" for key, value in h.spec.items())
             staged = [path for path in h.files if path.endswith(STAGED)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from zkmigrate.dependents.kafka import current_connect, registration
 from zkmigrate.dependents.kafka_plug import KAFKA
@@ -12,9 +12,6 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.dependent import AnyDependent, Member
 from zkmigrate.simulate.ensemble import Ensemble
 from zkmigrate.simulate.host import PID, File
-
-if TYPE_CHECKING:
-    from zkmigrate.simulate.world import World
 
 RELEASE = "2.8.2"
 """Of the model's Kafka."""
@@ -66,11 +63,11 @@ class Kind(Protocol):
         """The znodes that are there before any member is, parents first."""
         ...
 
-    def lives(self, world: World, process: Process, ensemble: Ensemble, *, anew: bool) -> None:
+    def lives(self, inventory: Inventory, process: Process, ensemble: Ensemble, *, anew: bool) -> None:
         """What a connected member writes, all the time. anew: it has just opened its session."""
         ...
 
-    def shows(self, world: World, process: Process) -> Mapping[str, bytes]:
+    def shows(self, inventory: Inventory, process: Process, *, runs: bool) -> Mapping[str, bytes]:
         """Files of a member's host that show how it runs, by path."""
         ...
 
@@ -106,8 +103,8 @@ class KafkaKind:
         made = dict.fromkeys((chroot, f"{chroot}/cluster", f"{chroot}/brokers", f"{chroot}/brokers/ids"), b"")
         return {**made, "/other": b"", f"{chroot}/cluster/id": cluster, f"{chroot}/controller_epoch": b"1"}
 
-    def lives(self, world: World, process: Process, ensemble: Ensemble, *, anew: bool) -> None:
-        chroot = world.inventory.kafka.chroot
+    def lives(self, inventory: Inventory, process: Process, ensemble: Ensemble, *, anew: bool) -> None:
+        chroot = inventory.kafka.chroot
         if anew:
             path = registration(chroot, process.number)
             if path in ensemble.tree().znodes:
@@ -118,12 +115,12 @@ class KafkaKind:
             data = b'{"brokerid":%d}' % process.number
             ensemble.commit("create", process.session, controller, data, ephemeral=1)
 
-    def shows(self, world: World, process: Process) -> Mapping[str, bytes]:
-        kafka = world.inventory.kafka
+    def shows(self, inventory: Inventory, process: Process, *, runs: bool) -> Mapping[str, bytes]:
+        kafka = inventory.kafka
         meta = f"version=0\nbroker.id={process.number}\ncluster.id={kafka.cluster_id}\n"
         files = {f"{_LOG_DIR}/meta.properties": meta.encode()}
         files |= {f"{_JARS}/{jar}": b"" for jar in (f"kafka_2.13-{RELEASE}.jar", "zookeeper-3.5.9.jar")}
-        if world.hosts[process.member.name].running:
+        if runs:
             words = ("java", "-cp", f"/etc/kafka:{_JARS}/*", "kafka.Kafka", kafka.config)
             files[f"/proc/{PID}/cmdline"] = "".join(f"{word}\0" for word in words).encode()
             files[f"/proc/{PID}/environ"] = b"LANG=C\0"

@@ -385,7 +385,7 @@ class World:
             ensemble.commit("open-session", process.session, timeout_ms=SESSION_TIMEOUT_MS)
         ensemble.seen[process.session] = self.now
         process.registered = True
-        self.kind.lives(self, process, ensemble, anew=anew)
+        self.kind.lives(self.inventory, process, ensemble, anew=anew)
 
     def _myid(self, name: str) -> int:
         hosts = (*self.inventory.source.hosts, *self.inventory.dest.hosts)
