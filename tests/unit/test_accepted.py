@@ -11,6 +11,7 @@ import pytest
 from tests.unit.preflight_world import CHECKS, healthy, inventory, partition, run_preflight
 from tests.unit.test_inventory import GOOD
 from tests.unit.test_report import Run
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine.codec import decode_finding, encode_finding
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory import digest, load
@@ -176,7 +177,8 @@ def test_plan_the_question_before_the_cut_over_and_the_go_no_go_page_show_it() -
     accepting = inventory().model_copy(update={"accept": (entry,)})
     c, unseen = Context("r1", accepting), Unknown("failed", "not asked")
     shown = (
-        before_the_run(c, unseen), before_the_cut(c), page(accepting, "d" * 64, "r1", {}, unseen).splitlines()
+        before_the_run(KAFKA, c, unseen), before_the_cut(c),
+        page(accepting, "d" * 64, "r1", {}, unseen).splitlines()
     )  # fmt: skip
     for lines in shown:
         assert any(entry.line in line for line in lines), lines

@@ -62,7 +62,9 @@ def test_serve_waits_for_a_host_that_has_go_and_answers() -> None:
     assert isinstance(ServeStep().check(context(), hosts("started", "started", "go"), Way.FORWARD), Waiting)
 
 
-@pytest.mark.parametrize("step", [ServeStep(), CheckStep(KAFKA), OpenStep()], ids=["serve", "check", "open"])
+@pytest.mark.parametrize(
+    "step", [ServeStep(), CheckStep(KAFKA), OpenStep(KAFKA)], ids=["serve", "check", "open"]
+)
 @pytest.mark.parametrize("c", [context(rehearsal=True), context()], ids=["rehearsal", "too few"])
 def test_nobody_goes_on_in_a_rehearsal_or_without_a_majority(
     step: ServeStep | CheckStep | OpenStep, c: Context
@@ -93,7 +95,7 @@ def test_check_waits_until_every_host_that_serves_is_synced(phases: tuple[str, .
 
 def test_open_opens_the_hosts_that_serve() -> None:
     found = hosts("checked", "started", "-")
-    verdict = OpenStep().check(context(), Standing(found, Statuses({}, ())), Way.FORWARD)
+    verdict = OpenStep(KAFKA).check(context(), Standing(found, Statuses({}, ())), Way.FORWARD)
     assert isinstance(verdict, Ready)
     assert verdict.targets == ("dest1", "dest2")
 
@@ -101,14 +103,14 @@ def test_open_opens_the_hosts_that_serve() -> None:
 @pytest.mark.parametrize("phase", ["sealed", "go"])
 def test_open_is_done_though_a_host_that_is_missing_stays_shut(phase: str) -> None:
     found = hosts("open", "open", phase)
-    verdict = OpenStep().check(context(), Standing(found, found), Way.FORWARD)
+    verdict = OpenStep(KAFKA).check(context(), Standing(found, found), Way.FORWARD)
     assert isinstance(verdict, Done)
     assert [f.target for f in verdict.findings if f.id == "serve.late"] == ["dest3"]
 
 
 def test_open_walking_back_needs_every_host() -> None:
     found = hosts("checked", "checked", "-")
-    assert isinstance(OpenStep().check(context(), Standing(found, found), Way.BACK), Blocked)
+    assert isinstance(OpenStep(KAFKA).check(context(), Standing(found, found), Way.BACK), Blocked)
 
 
 @pytest.mark.parametrize(

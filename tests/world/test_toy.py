@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
-from tests.world.operator import Operator
+from tests.world.operator import Operator, copied
 from tests.world.test_move import footprint
 from tests.world.toy import CONFIG, KEEPER, keeper_inventory, keeper_world, servers_of
+from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.model.change import PutFile, SetService
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.step import Context
+from zkmigrate.rules.expected import before_the_run
+from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
 from zkmigrate.steps.move import move
 
@@ -39,6 +45,39 @@ def test_keepers_are_moved_by_reloads_and_lose_their_sessions_without_harm(tmp_p
     }
     assert live == {f"/keepers/live/{name}": session for name, session in now.items()}
     assert all(world.hosts[name].installed == b"" for name in world.hosts), "finalize has removed zkm-host"
+
+
+def test_an_operator_killed_after_any_change_of_the_roll_is_followed_by_one_that_finishes(
+    tmp_path: Path,
+) -> None:
+    operator = Operator(keeper_world(), tmp_path / "run", PLAYBOOK, keeps=True)
+    assert operator.forward(until="roll").code == 0
+    moments = [
+        moment
+        for moment, (_, operation) in zip(operator.after, operator.world.applied, strict=True)
+        if operation.startswith("roll.roll.")
+    ]
+    assert len(moments) == 2 * len(NAMES), "a file and a reload each"
+    for number, moment in enumerate(moments):
+        run_dir = moment.again(tmp_path / f"again-{number}").run_dir
+        again = Operator(copied(moment.world), run_dir, PLAYBOOK)
+        assert again.resume().code == 0
+        assert [change.host for change, _ in again.world.applied if is_reload(change)] == list(NAMES)
+        assert {again.world.hosts[name].reloads for name in NAMES} == {1}
+
+
+def is_reload(change: object) -> TypeGuard[SetService]:
+    return isinstance(change, SetService) and change.action == "reload"
+
+
+def test_before_the_run_it_is_told_that_no_session_bounds_the_window() -> None:
+    world, look = keeper_world(), WorldLook(keeper_world())
+    sessions = owning_sessions(look, world.inventory.source_names, "/keepers")
+    assert isinstance(sessions, Seen)
+    assert len(sessions.value.owners) == len(NAMES)
+    told = before_the_run(KEEPER, Context("plan", world.inventory), sessions)
+    assert "  deadline: none, the keepers keep no session through the window" in told
+    assert "no keeper reloads in it" in told[0]
 
 
 def test_the_file_keeps_every_byte_but_the_servers() -> None:

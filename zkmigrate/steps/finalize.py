@@ -79,7 +79,11 @@ class FinalizeStep:
 
     def check(self, c: Context, f: FinalizeFacts, way: Way) -> Verdict:
         if way is Way.BACK:
-            return Blocked((past_the_door(f.opened),), no_way_back=True) if f.opened else Done()
+            return (
+                Blocked((past_the_door(self.dependent.words, f.opened),), no_way_back=True)
+                if f.opened
+                else Done()
+            )
         missing = c.records.get("verify", {}).get("missing", ())
         silent = {h: r for h, r in f.programs.items() if isinstance(r, Unknown)}
         if lost := tuple(unknown("finalize.answer", h, r) for h, r in silent.items() if h not in missing):
@@ -101,7 +105,7 @@ class FinalizeStep:
 
     def plan(self, c: Context, f: FinalizeFacts, target: str) -> Changes:
         if f.hosts.phase(target) == "sealed":
-            return GoStep().plan(c, GoFacts(f.hosts, ()), target)
+            return GoStep(self.dependent).plan(c, GoFacts(f.hosts, ()), target)
         if target in c.inventory.dest_names:
             return (HostVerb(target, "finalize"), UninstallProgram(target))
         return (UninstallProgram(target),)

@@ -49,7 +49,7 @@ def move(dependent: AnyDependent) -> Playbook:
         StopStep(),
         ProveStep(dependent),
         SealStep(),
-        GoStep(),
+        GoStep(dependent),
         ServeStep(),
         CheckStep(dependent),
     )
@@ -80,7 +80,7 @@ def move(dependent: AnyDependent) -> Playbook:
             Stage(
                 "cutover",
                 "Cut over",
-                (PreflightStep(dependent, gate="cutover"), *arm_to_check, OpenStep()),
+                (PreflightStep(dependent, gate="cutover"), *arm_to_check, OpenStep(dependent)),
                 consent="Cut over now? Everything up to OPEN has a way back.",
                 window=WINDOW,
                 noticed=True,

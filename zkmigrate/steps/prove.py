@@ -193,7 +193,7 @@ def _delta_claims(words: Words, c: Context, result: DeltaResult) -> tuple[Findin
     listed = "; ".join(
         f"{format_zxid(m.zxid)} {m.type} {m.path} session {m.session:#x}" for m in result.missing[:LISTED]
     )
-    # Until the roll brokers write through source, so a rehearsal's delta is read but may hold their writes.
+    # Until the roll members write through source, so a rehearsal's delta is read but may hold their writes.
     rehearsed = c.rehearsal and not result.unproved
     severity = Severity.INFO if rehearsed else Severity.BLOCK
     why = f" (expected in a rehearsal: the {words.many} still write through source)" if rehearsed else ""

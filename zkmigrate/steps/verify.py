@@ -1,4 +1,4 @@
-"""What: look again after twice the smallest session timeout: sessions, owners, brokers, dest's quorum.
+"""What: look again after twice the smallest session timeout: sessions, owners, members, dest's quorum.
 
 Why now: a session that did not survive shows itself only when its timeout has passed on dest.
 
@@ -163,7 +163,7 @@ class VerifyStep:
         return Done(findings, {"missing": sorted(missing)})
 
     def plan(self, c: Context, f: VerifyFacts, target: str) -> Changes:
-        return GoStep().plan(c, GoFacts(f.hosts, ()), target)
+        return GoStep(self.dependent).plan(c, GoFacts(f.hosts, ()), target)
 
     def undo(self, c: Context, f: VerifyFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
