@@ -13,11 +13,12 @@ from tests.world.toy import CONFIG, KEEPER, keeper_inventory, keeper_world, serv
 from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.model.change import PutFile, SetService
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.step import Context
+from zkmigrate.model.step import Context, Ready, Way
 from zkmigrate.rules.expected import before_the_run
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
 from zkmigrate.steps.move import move
+from zkmigrate.steps.roll import RollStep
 
 PLAYBOOK = move(KEEPER)
 NAMES = ("keeper1", "keeper2", "keeper3")
@@ -64,6 +65,22 @@ def test_an_operator_killed_after_any_change_of_the_roll_is_followed_by_one_that
         assert again.resume().code == 0
         assert [change.host for change, _ in again.world.applied if is_reload(change)] == list(NAMES)
         assert {again.world.hosts[name].reloads for name in NAMES} == {1}
+
+
+def test_a_keeper_that_is_down_comes_first_and_the_same_change_starts_it(tmp_path: Path) -> None:
+    world = keeper_world()
+    assert Operator(world, tmp_path / "run", PLAYBOOK).forward(until="join").code == 0
+    world.hosts["keeper2"].stop()
+    world.advance(1.0)
+    step, c = RollStep(KEEPER), Context("run", world.inventory)
+    facts = step.observe(c, WorldLook(world))
+    assert step.check(c, facts, Way.FORWARD) == Ready(("keeper2",))
+    for number, change in enumerate(step.plan(c, facts, "keeper2")):
+        assert world.apply(change, f"by-hand-{number}", 1)[0] == 0
+    world.advance(5.0)
+    found = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+    assert found == Ready(("keeper1",)), "keeper2 is registered through dest"
+    assert world.brokers["keeper2"].connected.startswith("dest")
 
 
 def is_reload(change: object) -> TypeGuard[SetService]:

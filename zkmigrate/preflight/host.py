@@ -1,4 +1,4 @@
-"""Checks of the hosts that are going to be changed, dest hosts and brokers, and of other runs on them."""
+"""Checks of the hosts that are going to be changed, dest hosts and members, and of other runs on them."""
 
 from __future__ import annotations
 
