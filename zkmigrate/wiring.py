@@ -14,6 +14,7 @@ from zkmigrate import deadline, hostside
 from zkmigrate.clients import kafka
 from zkmigrate.clients.canary import BrokerCanary
 from zkmigrate.clients.produce import ProduceCanary
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine import beside, probes, sampler
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.channel import DEADLINE_S, ChannelApply
@@ -28,7 +29,7 @@ from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import HostStatus, host_status
 from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import KAFKA
+from zkmigrate.model import change
 from zkmigrate.model.fact import Reading
 from zkmigrate.model.look import KafkaView
 from zkmigrate.model.playbook import Playbook, Stage
@@ -74,7 +75,7 @@ class Site:
         self._watch_look = Observe(inventory, self._transport, program, self._probing)
         at = [broker.endpoint for broker in inventory.brokers]
         self._alter = kafka.Alter(at)
-        self.apply = ChannelApply(self._steps, program, {KAFKA: self._alter} if at else {})
+        self.apply = ChannelApply(self._steps, program, {change.KAFKA: self._alter} if at else {})
         brokers = {b.name: (b.address, b.port) for b in inventory.brokers}
         self._canary, self._sampled = BrokerCanary(brokers), BrokerCanary(brokers)
         self._samples: Samples | None = None
@@ -93,7 +94,7 @@ class Site:
             return ()
         hosts = (*self.inventory.source_names, *self.inventory.dest_names)
         sessions = owning_sessions(self.look, hosts, self.inventory.kafka.chroot)
-        return expected.before_the_run(Context("plan", self.inventory, records=records), sessions)
+        return expected.before_the_run(KAFKA, Context("plan", self.inventory, records=records), sessions)
 
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
         """The watch, over channels of its own, and its second process."""

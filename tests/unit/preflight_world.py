@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.unit.zkdata_fixtures import create_payload, log_from
+from zkmigrate import preflight
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.errors import HostError
 from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import DirEntry, KafkaView, PartitionState, RandomReader, Znode
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.look import DirEntry, KafkaView, Look, PartitionState, RandomReader, Znode
 from zkmigrate.model.step import Context
 from zkmigrate.simulate.topics import TopicQuestions, TopicWorld
 from zkmigrate.zkdata.reader import BytesReader
@@ -466,3 +469,11 @@ def context() -> Context:
     """A context of run r1, which has been rehearsed."""
     seconds = {step: {"forward": 1.0, "back": 0.5} for step in ("fence", "cut", "stop", "serve", "check")}
     return Context(RUN, inventory(), records={"rehearse": {"seconds": seconds}})
+
+
+CHECKS = preflight.checks(KAFKA)
+
+
+def run_preflight(c: Context, look: Look, gate: str) -> tuple[Finding, ...]:
+    """The findings of a gate of Kafka's move."""
+    return preflight.run_preflight(c, KAFKA, look, gate)

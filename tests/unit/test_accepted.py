@@ -10,9 +10,10 @@ from typing import cast
 
 import pytest
 
-from tests.unit.preflight_world import healthy, inventory, partition
+from tests.unit.preflight_world import CHECKS, healthy, inventory, partition, run_preflight
 from tests.unit.test_inventory import GOOD
 from tests.unit.test_report import Run
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine.codec import decode_finding, encode_finding
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory import digest, load
@@ -22,7 +23,6 @@ from zkmigrate.model.finding import Finding, Severity, blocking, claim, doubts
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 from zkmigrate.moves.go_no_go import GO_NO_GO
-from zkmigrate.preflight import CHECKS, run_preflight
 from zkmigrate.report.page import page as html
 from zkmigrate.rules.accepted import accepted, spared_topics
 from zkmigrate.rules.expected import before_the_cut, before_the_run
@@ -182,7 +182,7 @@ def test_plan_the_question_before_the_cut_over_and_the_go_no_go_page_show_it() -
     c, unseen = Context("r1", accepting), Unknown("failed", "not asked")
     said = replace(GO_NO_GO, figures=lambda _c, _look: ())
     sheet = page(said, c, cast(Look, None), "d" * 64, "r1").splitlines()
-    shown = (before_the_run(c, unseen), before_the_cut(c), sheet)
+    shown = (before_the_run(KAFKA, c, unseen), before_the_cut(c), sheet)
     for lines in shown:
         assert any(entry.line in line for line in lines), lines
 

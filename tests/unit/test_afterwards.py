@@ -93,7 +93,7 @@ WRONG: dict[str, tuple[Mapping[str, Any], dict[str, Held]]] = {
     "a broker on source": (
         {
             "clients": replace(
-                GOOD.clients, brokers={**GOOD.clients.brokers, "broker2": ("client of source1",)}
+                GOOD.clients, members={**GOOD.clients.members, "broker2": ("client of source1",)}
             )
         },
         {"watch.left-source broker2": NO},
@@ -101,7 +101,7 @@ WRONG: dict[str, tuple[Mapping[str, Any], dict[str, Held]]] = {
     "a broker on source, others not told": (
         {
             "clients": SourceClients(
-                {}, {**GOOD.clients.brokers, "broker2": ("client of source1",)}, ("source2: denied",)
+                {}, {**GOOD.clients.members, "broker2": ("client of source1",)}, ("source2: denied",)
             )
         },
         {

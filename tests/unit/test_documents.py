@@ -12,6 +12,7 @@ import click
 import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
+from tests.unit.preflight_world import CHECKS
 from tests.unit.test_repository import documents
 from zkmigrate.cli import cli
 from zkmigrate.inventory import schema
@@ -196,7 +197,7 @@ def keys(node: dict[str, Any], definitions: dict[str, Any], path: str = "") -> I
 def identifiers() -> set[str]:
     """Everything with a dot in it that the code calls by that name: findings, checks, troubles."""
     code = "\n".join(path.read_text() for path in (ROOT / "zkmigrate").rglob("*.py"))
-    return set(re.findall(r"""["']([a-z]+\.[a-z0-9-]+)["']""", code))
+    return set(re.findall(r"""["']([a-z]+\.[a-z0-9-]+)["']""", code)) | {check.id for check in CHECKS}
 
 
 def test_every_id_and_key_in_a_page_exists() -> None:

@@ -24,6 +24,7 @@ from tests.unit.preflight_world import (
     recorded,
 )
 from zkmigrate import hostside
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.facts import keyvalue
 from zkmigrate.facts.clients import connections, source_clients
 from zkmigrate.facts.config import parse, zoo_config
@@ -288,9 +289,9 @@ def test_clients_of_source() -> None:
         "0 0 10.71.0.12:2181 10.71.0.98:50000\n0 0 10.71.0.12:22 10.71.0.97:1\n"
     )
     names = inventory().source_names
-    seen = source_clients(inventory(), world, {name: connections(world, name) for name in names})
+    seen = source_clients(inventory(), KAFKA, world, {name: connections(world, name) for name in names})
     assert seen.at == {"source1": ("10.71.0.31", "10.71.0.99"), "source2": ("10.71.0.98",), "source3": ()}
-    assert seen.brokers == {"broker1": ("client of source1",), "broker2": (), "broker3": ()}
+    assert seen.members == {"broker1": ("client of source1",), "broker2": (), "broker3": ()}
     assert seen.unknown == ()
 
 

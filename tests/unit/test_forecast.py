@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from playbooks.kafka_zookeeper_move import ARM_TO_CHECK
+from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.engine_world import inventory
 from tests.world.operator import quiet_world
 from tests.world.test_arm import by_name
@@ -41,6 +41,8 @@ REFUSED = Blocked(
         claim("toy.said", "it answers", None, target="d3", seen="no answer"),
     )
 )
+
+REHEARSED = next(stage.steps for stage in PLAYBOOK.stages if stage.rehearsal)
 
 
 @dataclass
@@ -145,7 +147,7 @@ def test_the_steps_of_the_window_foresee_a_turn_at_which_check_lets_them_go() ->
     world = quiet_world()
     c = Context("RUN", world.inventory)
     sure = []
-    for step in ARM_TO_CHECK:
+    for step in REHEARSED:
         if step.hazard is Hazard.READ_ONLY:
             continue
         foreseen = step.forecast(c, WorldLook(world))
@@ -158,7 +160,7 @@ def test_the_steps_of_the_window_foresee_a_turn_at_which_check_lets_them_go() ->
 
 def test_hosts_known_by_name_only_are_said_and_do_not_end_the_plan() -> None:
     world = quiet_world()
-    step = next(s for s in ARM_TO_CHECK if s.id == "arm")
+    step = next(s for s in REHEARSED if s.id == "arm")
     playbook = Playbook("arms", "Arms", (Stage("main", "do", (step,)),))
     made = plan.make(playbook, by_name(addresses=False), WorldLook(world), ())
     assert made.unknown["main.arm"].startswith("source1: source1.example")

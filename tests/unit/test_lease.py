@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.steps.facts import surveyed
 from tests.unit.test_engine_watch import Moment, Renewals, fenced
 from tests.world.operator import inventory
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine.watch import Watch
 from zkmigrate.facts.recorded import ChosenLease
 from zkmigrate.facts.window import Standing, Statuses
@@ -137,7 +138,7 @@ NOWHERE = Standing(Statuses({}, ()), Statuses({}, ()))
 def test_steps_send_the_lease_that_was_chosen() -> None:
     for c, fence, cut in ((context(), 5000, 2000), (context(RECORD), 7000, 5000)):
         assert (in_force(c).fence_ttl_ms, in_force(c).cut_ttl_ms) == (fence, cut)
-        assert FenceStep().plan(c, FenceFacts(NOWHERE), "dest1")[0] == Fence("dest1", fence)
+        assert FenceStep(KAFKA).plan(c, FenceFacts(NOWHERE), "dest1")[0] == Fence("dest1", fence)
         facts = CutFacts(NOWHERE, {}, None, {})
         assert CutStep().plan(c, facts, "dest1")[0] == Cut("dest1", cut)
         assert SealStep().undo(c, NOWHERE, "dest1", ())[1] == Unseal("dest1", fence, cut)

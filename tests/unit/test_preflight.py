@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from tests.unit.preflight_world import (
+    CHECKS,
     FACTS,
     SOURCE_CFG,
     STATUS,
@@ -24,6 +25,7 @@ from tests.unit.preflight_world import (
     inventory,
     partition,
     recorded,
+    run_preflight,
     server_properties,
     view,
 )
@@ -33,7 +35,7 @@ from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import DirEntry, Znode
 from zkmigrate.model.step import Context
 from zkmigrate.places import Places
-from zkmigrate.preflight import CHECKS, Gate, run_preflight
+from zkmigrate.preflight import Gate
 from zkmigrate.preflight.drilled import DRILLED, Drill
 from zkmigrate.ui import found, survey
 

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.preflight_world import context, healthy, view
+from tests.unit.preflight_world import context, healthy, run_preflight, view
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.look import KafkaView, PartitionState
 from zkmigrate.model.step import Context
-from zkmigrate.preflight import run_preflight
 
 ID = "kafka.canary-topic"
 ORDERS = {1: (1, 2, 3), 2: (2, 3, 1), 3: (3, 1, 2)}

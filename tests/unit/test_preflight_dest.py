@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.preflight_world import PreflightWorld, context, file_entry, healthy, inventory, recorded
+from tests.unit.preflight_world import (
+    PreflightWorld,
+    context,
+    file_entry,
+    healthy,
+    inventory,
+    recorded,
+    run_preflight,
+)
 from tests.unit.zkdata_fixtures import create_payload, log_from, set_payload, snapshot_of
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Context
-from zkmigrate.preflight import run_preflight
 
 VERSION_2 = "/var/lib/zookeeper/version-2"
 BIG = 3 << 20

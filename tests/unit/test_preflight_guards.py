@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from tests.unit.preflight_world import (
+    CHECKS,
     CMDLINE,
     RUNS,
     SURROUNDINGS,
@@ -19,6 +20,7 @@ from tests.unit.preflight_world import (
     facts_of,
     healthy,
     recorded,
+    run_preflight,
     server_properties,
     view,
     words_of,
@@ -38,10 +40,10 @@ from tests.unit.test_preflight import (
     no_file,
     word,
 )
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Context, Retired
-from zkmigrate.preflight import CHECKS, run_preflight
 from zkmigrate.preflight.check import ALWAYS, AT_FIRST, JOINED, Check, Gate, Judged, Scope, unseen
 from zkmigrate.preflight.evidence import Evidence, gather
 from zkmigrate.preflight.security import in_kafka, in_zookeeper
@@ -185,7 +187,7 @@ def test_a_retired_broker_stays_away_from_source(on: str, list_of_source3: str, 
 def test_what_was_not_looked_at_is_unknown(id: str) -> None:
     gone = Retired("broker9", 9, ("10.71.0.39",), "ops", "its disk is broken")
     c = replace(context(), retired=(gone,))
-    blind = replace(gather(c, healthy(), "cutover"), clients=None, homes=None)
+    blind = replace(gather(c, KAFKA, healthy(), "cutover"), clients=None, homes=None)
     (check,) = (check for check in CHECKS if check.id == id)
     assert {judged.held for judged in check.decide(c, blind)} == {None}
 

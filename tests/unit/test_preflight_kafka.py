@@ -23,6 +23,7 @@ from tests.unit.preflight_world import (
     healthy,
     inventory,
     recorded,
+    run_preflight,
     server_properties,
     source_log,
     view,
@@ -40,13 +41,14 @@ from tests.unit.test_preflight import (
     word,
 )
 from tests.unit.zkdata_fixtures import create_payload
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.inventory import Service
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import DirEntry, KafkaView, Znode
 from zkmigrate.model.step import Context
-from zkmigrate.preflight import run_preflight
 from zkmigrate.preflight.evidence import gather
+from zkmigrate.preflight.kafka_evidence import of_kafka
 
 CMD, ENVIRON, META = "/proc/311/cmdline", "/proc/311/environ", "/var/lib/kafka/meta.properties"
 START = "/opt/kafka/service"
@@ -490,7 +492,7 @@ def test_a_file_that_was_changed_right_before_the_restart_is_not_pending(after_s
     """The start is known to a tick of a hundredth of a second; in the model world the roll's own change and
     restart fell into one."""
     world = healthy()
-    started = gather(context(), world, "preflight").brokers["broker1"].started
+    started = of_kafka(gather(context(), KAFKA, world, "preflight")).brokers["broker1"].started
     assert started is not None
     changed = DirEntry("server.properties", "f", 100, round((started + after_s) * 1e9))
     world.listings["broker1", "/etc/kafka"] = Seen((changed,))

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit import test_preflight, test_preflight_kafka, test_preflight_settings
 from tests.unit.preflight_world import (
+    CHECKS,
     FACTS,
     SURROUNDINGS,
     TIMEOUT,
@@ -14,6 +15,7 @@ from tests.unit.preflight_world import (
     healthy,
     inventory,
     recorded,
+    run_preflight,
 )
 from tests.unit.test_preflight import (
     Break,
@@ -30,7 +32,6 @@ from zkmigrate.inventory import Service
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Context
-from zkmigrate.preflight import CHECKS, run_preflight
 
 DENIED = Unknown("denied", "sudo: a password is required")
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.preflight_world import PreflightWorld, healthy, inventory
+from tests.unit.preflight_world import PreflightWorld, healthy, inventory, run_preflight
 from tests.unit.test_preflight import DUMPS, no_word
 from zkmigrate.inventory import Window
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Context
-from zkmigrate.preflight import run_preflight
 from zkmigrate.rules.window import deadlines, expected_way_back_s
 
 BEGIN, END = "2026-11-21T22:00+01:00", "2026-11-22T02:00:00+01:00"

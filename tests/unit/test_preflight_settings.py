@@ -21,6 +21,7 @@ from tests.unit.preflight_world import (
     healthy,
     inventory,
     recorded,
+    run_preflight,
     runs_with,
 )
 from tests.unit.test_preflight import (
@@ -41,7 +42,6 @@ from tests.unit.test_preflight import (
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Context
-from zkmigrate.preflight import run_preflight
 
 Settings = Mapping[str, str | None]
 

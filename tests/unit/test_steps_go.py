@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.steps.facts import proved
 from tests.world.operator import inventory
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.facts.host import HostPhase, parse_phase
 from zkmigrate.facts.window import Statuses
 from zkmigrate.model.finding import claim
@@ -35,7 +36,7 @@ def check(c: Context, *phases: str) -> Verdict:
     told = dict(zip(DEST, phases, strict=True))
     silent = tuple(claim(f"host.{h}", "answers", None, target=h) for h, p in told.items() if p == "-")
     hosts = Statuses({h: at(p) for h, p in told.items() if p != "-"}, silent)
-    return GoStep().check(c, GoFacts(hosts, ()), c.way)
+    return GoStep(KAFKA).check(c, GoFacts(hosts, ()), c.way)
 
 
 def test_a_silent_host_before_the_first_go_blocks_and_nothing_is_sent() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.test_steps_check import seen
 from tests.unit.test_steps_go import DEST, context
+from zkmigrate.dependents.kafka_plug import KAFKA, Brokers
 from zkmigrate.facts.host import HostStatus, parse_status
 from zkmigrate.facts.window import Standing, Statuses
 from zkmigrate.model.fact import Absent
@@ -62,7 +63,9 @@ def test_serve_waits_for_a_host_that_has_go_and_answers() -> None:
     assert isinstance(ServeStep().check(context(), hosts("started", "started", "go"), Way.FORWARD), Waiting)
 
 
-@pytest.mark.parametrize("step", [ServeStep(), CheckStep(), OpenStep()], ids=["serve", "check", "open"])
+@pytest.mark.parametrize(
+    "step", [ServeStep(), CheckStep(KAFKA), OpenStep(KAFKA)], ids=["serve", "check", "open"]
+)
 @pytest.mark.parametrize("c", [context(rehearsal=True), context()], ids=["rehearsal", "too few"])
 def test_nobody_goes_on_in_a_rehearsal_or_without_a_majority(
     step: ServeStep | CheckStep | OpenStep, c: Context
@@ -80,7 +83,7 @@ def test_nobody_goes_on_in_a_rehearsal_or_without_a_majority(
 
 def test_check_without_a_leader_asks_again_while_the_silent_host_may_have_led() -> None:
     facts = CheckFacts(hosts("started", "started", "-"), seen(), 0, Absent("leader"), {})
-    verdict = CheckStep().check(context(), facts, Way.FORWARD)
+    verdict = CheckStep(KAFKA).check(context(), facts, Way.FORWARD)
     assert isinstance(verdict, Blocked)
     assert [(f.id, f.held) for f in verdict.findings] == [("check.leader", Held.UNKNOWN)]
 
@@ -88,12 +91,12 @@ def test_check_without_a_leader_asks_again_while_the_silent_host_may_have_led() 
 @pytest.mark.parametrize(("phases", "synced"), [(("started",) * 3, 1), (("started", "started", "sealed"), 0)])
 def test_check_waits_until_every_host_that_serves_is_synced(phases: tuple[str, ...], synced: int) -> None:
     facts = CheckFacts(hosts(*phases), QUORUM, synced, Absent("-"), {})
-    assert isinstance(CheckStep().check(context(), facts, Way.FORWARD), Waiting)
+    assert isinstance(CheckStep(KAFKA).check(context(), facts, Way.FORWARD), Waiting)
 
 
 def test_open_opens_the_hosts_that_serve() -> None:
     found = hosts("checked", "started", "-")
-    verdict = OpenStep().check(context(), Standing(found, Statuses({}, ())), Way.FORWARD)
+    verdict = OpenStep(KAFKA).check(context(), Standing(found, Statuses({}, ())), Way.FORWARD)
     assert isinstance(verdict, Ready)
     assert verdict.targets == ("dest1", "dest2")
 
@@ -101,14 +104,14 @@ def test_open_opens_the_hosts_that_serve() -> None:
 @pytest.mark.parametrize("phase", ["sealed", "go"])
 def test_open_is_done_though_a_host_that_is_missing_stays_shut(phase: str) -> None:
     found = hosts("open", "open", phase)
-    verdict = OpenStep().check(context(), Standing(found, found), Way.FORWARD)
+    verdict = OpenStep(KAFKA).check(context(), Standing(found, found), Way.FORWARD)
     assert isinstance(verdict, Done)
     assert [f.target for f in verdict.findings if f.id == "serve.late"] == ["dest3"]
 
 
 def test_open_walking_back_needs_every_host() -> None:
     found = hosts("checked", "checked", "-")
-    assert isinstance(OpenStep().check(context(), Standing(found, found), Way.BACK), Blocked)
+    assert isinstance(OpenStep(KAFKA).check(context(), Standing(found, found), Way.BACK), Blocked)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +132,8 @@ def test_verify_waits_for_a_missing_host_for_a_while_and_needs_a_majority(
     phases: tuple[str, ...], waited: float, verdict: type[Waiting | Blocked | Ready], what: str
 ) -> None:
     view = seen(dest1=("leader", 2 << 32), dest2=("follower", 2 << 32), dest3=("observer", 0))
-    facts = VerifyFacts(hosts(*phases), 0.0, view, Absent("-"), {}, Absent("-"), waited=waited)
-    given = VerifyStep().check(replace(context(), records={}), facts, Way.FORWARD)
+    facts = VerifyFacts(hosts(*phases), 0.0, view, Absent("-"), {}, Brokers(Absent("-")), waited=waited)
+    given = VerifyStep(KAFKA).check(replace(context(), records={}), facts, Way.FORWARD)
     assert isinstance(given, verdict)
     if isinstance(given, Waiting):
         assert given.what.startswith(what)

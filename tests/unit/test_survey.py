@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.preflight_world import context, healthy, partition
+from tests.unit.preflight_world import context, healthy, partition, run_preflight
 from tests.unit.test_preflight import PROPERTIES, Unreached, both, config, file, kafka, no_file
 from tests.unit.test_preflight_kafka import tenant
 from tests.world.site import INVENTORY
 from zkmigrate.model.finding import AGAIN, Finding, Severity, claim
 from zkmigrate.places import Places, places
-from zkmigrate.preflight import run_preflight
 from zkmigrate.ui import survey
 
 NOWHERE = Places("migration.yml")

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from tests.world.operator import inventory
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.facts.tenants import Tenant, Tenants, foreign_clients
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
@@ -54,7 +55,7 @@ def clients(
     told: Reading[Dump] = Seen(Dump({}, owned)) if dump else SILENT
     dumps: dict[str, Reading[Dump]] = {"dest1": SILENT, "dest2": told, "dest3": SILENT}
     files = Files(content)
-    return foreign_clients(WORLD, cast(Look, files), cons, dumps), files.asked
+    return foreign_clients(WORLD, KAFKA, cast(Look, files), cons, dumps), files.asked
 
 
 def beside2(count: int, *owns: str) -> Tenant:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.namespaces import kill_all
 from tests.unit.zkm_net import Answer, Dest, Net, encode, eventually, net
+from zkmigrate.hostside import program as text_of_zkm_host
 
 
 @pytest.fixture(scope="module")
@@ -278,3 +279,33 @@ def test_recovery_tells_nothing_but_counts_whatever_stands_in_the_place_of_the_l
     )
     eventually("it serves", lambda: dest.net.reaches("dest", "127.0.0.1") == "open")
     assert says(dest) == [f"logs={0 if kind == 'fifo' else 1} of={0 if kind == 'fifo' else 2} segments=0"]
+
+
+def test_a_reload_reads_the_config_again_and_starts_what_is_down(tmp_path: Path) -> None:
+    """Where systemd runs; the inventory's own commands know none."""
+    program = tmp_path / "zkm-host"
+    program.write_text(text_of_zkm_host().decode().replace("/run/systemd/system", str(tmp_path)))
+    argv = [
+        "sh",
+        str(program),
+        "--print",
+        "--run",
+        "r1",
+        "--as",
+        "1",
+        "service",
+        "x",
+        "keeper.service",
+        "reload",
+    ]
+    said = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert said.returncode == 0
+    assert "systemctl reload-or-restart -- keeper.service" in said.stdout.splitlines()
+    own = subprocess.run(
+        [*argv, *(f"{key}={encode('/bin/true')}" for key in ("start", "stop", "status")), "ports=1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert own.returncode == 2
+    assert "reload is systemd's: keeper.service has commands of its own" in own.stderr

@@ -16,6 +16,7 @@ from typing import Any, cast
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from zkmigrate.cli import cli
 from zkmigrate.clients.produce import Ack, Late
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
@@ -155,7 +156,7 @@ class WorldSite:
     def window_lines(self, records: Records) -> tuple[str, ...]:
         names = (*self.inventory.source_names, *self.inventory.dest_names)
         sessions = owning_sessions(self.look, names, self.inventory.kafka.chroot)
-        return expected.before_the_run(Context("plan", self.inventory, records=records), sessions)
+        return expected.before_the_run(KAFKA, Context("plan", self.inventory, records=records), sessions)
 
     def close(self) -> None:
         self._over.set()

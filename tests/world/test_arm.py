@@ -8,6 +8,7 @@ from pathlib import Path
 import zkmigrate.hostside
 from tests.unit.steps.facts import proved
 from tests.world.operator import Operator, inventory, quiet_world
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.facts.members import Members, source_members
 from zkmigrate.facts.window import Statuses
 from zkmigrate.inventory import Inventory, Ports, ZooKeeperHost
@@ -65,7 +66,7 @@ def test_go_names_ipv6_hosts_in_words_that_zkm_host_takes() -> None:
     c = Context(
         "r1", plain.model_copy(update={"dest": dest}), records={"prove": proved(first=("dest1", "dest2"))}
     )
-    (change,) = GoStep().plan(c, GoFacts(Statuses({}, ()), ()), "dest1")
+    (change,) = GoStep(KAFKA).plan(c, GoFacts(Statuses({}, ()), ()), "dest1")
     assert isinstance(change, Go)
     words = " ".join(change.arguments())
     assert words == "first 2001:db8::1:2181,2001:db8::2:2181 2 10000"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.world.operator import Killed, Operator
 from tests.world.rolled import copied, rolled
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import Event, StepBegun, StepEnded, Turned
 from zkmigrate.engine.journal import Journal
@@ -299,4 +300,4 @@ def test_a_missing_host_that_starts_again_and_again_does_not_make_verify_wait(ni
     night.world.advance(20)
     host.start(night.world.now)
     c = Context("run", night.world.inventory)
-    assert VerifyStep().observe(c, cast(Look, WorldLook(night.world))).settled_for > 20
+    assert VerifyStep(KAFKA).observe(c, cast(Look, WorldLook(night.world))).settled_for > 20

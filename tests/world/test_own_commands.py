@@ -9,6 +9,7 @@ import pytest
 
 from tests.world.operator import Moment, Operator, inventory, quiet_world
 from tests.world.test_move import finish, footprint
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.model.change import Arm, SetService
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.step import Blocked, Context, Ready, Way
@@ -74,7 +75,7 @@ def test_a_broker_of_which_nobody_can_tell_whether_it_runs_is_not_restarted(tmp_
     world = quiet_world()
     assert Operator(world, tmp_path / "run").forward(until="join").code == 0
     world.hosts["broker2"].systemd = False
-    step, c = RollStep(), Context("run", world.inventory)
+    step, c = RollStep(KAFKA), Context("run", world.inventory)
     verdict = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
     assert isinstance(verdict, Blocked)
     assert [(f.id, f.target) for f in verdict.findings] == [("roll.service", "broker2")]

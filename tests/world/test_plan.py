@@ -10,6 +10,7 @@ import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.operator import Operator, quiet_world
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine import plan, planfile
 from zkmigrate.engine.plan import Plan, PlannedStep
 from zkmigrate.facts.sessions import Sessions, owning_sessions
@@ -151,7 +152,7 @@ def test_the_window_lines_show_the_arithmetic_of_the_deadline() -> None:
     hosts = (*inventory.source_names, *inventory.dest_names)
     said = "\n".join(
         expected.before_the_run(
-            Context("plan", inventory), owning_sessions(WorldLook(world), hosts, "/kafka")
+            KAFKA, Context("plan", inventory), owning_sessions(WorldLook(world), hosts, "/kafka")
         )
     )
     assert "deadline: T = 18 s, the smallest timeout of the 3 sessions" in said
@@ -170,6 +171,6 @@ def test_the_window_lines_show_the_arithmetic_of_the_deadline() -> None:
     ids=["unknown", "none", "no-timeout"],
 )
 def test_a_deadline_that_cannot_be_computed_yet_says_why(sessions: object, why: str) -> None:
-    said = "\n".join(expected.before_the_run(Context("plan", quiet_world().inventory), sessions))  # type: ignore[arg-type]
+    said = "\n".join(expected.before_the_run(KAFKA, Context("plan", quiet_world().inventory), sessions))  # type: ignore[arg-type]
     assert why in said
     assert "T - T/3 - 2.5 (policy.way_back_s) - 3 s" in said

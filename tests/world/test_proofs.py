@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.world.operator import Operator, quiet_world
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import StepEnded
 from zkmigrate.facts.ownership import Ephemeral, Ownership
@@ -47,7 +48,7 @@ def own_ephemeral_on_source(world: World) -> None:
 
 
 def surveyed(world: World, *, rehearsal: bool = False) -> tuple[SurveyFacts, Done | Blocked]:
-    step, c = SurveyStep(), Context("run", world.inventory, rehearsal=rehearsal)
+    step, c = SurveyStep(KAFKA), Context("run", world.inventory, rehearsal=rehearsal)
     f = step.observe(c, WorldLook(world))
     verdict = step.check(c, f, Way.FORWARD)
     assert isinstance(verdict, Done | Blocked)
@@ -128,7 +129,7 @@ def test_without_a_baseline_and_its_timeouts_there_is_no_window(
     world = rolled(tmp_path)
     facts, good = surveyed(world)
     assert isinstance(good, Done)
-    step, c = SurveyStep(), Context("run", world.inventory)
+    step, c = SurveyStep(KAFKA), Context("run", world.inventory)
     verdict = step.check(c, replace(facts, ownership=Seen((state, None))), Way.FORWARD)
     assert isinstance(verdict, Blocked)
     assert set(stopping(verdict)) == {blocked}
@@ -164,7 +165,7 @@ def proved(world: World, tails: Mapping[str, int], **survey: Any) -> Done | Bloc
         "drain": Drained(world.source.zxid, None, {}).encode(),
         "stop": Stopped(tails, {}, {}).encode(),
     }
-    step, c = ProveStep(), Context("run", world.inventory, records=records)
+    step, c = ProveStep(KAFKA), Context("run", world.inventory, records=records)
     verdict = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
     assert isinstance(verdict, Done | Blocked)
     return verdict
@@ -208,7 +209,7 @@ def test_only_the_expiry_of_a_session_seen_on_dest_is_allowed(
     assert isinstance(good, Done)
     session = world.brokers["broker1"].session
     homes = [h for h in good.record["on_dest"] if on_dest or int(h, 16) != session]
-    step = ProveStep()
+    step = ProveStep(KAFKA)
     records = {
         "survey": {**good.record, "on_dest": homes},
         "drain": Drained(world.source.zxid, None, {}).encode(),
@@ -330,7 +331,7 @@ def test_a_tree_that_was_another_at_the_cut_is_told_with_both_digests(tmp_path: 
     operator = Operator(world, tmp_path / "run")
     assert operator.resume(until="cutover").code == 0
     leader = next(iter(world.inventory.source_names))
-    trees = digests(WorldLook(world), world.inventory, leader, world.source.zxid)
+    trees = digests(WorldLook(world), world.inventory, "/kafka", leader, world.source.zxid)
     assert isinstance(trees.source, Seen)
     znode = hash_of("/kafka/own", Znode(b"", 0, None, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0))
     sums = (trees.source.value.sums[0] + znode, *trees.source.value.sums[1:])

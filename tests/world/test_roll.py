@@ -11,6 +11,7 @@ import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.dependents.kafka import connect_string, with_connect
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine.events import StepBegun, Waits, WaveBegun
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.inventory import Window
@@ -20,7 +21,8 @@ from zkmigrate.model.look import PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
 from zkmigrate.rules.leaders import misled
 from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import BrokerProcess, World
+from zkmigrate.simulate.members import Process
+from zkmigrate.simulate.world import World
 from zkmigrate.steps import roll
 from zkmigrate.steps.roll import RollStep
 
@@ -74,7 +76,7 @@ def joined(tmp_path: Path) -> World:
 
 
 def verdict(world: World, way: Way = Way.FORWARD, unrestored: frozenset[str] = frozenset()) -> object:
-    step, c = RollStep(), Context("run", world.inventory, unrestored=unrestored)
+    step, c = RollStep(KAFKA), Context("run", world.inventory, unrestored=unrestored)
     return step.check(c, step.observe(c, WorldLook(world)), way)
 
 
@@ -171,7 +173,7 @@ def test_a_broker_on_source_by_its_second_address_is_seen(tmp_path: Path) -> Non
         b.model_copy(update={"also": (b.address,), "address": f"k{b.id}.test"}) for b in kafka.brokers
     )
     inventory = world.inventory.model_copy(update={"kafka": kafka.model_copy(update={"brokers": brokers})})
-    step, c = RollStep(), Context("run", inventory)
+    step, c = RollStep(KAFKA), Context("run", inventory)
     f = step.observe(c, WorldLook(world))
     assert not isinstance(step.check(c, f, Way.FORWARD), Blocked)
     world.brokers["broker2"].connected = "source1"
@@ -192,8 +194,8 @@ def test_on_the_way_back_a_broker_that_hangs_comes_first(
     hung = world.hosts["broker2"].started
     answer = World.in_sync
 
-    def in_sync(world: World, process: BrokerProcess) -> bool:
-        hangs = process.broker.name == "broker2" and world.hosts["broker2"].started == hung
+    def in_sync(world: World, process: Process) -> bool:
+        hangs = process.member.name == "broker2" and world.hosts["broker2"].started == hung
         return not hangs and answer(world, process)
 
     monkeypatch.setattr(World, "in_sync", in_sync)
@@ -285,10 +287,10 @@ def test_a_file_changed_by_hand_after_ours_is_compared_by_the_hosts_own_clock(tm
     world.advance(60.0)
     world.hosts["broker1"].files[world.inventory.kafka.config] = replace(file, changed=world.wall)
     world.brokers["broker1"].connected = ""
-    facts = RollStep().observe(Context("run", world.inventory), WorldLook(world))
-    broken = replace(facts.brokers["broker1"], zookeepers=Seen(frozenset()))
-    facts = replace(facts, brokers={**facts.brokers, "broker1": broken})
-    assert RollStep().check(Context("run", world.inventory), facts, Way.FORWARD) == Ready(("broker1",))
+    facts = RollStep(KAFKA).observe(Context("run", world.inventory), WorldLook(world))
+    broken = replace(facts.members["broker1"], zookeepers=Seen(frozenset()))
+    facts = replace(facts, members={**facts.members, "broker1": broken})
+    assert RollStep(KAFKA).check(Context("run", world.inventory), facts, Way.FORWARD) == Ready(("broker1",))
 
 
 def at(wall: float) -> str:

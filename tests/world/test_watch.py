@@ -19,6 +19,7 @@ from tests.world.operator import Operator, quiet_world
 from tests.world.site import INVENTORY, WorldSite
 from zkmigrate.cli import cli
 from zkmigrate.dependents.kafka import with_connect
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.afterwards import Position, look_around
@@ -204,16 +205,16 @@ def test_what_source_does_not_tell_is_unknown_where_nobody_else_tells(
     """Without cons the sockets of source and brokers tell who is connected."""
     inventory = moved.world.inventory
     look = cast(Look, Whitelisting(moved.world, refused=frozenset(words)))
-    seen = look_around(inventory, look, None)
+    seen = look_around(inventory, KAFKA, look, None)
     found = {f.id for f in afterwards.findings(inventory, seen) if f.held is not Held.YES}
     assert found == unknown
 
 
 def test_a_log_that_was_purged_leaves_writes_unknown_until_it_is_begun_anew(moved: Desk) -> None:
     inventory, look = moved.world.inventory, cast(Look, WorldLook(moved.world))
-    seen = look_around(inventory, look, Position("source1", 0x100000002, None))
+    seen = look_around(inventory, KAFKA, look, Position("source1", 0x100000002, None))
     moved.world.source.log = moved.world.source.log[-1:]
-    gone = look_around(inventory, look, Position("source1", 0x100000002, None))
+    gone = look_around(inventory, KAFKA, look, Position("source1", 0x100000002, None))
     assert isinstance(seen.written, Seen)
     assert isinstance(gone.written, Seen)
     assert seen.written.value.unproved == ""

@@ -18,6 +18,7 @@ from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, sourc
 from zkmigrate.facts.properties import properties
 from zkmigrate.facts.sessions import Sessions, dump, sessions_of
 from zkmigrate.inventory import Inventory
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.delta import DeltaFinding, delta
@@ -71,7 +72,11 @@ class Afterwards:
 
 
 def look_around(
-    inventory: Inventory, look: Look, position: Position | None, read_log: bool = True
+    inventory: Inventory,
+    dependent: AnyDependent,
+    look: Look,
+    position: Position | None,
+    read_log: bool = True,
 ) -> Afterwards:
     """Look once. position: where the last look at source's log ended; None takes its present end, from which
     later looks can go on. read_log: False where nothing could come of it. While dest observes source its log
@@ -91,7 +96,7 @@ def look_around(
         source_owners=owners[inventory.source_names],
         dest_owners=on_dest,
         at_source=_addresses(cons),
-        clients=source_clients(inventory, look, cons),
+        clients=source_clients(inventory, dependent, look, cons),
         connect=look.each(inventory.broker_names, lambda host: connect_string(inventory, look, host)),
         written=_written(inventory, look, source, position, _living(on_dest))
         if read_log and reformed(dest)

@@ -11,6 +11,7 @@ from zkmigrate.facts.sessions import dump
 from zkmigrate.facts.tenants import Tenants, foreign_clients
 from zkmigrate.facts.words import answer
 from zkmigrate.inventory import Inventory
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.rules.clean_up import chroot_of
@@ -27,14 +28,14 @@ class Users:
     chroots: Mapping[str, Reading[str]]
 
 
-def users(inventory: Inventory, look: Look) -> Users:
+def users(inventory: Inventory, dependent: AnyDependent, look: Look) -> Users:
     """Ask every dest server, and every broker for its file."""
     hosts = inventory.dest_names
     cons = look.each(hosts, lambda host: connections(look, host))
     dumps = look.each(hosts, lambda host: dump(look, host))
     return Users(
         look.each(hosts, lambda host: answer(look, host, "wchp", parse_wchp)),
-        foreign_clients(inventory, look, cons, dumps),
+        foreign_clients(inventory, dependent, look, cons, dumps),
         look.each(inventory.broker_names, lambda name: _chroot(inventory, look, name)),
     )
 

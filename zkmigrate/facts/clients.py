@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from zkmigrate.facts.sockets import plain, sockets
 from zkmigrate.facts.words import answer
-from zkmigrate.inventory import Broker, Inventory, ZooKeeperHost
+from zkmigrate.inventory import Inventory, ZooKeeperHost
+from zkmigrate.model.dependent import AnyDependent, Member
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.words import Connection, parse_cons
@@ -17,13 +18,13 @@ from zkmigrate.zkdata.words import Connection, parse_cons
 class SourceClients:
     """Who is connected to source.
 
-    at: source host → client addresses, each once, without the operator's own. brokers: broker → where it was
+    at: source host → client addresses, each once, without the operator's own. members: member → where it was
     seen on source, in words; empty means seen nowhere. unknown: what could not be looked at; while this is
-    not empty, no broker may be called gone.
+    not empty, no member may be called gone.
     """
 
     at: Mapping[str, tuple[str, ...]]
-    brokers: Mapping[str, tuple[str, ...]]
+    members: Mapping[str, tuple[str, ...]]
     unknown: tuple[str, ...]
 
 
@@ -32,7 +33,7 @@ def connections(look: Look, host: str) -> Reading[tuple[Connection, ...]]:
     return answer(look, host, "cons", parse_cons)
 
 
-def addresses(host: ZooKeeperHost | Broker) -> frozenset[str]:
+def addresses(host: ZooKeeperHost | Member) -> frozenset[str]:
     """Every address of a host, names left out."""
     return frozenset(a for text in (host.address, *host.also) for a in numeric(text))
 
@@ -46,32 +47,36 @@ def numeric(text: str) -> tuple[str, ...]:
 
 
 def source_clients(
-    inventory: Inventory, look: Look, cons: Mapping[str, Reading[tuple[Connection, ...]]]
+    inventory: Inventory,
+    dependent: AnyDependent,
+    look: Look,
+    cons: Mapping[str, Reading[tuple[Connection, ...]]],
 ) -> SourceClients:
-    """Who is connected to source, seen from source, and from the brokers where they can be asked.
+    """Who is connected to source, seen from source, and from the members where they can be asked.
 
     cons: ``connections`` of every source host. Where a host does not give it, its own sockets tell; if it can
-    be asked neither way, the sockets of every broker stand in for it; a broker that cannot be asked either
+    be asked neither way, the sockets of every member stand in for it; a member that cannot be asked either
     leaves it unknown.
     """
+    members = dependent.members(inventory)
     seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host, cons[host]))
-    from_brokers = look.each(inventory.broker_names, lambda name: _to_source(inventory, look, name))
+    from_members = look.each((m.name for m in members), lambda name: _to_source(inventory, look, name))
     blind = {host: reading for host, reading in seen.items() if not isinstance(reading, Seen)}
     at = {host: reading.value for host, reading in seen.items() if isinstance(reading, Seen)}
-    brokers = {}
-    for broker in inventory.kafka.brokers:
-        where = [f"client of {host}" for host, found in at.items() if addresses(broker) & set(found)]
-        own = from_brokers[broker.name]
+    placed = {}
+    for member in members:
+        where = [f"client of {host}" for host, found in at.items() if addresses(member) & set(found)]
+        own = from_members[member.name]
         where += [f"own socket to {peer}" for peer in own.value] if isinstance(own, Seen) else []
-        brokers[broker.name] = tuple(where)
+        placed[member.name] = tuple(where)
     unknown = [
         f"{name}: {reading}"
-        for name, reading in from_brokers.items()
+        for name, reading in from_members.items()
         if blind and not isinstance(reading, Seen)
     ]
     if unknown:
         unknown = [f"{host}: {reading}" for host, reading in blind.items()] + unknown
-    return SourceClients(at, brokers, tuple(unknown))
+    return SourceClients(at, placed, tuple(unknown))
 
 
 def _known_by(
@@ -92,8 +97,8 @@ def _without(found: Iterable[str], operator: set[str]) -> tuple[str, ...]:
     return tuple(sorted({address for address in found if address not in operator}))
 
 
-def _to_source(inventory: Inventory, look: Look, broker: str) -> Reading[tuple[str, ...]]:
-    listed = sockets(look, broker)
+def _to_source(inventory: Inventory, look: Look, member: str) -> Reading[tuple[str, ...]]:
+    listed = sockets(look, member)
     if not isinstance(listed, Seen):
         return listed
     source = {address for host in inventory.source.hosts for address in addresses(host)}

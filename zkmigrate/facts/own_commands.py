@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from zkmigrate.facts.host import HostStatus, unit_status
 from zkmigrate.inventory import Inventory
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import Look
 
@@ -23,11 +24,11 @@ class OwnCommands:
     start_scripts: Mapping[str, Reading[bytes]] = field(default_factory=dict)
 
 
-def own_commands(inventory: Inventory, look: Look) -> OwnCommands:
+def own_commands(inventory: Inventory, dependent: AnyDependent, look: Look) -> OwnCommands:
     """Ask every host whose service the inventory's own commands control."""
-    dest, kafka = inventory.dest, inventory.kafka
+    dest, service = inventory.dest, dependent.service(inventory)
     services = dict.fromkeys(inventory.dest_names, (dest.service, dest.commands))
-    services |= {host: (kafka.service, kafka.commands(host)) for host in inventory.broker_names}
+    services |= {m.name: (service, service.commands(m.port)) for m in dependent.members(inventory)}
     own = {host: found for host, found in services.items() if found[0].has_commands}
 
     def programs(host: str) -> dict[str, Reading[bool]]:

@@ -5,8 +5,8 @@ Taken from the whole tree at ARM (O(tree), outside the window), rolled forward b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator
@@ -61,6 +61,11 @@ class Ownership:
         """T: the smallest timeout of the sessions that own ephemerals under the chroot; None without any."""
         known = [self.timeouts[owner] for owner in self.owners if owner in self.timeouts]
         return min(known) if known else None
+
+    def kept(self, keeps: Callable[[str], bool]) -> Ownership:
+        """The same with those ephemerals only that must keep owner and czxid."""
+        left = {path: e for path, e in self.ephemerals.items() if keeps(path)}
+        return replace(self, ephemerals=left)
 
     @property
     def without_timeout(self) -> tuple[int, ...]:

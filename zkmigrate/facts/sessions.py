@@ -6,7 +6,7 @@ the timeout of each connected session. One server alone may not know all, so all
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.facts.clients import connections
@@ -30,6 +30,11 @@ class Sessions:
         known = [self.timeouts.get(session) for session in self.owners]
         return min((t for t in known if t is not None), default=None) if None not in known else None
 
+    def kept(self, keeps: Callable[[str], bool]) -> Sessions:
+        """The same with those ephemerals only that must keep their owner."""
+        left = {s: tuple(path for path in paths if keeps(path)) for s, paths in self.owners.items()}
+        return Sessions({s: paths for s, paths in left.items() if paths}, self.timeouts)
+
 
 @dataclass(frozen=True)
 class Homes:
@@ -49,15 +54,19 @@ def homes(
     sessions: Iterable[int],
     dest: Mapping[str, Reading[tuple[Connection, ...]]],
     source: Mapping[str, Reading[tuple[Connection, ...]]],
+    unkept: Collection[int] = (),
 ) -> Homes:
-    """Which of these sessions are clients of dest, by ``cons`` of every dest and every source host."""
+    """Which of these sessions are clients of dest, by ``cons`` of every dest and every source host.
+
+    unkept: those that need not live on: such a one may be the client of nobody.
+    """
     on_dest: set[int] = set()
     astray: dict[int, str] = {}
     for session in sessions:
         there, left = _seen_at(session, dest), _seen_at(session, source)
         if there and not left:
             on_dest.add(session)
-        else:
+        elif left or session not in unkept:
             astray[session] = f"client of {', '.join(left)}" if left else "client of nobody"
     both = {**dest, **source}
     unknown = tuple(f"cons of {host}: {r}" for host, r in both.items() if not isinstance(r, Seen))

@@ -72,14 +72,14 @@ class Comparison:
 
 
 def compared_ownership(
-    look: Look, inventory: Inventory, leader: str, zxid: int, teller: Teller = untold
+    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = untold
 ) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
     """As :func:`source_ownership` from the whole tree, and the comparison of dest's disks with that tree.
 
     zxid: one that every dest disk holds, read from them before this is called, so that source's log reaches
     it. Two trees are held at a time. Further hosts than the first are compared for ``COMPARE_S``.
     """
-    source, dest, chroot = inventory.source, inventory.dest, inventory.kafka.chroot
+    source, dest = inventory.source, inventory.dest
     data, logs = directories(look, leader, source.data_dir, source.txn_dir)
     try:
         tree = load_tree(data, logs, chroot=chroot, upto=zxid, tell=_telling(look, teller, leader))
@@ -117,9 +117,10 @@ class Digests:
     hosts: Mapping[str, Reading[Sums]]
 
 
-def digests(look: Look, inventory: Inventory, leader: str, zxid: int, teller: Teller = untold) -> Digests:
+def digests(
+    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = untold
+) -> Digests:
     """Read every disk once, in memory that does not grow with the tree. leader: of source's."""
-    chroot = inventory.kafka.chroot
 
     def summed(host: str, data_dir: str, txn_dir: str) -> Reading[Sums]:
         tell = _telling_of(look, teller, host)

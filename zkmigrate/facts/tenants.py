@@ -1,4 +1,4 @@
-"""Who is a client of an ensemble beside the brokers and the operator: other tenants, tools, old consumers."""
+"""Who is a client of an ensemble beside the members and the operator: other tenants, tools, old consumers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.facts.clients import addresses, numeric
-from zkmigrate.facts.properties import properties_of
 from zkmigrate.facts.sockets import plain, sockets
-from zkmigrate.inventory import Broker, Inventory
+from zkmigrate.inventory import Inventory
+from zkmigrate.model.dependent import AnyDependent, Member
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zkdata.words import Connection, Dump
@@ -19,7 +19,7 @@ LISTED = 5
 @dataclass(frozen=True)
 class Tenant:
     """One client address. at: the hosts of the ensemble that it is connected to. sessions: how many it has,
-    None where only sockets could be seen. owns: its ephemerals, anywhere in the tree. beside: the broker of
+    None where only sockets could be seen. owns: its ephemerals, anywhere in the tree. beside: the member of
     this address, whose own sessions do not count."""
 
     address: str
@@ -49,74 +49,74 @@ class Tenants:
 
 def tenants(
     inventory: Inventory,
+    dependent: AnyDependent,
     look: Look,
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Tenants:
     """Who else is a client of source, as :func:`_others` tells."""
     ours = {a for text in ("127.0.0.1", "::1") for a in numeric(text)}
-    return _others(
-        inventory, look, inventory.source_names, inventory.source.ports.client, ours, ours, cons, dumps
-    )
+    port = inventory.source.ports.client
+    return _others(inventory, dependent, look, inventory.source_names, port, ours, ours, cons, dumps)
 
 
 def foreign_clients(
     inventory: Inventory,
+    dependent: AnyDependent,
     look: Look,
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Tenants:
-    """Who is a client of dest and will be none of Kafka's: every session but the brokers' own and the
+    """Who is a client of dest and none of the dependent's: every session but the members' own and the
     operator's, which has the canary's too. A dest host's own addresses count only where a session shows: its
     peers and probes connect without one."""
     own = {a for host in inventory.dest.hosts for a in addresses(host)}
     own |= {a for text in ("127.0.0.1", "::1") for a in numeric(text)}
-    others = _others(
-        inventory, look, inventory.dest_names, inventory.dest.ports.client, set(), own, cons, dumps
-    )
+    port = inventory.dest.ports.client
+    others = _others(inventory, dependent, look, inventory.dest_names, port, set(), own, cons, dumps)
     found, unknown = list(others.found), list(others.unknown)
-    for broker in inventory.kafka.brokers:
-        beside = _beside(inventory, look, broker, cons, dumps)
+    for member in dependent.members(inventory):
+        beside = _beside(inventory, dependent, look, member, cons, dumps)
         found += [beside.value] if isinstance(beside, Seen) else []
-        unknown += [f"{broker.name}: {beside.why}"] if isinstance(beside, Unknown) else []
+        unknown += [f"{member.name}: {beside.why}"] if isinstance(beside, Unknown) else []
     return Tenants(tuple(found), tuple(unknown))
 
 
 def _beside(
     inventory: Inventory,
+    dependent: AnyDependent,
     look: Look,
-    broker: Broker,
+    member: Member,
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Reading[Tenant]:
-    """Who else has sessions on dest from a broker's host, by ``cons`` and ``dump``; Absent for nobody.
+    """Who else has sessions on dest from a member's host, by ``cons`` and ``dump``; Absent for nobody.
 
-    The broker's own are the one that registered it and, where it has an authorizer, one more that owns
-    nothing. Without ``cons`` nobody can tell its sessions from others: the gate of the cut-over needs it.
+    The member's own are those that own what it claims and as many that own nothing as it has. Without
+    ``cons`` nobody can tell its sessions from others: the gate of the cut-over needs it.
     """
     at: dict[int, list[str]] = {}
     from_: dict[int, str] = {}
     for host in inventory.dest_names:
         reading = cons[host]
         for c in reading.value if isinstance(reading, Seen) else ():
-            if c.session is not None and plain(c.address) in addresses(broker):
+            if c.session is not None and plain(c.address) in addresses(member):
                 at.setdefault(c.session, []).append(host)
                 from_[c.session] = plain(c.address)
-    owned, kafka = _owned(dumps), inventory.kafka
-    more = [s for s in sorted(at) if f"{kafka.chroot}/brokers/ids/{broker.id}" not in owned.get(s, ())]
+    owned = _owned(dumps)
+    more = [s for s in sorted(at) if not dependent.claims(inventory, member.name, owned.get(s, ()))]
     if more and not any(isinstance(d, Seen) for d in dumps.values()):
         return Unknown("failed", f"dump: {next(iter(dumps.values()), 'not asked')}")
     if silent := [s for s in more if not owned.get(s)]:
-        properties = properties_of(look.file(broker.name, kafka.config), kafka.config)
-        if not isinstance(properties, Seen):
-            return Unknown("failed", f"{kafka.config}, whether it has an authorizer: {properties}")
-        if properties.value.get("authorizer.class.name", "").strip():
-            more.remove(silent[0])
+        idle = dependent.idle_sessions(inventory, look, member.name)
+        if not isinstance(idle, Seen):
+            return Unknown("failed", idle.why if isinstance(idle, Unknown) else str(idle))
+        more = [s for s in more if s not in silent[: idle.value]]
     if not more:
         return Absent("nobody")
     hosts = tuple(dict.fromkeys(host for s in more for host in at[s]))
     owns = tuple(path for s in more for path in owned.get(s, ()))
-    return Seen(Tenant(from_[more[0]], hosts, len(more), owns, broker.name))
+    return Seen(Tenant(from_[more[0]], hosts, len(more), owns, member.name))
 
 
 def _owned(dumps: Mapping[str, Reading[Dump]]) -> dict[int, tuple[str, ...]]:
@@ -128,6 +128,7 @@ def _owned(dumps: Mapping[str, Reading[Dump]]) -> dict[int, tuple[str, ...]]:
 
 def _others(
     inventory: Inventory,
+    dependent: AnyDependent,
     look: Look,
     hosts: tuple[str, ...],
     port: int,
@@ -139,10 +140,10 @@ def _others(
     """By ``cons`` of every host, or its socket list where it does not give that; ``dump`` tells what a
     session owns. A connection without a session, such as a four-letter word of a monitor, is no client.
 
-    ours, ours_by_socket: addresses to leave out beside the brokers' and the operator's, in either list.
+    ours, ours_by_socket: addresses to leave out beside the members' and the operator's, in either list.
     """
     known = {plain(address) for address in inventory.operator}
-    known |= {a for broker in inventory.kafka.brokers for a in addresses(broker)}
+    known |= {a for member in dependent.members(inventory) for a in addresses(member)}
     at: dict[str, list[str]] = {}
     sessions: dict[str, set[int]] = {}
     unknown: list[str] = []

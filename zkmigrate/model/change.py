@@ -26,7 +26,7 @@ from typing import Literal, TypeAlias
 KAFKA = "kafka"
 """The cluster that the inventory's section of this name describes."""
 
-ServiceAction: TypeAlias = Literal["start", "stop", "kill", "restart", "enable", "disable"]
+ServiceAction: TypeAlias = Literal["start", "stop", "kill", "restart", "reload", "enable", "disable"]
 Place: TypeAlias = Literal["first", "quorum", "rest"]
 
 
@@ -162,7 +162,8 @@ class Discard(_OnHost):
 
 @dataclass(frozen=True)
 class SetService(_OnHost):
-    """Start, stop, kill or restart a service.
+    """Start, stop, kill or restart a service, or let it read its config again (reload, which starts one that
+    is down).
 
     commands: what replaces systemctl, ``KEY=VALUE`` as ``Service.commands`` of the inventory gives them; all
     of them, because one action may need several: a restart stops, looks and starts.

@@ -19,6 +19,7 @@ from zkmigrate import inventory as inventories
 from zkmigrate.clients.clean_up import ChangedError, Dest, dest
 from zkmigrate.clients.replay import Pace
 from zkmigrate.clients.subtree import Server
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine import runs
 from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.codec import encode_finding
@@ -129,7 +130,7 @@ class Work:
     def listed(self) -> Listed:
         """Look at dest once."""
         self.dest.sync()
-        using = users(self.inventory, self.look)
+        using = users(self.inventory, KAFKA, self.look)
         chroots = {self.inventory.kafka.chroot}
         chroots |= {r.value for r in using.chroots.values() if isinstance(r, Seen)}
         names = {path: self.dest.names(path) for path in rules.ancestors(chroots)}
@@ -306,7 +307,7 @@ def _unless_refused(work: Work) -> Iterator[None]:
 def _prove_again(work: Work, path: str, nodes: Sequence[Node]) -> None:
     """All dest servers are asked once more, behind the question and the file. ChangedError where somebody has
     come meanwhile."""
-    using = users(work.inventory, work.look)
+    using = users(work.inventory, KAFKA, work.look)
     again = work.judged(using, {path: work.summed(path, nodes)})
     if wrong := again.against(path):
         raise ChangedError("; ".join(found.finding(one) for one in wrong))

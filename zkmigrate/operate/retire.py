@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine import runs
 from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.codec import encode_finding
@@ -52,7 +53,7 @@ def retire(setting: Setting, run_id: str, host: str, reason: str) -> int:
             host, broker.id, tuple(sorted(addresses(broker))), getpass.getuser(), " ".join(reason.split())
         )
         cons = site.look.each(inventory.source_names, lambda name: connections(site.look, name))
-        clients = source_clients(inventory, site.look, cons)
+        clients = source_clients(inventory, KAFKA, site.look, cons)
         findings = may_retire(gone, site.look.kafka(), clients, inventory.source_names)
         refused = bool(blocking(findings))
         told = [encode_finding(f) for f in findings]

@@ -6,18 +6,16 @@ all checks of a gate. Unknown never passes.
 
 from __future__ import annotations
 
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 from zkmigrate.preflight import (
-    broker,
-    chroot,
     dest,
     host,
-    kafka,
+    members,
     network,
     operator,
-    releases,
     run,
     settings,
     source,
@@ -26,9 +24,9 @@ from zkmigrate.preflight.check import Check, Gate, Scope
 from zkmigrate.preflight.evidence import Evidence, gather
 from zkmigrate.rules.accepted import accepted
 
-__all__ = ["CHECKS", "Check", "Evidence", "Gate", "Scope", "judge", "run_preflight"]
+__all__ = ["Check", "Evidence", "Gate", "Scope", "checks", "judge", "run_preflight"]
 
-CHECKS: tuple[Check, ...] = (
+_OF_THE_MOVE: tuple[Check, ...] = (
     *operator.CHECKS,
     *source.CHECKS,
     *dest.CHECKS,
@@ -36,25 +34,27 @@ CHECKS: tuple[Check, ...] = (
     *network.CHECKS,
     *host.CHECKS,
     *run.CHECKS,
-    *kafka.CHECKS,
-    *broker.CHECKS,
-    *releases.CHECKS,
-    *chroot.CHECKS,
 )
-"""Every check, in the order in which they are shown."""
 
 
-def run_preflight(c: Context, look: Look, gate: str) -> tuple[Finding, ...]:
+def checks(dependent: AnyDependent) -> tuple[Check, ...]:
+    """Every check of the move of this dependent, in the order in which they are shown."""
+    own = dependent.checks
+    every = (*_OF_THE_MOVE, *own, *(check for check in members.CHECKS if check not in own))
+    return tuple(check.of(dependent.words) for check in every)
+
+
+def run_preflight(c: Context, dependent: AnyDependent, look: Look, gate: str) -> tuple[Finding, ...]:
     """Look once, then judge: the findings of a gate, ``preflight``, ``roll`` or ``cutover``.
 
     A finding blocks when its check counts at this gate and its claim is false or unknown; a check that comes
     later is listed without weight. What somebody answers for warns (``accept``). Raises ValueError for
     another gate.
     """
-    return judge(c, gather(c, look, Gate(gate)), Gate(gate))
+    return judge(c, gather(c, dependent, look, Gate(gate)), Gate(gate))
 
 
 def judge(c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
     """The findings of a gate over evidence that was looked at for it."""
-    found = (finding for check in CHECKS for finding in check.findings(c, e, gate))
+    found = (finding for check in checks(e.dependent) for finding in check.findings(c, e, gate))
     return accepted(c.inventory.accept, found, e.at)

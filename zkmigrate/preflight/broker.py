@@ -14,6 +14,7 @@ from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import Evidence
+from zkmigrate.preflight.kafka_evidence import of_kafka, properties_at
 from zkmigrate.preflight.security import in_kafka
 
 LISTED = 5
@@ -28,14 +29,15 @@ _CORRECT_FILE = "correct kafka.config in migration.yml"
 def config(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. The roll edits this file's zookeeper.connect: it has to be the broker's own, a plain file, with
     that key on one line of its own."""
+    k = of_kafka(e)
     inventory = c.inventory
     path = inventory.kafka.config
-    for host, reading in e.broker_files.items():
-        properties = e.properties(host, path)
+    for host, reading in e.files.items():
+        properties = properties_at(e, host, path)
         if not isinstance(reading, Seen) or not isinstance(properties, Seen):
             yield unseen(properties, f"{path}, readable through sudo", host, (_CORRECT_FILE,))
             continue
-        entry = e.brokers[host].entry if host in e.brokers else Absent()
+        entry = k.brokers[host].entry if host in k.brokers else Absent()
         if isinstance(entry, Unknown):
             yield unseen(entry, f"{path}, a plain file", host, (_CORRECT_FILE,))
             continue
@@ -96,8 +98,8 @@ def _line(content: bytes) -> str:
 def security(c: Context, e: Evidence) -> Iterator[Judged]:
     """P04. The move has not been drilled with either: refused by name."""
     moves = ("do not move this cluster with zkmigrate yet",)
-    for host in e.broker_files:
-        reading = e.properties(host, c.inventory.kafka.config)
+    for host in e.files:
+        reading = properties_at(e, host, c.inventory.kafka.config)
         if isinstance(reading, Seen):
             found = in_kafka(reading.value)
             yield Judged(not found, ", ".join(found) or "none", "none of these keys", host, moves)
@@ -110,8 +112,8 @@ def authorizer(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. With authorizer.zookeeper.url the ACLs are read from and written to another place than the chroot.
     The roll does not edit that key: after the cut-over the authorizer would still use source."""
     key = "authorizer.zookeeper.url"
-    for host in e.broker_files:
-        reading = e.properties(host, c.inventory.kafka.config)
+    for host in e.files:
+        reading = properties_at(e, host, c.inventory.kafka.config)
         if not isinstance(reading, Seen):
             yield unseen(reading, "server.properties, readable through sudo", host)
             continue
@@ -126,8 +128,8 @@ def authorizer(c: Context, e: Evidence) -> Iterator[Judged]:
 def kraft(c: Context, e: Evidence) -> Iterator[Judged]:
     """A cluster on its way to KRaft writes its metadata twice, and its controllers are clients of ZooKeeper
     that no broker list names: finish or undo that migration first."""
-    for host in e.broker_files:
-        reading = e.properties(host, c.inventory.kafka.config)
+    for host in e.files:
+        reading = properties_at(e, host, c.inventory.kafka.config)
         if not isinstance(reading, Seen):
             yield unseen(reading, "server.properties, readable through sudo", host)
             continue
@@ -148,9 +150,10 @@ def started_with(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. Seen in the command line and the environment of the process: a broker started with another file,
     with --override zookeeper.connect, or in a container that writes its file from its environment would come
     back on source."""
+    k = of_kafka(e)
     path = c.inventory.kafka.config
     needed = f"a process started with {path} and no other zookeeper.connect"
-    for host, broker in e.brokers.items():
+    for host, broker in k.brokers.items():
         process = broker.process
         if not isinstance(process, Seen):
             move = "start the broker" if isinstance(process, Absent) else "correct kafka.service"
@@ -174,8 +177,9 @@ def started_with(c: Context, e: Evidence) -> Iterator[Judged]:
 def only_place(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. Looked for in the unit, its drop-ins, its environment files and the scripts that it runs, or in
     the inventory's own start command: what writes the key there undoes the roll's edit at the next start."""
+    k = of_kafka(e)
     needed = f"zookeeper.connect in {c.inventory.kafka.config} alone"
-    for host, broker in e.brokers.items():
+    for host, broker in k.brokers.items():
         starts = broker.starts
         if not isinstance(starts, Seen):
             yield unseen(starts, needed, host)
@@ -197,8 +201,9 @@ def only_place(c: Context, e: Evidence) -> Iterator[Judged]:
 def pending_config(_c: Context, e: Evidence) -> Iterator[Judged]:
     """The roll restarts the broker: whatever somebody has put into the file since comes into force then, on
     one broker after the other."""
+    k = of_kafka(e)
     needed = "a file older than the process"
-    for host, broker in e.brokers.items():
+    for host, broker in k.brokers.items():
         entry, started = broker.entry, broker.started
         if not isinstance(entry, Seen):
             yield unseen(entry, needed, host)
@@ -220,8 +225,8 @@ def stop_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
     an hour perhaps. A controlled shutdown is tried controlled.shutdown.max.retries times; each try may take
     controller.socket.timeout.ms and controlled.shutdown.retry.backoff.ms."""
     unit, path = c.inventory.kafka.service.unit, c.inventory.kafka.config
-    for host in () if c.inventory.kafka.service.has_commands else e.broker_files:
-        facts, properties = e.facts[host], e.properties(host, path)
+    for host in () if c.inventory.kafka.service.has_commands else e.files:
+        facts, properties = e.facts[host], properties_at(e, host, path)
         needed = "TimeoutStopSec and server.properties, readable through sudo"
         if not isinstance(facts, Seen) or not isinstance(properties, Seen):
             yield unseen(properties if isinstance(facts, Seen) else facts, needed, host)
@@ -267,7 +272,8 @@ def _span(seconds: float) -> str:
 def log_dirs(c: Context, e: Evidence) -> Iterator[Judged]:
     """P30. meta.properties of every directory in log.dirs. A broker that meets another cluster's id does not
     start again; before Kafka 2.4 the file holds none."""
-    for host, broker in e.brokers.items():
+    k = of_kafka(e)
+    for host, broker in k.brokers.items():
         dirs = broker.log_dirs
         id = c.inventory.broker(host).id
         needed = f"broker.id={id}, cluster.id={c.inventory.kafka.cluster_id}"

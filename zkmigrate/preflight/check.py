@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TypeAlias, get_args
 
+from zkmigrate.model.dependent import Words
 from zkmigrate.model.fact import Absent, NotHeard, Reading, Unknown
 from zkmigrate.model.finding import AGAIN, Finding, Severity, claim
 from zkmigrate.model.step import Context
@@ -76,6 +77,12 @@ class Check:
     early: bool
     about: str
     decide: Decide
+
+    def of(self, words: Words) -> Check:
+        """The check in the words of a dependent: ``{one}`` and the others of :class:`Words` filled in."""
+        told = {field.name: getattr(words, field.name) for field in fields(words)}
+        id, sentence, about = (text.format_map(told) for text in (self.id, self.claim, self.about))
+        return replace(self, id=id, claim=sentence, about=about)
 
     def findings(self, c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
         """The findings at a gate; none where the check is over, one of no weight where it comes later."""

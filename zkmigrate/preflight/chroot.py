@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from zkmigrate.facts.chroot import Chroot
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Held, Severity
+from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
+from zkmigrate.preflight import members
 from zkmigrate.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import NOT_ASKED, Evidence
-from zkmigrate.rules.foreign import FOREIGN, NO_FOREIGNER, foreign
+from zkmigrate.preflight.kafka_evidence import of_kafka
 
 LISTED = 5
 QUIET_S = 600
@@ -80,43 +81,6 @@ def tools(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "kafka.other-clients", "source has no client beside the brokers and the operator", Scope.CLUSTER,
-    (Gate.PREFLIGHT, Gate.ROLL), Severity.WARN,
-)  # fmt: skip
-def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P06, P35. Each address is a tenant that stays behind: right for those that have nothing to do with
-    Kafka, wrong for Kafka's admin tools (--zookeeper), old consumers and monitors, which would go on writing
-    to source. An owner of a part of the chroot is a part of Kafka that the inventory does not know. By cons
-    and dump of source's servers; who only reads or watches a path is not to be seen from outside."""
-    needed = "each of them known, and none of them Kafka's"
-    for tenant in e.tenants.found:
-        inside = [path for path in tenant.owns if f"{path}/".startswith(f"{c.inventory.kafka.chroot}/")]
-        moves = (
-            ("list it as a broker, or stop it: it owns a part of the chroot",)
-            if inside
-            else ("find out what each is: leave other tenants alone, give Kafka's tools dest's addresses",)
-        )
-        yield Judged(False, tenant.words(tuple(inside)), needed, tenant.address, moves)
-    if e.tenants.unknown:
-        allow = ("allow cons in source's 4lw.commands.whitelist, or let the ssh account run ss",)
-        yield Judged(None, "; ".join(e.tenants.unknown), needed, moves=allow)
-    elif not e.tenants.found:
-        yield Judged(True, "none", needed)
-
-
-@check(FOREIGN, NO_FOREIGNER, Scope.CLUSTER, JOINED)
-def foreign_client(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P06, P35. A session on dest that is no broker's, no operator's and no canary's. After OPEN it would
-    write to dest, while others of its kind write to source: two truths. By cons and dump of dest's servers;
-    SURVEY looks once more, just before FENCE. A session from a broker's host is the broker's if it registered
-    the broker; one more that owns nothing may be its authorizer's, where server.properties names one. One
-    from the operator's machine is the operator's."""
-    for f in foreign(e.foreign):
-        held = None if f.held is Held.UNKNOWN else f.held is Held.YES
-        yield Judged(held, f.seen, f.needed, f.target, f.moves)
-
-
-@check(
     "kafka.writers", "nobody but brokers has written under the chroot lately", Scope.CLUSTER,
     (Gate.PREFLIGHT, Gate.CUTOVER), Severity.WARN,
 )  # fmt: skip
@@ -125,11 +89,12 @@ def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
     goes (kafka-topics --zookeeper in a cron job, an old consumer) is connected at no look, and would go on
     writing to source after the cut-over, where what it writes is lost. A session is a broker's where it
     registered one, or wrote what only brokers write. Where it came from is known while it is connected."""
+    k = of_kafka(e)
     needed = "none, or each of them given dest's addresses"
-    if not isinstance(e.written, Seen):
-        yield unseen(e.written, needed)
+    if not isinstance(k.written, Seen):
+        yield unseen(k.written, needed)
         return
-    found = e.written.value
+    found = k.written.value
     span = f"in the last {found.hours:.1f} hours" if found.hours >= 1 else "in the last hour"
     moves = ("find out what it is, and give it dest's connect string before the cut-over, or stop it",)
     for stranger in found.strangers:
@@ -141,7 +106,8 @@ def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _chroot(e: Evidence) -> Chroot:
-    return e.chroot or Chroot(NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED)
+    k = of_kafka(e)
+    return k.chroot or Chroot(NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED)
 
 
 def _few(names: tuple[str, ...] | list[str]) -> str:
@@ -149,4 +115,4 @@ def _few(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names[:LISTED]) + more
 
 
-CHECKS = (admin_work, quiet, tools, other_clients, foreign_client, writers)
+CHECKS = (admin_work, quiet, tools, members.other_clients, members.foreign_client, writers)

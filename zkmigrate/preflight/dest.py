@@ -236,20 +236,23 @@ def members(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "dest.cluster-id", "seen through the dest host, the chroot holds this Kafka cluster", Scope.DEST, JOINED
+    "dest.cluster-id",
+    "seen through the dest host, the chroot holds this {system} cluster",
+    Scope.DEST,
+    JOINED,
 )
 def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P31. Under a wrong or empty chroot a broker makes a new cluster instead of joining its own. Costs one
+    """P31. Under a wrong or empty chroot a {one} makes a new cluster instead of joining its own. Costs one
     client session of the operator on each dest host."""
-    kafka = c.inventory.kafka
-    for host, reading in e.cluster_ids.items():
-        moves = ("correct kafka.chroot or kafka.cluster_id in migration.yml", "wait until dest has caught up")
+    wanted = e.dependent.identity(c.inventory)
+    for host, reading in e.identities.items():
+        moves = (e.dependent.words.wrong_section, "wait until dest has caught up")
         if isinstance(reading, Unknown):
-            yield unseen(reading, kafka.cluster_id, host)
+            yield unseen(reading, wanted, host)
         elif isinstance(reading, Absent):
-            yield Judged(False, f"no {kafka.chroot}/cluster/id", kafka.cluster_id, host, moves)
+            yield Judged(False, f"no {reading.what}", wanted, host, moves)
         else:
-            yield Judged(reading.value == kafka.cluster_id, reading.value, kafka.cluster_id, host, moves)
+            yield Judged(reading.value == wanted, reading.value, wanted, host, moves)
 
 
 @check(

@@ -1,7 +1,8 @@
 """Everything the checks judge by, looked at once and at the same time where hosts are many.
 
-Reads only. ``cluster_ids`` costs one client session of the operator per dest host and is had only from the
-roll on; the rest comes from four-letter words, files, sockets, zkm-host's reading verbs and the brokers.
+Reads only. ``identities`` costs one client session of the operator per dest host and is had only from the
+roll on; the rest comes from four-letter words, files, sockets, zkm-host's reading verbs and the dependent
+itself.
 """
 
 from __future__ import annotations
@@ -9,30 +10,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from zkmigrate.facts.broker import BrokerHost, broker_host
-from zkmigrate.facts.chroot import Chroot, chroot_seen
 from zkmigrate.facts.clients import SourceClients, connections, numeric, source_clients
 from zkmigrate.facts.config import ZooConfig, zoo_config
 from zkmigrate.facts.dest import DataState, data_state
 from zkmigrate.facts.disk import listed
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, source_view
-from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status, reach, unit_status
-from zkmigrate.facts.kafka import cluster_id, kafka_view
+from zkmigrate.facts.host import HostFacts, HostStatus, host_facts, host_status, reach
 from zkmigrate.facts.largest import Largest, largest_znode
 from zkmigrate.facts.own_commands import OwnCommands, own_commands
 from zkmigrate.facts.processes import running_flags
-from zkmigrate.facts.properties import properties_of, system_properties
+from zkmigrate.facts.properties import system_properties
 from zkmigrate.facts.runs import other_runs
 from zkmigrate.facts.sessions import Homes, Sessions, dump, homes, sessions_of
 from zkmigrate.facts.sockets import Socket, sockets
 from zkmigrate.facts.surroundings import Surroundings, surroundings
 from zkmigrate.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
 from zkmigrate.facts.words import answer
-from zkmigrate.facts.writers import Written, lately_written
-from zkmigrate.inventory import Broker, Inventory, ZooKeeperHost
+from zkmigrate.inventory import Inventory, ZooKeeperHost
+from zkmigrate.model.dependent import AnyDependent, Member
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import KafkaView, Look
+from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 from zkmigrate.zkdata.jute import JUTE_MAXBUFFER
 from zkmigrate.zkdata.reader import Listed
@@ -67,21 +66,21 @@ class Evidence:
     java_env says; env_flags, running_flags: both apart. dest_config: what is there now. asked: the operator's
     clock before and after ``facts`` was asked. homes: where those sessions are connected, None before the
     cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own commands.
-    broker_files: server.properties as it is on each broker. brokers: what their hosts show, until they are
-    rolled. tenants: who else is a client of source. foreign: who is a client of dest and none of Kafka's.
-    dest_sockets: the established connections of each dest host.
-    chroot: what one dest host shows of it, None before the join. written: who wrote under it lately.
+    files: the dependent's file as it is on each member. identities: its identity as seen through each dest
+    host. tenants: who else is a client of source. foreign: who is a client of dest and none of the
+    dependent's. dest_sockets: the established connections of each dest host. disk: the listings of source's
+    leader. of_dependent: what the dependent's own checks judge by.
     """
 
     at: float
+    dependent: AnyDependent
     source: EnsembleView
     leader: Reading[Mntr]
     mntrs: Mapping[str, Reading[Mntr]]
     cons: Mapping[str, Reading[tuple[Connection, ...]]]
     dumps: Mapping[str, Reading[Dump]]
     statuses: Mapping[str, Reading[HostStatus]]
-    kafka: Reading[KafkaView]
-    broker_files: Mapping[str, Reading[bytes]]
+    files: Mapping[str, Reading[bytes]]
     sessions: Reading[Sessions]
     here: Reading[tuple[str, ...]] = NOT_ASKED
     source_config: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
@@ -103,21 +102,16 @@ class Evidence:
     facts: Mapping[str, Reading[HostFacts]] = field(default_factory=dict)
     asked: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     dest: EnsembleView = NO_ENSEMBLE
-    cluster_ids: Mapping[str, Reading[str]] = field(default_factory=dict)
+    identities: Mapping[str, Reading[str]] = field(default_factory=dict)
     clients: SourceClients | None = None
     homes: Homes | None = None
     runs: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
     own: OwnCommands = field(default_factory=OwnCommands)
-    brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
     tenants: Tenants = UNASKED
     foreign: Tenants = UNASKED
     dest_sockets: Mapping[str, Reading[tuple[Socket, ...]]] = field(default_factory=dict)
-    chroot: Chroot | None = None
-    written: Reading[Written] = NOT_ASKED
-
-    def properties(self, broker: str, path: str) -> Reading[Mapping[str, str]]:
-        """A broker's file, which stands at this path, as properties."""
-        return properties_of(self.broker_files[broker], path)
+    disk: Reading[tuple[Listed, Listed]] = NOT_ASKED
+    of_dependent: Any = None
 
     @property
     def joined(self) -> bool:
@@ -125,9 +119,10 @@ class Evidence:
         return bool(self.dest.servers)
 
 
-def gather(c: Context, look: Look, gate: str) -> Evidence:
+def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Evidence:
     """Look at all that the checks of this gate need: ``preflight``, ``roll`` or ``cutover``."""
     inventory = c.inventory
+    members = tuple(member.name for member in dependent.members(inventory))
     view = source_view(inventory, look)
     joined = inventory.dest_names if gate != "preflight" else ()
     serving = (*inventory.source_names, *joined)
@@ -136,51 +131,51 @@ def gather(c: Context, look: Look, gate: str) -> Evidence:
     mntrs = look.each(serving, lambda host: answer(look, host, "mntr", parse_mntr))
     common = Evidence(
         at=look.wall(),
+        dependent=dependent,
         source=view,
         leader=Absent("no one leader") if view.leader is None else mntrs[view.leader],
         mntrs=mntrs,
         cons=cons,
         dumps=dumps,
-        statuses=look.each((*inventory.dest_names, *inventory.broker_names), lambda h: host_status(look, h)),
-        kafka=kafka_view(c, look),
+        statuses=look.each((*inventory.dest_names, *members), lambda h: host_status(look, h)),
         here=look.here(),
-        broker_files=look.each(inventory.broker_names, lambda host: look.file(host, inventory.kafka.config)),
-        sessions=sessions_of(dumps, cons, inventory.kafka.chroot),
-        tenants=tenants(inventory, look, cons, dumps) if gate != "cutover" else UNASKED,
+        files=look.each(members, lambda host: look.file(host, dependent.config(inventory))),
+        sessions=sessions_of(dumps, cons, dependent.chroot(inventory)),
+        tenants=tenants(inventory, dependent, look, cons, dumps) if gate != "cutover" else UNASKED,
         dest_sockets=look.each(inventory.dest_names, lambda host: sockets(look, host)),
     )
     if joined:
-        strangers = foreign_clients(inventory, look, cons, dumps)
+        strangers = foreign_clients(inventory, dependent, look, cons, dumps)
         common = replace(common, dest=dest_view(inventory, look), foreign=strangers)
     common = _as_configured(c, look, common, gate)
     if gate == "preflight":
-        return _before_anything(c, look, common)
+        common = _before_anything(c, look, common)
+        return replace(common, of_dependent=dependent.evidence(c, look, common, gate))
     owners = common.sessions.value.owners if isinstance(common.sessions, Seen) else {}
     at_dest = {host: cons[host] for host in joined}
     at_source = {host: cons[host] for host in inventory.source_names}
-    servers = common.dest.servers
-    via = next((host for host in joined if isinstance(servers[host], Seen)), joined[0])
-    wanted = common.kafka if gate == "roll" else None
-    return replace(
+    kept = common.sessions.value.kept(dependent.keeps).owners if isinstance(common.sessions, Seen) else {}
+    unkept = owners.keys() - kept.keys()
+    common = replace(
         common,
-        chroot=chroot_seen(look, via, inventory.kafka.chroot, wanted),
-        brokers=_at_brokers(c, look, common) if gate == "roll" else {},
-        homes=homes(owners, at_dest, at_source) if gate == "cutover" else None,
-        cluster_ids=look.each(joined, lambda host: cluster_id(look, host, inventory.kafka.chroot)),
-        clients=source_clients(inventory, look, cons) if gate == "cutover" else None,
+        homes=homes(owners, at_dest, at_source, unkept) if gate == "cutover" else None,
+        identities=look.each(joined, lambda host: dependent.identity_seen(inventory, look, host)),
+        clients=source_clients(inventory, dependent, look, cons) if gate == "cutover" else None,
     )
+    return replace(common, of_dependent=dependent.evidence(c, look, common, gate))
 
 
 def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evidence:
     """What may be changed on a host between one gate and the next: configs, flags, room, tools."""
-    source, dest, kafka = c.inventory.source, c.inventory.dest, c.inventory.kafka
+    source, dest, dependent = c.inventory.source, c.inventory.dest, common.dependent
+    members, of_members = tuple(common.files), dependent.service(c.inventory)
     sources, dests = c.inventory.source_names, c.inventory.dest_names
     places = {name: _places(dest.data_dir, dest.txn_dir, _directory(dest.config)) for name in dests}
-    places |= {name: _places(_directory(kafka.config)) for name in c.inventory.broker_names}
+    places |= {name: _places(_directory(dependent.config(c.inventory))) for name in members}
 
     def offer(host: str) -> tuple[Reading[HostFacts], tuple[float, float]]:
         before = look.wall()
-        service = dest.service if host in dests else kafka.service
+        service = dest.service if host in dests else of_members
         reading = host_facts(look, host, "-" if service.has_commands else service.unit, *places[host])
         return reading, (before, look.wall())
 
@@ -188,15 +183,15 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
     dest_flags = look.each(dests, lambda host: system_properties(look, host, dest.java_env))
     serving = (*sources, *(dests if common.joined else ()))
     running = look.each(serving, lambda host: running_flags(look, host))
-    offers = look.each((*dests, *c.inventory.broker_names), offer)
-    leader = _leader(c, common)
+    offers = look.each((*dests, *members), offer)
+    leader = leader_of(c, common)
     disk = listed(look, leader, source.data_dir, source.txn_dir)
     return replace(
         common,
         source_config=look.each(sources, lambda host: zoo_config(look, host, source.config)),
         source_flags={host: _true(file, running[host]) for host, file in source_flags.items()},
         source_bytes=_newest_bytes(disk),
-        written=_written(c, common, leader, disk) if gate != "roll" else NOT_ASKED,
+        disk=disk,
         dest_config=look.each(dests, lambda host: zoo_config(look, host, dest.config)),
         confs=look.each(sources, lambda host: answer(look, host, "conf", parse_conf)),
         dest_flags={host: _true(file, running.get(host)) for host, file in dest_flags.items()},
@@ -204,15 +199,15 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
         running_flags=running,
         facts={host: reading for host, (reading, _) in offers.items()},
         asked={host: when for host, (_, when) in offers.items()},
-        runs=look.each((*dests, *c.inventory.broker_names), lambda host: other_runs(look, host, c.run)),
-        around=look.each((*dests, *c.inventory.broker_names), lambda host: _around(c, look, host)),
+        runs=look.each((*dests, *members), lambda host: other_runs(look, host, c.run)),
+        around=look.each((*dests, *members), lambda host: _around(c, dependent, look, host)),
         reach=look.each(
-            (*dests, *c.inventory.broker_names),
+            (*dests, *members),
             lambda host: reach(look, host, _doors(c, host, gate)),
         ),
-        resolved=_resolved(c.inventory, look),
+        resolved=_resolved(c.inventory, dependent, look),
         # last, over connections that are open
-        dates=look.each((*sources, *dests, *c.inventory.broker_names), lambda host: _dated(look, host)),
+        dates=look.each((*sources, *dests, *members), lambda host: _dated(look, host)),
     )
 
 
@@ -225,7 +220,7 @@ def _places(*directories: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(d for d in directories if d))
 
 
-def first_address(host: ZooKeeperHost | Broker) -> str:
+def first_address(host: ZooKeeperHost | Member) -> str:
     """The address by which a host is reached, in its one spelling; the inventory has one for each."""
     return next(a for text in (host.address, *host.also) for a in numeric(text))
 
@@ -236,10 +231,10 @@ def door(address: str, port: int) -> str:
 
 
 def _doors(c: Context, host: str, gate: str) -> tuple[tuple[str, int], ...]:
-    """What a host has to reach: a broker dest's client ports, until it is rolled; a dest host, before the
+    """What a host has to reach: a member dest's client ports, until it is rolled; a dest host, before the
     join, source and the other dest hosts."""
     source, dest = c.inventory.source, c.inventory.dest
-    if host in c.inventory.broker_names and gate != "cutover":
+    if host not in c.inventory.dest_names and gate != "cutover":
         return tuple((first_address(h), dest.ports.client) for h in dest.hosts)
     if gate != "preflight":
         return ()
@@ -249,27 +244,30 @@ def _doors(c: Context, host: str, gate: str) -> tuple[tuple[str, int], ...]:
     return tuple((first_address(h), p) for h, p in (*at_source, *at_dest))
 
 
-def _around(c: Context, look: Look, host: str) -> Reading[Surroundings]:
-    dest, kafka = c.inventory.dest, c.inventory.kafka
+def _around(c: Context, dependent: AnyDependent, look: Look, host: str) -> Reading[Surroundings]:
+    dest = c.inventory.dest
     if host in c.inventory.dest_names:
         service, port = dest.service, dest.ports.client
     else:
-        service, port = kafka.service, c.inventory.broker(host).port
+        ports = {member.name: member.port for member in dependent.members(c.inventory)}
+        service, port = dependent.service(c.inventory), ports[host]
     return surroundings(look, host, "-" if service.has_commands else service.unit, port)
 
 
-def named(inventory: Inventory) -> Mapping[str, ZooKeeperHost | Broker]:
+def named(inventory: Inventory, dependent: AnyDependent) -> Mapping[str, ZooKeeperHost | Member]:
     """The hosts whose address is a name, by it."""
-    hosts: tuple[ZooKeeperHost | Broker, ...] = (
-        *inventory.source.hosts, *inventory.dest.hosts, *inventory.kafka.brokers,
-    )  # fmt: skip
+    members = dependent.members(inventory)
+    hosts: tuple[ZooKeeperHost | Member, ...] = (*inventory.source.hosts, *inventory.dest.hosts, *members)
     return {host.address: host for host in hosts if not numeric(host.address)}
 
 
-def _resolved(inventory: Inventory, look: Look) -> Mapping[tuple[str, str], Reading[tuple[str, ...]]]:
+def _resolved(
+    inventory: Inventory, dependent: AnyDependent, look: Look
+) -> Mapping[tuple[str, str], Reading[tuple[str, ...]]]:
     """Every name of the inventory, on every host and on the operator's machine."""
-    names = named(inventory)
-    hosts = ("", *inventory.source_names, *inventory.dest_names, *inventory.broker_names) if names else ()
+    names = named(inventory, dependent)
+    members = (member.name for member in dependent.members(inventory))
+    hosts = ("", *inventory.source_names, *inventory.dest_names, *members) if names else ()
     found = look.each(hosts, lambda host: {name: look.addresses(host, name) for name in names})
     return {(host, name): reading for host, told in found.items() for name, reading in told.items()}
 
@@ -297,7 +295,7 @@ def _true(
     return running if isinstance(running, Seen) else file
 
 
-def _leader(c: Context, common: Evidence) -> str:
+def leader_of(c: Context, common: Evidence) -> str:
     """Source's leader; without one the check of the quorum blocks, and the first host stands for it."""
     return common.source.leader or c.inventory.source_names[0]
 
@@ -307,31 +305,16 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
     source, dest = c.inventory.source, c.inventory.dest
     sources, dests = c.inventory.source_names, c.inventory.dest_names
     enough = smallest_buffer(common.dest_flags)
-    common = replace(common, own=own_commands(c.inventory, look))
+    common = replace(common, own=own_commands(c.inventory, common.dependent, look))
     return replace(
         common,
         source_myid=look.each(sources, lambda host: _myid(look, host, source.data_dir)),
         largest=largest_znode(
-            look, _leader(c, common), source.data_dir, source.txn_dir, common.leader, enough
+            look, leader_of(c, common), source.data_dir, source.txn_dir, common.leader, enough
         ),
         knocks=look.each(dests, lambda host: look.word(host, "srvr")),
         dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
-        brokers=_at_brokers(c, look, common),
     )
-
-
-def _at_brokers(c: Context, look: Look, common: Evidence) -> Mapping[str, BrokerHost]:
-    kafka = c.inventory.kafka
-
-    def one(host: str) -> BrokerHost:
-        # Commands of its own may have been asked for the service's state already.
-        status = common.own.statuses.get(host)
-        if status is None:
-            status = unit_status(look, host, kafka.service.unit, kafka.commands(host))
-        properties = common.properties(host, kafka.config)
-        return broker_host(look, host, kafka, status, common.facts[host], properties)
-
-    return look.each(c.inventory.broker_names, one)
 
 
 def smallest_buffer(flags: Mapping[str, Reading[Mapping[str, str]]]) -> int:
@@ -364,12 +347,3 @@ def _newest_bytes(disk: Reading[tuple[Listed, Listed]]) -> Reading[int]:
     snapshots = [size for name, size in data.items() if name.startswith("snapshot.")]
     log_sizes = [size for name, size in logs.items() if name.startswith("log.")]
     return Seen(max(snapshots, default=0) + max(log_sizes, default=0))
-
-
-def _written(
-    c: Context, common: Evidence, leader: str, disk: Reading[tuple[Listed, Listed]]
-) -> Reading[Written]:
-    if not isinstance(disk, Seen):
-        return disk
-    _, logs = disk.value
-    return lately_written(leader, logs, c.inventory.kafka.chroot, common.dumps, common.cons, c.tell)

@@ -1,4 +1,4 @@
-"""Checks of the hosts that are going to be changed, dest hosts and brokers, and of other runs on them."""
+"""Checks of the hosts that are going to be changed, dest hosts and members, and of other runs on them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from zkmigrate import hostside
 from zkmigrate.facts.clients import addresses, numeric
 from zkmigrate.facts.host import HostStatus
-from zkmigrate.inventory import Broker, ZooKeeperHost
+from zkmigrate.inventory import ZooKeeperHost
+from zkmigrate.model.dependent import Member
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import ACCESS, Severity
 from zkmigrate.model.step import Context
@@ -51,14 +52,14 @@ def access(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(facts, "an answer of zkm-host as root", host, moves)
 
 
-@check("host.one-role", "Kafka and ZooKeeper are not on one machine", Scope.OWN)
+@check("host.one-role", "{system} and ZooKeeper are not on one machine", Scope.OWN)
 def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. The cut blocks all between dest's addresses and source's, so a host with two parts would be cut
-    off from itself; a broker beside a server has not been drilled. By the addresses that each host shows."""
-    parts: tuple[ZooKeeperHost | Broker, ...] = (
+    off from itself; a {one} beside a server has not been drilled. By the addresses that each host shows."""
+    parts: tuple[ZooKeeperHost | Member, ...] = (
         *c.inventory.source.hosts,
         *c.inventory.dest.hosts,
-        *c.inventory.kafka.brokers,
+        *e.dependent.members(c.inventory),
     )
     needed = "no address of a host of another name"
     for host, facts in e.facts.items():
@@ -80,8 +81,8 @@ def tools(c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(facts, "every tool", host)
             continue
         spared: tuple[str, ...] = OPTIONAL_TOOLS
-        if host in c.inventory.broker_names:
-            needed = ("ss",) if c.inventory.kafka.service.has_commands else ()
+        if host in e.files:
+            needed = ("ss",) if e.dependent.service(c.inventory).has_commands else ()
             spared = (*spared, *(tool for tool in BROKER_SPARES if tool not in needed))
         missing = [tool for tool in facts.value.missing if tool not in (*spared, *FOUR_LETTER_TOOLS)]
         if all(tool in facts.value.missing for tool in FOUR_LETTER_TOOLS):
@@ -157,9 +158,9 @@ GUARD = b"zkm-host guard"
     "the inventory's own commands can be run and tell whether the service runs",
     Scope.OWN,
 )
-def commands(c: Context, e: Evidence) -> Iterator[Judged]:
+def commands(_c: Context, e: Evidence) -> Iterator[Judged]:
     """Only where the inventory gives commands. A status command that is wrong would let a server start twice,
-    or a running one be taken for dead; so it has to agree with who listens on the service's port: a broker
+    or a running one be taken for dead; so it has to agree with who listens on the service's port: a {one}
     runs, a dest host's ZooKeeper does not."""
     for (host, path), reading in e.own.programs.items():
         needed, moves = f"the program {path}", ("correct the command in migration.yml",)
@@ -170,7 +171,7 @@ def commands(c: Context, e: Evidence) -> Iterator[Judged]:
         elif not reading.value:
             yield Judged(False, f"{path} may not be run", needed, host, moves)
     for host, status in e.own.statuses.items():
-        wanted = "active" if host in c.inventory.broker_names else "inactive"
+        wanted = "active" if host in e.files else "inactive"
         needed = f"{wanted}, and {'a' if wanted == 'active' else 'no'} process listens on its port"
         if not isinstance(status, Seen):
             yield unseen(status, needed, host)
@@ -234,14 +235,14 @@ def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.unit", "the service's unit is there, and in the state it should be in", Scope.OWN)
 def unit(c: Context, e: Evidence) -> Iterator[Judged]:
-    """Only where systemd is used. A name that is wrong or masked is found now; a broker runs under it, dest's
+    """Only where systemd is used. A name that is wrong or masked is found now; a {one} runs under it, dest's
     ZooKeeper does not yet."""
     for host, facts in e.facts.items():
-        broker = host in c.inventory.broker_names
-        service = c.inventory.kafka.service if broker else c.inventory.dest.service
+        member = host in e.files
+        service = e.dependent.service(c.inventory) if member else c.inventory.dest.service
         if service.has_commands:
             continue
-        states = ("active",) if broker else ("inactive", "failed")
+        states = ("active",) if member else ("inactive", "failed")
         needed = f"{service.unit} loaded and {' or '.join(states)}"
         if not isinstance(facts, Seen):
             yield unseen(facts, needed, host)
@@ -249,7 +250,7 @@ def unit(c: Context, e: Evidence) -> Iterator[Judged]:
         load, state = (facts.value.unit.get(key, "not told") for key in ("LoadState", "ActiveState"))
         moves = (
             "correct the unit in migration.yml, or give commands where there is no systemd",
-            "start a broker that is down; stop a ZooKeeper that runs on a dest host",
+            f"start a {e.dependent.words.one} that is down; stop a ZooKeeper that runs on a dest host",
         )
         held = load == "loaded" and state in states
         yield Judged(held, f"{service.unit} {load}, {state}", needed, host, moves)

@@ -138,28 +138,28 @@ def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(not wrong, "; ".join(wrong) or f"{len(others)} reached", needed, own.name, moves)
 
 
-@check("dest.client-port", "the broker reaches every dest host's client port", Scope.BROKERS,
+@check("dest.client-port", "the {one} reaches every dest host's client port", Scope.BROKERS,
        (Gate.PREFLIGHT, Gate.ROLL))  # fmt: skip
 def client_port(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P02. The roll sends the broker there. Before the join a refusal is as it should be, a timeout is not;
+    """P02. The roll sends the {one} there. Before the join a refusal is as it should be, a timeout is not;
     before the roll the port has to be open."""
     port = c.inventory.dest.ports.client
     doors = {(host.name, f" {port}"): (first_address(host), port) for host in c.inventory.dest.hosts}
     fine = ("open",) if e.joined else ("open", "refused")
     needed = "open" if e.joined else "open, or refused as long as nobody listens"
-    for broker in c.inventory.broker_names:
-        reading = e.reach[broker]
+    for member in e.files:
+        reading = e.reach[member]
         wrong, unknown = _unreached(reading, doors, fine, e)
         if unknown and not wrong:
             yield (
-                unseen(reading, needed, broker)
+                unseen(reading, needed, member)
                 if not isinstance(reading, Seen)
-                else Judged(None, "; ".join(unknown), needed, broker)
+                else Judged(None, "; ".join(unknown), needed, member)
             )
         else:
             seen = "; ".join(wrong) or f"{len(doors)} reached"
-            moves = ("open dest's client port for the brokers",)
-            yield Judged(not wrong, seen, needed, broker, moves)
+            moves = (f"open dest's client port for the {e.dependent.words.many}",)
+            yield Judged(not wrong, seen, needed, member, moves)
 
 
 @check("dest.from-operator", "the operator's machine reaches the dest host's client port", Scope.DEST)
@@ -187,7 +187,7 @@ def names(c: Context, e: Evidence) -> Iterator[Judged]:
     wrong: list[str] = []
     unknown: list[str] = []
     for (asker, name), reading in e.resolved.items():
-        known = addresses(named(c.inventory)[name])
+        known = addresses(named(c.inventory, e.dependent)[name])
         where = asker or "this machine"
         if isinstance(reading, Unknown):
             unknown.append(f"{name} on {where}: {reading}")
@@ -195,7 +195,10 @@ def names(c: Context, e: Evidence) -> Iterator[Judged]:
             wrong.append(f"{name} is unknown on {where}")
         elif strange := sorted({a for text in reading.value for a in numeric(text)} - known):
             wrong.append(f"{name} is {', '.join(strange)} on {where}")
-    seen = "; ".join((wrong or unknown)[:5]) or f"{len(named(c.inventory))} names, the same everywhere"
+    seen = (
+        "; ".join((wrong or unknown)[:5])
+        or f"{len(named(c.inventory, e.dependent))} names, the same everywhere"
+    )
     moves = ("correct DNS or /etc/hosts there", "add the address to also in migration.yml", "use addresses")
     yield Judged(False if wrong else None if unknown else True, seen, needed, moves=moves)
 

@@ -13,6 +13,7 @@ from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import Judged, Scope, check, unseen
 from zkmigrate.preflight.drilled import DRILLED, NEEDED
 from zkmigrate.preflight.evidence import Evidence
+from zkmigrate.preflight.kafka_evidence import of_kafka
 
 GUARDED_FROM = (2, 4)
 """KAFKA-7335: since 2.4 a broker keeps the cluster's id in meta.properties and refuses another one."""
@@ -71,8 +72,9 @@ class Releases:
 
 def releases(e: Evidence, broker: Broker) -> Releases:
     """Both ways of knowing a broker's release."""
-    process = e.brokers[broker.name].process
-    answers = e.kafka.value.releases.get(broker.endpoint, "") if isinstance(e.kafka, Seen) else ""
+    k = of_kafka(e)
+    process = k.brokers[broker.name].process
+    answers = k.view.value.releases.get(broker.endpoint, "") if isinstance(k.view, Seen) else ""
     gone = Unknown("failed", "no broker runs") if isinstance(process, Absent) else process
     return Releases(process.value.release if isinstance(process, Seen) else None, release(answers), gone)
 
@@ -133,6 +135,7 @@ def known_bugs(c: Context, e: Evidence) -> Iterator[Judged]:
     """P34. The move is made so that no session is lost; should one be all the same, these decide whether the
     broker comes back by itself. KAFKA-14845 is open in every release that uses ZooKeeper: after any lost
     session, see that every broker is registered, and restart one that is not."""
+    k = of_kafka(e)
     needed = "none of " + ", ".join(f"{b.id} ({_dotted(b.since)} to before {_dotted(b.fixed)})" for b in BUGS)
     moves = ("should a broker lose its session: see that it serves and is in its ISRs, else restart it",)
     for broker in c.inventory.kafka.brokers:
@@ -147,7 +150,7 @@ def known_bugs(c: Context, e: Evidence) -> Iterator[Judged]:
             for bug in BUGS
             if told[bug] is None
         ]
-        process = e.brokers[broker.name].process
+        process = k.brokers[broker.name].process
         client = process.value.client if isinstance(process, Seen) else None
         named = f"Kafka {best.value.text}" + (f", ZooKeeper client {client.text}" if client else "")
         held = False if found else None if unsure else True

@@ -46,7 +46,8 @@ def forward(c: Context, e: Evidence) -> Iterator[Judged]:
     elif (smallest := e.sessions.value.smallest_timeout_ms) is None:
         yield Judged(None, f"{took:.1f} s; no server tells every owner's timeout", needed)
     else:
-        moves = ("raise zookeeper.session.timeout.ms on the brokers and roll them",)
+        words = e.dependent.words
+        moves = (f"raise {words.session_key} on the {words.many} and roll them",)
         yield Judged(took < smallest / 1000, f"{took:.1f} s, T = {smallest / 1000:g} s", needed, moves=moves)
 
 

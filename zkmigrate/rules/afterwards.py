@@ -128,7 +128,7 @@ def _left_source(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
 
 
 def _left(broker: Broker, seen: Afterwards) -> Finding:
-    where = seen.clients.brokers[broker.name]
+    where = seen.clients.members[broker.name]
     unknown = seen.clients.unknown
     told = ", ".join(where) or "; ".join(unknown) or "nowhere"
     held = False if where else None if unknown else True

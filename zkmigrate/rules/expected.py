@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkmigrate.facts.recorded import Terms, known, seconds
 from zkmigrate.facts.sessions import Sessions
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context
 from zkmigrate.rules.window import FIND_DOOR_S, STEPS, TO_SEAL, deadlines, expected_way_back_s, to_seal_s
@@ -11,10 +12,10 @@ from zkmigrate.rules.window import FIND_DOOR_S, STEPS, TO_SEAL, deadlines, expec
 _REHEARSED = "as rehearsed, or the policy's if longer"
 
 
-def before_the_run(c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
+def before_the_run(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
     """For ``plan``. c: with the records of a run that has been rehearsed, where one is named. sessions: those
     that own ephemerals under the chroot now."""
-    policy, lease = c.inventory.policy, c.inventory.policy.lease
+    policy, lease, words = c.inventory.policy, c.inventory.policy.lease, dependent.words
     measured = _measured(c)
     length = (
         (f"  length: {measured}",)
@@ -25,14 +26,14 @@ def before_the_run(c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
         )
     )
     return (
-        "window: from FENCE to the first write that dest serves; no broker restarts in it",
+        f"window: from FENCE to the first write that dest serves; no {words.one} {words.again}s in it",
         *length,
         f"  lease: fence {lease.fence_ttl_ms} ms, cut {lease.cut_ttl_ms} ms, renewed every "
         f"{lease.renew_every_ms} ms; until SEAL dest goes",
         "    back by itself when it is not renewed; SURVEY makes it longer where the hosts answer slowly",
         f"  cut: {_REFUSED[policy.cut]} refused between dest's and source's addresses, from CUT until",
         f"    finalize (policy.cut: {policy.cut})",
-        *_deadline(c, sessions),
+        *_deadline(dependent, c, sessions),
         *(f"  accepted: {x.line}" for x in c.inventory.accept),
         f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
         "  clients may notice: clients of dest reconnect, metadata changes wait; what was sent but not",
@@ -92,19 +93,22 @@ def _measured(c: Context) -> str:
     return f"as rehearsed: {sum(there.values()):.1f} s from FENCE to a checked dest ({phases})"
 
 
-def _deadline(c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
-    chroot, way_back = c.inventory.kafka.chroot, expected_way_back_s(c)
+def _deadline(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
+    chroot, way_back = dependent.chroot(c.inventory), expected_way_back_s(c)
+    words = dependent.words
     source = _REHEARSED if _measured(c) else "policy.way_back_s"
     if not isinstance(sessions, Seen):
         known = f"not known now: {sessions}"
     elif not sessions.value.owners:
         known = "not known now: no session owns an ephemeral there"
-    elif (timeout_ms := sessions.value.smallest_timeout_ms) is None:
+    elif not (kept := sessions.value.kept(dependent.keeps)).owners:
+        return (f"  deadline: none, the {words.many} keep no session through the window",)
+    elif (timeout_ms := kept.smallest_timeout_ms) is None:
         known = "not known now: no server tells the timeout of every such session"
     else:
         return (
             f"  deadline: T = {timeout_ms / 1000:g} s, the smallest timeout of the "
-            f"{len(sessions.value.owners)} sessions with ephemerals",
+            f"{len(kept.owners)} sessions with ephemerals",
             f"    under {chroot}; read again at SURVEY",
             *(f"    {line}" for line in _arithmetic(timeout_ms / 1000, way_back, source)),
         )

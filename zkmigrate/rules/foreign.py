@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from zkmigrate.facts.tenants import Tenants
+from zkmigrate.model.dependent import Words
 from zkmigrate.model.finding import Finding, claim
 
 FOREIGN = "dest.foreign-client"
-NO_FOREIGNER = "dest has no client beside the brokers, the operator and the canary"
+NO_FOREIGNER = "dest has no client beside the {many}, the operator and the canary"
+"""many: what the dependent's members are called."""
 
 _NEEDED = "no session of anybody else on dest"
 _MOVES = (
@@ -16,13 +18,14 @@ _MOVES = (
 _BLIND = ("allow cons and dump in dest's 4lw.commands.whitelist, and let the ssh account run ss",)
 
 
-def foreign(found: Tenants) -> tuple[Finding, ...]:
+def foreign(words: Words, found: Tenants) -> tuple[Finding, ...]:
     """One finding for each address, with the ephemerals it owns; unknown where a host's clients are."""
+    sentence = NO_FOREIGNER.format(many=words.many)
     findings = [
-        claim(FOREIGN, NO_FOREIGNER, False, seen=t.words(), needed=_NEEDED, target=t.address, moves=_MOVES)
+        claim(FOREIGN, sentence, False, seen=t.words(), needed=_NEEDED, target=t.address, moves=_MOVES)
         for t in found.found
     ]
     if found.unknown:
         seen = "; ".join(found.unknown)
-        findings.append(claim(FOREIGN, NO_FOREIGNER, None, seen=seen, needed=_NEEDED, moves=_BLIND))
-    return tuple(findings) or (claim(FOREIGN, NO_FOREIGNER, True, seen="none", needed=_NEEDED),)
+        findings.append(claim(FOREIGN, sentence, None, seen=seen, needed=_NEEDED, moves=_BLIND))
+    return tuple(findings) or (claim(FOREIGN, sentence, True, seen="none", needed=_NEEDED),)

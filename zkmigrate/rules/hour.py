@@ -1,4 +1,4 @@
-"""Whether it is the hour in which brokers and clients may notice something: ``policy.window``."""
+"""Whether it is the hour in which members and clients may notice something: ``policy.window``."""
 
 from __future__ import annotations
 

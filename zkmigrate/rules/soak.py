@@ -1,4 +1,4 @@
-"""How long the brokers that have moved have been well together: the soak between two waves of the roll."""
+"""How long the members that have moved have been well together: the soak between two waves of the roll."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def soaked(moved: Mapping[str, HostStatus], kept: Mapping[str, Any]) -> tuple[fl
     """Seconds for which every one of these processes has been seen well, and the marks to go on from.
 
     A process counts from the look that first found it well, on the clock of its host's boot, which nobody
-    sets; one that was restarted counts anew. Without a broker that has moved there is nothing to wait for:
+    sets; one that was restarted counts anew. Without a member that has moved there is nothing to wait for:
     infinity. kept: the marks of the look before, empty where something was not well.
     """
     marks: dict[str, Any] = {}

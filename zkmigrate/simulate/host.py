@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from zkmigrate.simulate.disk import Disk
 
 JVM_START_S = 1.0
+PID = 100
+"""Of the one service of a host."""
 
 
 @dataclass
@@ -51,6 +53,7 @@ class Host:
     skew_s: how far its wall clock is ahead of the operator's; it dates files, phases and answers.
     written: path, time of change and the world's time of the file that was put or put back last.
     starts: how many processes there have been: two of them may start in the same moment of the world.
+    reloads: how often one of them was told to read its file again.
     undying_sockets: client sockets that no kill ends, as on a kernel without ``ss -K``.
     systemd: without it the service answers only to commands that a call or the spec brings along.
     """
@@ -61,6 +64,7 @@ class Host:
     running: bool = False
     started: float = 0.0
     starts: int = 0
+    reloads: int = 0
     aside: dict[str, str] = field(default_factory=dict)
     installed: bytes = b""
     fencing: int = 0

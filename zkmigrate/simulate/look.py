@@ -15,8 +15,9 @@ from zkmigrate.simulate import ensemble as words
 from zkmigrate.simulate import program
 from zkmigrate.simulate.disk import Disk
 from zkmigrate.simulate.ensemble import Ensemble
+from zkmigrate.simulate.members import RELEASE, Process
 from zkmigrate.simulate.topics import TopicQuestions, TopicWorld
-from zkmigrate.simulate.world import LOGS, SESSION_TIMEOUT_MS, BrokerProcess, World
+from zkmigrate.simulate.world import LOGS, SESSION_TIMEOUT_MS, World
 from zkmigrate.zkdata.reader import BytesReader
 
 T = TypeVar("T")
@@ -24,9 +25,6 @@ T = TypeVar("T")
 VERSION = "3.5.8"
 STAGED = "/staged/reform.cfg"
 JAVA = "java -Xmx256m -cp /opt/zookeeper/lib/* org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg"
-KAFKA = "2.8.2"
-JARS = "/opt/kafka/libs"
-LOG_DIR = "/var/lib/kafka"
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class WorldLook(TopicQuestions):
         if word == "cons":
             return words.cons(
                 [
-                    (p.broker.address, 40000 + p.broker.id, p.session, SESSION_TIMEOUT_MS)
+                    (p.member.address, 40000 + p.number, p.session, SESSION_TIMEOUT_MS)
                     for p in self._connected(host)
                 ]
             )
@@ -108,7 +106,7 @@ class WorldLook(TopicQuestions):
         down = name in world.source_down or (name in world.hosts and not world.hosts[name].running)
         return "refused" if down else "open"
 
-    def _connected(self, host: str) -> list[BrokerProcess]:
+    def _connected(self, host: str) -> list[Process]:
         return [p for p in self.world.brokers.values() if p.connected == host]
 
     # --- hosts --------------------------------------------------------------------------------------
@@ -170,28 +168,14 @@ class WorldLook(TopicQuestions):
         files = {path: f.content for path, f in h.files.items()}
         if h.installed:
             files[hostside.INSTALLED_PATH] = h.installed
-        files |= self._of_broker(host)
+        if host in world.brokers:
+            files |= world.kind.shows(world.inventory, world.brokers[host], runs=h.running)
         if h.armed:
             spec = "".join(f"{key}={value}\n" for key, value in h.spec.items())
             staged = [path for path in h.files if path.endswith(STAGED)]
             state = staged[0].removesuffix(STAGED) if staged else hostside.run_dir("run")
             files[f"{state}/spec"] = f"ssh_ports=22\n{spec}own={h.address}\n".encode()
         return files if h.disk is None else {**files, **_version_2(world.inventory.dest.data_dir, h.disk)}
-
-    def _of_broker(self, host: str) -> dict[str, bytes]:
-        """What a broker's host shows of its process and of its disk."""
-        world = self.world
-        if host not in world.brokers:
-            return {}
-        kafka, broker = world.inventory.kafka, world.brokers[host].broker
-        meta = f"version=0\nbroker.id={broker.id}\ncluster.id={kafka.cluster_id}\n"
-        files = {f"{LOG_DIR}/meta.properties": meta.encode()}
-        files |= {f"{JARS}/{jar}": b"" for jar in (f"kafka_2.13-{KAFKA}.jar", "zookeeper-3.5.9.jar")}
-        if world.hosts[host].running:
-            words = ("java", "-cp", f"/etc/kafka:{JARS}/*", "kafka.Kafka", kafka.config)
-            files[f"/proc/{program.PID}/cmdline"] = "".join(f"{word}\0" for word in words).encode()
-            files[f"/proc/{program.PID}/environ"] = b"LANG=C\0"
-        return files
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
         if host in self.unreachable:
@@ -231,7 +215,7 @@ class WorldLook(TopicQuestions):
         if process is None or not process.connected:
             return Seen("")
         address = self.world.inventory.address(process.connected)
-        return Seen(f"0 0 {process.broker.address}:40000 {address}:2181\n")
+        return Seen(f"0 0 {process.member.address}:40000 {address}:2181\n")
 
     def processes(self, host: str) -> Reading[str]:
         if host in self.unreachable:
@@ -288,11 +272,11 @@ class WorldLook(TopicQuestions):
 
     def kafka(self) -> Reading[KafkaView]:
         world = self.world
-        alive = [p for p in world.brokers.values() if world.hosts[p.broker.name].running]
+        alive = [p for p in world.brokers.values() if world.hosts[p.member.name].running]
         if not alive:
             return Unknown("refused", "no broker answers")
         registered = {
-            p.broker.id: (p.broker.address, p.broker.port, f"r{p.broker.id}") for p in alive if p.registered
+            p.number: (p.member.address, p.member.port, f"r{p.number}") for p in alive if p.registered
         }
         controller = self._controller(alive)
         return Seen(
@@ -302,11 +286,13 @@ class WorldLook(TopicQuestions):
                 registered,
                 world.partitions(),
                 {"load": 2},
-                releases={p.broker.endpoint: KAFKA.rpartition(".")[0] for p in alive},
+                releases={
+                    world.inventory.broker(p.member.name).endpoint: RELEASE.rpartition(".")[0] for p in alive
+                },
             )
         )
 
-    def _controller(self, alive: list[BrokerProcess]) -> int:
+    def _controller(self, alive: list[Process]) -> int:
         """The controller as the ensemble shows it that brokers are connected to; -1 for none."""
         via = next((p.connected for p in alive if p.connected), "")
         source = via in self.world.inventory.source_names

@@ -29,13 +29,11 @@ from zkmigrate.model.change import (
     Unseal,
 )
 from zkmigrate.simulate.disk import Disk
-from zkmigrate.simulate.host import File, Host
+from zkmigrate.simulate.host import PID, File, Host
 from zkmigrate.simulate.reconfig import write_whole
 
 Answer = tuple[int, str]
 _HALVES = 4
-PID = 100
-"""Of the one service of a host."""
 
 
 def run(host: Host, change: HostChange, operation: str, fencing: int, now: float, wall: float) -> Answer:
@@ -191,6 +189,11 @@ def _service(host: Host, change: SetService, now: float) -> Answer:
             host.start(now)
             if host.disk is None and change.unit.startswith("zookeeper"):
                 host.disk = Disk()
+    elif change.action == "reload":
+        if host.running:
+            host.reloads += 1
+        else:
+            host.start(now)
     elif change.action in ("stop", "kill"):
         host.stop()
     return 0, f"{change.action} {change.unit}"

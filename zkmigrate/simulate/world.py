@@ -1,4 +1,4 @@
-"""The model world of a Kafka move: source, dest hosts, brokers, and time.
+"""The model world of a move: source, dest hosts, the members of a dependent, and time.
 
 ``World.apply`` takes a Change, ``World.advance`` lets time pass, ``WorldLook`` (simulate/look.py) answers.
 The
@@ -13,14 +13,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from zkmigrate.dependents.kafka import current_connect
-from zkmigrate.inventory import Broker, Inventory, Service
+from zkmigrate.inventory import Inventory, Service
 from zkmigrate.model.change import Change, ClusterChange, ElectLeaders
 from zkmigrate.model.look import PartitionState
-from zkmigrate.simulate import program, reconfig
-from zkmigrate.simulate.disk import Disk, Kind, Transaction
+from zkmigrate.simulate import disk, program, reconfig
+from zkmigrate.simulate.disk import Disk, Transaction
 from zkmigrate.simulate.ensemble import Ensemble, elected
 from zkmigrate.simulate.host import File, Host
+from zkmigrate.simulate.members import KafkaKind, Kind, Process
 
 SLICE_S = 0.1
 LOGS = 800
@@ -40,36 +40,20 @@ class Disaster(AssertionError):
 
 
 @dataclass
-class BrokerProcess:
-    """A broker's client of ZooKeeper: its session and the host it is connected to.
-
-    connect: zookeeper.connect as the process read it when it started; later changes of the file are nothing
-    to it.
-    """
-
-    broker: Broker
-    session: int = 0
-    ensemble: str = ""
-    connected: str = ""
-    process: int = -1
-    registered: bool = False
-    connect: str = ""
-
-
-@dataclass
 class World:
     """Build with :func:`new_world`. ``faults`` are called before each apply with (change, operation).
 
-    source_down: source hosts whose server does not run; while too few do source_leader is empty.
-    following: dest hosts that observe source, with the start of their process. frozen: dest hosts on which
-    nothing runs on, while the kernel keeps their connections and ends their leases. leaders: by number
-    of partition the id of the broker that leads it; the preferred replica where there is none. settings: by
-    topic and key what a topic sets itself.
+    kind: what the members are, as ``brokers`` of any dependent. source_down: source hosts whose server does
+    not run; while too few do source_leader is empty. following: dest hosts that observe source, with the
+    start of their process. frozen: dest hosts on which nothing runs on, while the kernel keeps their
+    connections and ends their leases. leaders: by number of partition the id of the broker that leads it; the
+    preferred replica where there is none. settings: by topic and key what a topic sets itself.
     """
 
     inventory: Inventory
     hosts: dict[str, Host]
-    brokers: dict[str, BrokerProcess]
+    kind: Kind
+    brokers: dict[str, Process]
     source: Ensemble
     dest: Ensemble | None = None
     dest_leader: str = ""
@@ -358,18 +342,18 @@ class World:
                 return (host.name, ensemble) if ensemble is not None else None
         return None
 
-    def _keep_connected(self, process: BrokerProcess) -> None:
-        host = self.hosts[process.broker.name]
-        if not host.running or process.process != host.starts:
+    def _keep_connected(self, process: Process) -> None:
+        host = self.hosts[process.member.name]
+        if not host.running or (process.process, process.reloads) != (host.starts, host.reloads):
             self._disconnect_for_good(process)
-            process.process = host.starts
-            process.connect = current_connect(host.files[self.inventory.kafka.config].content)
-        loads_s = self.recovers_s.get(process.broker.name, 0.0)
+            process.process, process.reloads = host.starts, host.reloads
+            config = self.kind.dependent.config(self.inventory)
+            process.connect = self.kind.connect(host.files[config].content)
+        loads_s = self.recovers_s.get(process.member.name, 0.0)
         if not host.running or self.now < host.started + BROKER_START_S + loads_s:
             return
-        hosts = process.connect.split("/", 1)[0]
-        addresses = [part.rsplit(":", 1)[0] for part in hosts.split(",")]
-        turn = process.broker.id % len(addresses)
+        addresses = [part.rsplit(":", 1)[0] for part in process.connect.split(",")]
+        turn = process.number % len(addresses)
         for address in addresses[turn:] + addresses[:turn]:
             answer = self.door(address)
             if answer is not None:
@@ -377,8 +361,10 @@ class World:
                 self._use(process, answer[1])
                 return
         process.connected = ""
+        if not self.kind.keeps_sessions:
+            process.session, process.registered = 0, False
 
-    def _disconnect_for_good(self, process: BrokerProcess) -> None:
+    def _disconnect_for_good(self, process: Process) -> None:
         """The process ended gracefully: its session is closed where it was connected."""
         if process.connected and process.session:
             ensemble = (
@@ -390,23 +376,16 @@ class World:
                 ensemble.commit("close-session", process.session)
         process.session, process.connected, process.registered = 0, "", False
 
-    def _use(self, process: BrokerProcess, ensemble: Ensemble) -> None:
-        tree = ensemble.tree()
-        if process.session not in tree.sessions:
+    def _use(self, process: Process, ensemble: Ensemble) -> None:
+        anew = process.session not in ensemble.tree().sessions
+        if anew:
             self.sessions_made += 1
             sid = self._myid(process.connected)
             process.session = (sid << 56) | self.sessions_made
             ensemble.commit("open-session", process.session, timeout_ms=SESSION_TIMEOUT_MS)
-            path = f"{self.inventory.kafka.chroot}/brokers/ids/{process.broker.id}"
-            if path in tree.znodes:
-                ensemble.commit("delete", process.session, path)
-            ensemble.commit("create", process.session, path, b"{}", ephemeral=1)
         ensemble.seen[process.session] = self.now
         process.registered = True
-        controller = f"{self.inventory.kafka.chroot}/controller"
-        if controller not in ensemble.tree().znodes:
-            data = b'{"brokerid":%d}' % process.broker.id
-            ensemble.commit("create", process.session, controller, data, ephemeral=1)
+        self.kind.lives(self.inventory, process, ensemble, anew=anew)
 
     def _myid(self, name: str) -> int:
         hosts = (*self.inventory.source.hosts, *self.inventory.dest.hosts)
@@ -421,9 +400,9 @@ class World:
 
     def write(self, path: str, data: bytes = b"x") -> Transaction:
         """A client of source that is alive writes one znode and gets its acknowledgement."""
-        kind: Kind = "set" if path in self.source.tree().znodes else "create"
+        kind: disk.Kind = "set" if path in self.source.tree().znodes else "create"
         txn = self.source.commit(kind, WRITER, path, data)
-        if path.startswith(self.inventory.kafka.chroot + "/"):
+        if path.startswith(self.kind.dependent.chroot(self.inventory) + "/"):
             self.acknowledged.append(txn)
         self._settle()
         return txn
@@ -441,11 +420,11 @@ class World:
         )
 
     def _replicas(self) -> list[tuple[int, ...]]:
-        ids = tuple(sorted(p.broker.id for p in self.brokers.values()))
+        ids = tuple(sorted(p.number for p in self.brokers.values()))
         return [(*ids[n % len(ids) :], *ids[: n % len(ids)]) for n in range(PARTITIONS)]
 
     def _isr(self) -> tuple[int, ...]:
-        return tuple(sorted(p.broker.id for p in self.brokers.values() if self.in_sync(p)))
+        return tuple(sorted(p.number for p in self.brokers.values() if self.in_sync(p)))
 
     def _lead(self) -> None:
         """A leader that is not in sync any more gives way to the first replica that is."""
@@ -454,45 +433,39 @@ class World:
             if self.leaders.get(number, replicas[0]) not in isr:
                 self.leaders[number] = next((id for id in replicas if id in isr), -1)
 
-    def in_sync(self, process: BrokerProcess) -> bool:
+    def in_sync(self, process: Process) -> bool:
         """Whether this broker is in every ISR it belongs to."""
-        host = self.hosts[process.broker.name]
+        host = self.hosts[process.member.name]
         return host.running and process.registered and self.now >= host.started + IN_SYNC_AFTER_S
 
 
 def new_world(inventory: Inventory, properties: bytes, source_config: bytes) -> World:
-    """A quiet world: source serves, dest hosts are empty, every broker runs on source.
+    """A quiet world of Kafka. properties: what all brokers have in ``server.properties`` beside their
+    ``broker.id``."""
+    return world_of(inventory, KafkaKind(properties), source_config)
 
-    properties: what all brokers have in ``server.properties`` beside their ``broker.id``.
-    """
+
+def world_of(inventory: Inventory, kind: Kind, source_config: bytes) -> World:
+    """A quiet world: source serves, dest hosts are empty, every member of the dependent runs on source."""
     hosts = {h.name: Host(h.name, h.address, boot=f"boot-{h.name}") for h in inventory.dest.hosts}
     for host in hosts.values():
         _own_service(host, inventory.dest.service)
-    for broker in inventory.kafka.brokers:
-        host = Host(broker.name, broker.address, boot=f"boot-{broker.name}")
-        _own_service(host, inventory.kafka.service)
-        host.files[inventory.kafka.config] = File(
-            b"broker.id=%d\n" % broker.id + properties,
-            "0640",
-            f"{inventory.kafka.user}:{inventory.kafka.group}",
-        )
-        if host.systemd:
-            unit = (
-                b"[Service]\nExecStart=/usr/bin/java kafka.Kafka " + inventory.kafka.config.encode() + b"\n"
-            )
-            host.files[f"/etc/systemd/system/{inventory.kafka.service.unit}"] = File(
-                unit, "0644", "root:root"
-            )
+    dependent, processes = kind.dependent, {}
+    for member in dependent.members(inventory):
+        host = Host(member.name, member.address, boot=f"boot-{member.name}")
+        _own_service(host, dependent.service(inventory))
+        host.files |= kind.files(inventory, member)
         host.start(900.0)
-        hosts[broker.name] = host
+        hosts[member.name] = host
+        connect = kind.connect(host.files[dependent.config(inventory)].content)
+        number = kind.number(inventory, member)
+        processes[member.name] = Process(member, number, process=host.starts, connect=connect)
     source = Ensemble(CLUSTER_EPOCH)
     world = World(
         inventory,
         hosts,
-        {
-            b.name: BrokerProcess(b, process=hosts[b.name].starts, connect=current_connect(properties))
-            for b in inventory.kafka.brokers
-        },
+        kind,
+        processes,
         source,
         source_files={
             h.name: {
@@ -503,13 +476,9 @@ def new_world(inventory: Inventory, properties: bytes, source_config: bytes) -> 
         },
         source_leader=inventory.source_names[-1],
     )
-    chroot = inventory.kafka.chroot
     source.commit("open-session", WRITER, timeout_ms=30000)
-    for path in (chroot, f"{chroot}/cluster", f"{chroot}/brokers", f"{chroot}/brokers/ids", "/other"):
-        source.commit("create", WRITER, path)
-    cluster = b'{"version":"1","id":"%s"}' % inventory.kafka.cluster_id.encode()
-    source.commit("create", WRITER, f"{chroot}/cluster/id", cluster)
-    source.commit("create", WRITER, f"{chroot}/controller_epoch", b"1")
+    for path, data in kind.seeds(inventory).items():
+        source.commit("create", WRITER, path, data)
     world.advance(1.0)
     return world
 

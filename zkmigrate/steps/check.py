@@ -7,8 +7,7 @@ Clients may notice: nothing more than at the fence.
 Way back: stop all dest hosts, put the images back, start the observers, unblock, reopen.
 
 Proof: a quorum with one leader and every follower synced, in a new epoch; every ephemeral under the chroot
-has
-the owner and czxid of the baseline; nothing more and nothing less.
+that the dependent must keep has the owner and czxid of the baseline; nothing more and nothing less.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.window import SERVING, H, Statuses, phases
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look, Znode
@@ -81,6 +81,9 @@ class CheckStep(Step[CheckFacts]):
     hazard = Hazard.WINDOW
     by_hand = BY_HAND
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
     def observe(self, c: Context, look: Look) -> CheckFacts:
         if c.way is Way.BACK:
             return NOT_ASKED
@@ -93,9 +96,8 @@ class CheckStep(Step[CheckFacts]):
         synced = (synced_followers(mntr.value) or 0) if isinstance(mntr, Seen) else 0
         paths = tuple(baseline(c).ephemerals) if has_baseline(c) else ()
         znodes = look.each(paths, lambda path: look.znode(leader, path))
-        return CheckFacts(
-            hosts, servers, synced, owning_sessions(look, (leader,), c.inventory.kafka.chroot), znodes
-        )
+        owners = owning_sessions(look, (leader,), self.dependent.chroot(c.inventory))
+        return CheckFacts(hosts, servers, synced, owners, znodes)
 
     def check(self, c: Context, f: CheckFacts, way: Way) -> Verdict:
         if way is Way.BACK:
@@ -114,7 +116,7 @@ class CheckStep(Step[CheckFacts]):
         if f.synced < followers:
             return Waiting("every follower is synced", f"{f.synced} of {followers}", SYNCED_DEADLINE_S, 0.05)
         if has_baseline(c):
-            same = same_ownership(baseline(c), f.owners, f.znodes, exact=True)
+            same = same_ownership(self.dependent, baseline(c), f.owners, f.znodes, exact=True)
         else:
             same = (without_baseline("check.baseline"),)
         findings = (*quorum(c, those_serving(f.servers, f.hosts)), *same)
@@ -213,23 +215,39 @@ def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
 
 
 def same_ownership(
+    dependent: AnyDependent,
     wanted: Ownership,
     owners: Reading[Sessions],
     znodes: dict[str, Reading[Znode]],
     exact: bool,
 ) -> tuple[Finding, ...]:
-    """Every session that owned part of the chroot owns the same, with the same czxid.
+    """Every session that owned part of the chroot owns the same, with the same czxid, as far as the dependent
+    must keep it; what it need not keep may be gone.
 
-    exact: nothing may have been added either, as long as the door is closed.
+    exact: nothing may have been added either, as long as the door is closed. Else nothing is left to compare
+    where the dependent keeps nothing.
     """
+    kept = wanted.kept(dependent.keeps)
+    if not exact and wanted.ephemerals and not kept.ephemerals:
+        return ()
     if not isinstance(owners, Seen):
         return (
             claim("check.owners", "dest's leader lists its sessions", None, seen=str(owners), moves=MOVES),
         )
-    expected = {unsigned(owner): paths for owner, paths in wanted.owners.items()}
+    expected = {unsigned(owner): paths for owner, paths in kept.owners.items()}
+    free = {unsigned(owner): set(paths) for owner, paths in wanted.owners.items()}
+    free = {owner: paths - set(expected.get(owner, ())) for owner, paths in free.items()}
     under = wanted.chroot + "/"
     seen = {
-        owner: tuple(sorted(p for p in paths if p.startswith(under) and (exact or p in wanted.ephemerals)))
+        owner: tuple(
+            sorted(
+                p
+                for p in paths
+                if p.startswith(under)
+                and (exact or p in kept.ephemerals)
+                and p not in free.get(unsigned(owner), ())
+            )
+        )
         for owner, paths in owners.value.owners.items()
     }
     seen = {owner: paths for owner, paths in seen.items() if paths}
@@ -240,10 +258,10 @@ def same_ownership(
     }
     moved = [
         f"{path}: czxid {_czxid(znodes.get(path))}, was {format_zxid(e.czxid)}"
-        for path, e in wanted.ephemerals.items()
+        for path, e in kept.ephemerals.items()
         if not _same(znodes.get(path), e.czxid, e.owner)
     ]
-    unread = any(not isinstance(znodes.get(path), Seen | Absent) for path in wanted.ephemerals)
+    unread = any(not isinstance(znodes.get(path), Seen | Absent) for path in kept.ephemerals)
     return (
         claim(
             "check.owners",
@@ -253,14 +271,14 @@ def same_ownership(
                 f"{format_session(o)}: had {a}, has {b}" for o, (a, b) in sorted(wrong.items())[:5]
             )
             or f"{len(seen)} sessions, {sum(len(p) for p in seen.values())} ephemerals",
-            needed=f"{len(expected)} sessions, {len(wanted.ephemerals)} ephemerals",
+            needed=f"{len(expected)} sessions, {len(kept.ephemerals)} ephemerals",
             moves=MOVES,
         ),
         claim(
             "check.czxid",
             "every ephemeral under the chroot is the same znode as before",
             None if unread else not moved,
-            seen="; ".join(moved[:5]) or f"{len(wanted.ephemerals)} the same",
+            seen="; ".join(moved[:5]) or f"{len(kept.ephemerals)} the same",
             moves=MOVES,
         ),
     )

@@ -3,8 +3,8 @@
 Why now: nothing may reach dest between the last proof and the reform; what is not sent cannot be lost.
 Right before, it is looked once more for a foreign client that came to dest since SURVEY.
 
-Clients may notice: brokers lose ZooKeeper and keep retrying; producers and consumers go on. What a client had
-sent but not acknowledged is unknown to it, as in any disconnect.
+Clients may notice: members lose ZooKeeper and keep retrying; Kafka's producers and consumers go on. What a
+client had sent but not acknowledged is unknown to it, as in any disconnect.
 
 Way back: reopen; no session is lost while the way back starts before the deadline. The kernel reopens by
 itself when the lease is not renewed.
@@ -23,6 +23,7 @@ from zkmigrate.facts.tenants import foreign_clients
 from zkmigrate.facts.window import Standing, Statuses, foreseen, standing
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
@@ -71,6 +72,9 @@ class FenceStep(Step[FenceFacts]):
     hazard = Hazard.WINDOW
     by_hand = BY_HAND
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
     def observe(self, c: Context, look: Look) -> FenceFacts:
         stand = standing(c, look, "armed")
         # A rehearsal comes before the roll: nobody is to be on dest then, and the roll's gate asks.
@@ -78,8 +82,10 @@ class FenceStep(Step[FenceFacts]):
             return FenceFacts(stand)
         cons = look.each(c.inventory.dest_names, lambda host: connections(look, host))
         dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
-        found = foreign_clients(c.inventory, look, cons, dumps)
-        return FenceFacts(stand, accepted(c.inventory.accept, foreign(found), look.wall()))
+        found = foreign_clients(c.inventory, self.dependent, look, cons, dumps)
+        return FenceFacts(
+            stand, accepted(c.inventory.accept, foreign(self.dependent.words, found), look.wall())
+        )
 
     def check(self, c: Context, facts: FenceFacts, way: Way) -> Verdict:
         f = facts.stand

@@ -19,8 +19,10 @@ from zkmigrate.facts.host import HostPhase
 from zkmigrate.facts.recorded import Verified, known
 from zkmigrate.facts.window import Statuses, foreseen, statuses, unknown
 from zkmigrate.hostside import INSTALLED_PATH, program
+from zkmigrate.inventory import Inventory
 from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
@@ -67,8 +69,15 @@ class FinalizeStep(Step[FinalizeFacts]):
     hazard = Hazard.FINAL
     by_hand = BY_HAND
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
+    def _hosts(self, inventory: Inventory) -> tuple[str, ...]:
+        """The hosts that zkm-host is put on: dest's and the members'."""
+        return (*inventory.dest_names, *(m.name for m in self.dependent.members(inventory)))
+
     def observe(self, c: Context, look: Look) -> FinalizeFacts:
-        hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
+        hosts = self._hosts(c.inventory)
         dest = c.inventory.dest
         return FinalizeFacts(
             look.each(hosts, lambda host: look.file(host, INSTALLED_PATH)),
@@ -78,7 +87,11 @@ class FinalizeStep(Step[FinalizeFacts]):
 
     def check(self, c: Context, f: FinalizeFacts, way: Way) -> Verdict:
         if way is Way.BACK:
-            return Blocked((past_the_door(f.opened),), no_way_back=True) if f.opened else Done()
+            return (
+                Blocked((past_the_door(self.dependent.words, f.opened),), no_way_back=True)
+                if f.opened
+                else Done()
+            )
         verified = known(Verified, c)
         missing = verified.missing if verified is not None else ()
         silent = {h: r for h, r in f.programs.items() if isinstance(r, Unknown)}
@@ -101,7 +114,7 @@ class FinalizeStep(Step[FinalizeFacts]):
 
     def plan(self, c: Context, f: FinalizeFacts, target: str) -> Changes:
         if f.hosts.phase(target) == "sealed":
-            return GoStep().plan(c, GoFacts(f.hosts, ()), target)
+            return GoStep(self.dependent).plan(c, GoFacts(f.hosts, ()), target)
         if target in c.inventory.dest_names:
             return (HostVerb(target, "finalize"), UninstallProgram(target))
         return (UninstallProgram(target),)

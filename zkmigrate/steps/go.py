@@ -21,6 +21,7 @@ from zkmigrate.facts.recorded import Freshest, Proved, known
 from zkmigrate.facts.window import SERVING, Statuses, foreseen, phases, statuses
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
+from zkmigrate.model.dependent import AnyDependent, Words
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
@@ -69,6 +70,9 @@ class GoStep(Step[GoFacts]):
     hazard = Hazard.WINDOW
     by_hand = BY_HAND
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
     def observe(self, c: Context, look: Look) -> GoFacts:
         if c.way is Way.FORWARD:
             return GoFacts(phases(c, look), ())
@@ -80,7 +84,7 @@ class GoStep(Step[GoFacts]):
     def check(self, c: Context, f: GoFacts, way: Way) -> Verdict:
         hosts = f.hosts
         if way is Way.BACK and (opened := hosts.in_phase("open")):
-            return Blocked((past_the_door(opened),), no_way_back=True)
+            return Blocked((past_the_door(self.dependent.words, opened),), no_way_back=True)
         # From the first GO sent the hosts finish alone: one that does not answer holds no other back.
         sent = c.begun or bool(hosts.in_phase(*GONE, "open"))
         if hosts.unknown and (way is Way.BACK or c.rehearsal or not sent):
@@ -176,17 +180,17 @@ def _not_heard(found: Finding) -> Finding:
     )
 
 
-def past_the_door(hosts: tuple[str, ...]) -> Finding:
+def past_the_door(words: Words, hosts: tuple[str, ...]) -> Finding:
     """The refusal to walk back past OPEN, with its cost."""
     return claim(
         NO_WAY_BACK,
         "the client door has not been opened",
         False,
-        seen=f"open on {', '.join(hosts)}: brokers have seen dest's transactions",
+        seen=f"open on {', '.join(hosts)}: {words.many} have seen dest's transactions",
         needed="a door that was never opened",
         moves=(
             "repair forward: zkmigrate resume",
-            "a rollback now would lose or replay dest's transactions; it needs every broker down at "
+            f"a rollback now would lose or replay dest's transactions; it needs every {words.one} down at "
             "once and the source owner's consent. By hand: docs/how-to/going-back.md; zkmigrate replay list "
             "says what it is about",
         ),

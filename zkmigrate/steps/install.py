@@ -1,4 +1,4 @@
-"""What: install zkm-host, the one program that acts on a host, on dest hosts and brokers.
+"""What: install zkm-host, the one program that acts on a host, on dest hosts and the members' hosts.
 
 Why now: every later change goes through it, with an operation id, a before-image and a stored outcome.
 
@@ -16,8 +16,10 @@ from dataclasses import dataclass
 
 from zkmigrate import hostside
 from zkmigrate.facts.window import unknown
+from zkmigrate.inventory import Inventory
 from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, InstallProgram, UninstallProgram
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
@@ -44,8 +46,15 @@ class InstallStep(Step[InstallFacts]):
     hazard = Hazard.REVERSIBLE
     by_hand = BY_HAND
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
+    def _hosts(self, inventory: Inventory) -> tuple[str, ...]:
+        """The hosts that zkm-host is put on: dest's and the members'."""
+        return (*inventory.dest_names, *(m.name for m in self.dependent.members(inventory)))
+
     def observe(self, c: Context, look: Look) -> InstallFacts:
-        hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
+        hosts = self._hosts(c.inventory)
         return InstallFacts(look.each(hosts, lambda host: look.file(host, hostside.INSTALLED_PATH)))
 
     def check(self, c: Context, f: InstallFacts, way: Way) -> Verdict:

@@ -2,9 +2,9 @@
 
 Why now: dest has been checked behind the closed door.
 
-Clients may notice: brokers reconnect within about three seconds, with their old sessions.
+Clients may notice: members reconnect within about three seconds, Kafka's with their old sessions.
 
-Way back: none that costs nothing. From now on brokers have seen dest's transactions; repair forward.
+Way back: none that costs nothing. From now on members have seen dest's transactions; repair forward.
 
 Proof: the fence is empty on every host that serves and the phase file says open.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 from zkmigrate.facts.window import SERVING, Standing, foreseen, standing
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
@@ -41,6 +42,9 @@ class OpenStep(Step[Standing]):
     hazard = Hazard.FINAL
     by_hand = BY_HAND
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
     def observe(self, c: Context, look: Look) -> Standing:
         return standing(c, look, "started", "checked")
 
@@ -48,7 +52,7 @@ class OpenStep(Step[Standing]):
         hosts = f.hosts
         opened = hosts.in_phase("open")
         if way is Way.BACK and opened:
-            return Blocked((past_the_door(opened),), no_way_back=True)
+            return Blocked((past_the_door(self.dependent.words, opened),), no_way_back=True)
         partly = go_on_without(c, hosts)
         if hosts.unknown and not (way is Way.FORWARD and partly):
             return Blocked(hosts.unknown)

@@ -12,6 +12,7 @@ Proof: every blocking check holds; unknown never passes.
 from __future__ import annotations
 
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
@@ -44,11 +45,12 @@ class PreflightStep(Reads[tuple[Finding, ...]]):
     title = "Preflight"
     by_hand = BY_HAND
 
-    def __init__(self, gate: str = "preflight") -> None:
+    def __init__(self, dependent: AnyDependent, gate: str = "preflight") -> None:
+        self.dependent = dependent
         self.gate = gate
 
     def observe(self, c: Context, look: Look) -> tuple[Finding, ...]:
-        return run_preflight(c, look, self.gate)
+        return run_preflight(c, self.dependent, look, self.gate)
 
     def check(self, c: Context, f: tuple[Finding, ...], way: Way) -> Verdict:
         if way is Way.BACK:

@@ -24,6 +24,7 @@ from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.ownership import Ownership, rolled_forward
 from zkmigrate.facts.recorded import Drained, Proved, ReadDelta, Stopped, Surveyed, needed
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
+from zkmigrate.model.dependent import AnyDependent, Words
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
@@ -76,6 +77,9 @@ class ProveStep(Reads[ProveFacts]):
     title = "Prove that nothing is missing"
     by_hand = BY_HAND
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
     def observe(self, c: Context, look: Look) -> ProveFacts:
         before = _leader(c, look)
         survey = needed(Surveyed, c)
@@ -91,12 +95,11 @@ class ProveStep(Reads[ProveFacts]):
                 raise HostError(f"{survey.leader}: the log has a hole: {since.gaps[0]}")
             found = delta(
                 logs,
-                chroot=c.inventory.kafka.chroot,
+                chroot=self.dependent.chroot(c.inventory),
                 after=lowest,
                 upto=due(before[1]),
                 owners=state.owners,
-                # None in a rehearsal, where brokers are on source.
-                living=state.owners.keys() & set(survey.on_dest),
+                living=self._living(survey, state),
                 highest=highest,
                 cursor=cursor,
             )
@@ -125,7 +128,7 @@ class ProveStep(Reads[ProveFacts]):
             _same_leader(c, f),
             _from_survey(c, min(tails.values())),
             *_tail_claims(tails, f.state.value),
-            *_delta_claims(c, result),
+            *_delta_claims(self.dependent.words, c, result),
         )
         if any(x.blocks for x in findings):
             return Blocked(findings)
@@ -137,6 +140,12 @@ class ProveStep(Reads[ProveFacts]):
             baseline=f.state.value,
         )
         return Done(findings, record.encode())
+
+    def _living(self, survey: Surveyed, state: Ownership) -> set[int]:
+        """The sessions that dest lets live, whatever source does with them: those that SURVEY saw as clients
+        of dest, none in a rehearsal, where members are on source; and those of which nothing must be kept."""
+        kept = state.kept(self.dependent.keeps).owners.keys()
+        return {owner for owner in state.owners if owner in survey.on_dest or owner not in kept}
 
 
 def _leader(c: Context, look: Look) -> tuple[str | None, int]:
@@ -190,15 +199,15 @@ def _tail_claims(tails: Mapping[str, int], state: Ownership) -> tuple[Finding, .
     )
 
 
-def _delta_claims(c: Context, result: DeltaResult) -> tuple[Finding, ...]:
+def _delta_claims(words: Words, c: Context, result: DeltaResult) -> tuple[Finding, ...]:
     listed = "; ".join(
         f"{format_zxid(m.zxid)} {m.type} {m.path} session {format_session(m.session)}"
         for m in result.missing[:LISTED]
     )
-    # Until the roll brokers write through source, so a rehearsal's delta is read but may hold their writes.
+    # Until the roll members write through source, so a rehearsal's delta is read but may hold their writes.
     rehearsed = c.rehearsal and not result.unproved
     severity = Severity.INFO if rehearsed else Severity.BLOCK
-    why = " (expected in a rehearsal: the brokers still write through source)" if rehearsed else ""
+    why = f" (expected in a rehearsal: the {words.many} still write through source)" if rehearsed else ""
     return (
         claim(
             "prove.delta",

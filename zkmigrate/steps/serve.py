@@ -103,7 +103,7 @@ def go_on_without(c: Context, f: Statuses[HostPhase]) -> bool:
     """Whether the hosts that serve go on, whoever is missing.
 
     Once a host is open the only way is forward. Before that a majority goes on without hosts that are not
-    heard or have no GO, for brokers wait at the door; a rehearsal, where nobody waits, needs every host.
+    heard or have no GO, for clients wait at the door; a rehearsal, where nobody waits, needs every host.
     """
     if f.in_phase("open"):
         return True

@@ -32,6 +32,7 @@ from zkmigrate.facts.window import LOOK_MOVES, round_trips, unknown
 from zkmigrate.inventory import Lease
 from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
+from zkmigrate.model.dependent import AnyDependent, Words
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
@@ -107,6 +108,9 @@ class SurveyStep(Reads[SurveyFacts]):
     title = "Read the subtree and the disks"
     by_hand = BY_HAND
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
     def observe(self, c: Context, look: Look) -> SurveyFacts:
         dest = c.inventory.dest
         view = source_view(c.inventory, look)
@@ -126,20 +130,22 @@ class SurveyStep(Reads[SurveyFacts]):
         count = learners(mntr.value) if isinstance(mntr, Seen) else None
         tails = look.each(c.inventory.dest_names, tail)
         if c.rehearsal:
-            read = _source(c, look, view.leader, now, earlier)
+            read = self._source(c, look, view.leader, now, earlier)
             trips = round_trips(c, look, TRIES)
             return SurveyFacts(view.leader, now, count, read, tails, renewals=trips)
         lowest = [int(r.value.zxid) for r in tails.values() if isinstance(r, Seen)]
         if len(lowest) < len(tails):
             return SurveyFacts(view.leader, now, count, Absent("dest's disks must be read first"), tails)
-        read, comparison = compared_ownership(look, c.inventory, view.leader, min(lowest), c.tell)
-        owners = read.value[0].owners if isinstance(read, Seen) else ()
+        chroot = self.dependent.chroot(c.inventory)
+        read, comparison = compared_ownership(look, c.inventory, chroot, view.leader, min(lowest), c.tell)
+        owners = read.value[0].owners if isinstance(read, Seen) else {}
+        kept = read.value[0].kept(self.dependent.keeps).owners if isinstance(read, Seen) else {}
         # After the disks: a session that opened since is not in the disks' state, and claims nothing.
         there = look.each(c.inventory.dest_names, lambda host: connections(look, host))
         left = look.each(c.inventory.source_names, lambda host: connections(look, host))
         dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
-        strangers = foreign(foreign_clients(c.inventory, look, there, dumps))
-        found = homes(owners, there, left)
+        clients = foreign_clients(c.inventory, self.dependent, look, there, dumps)
+        found = homes(owners, there, left, owners.keys() - kept.keys())
         # Last, for it tells how busy the hosts are now.
         trips = round_trips(c, look, TRIES)
         return SurveyFacts(
@@ -150,19 +156,20 @@ class SurveyStep(Reads[SurveyFacts]):
             tails,
             comparison,
             found,
-            accepted(c.inventory.accept, strangers, look.wall()),
+            accepted(c.inventory.accept, foreign(self.dependent.words, clients), look.wall()),
             trips,
         )
 
     def check(self, c: Context, f: SurveyFacts, way: Way) -> Verdict:
         if way is Way.BACK:
             return Done()
-        findings = _readable(c, f)
+        findings = _readable(self.dependent, c, f)
         if any(x.blocks for x in findings) or not isinstance(f.ownership, Seen) or f.learners is None:
             return Blocked(findings)
         state, cursor = f.ownership.value
-        picked = _lease(c, f, state)
-        findings = (*findings, _lease_fits(c, f, state, picked))
+        kept = state.kept(self.dependent.keeps)
+        picked = _lease(c, f, kept)
+        findings = (*findings, _lease_fits(self.dependent.words, c, f, kept, picked))
         if picked is None:
             return Blocked(findings)
         cursors = {h: r.value.cursor for h, r in f.tails.items() if isinstance(r, Seen)}
@@ -172,11 +179,25 @@ class SurveyStep(Reads[SurveyFacts]):
             learners=f.learners,
             ownership=state,
             cursors={**cursors, f.leader: cursor},
-            smallest_timeout_ms=state.smallest_timeout_ms,
+            smallest_timeout_ms=kept.smallest_timeout_ms,
             on_dest=tuple(sorted(f.homes.on_dest, key=hex)) if f.homes else (),
             lease=ChosenLease(picked.fence_ttl_ms, picked.cut_ttl_ms),
         )
         return Done(findings, record.encode())
+
+    def _source(
+        self, c: Context, look: Look, leader: str, now: int, earlier: Surveyed | None
+    ) -> Reading[tuple[Ownership, Cursor | None]]:
+        """Source's ownership; an earlier survey of this run that read the same leader's log in the same epoch
+        is gone on from."""
+        start = None
+        if earlier is not None and (earlier.leader, earlier.epoch) == (leader, now):
+            cursor = earlier.cursors.get(leader)
+            start = None if cursor is None else (earlier.ownership, cursor)
+        source = c.inventory.source
+        return source_ownership(
+            look, leader, source.data_dir, source.txn_dir, self.dependent.chroot(c.inventory), start, c.tell
+        )
 
 
 def _earlier(c: Context) -> Surveyed | None:
@@ -188,22 +209,7 @@ def _earlier(c: Context) -> Surveyed | None:
         return None
 
 
-def _source(
-    c: Context, look: Look, leader: str, now: int, earlier: Surveyed | None
-) -> Reading[tuple[Ownership, Cursor | None]]:
-    """Source's ownership; an earlier survey of this run that read the same leader's log in the same epoch is
-    gone on from."""
-    start = None
-    if earlier is not None and (earlier.leader, earlier.epoch) == (leader, now):
-        cursor = earlier.cursors.get(leader)
-        start = None if cursor is None else (earlier.ownership, cursor)
-    source = c.inventory.source
-    return source_ownership(
-        look, leader, source.data_dir, source.txn_dir, c.inventory.kafka.chroot, start, c.tell
-    )
-
-
-def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
+def _readable(dependent: AnyDependent, c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
     findings = [unknown("survey.tail", h, r) for h, r in f.tails.items() if not isinstance(r, Seen)]
     if not isinstance(f.ownership, Seen):
         findings.append(unknown("survey.subtree", f.leader or "source", f.ownership))
@@ -221,8 +227,9 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
     )
     if c.rehearsal:
         return tuple(findings)
-    findings += [*_baseline(state), _homes(f.homes), *f.foreign, *_same_tree(f.comparison)]
-    timeout = state.smallest_timeout_ms
+    kept, words = state.kept(dependent.keeps), dependent.words
+    findings += [*_baseline(words, state, kept), _homes(f.homes), *f.foreign, *_same_tree(f.comparison)]
+    timeout = kept.smallest_timeout_ms
     if timeout is None:
         return tuple(findings)
     way_back = expected_way_back_s(c)
@@ -237,12 +244,12 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
             needed=f"more than {LEAST_TO_SEAL_S:g} s, to reach SEAL in",
             moves=(
                 "rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run",
-                "raise zookeeper.session.timeout.ms and restart the brokers (the roll does)",
+                words.longer_sessions,
             ),
         )
     )
     trip_s = _worst_s(f) or 0.0
-    findings.append(_window_fits(c, trip_s, limits.start_back))
+    findings.append(_window_fits(words, c, trip_s, limits.start_back))
     limit = c.inventory.policy.open_limit_s
     findings.append(
         claim(
@@ -257,7 +264,7 @@ def _readable(c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _window_fits(c: Context, trip_s: float, left_s: float) -> Finding:
+def _window_fits(words: Words, c: Context, trip_s: float, left_s: float) -> Finding:
     """A window that cannot succeed is not begun. left_s: until the way back must start, after FENCE."""
     policy, took, counted = c.inventory.policy, rehearsed_s(c, *TO_SEAL), to_seal_s(c, trip_s)
     margin = f"times {policy.window_margin:g} (policy.window_margin)"
@@ -280,7 +287,7 @@ def _window_fits(c: Context, trip_s: float, left_s: float) -> Finding:
         counted + hold <= left_s,
         seen=f"{reckoned}; the way back must start {left_s:.1f} s after FENCE",
         needed=f"at most {left_s:.1f} s",
-        moves=(*moves, "raise zookeeper.session.timeout.ms and restart the brokers (the roll does)"),
+        moves=(*moves, words.longer_sessions),
     )
 
 
@@ -301,9 +308,9 @@ def _lease(c: Context, f: SurveyFacts, state: Ownership) -> Lease | None:
     return None if worst is None else lease.chosen(c.inventory.policy.lease, worst, allowed)
 
 
-def _lease_fits(c: Context, f: SurveyFacts, state: Ownership, picked: Lease | None) -> Finding:
+def _lease_fits(words: Words, c: Context, f: SurveyFacts, kept: Ownership, picked: Lease | None) -> Finding:
     trips = each({h: f"{r.value:.2f} s" if isinstance(r, Seen) else str(r) for h, r in f.renewals.items()})
-    worst, allowed = _worst_s(f), lease.longest(c, _timeout_s(c, state))
+    worst, allowed = _worst_s(f), lease.longest(c, _timeout_s(c, kept))
     if worst is None:
         needed = "an answer of every dest host"
     else:
@@ -322,28 +329,28 @@ def _lease_fits(c: Context, f: SurveyFacts, state: Ownership, picked: Lease | No
         needed=needed,
         moves=(
             "look why the host is slow, then resume: it is measured again",
-            "raise policy.lease.longest_ms, or the brokers' session timeout",
+            f"raise policy.lease.longest_ms, or the {words.many}' session timeout",
         ),
     )
 
 
-def _baseline(state: Ownership) -> tuple[Finding, ...]:
+def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding, ...]:
     """What sessions and ephemerals are compared with afterwards, and what the deadline is reckoned from."""
-    nameless = state.without_timeout
+    nameless = kept.without_timeout
     return (
         claim(
             "survey.baseline",
             "the chroot holds ephemerals to compare with afterwards",
             bool(state.ephemerals),
             seen=f"{len(state.ephemerals)} ephemerals of {len(state.owners)} sessions under {state.chroot}",
-            needed="at least the registration of one broker",
-            moves=("correct kafka.chroot in migration.yml", "start the brokers"),
+            needed=f"at least the registration of one {words.one}",
+            moves=(f"correct {words.kind}.chroot in migration.yml", f"start the {words.many}"),
         ),
         claim(
             "survey.timeouts",
             "the timeout of every session that owns a part is known",
             None if nameless else True,
-            seen=", ".join(format_session(s) for s in nameless[:LISTED]) or f"all of {len(state.owners)}",
+            seen=", ".join(format_session(s) for s in nameless[:LISTED]) or f"all of {len(kept.owners)}",
             needed="a timeout for each: without it there is no deadline for the way back",
             moves=("restart the client that owns this session, then resume", *LOOK_MOVES),
         ),

@@ -1,4 +1,4 @@
-"""What: look again after twice the smallest session timeout: sessions, owners, brokers, dest's quorum.
+"""What: look again after twice the smallest session timeout: sessions, owners, members, dest's quorum.
 
 Why now: a session that did not survive shows itself only when its timeout has passed on dest.
 
@@ -7,35 +7,35 @@ GO here, once it answers again, and joins the others.
 
 Way back: nothing was changed by this step.
 
-Proof: every broker is registered, every partition is fully in sync, dest has one leader and all others follow
-it. Each session that owned a part of the chroot, and each of its znodes, is compared with the baseline; one
-that is not what it was is named and does not stop the run: nothing can bring it back, and a broker that was
-restarted since has a session of its own. What source's log holds since PROVE is read once more: whoever still
-wrote under the chroot there is named, because dest does not have it. The subtree of every dest disk, as it
-was at the cut, is compared with source's. A dest host that does not come back within a minute is named and
-left out, as long as a majority of them is open.
+Proof: every member is registered and settled, dest has one leader and all others follow it. Each session that
+owned a part of the chroot, and each of its znodes, is compared with the baseline as far as the dependent must
+keep it; one that is not what it was is named and does not stop the run: nothing can bring it back, and a
+member that was restarted since has a session of its own. What source's log holds since PROVE is read once
+more: whoever still wrote under the chroot there is named, because dest does not have it. The subtree of every
+dest disk, as it was at the cut, is compared with source's. A dest host that does not come back within a
+minute is named and left out, as long as a majority of them is open.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from zkmigrate.errors import HostError
 from zkmigrate.facts.disk import directories
 from zkmigrate.facts.ensemble import EnsembleView, dest_view
 from zkmigrate.facts.host import HostStatus
-from zkmigrate.facts.kafka import kafka_view
 from zkmigrate.facts.recorded import Proved, Stopped, Surveyed, Verified, known, needed, seconds
 from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.subtree import Digests, digests
 from zkmigrate.facts.window import SERVING, Statuses, statuses
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, claim
-from zkmigrate.model.look import KafkaView, Look, Znode
+from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.rules.next_wave import out_of_sync
 from zkmigrate.rules.window import STEPS
 from zkmigrate.steps.check import (
     baseline,
@@ -57,11 +57,6 @@ LATE_HOST_S = 60.0
 LISTED = 10
 IN_SYNC_S = 120.0
 DIGITS = 16
-NOT_KEPT = (
-    "a broker that was restarted, or was away for its session's timeout, has a session of its own: it is "
-    "registered again, and nothing is left to do",
-    "else see why the session ended: the report's timeline, the broker's log",
-)
 # What ZooKeeper takes where its configuration does not say.
 DEFAULT_TICK_MS = 3000
 MOST_TICKS = 20
@@ -70,16 +65,17 @@ NOT_YET = Absent("not looked at yet")
 
 @dataclass(frozen=True)
 class VerifyFacts:
-    """settled_for: seconds that the youngest of dest's servers has run. since_proof: source's log after
-    PROVE. trees: the subtree as it was at the cut, on every disk; None where it was not looked at.
-    since: when a host was first missing, by the look's clock; waited: seconds since then."""
+    """own: how the dependent stands, by its own looks. settled_for: seconds that the youngest of dest's
+    servers has run. since_proof: source's log after PROVE. trees: the subtree as it was at the cut, on every
+    disk; None where it was not looked at. since: when a host was first missing, by the look's clock; waited:
+    seconds since then."""
 
     hosts: Statuses[HostStatus]
     settled_for: float
     servers: EnsembleView
     owners: Reading[Sessions]
     znodes: dict[str, Reading[Znode]]
-    view: Reading[KafkaView]
+    own: Any
     since_proof: Reading[DeltaResult] = NOT_YET
     trees: Digests | None = None
     since: float = 0.0
@@ -119,6 +115,9 @@ class VerifyStep(Step[VerifyFacts]):
     hazard = Hazard.LATE
     by_hand = BY_HAND
 
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
     def observe(self, c: Context, look: Look) -> VerifyFacts:
         hosts = statuses(c, look)
         now = look.now()
@@ -126,21 +125,21 @@ class VerifyStep(Step[VerifyFacts]):
         settled = min((_age_s(s) for s in hosts.at.values() if s.phase == "open"), default=0.0)
         servers = dest_view(c.inventory, look)
         leader = servers.leader
-        if leader is None or settled < _needed_s(c) or not has_baseline(c):
-            view = kafka_view(c, look)
-            return VerifyFacts(hosts, settled, servers, NOT_YET, {}, view, since=since, waited=now - since)
+        if leader is None or settled < self._needed_s(c) or not has_baseline(c):
+            own = self.dependent.cluster(c, look)
+            return VerifyFacts(hosts, settled, servers, NOT_YET, {}, own, since=since, waited=now - since)
         znodes = look.each(tuple(baseline(c).ephemerals), lambda path: look.znode(leader, path))
-        view = kafka_view(c, look)
+        own = self.dependent.cluster(c, look)
         return VerifyFacts(
             hosts,
             settled,
             servers,
-            owning_sessions(look, (leader,), c.inventory.kafka.chroot),
+            owning_sessions(look, (leader,), self.dependent.chroot(c.inventory)),
             znodes,
-            view,
-            _since_proof(c, look),
+            own,
+            self._since_proof(c, look),
             # It takes as long as the trees are large, so only once all the rest is as it must be.
-            None if _behind(c, view) else _trees(c, look),
+            None if self.dependent.behind(c.inventory, own) else self._trees(c, look),
             since,
             now - since,
         )
@@ -163,7 +162,7 @@ class VerifyStep(Step[VerifyFacts]):
             keep = {"since": f.since}
             late = f"not yet: {', '.join(missing)}"
             return Waiting("every dest host is open", late, limit + LATE_HOST_S, 1.0, keep)
-        needed = _needed_s(c)
+        needed, d = self._needed_s(c), self.dependent
         if f.settled_for < needed:
             return Waiting(
                 "twice the smallest session timeout has passed on dest",
@@ -171,30 +170,17 @@ class VerifyStep(Step[VerifyFacts]):
                 needed + 10.0,
                 1.0,
             )
-        behind = _behind(c, f.view)
-        if behind or not isinstance(f.view, Seen):
-            return Waiting("every broker is registered, every partition in sync", behind, IN_SYNC_S, 0.5)
-        synced = claim(
-            "verify.isr",
-            "every partition is fully in sync",
-            True,
-            seen=f"{len(f.view.value.partitions)} partitions",
-        )
+        if behind := d.behind(c.inventory, f.own):
+            return Waiting(d.words.all_settled, behind, IN_SYNC_S, 0.5)
         if has_baseline(c):
-            same = tuple(_told(x) for x in same_ownership(baseline(c), f.owners, f.znodes, exact=False))
+            compared = same_ownership(d, baseline(c), f.owners, f.znodes, exact=False)
+            same = tuple(_told(d, x) for x in compared)
         else:
             same = (without_baseline("verify.baseline", Severity.WARN),)
-        registered = claim(
-            "verify.registered",
-            "every broker is registered",
-            True,
-            seen=f"{len(f.view.value.brokers)} brokers",
-        )
         findings = (
             *quorum(c, those_serving(f.servers, f.hosts)),
             *same,
-            registered,
-            synced,
+            *d.proofs(f.own),
             _strays(f.since_proof),
             *_same_tree(f.trees),
             *_left_out(missing),
@@ -204,10 +190,50 @@ class VerifyStep(Step[VerifyFacts]):
         return Done(findings, Verified(tuple(sorted(missing))).encode())
 
     def plan(self, c: Context, f: VerifyFacts, target: str) -> Changes:
-        return GoStep().plan(c, GoFacts(f.hosts, ()), target)
+        return GoStep(self.dependent).plan(c, GoFacts(f.hosts, ()), target)
 
     def undo(self, c: Context, f: VerifyFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+    def _needed_s(self, c: Context) -> float:
+        """Twice the smallest timeout, and what passed between a server's start and the opening of its
+        door."""
+        smallest = (
+            baseline(c).kept(self.dependent.keeps).smallest_timeout_ms
+            if has_baseline(c)
+            else _longest_timeout_ms(c)
+        )
+        took = seconds(c, "cutover")
+        until_open = sum(took.get(step, 0.0) for step in STEPS.after(STEPS.seals))
+        return TIMEOUTS * (smallest or 0) / 1000 + until_open
+
+    def _trees(self, c: Context, look: Look) -> Digests | None:
+        stopped, survey = known(Stopped, c), known(Surveyed, c)
+        if stopped is None or not stopped.tails or survey is None:
+            return None
+        chroot, at_the_cut = self.dependent.chroot(c.inventory), min(stopped.tails.values())
+        return digests(look, c.inventory, chroot, survey.leader, at_the_cut, c.tell)
+
+    def _since_proof(self, c: Context, look: Look) -> Reading[DeltaResult]:
+        """Source's log from where PROVE stopped to its present end; dest's sessions expire in it."""
+        proved, source = needed(Proved, c), c.inventory.source
+        owners = proved.baseline.owners
+        leader = needed(Surveyed, c).leader
+        try:
+            _, logs = directories(look, leader, source.data_dir, source.txn_dir)
+            return Seen(
+                delta(
+                    logs,
+                    chroot=self.dependent.chroot(c.inventory),
+                    after=proved.delta.last,
+                    upto=None,
+                    owners=owners,
+                    living=owners.keys(),
+                    cursor=proved.cursor,
+                )
+            )
+        except (HostError, ZkDataError) as error:
+            return Unknown("failed", f"{leader}: {error}")
 
 
 def _missing(f: VerifyFacts) -> dict[str, str]:
@@ -246,38 +272,11 @@ def _age_s(status: HostStatus) -> float:
     return status.uptime_s - (status.unit_since or status.phase_since)
 
 
-def _needed_s(c: Context) -> float:
-    """Twice the smallest timeout, and what passed between a server's start and the opening of its door."""
-    smallest = baseline(c).smallest_timeout_ms if has_baseline(c) else _longest_timeout_ms(c)
-    took = seconds(c, "cutover")
-    until_open = sum(took.get(step, 0.0) for step in STEPS.after(STEPS.seals))
-    return TIMEOUTS * (smallest or 0) / 1000 + until_open
-
-
 def _longest_timeout_ms(c: Context) -> int:
     """The longest timeout that dest grants any session, by its configuration."""
     settings = c.inventory.dest.settings
     tick = int(settings.get("tickTime", DEFAULT_TICK_MS))
     return int(settings.get("maxSessionTimeout", MOST_TICKS * tick))
-
-
-def _behind(c: Context, view: Reading[KafkaView]) -> str:
-    """Which brokers are not registered or not in sync; "" when all are."""
-    if not isinstance(view, Seen):
-        return str(view)
-    missing = [b.name for b in c.inventory.kafka.brokers if b.id not in view.value.brokers]
-    if missing:
-        return f"not registered: {', '.join(missing)}"
-    behind = out_of_sync(view.value, frozenset())
-    return f"{len(behind)} of {len(view.value.partitions)} partitions are catching up" if behind else ""
-
-
-def _trees(c: Context, look: Look) -> Digests | None:
-    stopped, survey = known(Stopped, c), known(Surveyed, c)
-    if stopped is None or not stopped.tails or survey is None:
-        return None
-    at_the_cut = min(stopped.tails.values())
-    return digests(look, c.inventory, survey.leader, at_the_cut, c.tell)
 
 
 def _same_tree(trees: Digests | None) -> tuple[Finding, ...]:
@@ -310,33 +309,17 @@ def _same_tree(trees: Digests | None) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _told(found: Finding) -> Finding:
+def _told(dependent: AnyDependent, found: Finding) -> Finding:
     """What is known to be another session's now is told and no more; what is not known stops as ever."""
     if found.held is not Held.NO:
         return found
-    return replace(found, severity=Severity.WARN, moves=NOT_KEPT)
-
-
-def _since_proof(c: Context, look: Look) -> Reading[DeltaResult]:
-    """Source's log from where PROVE stopped to its present end; dest's sessions expire in it."""
-    proved, source = needed(Proved, c), c.inventory.source
-    owners = proved.baseline.owners
-    leader = needed(Surveyed, c).leader
-    try:
-        _, logs = directories(look, leader, source.data_dir, source.txn_dir)
-        return Seen(
-            delta(
-                logs,
-                chroot=c.inventory.kafka.chroot,
-                after=proved.delta.last,
-                upto=None,
-                owners=owners,
-                living=owners.keys(),
-                cursor=proved.cursor,
-            )
-        )
-    except (HostError, ZkDataError) as error:
-        return Unknown("failed", f"{leader}: {error}")
+    one = dependent.words.one
+    moves = (
+        f"a {one} that was restarted, or was away for its session's timeout, has a session of its own: it is "
+        "registered again, and nothing is left to do",
+        f"else see why the session ended: the report's timeline, the {one}'s log",
+    )
+    return replace(found, severity=Severity.WARN, moves=moves)
 
 
 def _strays(reading: Reading[DeltaResult]) -> Finding:

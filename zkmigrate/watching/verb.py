@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from zkmigrate import books
 from zkmigrate import inventory as inventories
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine import journal, runs
 from zkmigrate.engine.clock import Clock, Interrupt, RealClock
 from zkmigrate.engine.codec import encode_finding
@@ -186,7 +187,7 @@ class Watch:
         return code
 
     def _once(self) -> int:
-        seen = look_around(self.inventory, self.look, self.memory.position, self.read_log)
+        seen = look_around(self.inventory, KAFKA, self.look, self.memory.position, self.read_log)
         findings = afterwards.findings(self.inventory, seen, self.memory.writes, self.read_log)
         if isinstance(seen.written, Seen):
             words = afterwards.in_words(seen.written.value, seen.at_source)

@@ -21,6 +21,7 @@ from tests.unit.steps.facts import (
     well,
 )
 from tests.unit.test_steps_check import seen
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.facts.ownership import Ephemeral, Ownership
 from zkmigrate.facts.recorded import Drained
 from zkmigrate.facts.sessions import Sessions
@@ -61,7 +62,7 @@ CHECKED = replace(GOOD, hosts=statuses(replace(STARTED, phase="checked")))
 
 def verdict(f: CheckFacts, **records: Any) -> Verdict:
     known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": proved(baseline=BASELINE)}
-    return CheckStep().check(context(**known | records), f, Way.FORWARD)
+    return CheckStep(KAFKA).check(context(**known | records), f, Way.FORWARD)
 
 
 def test_what_is_as_it_was_is_checked_host_by_host() -> None:
@@ -73,9 +74,9 @@ def test_what_is_as_it_was_is_checked_host_by_host() -> None:
 
 def test_the_way_back_asks_nobody() -> None:
     c = context(way=Way.BACK)
-    facts = CheckStep().observe(c, cast(Look, None))
+    facts = CheckStep(KAFKA).observe(c, cast(Look, None))
     assert facts is NOT_ASKED
-    assert CheckStep().check(c, facts, Way.BACK) == Done()
+    assert CheckStep(KAFKA).check(c, facts, Way.BACK) == Done()
 
 
 def owned(**changes: Any) -> Reading[Sessions]:
@@ -155,5 +156,5 @@ def test_behind_an_open_door_a_majority_is_enough() -> None:
 
 def test_an_owner_is_named_as_zookeeper_prints_it() -> None:
     wanted = replace(BASELINE, ephemerals={ONE: Ephemeral(HIGH, Z)}, timeouts={HIGH: 18000})
-    found = same_ownership(wanted, Seen(Sessions({}, {})), {}, exact=True)
+    found = same_ownership(KAFKA, wanted, Seen(Sessions({}, {})), {}, exact=True)
     assert f"{HIGH_TEXT}: had" in found[0].seen

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import ARMED, DEST, FENCED, context, standing, stopped_by, well
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.facts.window import Standing
 from zkmigrate.model.step import Blocked, Ready, Verdict, Way
 from zkmigrate.steps.fence import FenceFacts, FenceStep
 
 
 def verdict(f: Standing, way: Way = Way.FORWARD) -> Verdict:
-    return FenceStep().check(context(way=way), FenceFacts(f), way)
+    return FenceStep(KAFKA).check(context(way=way), FenceFacts(f), way)
 
 
 def test_a_door_that_is_shut_on_every_host_is_done() -> None:

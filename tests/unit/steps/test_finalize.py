@@ -22,6 +22,7 @@ from tests.unit.steps.facts import (
 )
 from tests.world.operator import quiet_world
 from zkmigrate import hostside
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.facts.config import ZooConfig, parse
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.window import Statuses
@@ -54,12 +55,12 @@ def facts(
 
 
 def verdict(f: FinalizeFacts, **records: Any) -> Verdict:
-    return FinalizeStep().check(context(**records), f, Way.FORWARD)
+    return FinalizeStep(KAFKA).check(context(**records), f, Way.FORWARD)
 
 
 def back(config: Reading[ZooConfig], good: HostStatus = ARMED, silent: str = "", **changes: Any) -> Verdict:
     f = facts(hosts=statuses(good, silent, **changes), config=config)
-    return FinalizeStep().check(context(way=Way.BACK), f, Way.BACK)
+    return FinalizeStep(KAFKA).check(context(way=Way.BACK), f, Way.BACK)
 
 
 def test_what_is_left_anywhere_is_to_be_removed() -> None:
@@ -70,7 +71,7 @@ def test_what_is_left_anywhere_is_to_be_removed() -> None:
 
 def test_every_host_is_asked() -> None:
     world, c = quiet_world(), context()
-    f = FinalizeStep().observe(c, WorldLook(world))
+    f = FinalizeStep(KAFKA).observe(c, WorldLook(world))
     assert (tuple(f.programs), tuple(f.configs), tuple(f.hosts.at)) == (HOSTS, DEST, DEST)
 
 
@@ -111,19 +112,19 @@ def test_a_sealed_host_gets_its_go_and_keeps_the_program() -> None:
     f = facts(dict.fromkeys(HOSTS, THERE), statuses(OPEN, phase="sealed"))
     c = context(prove=proved(first=("dest2",)))
     assert verdict(f, **LEFT_OUT) == Ready(HOSTS)
-    (go,) = FinalizeStep().plan(c, f, "dest2")
+    (go,) = FinalizeStep(KAFKA).plan(c, f, "dest2")
     assert isinstance(go, Go)
     assert (go.host, go.place) == ("dest2", "first")
 
 
 def test_on_a_dest_host_rules_and_guard_go_before_the_program_that_removes_them() -> None:
     f = facts(dict.fromkeys(HOSTS, THERE))
-    step = FinalizeStep()
+    step = FinalizeStep(KAFKA)
     foreseen = step.forecast(context(), WorldLook(quiet_world())).facts
     plans = {host: step.plan(context(), foreseen, host) for host in HOSTS}
     for host in HOSTS:
         first = (HostVerb(host, "finalize"),) if host in DEST else ()
-        assert FinalizeStep().plan(context(), f, host) == plans[host] == (*first, UninstallProgram(host))
+        assert FinalizeStep(KAFKA).plan(context(), f, host) == plans[host] == (*first, UninstallProgram(host))
 
 
 CONFIGS: dict[str, tuple[Reading[ZooConfig], bool]] = {

@@ -19,6 +19,7 @@ from tests.unit.steps.facts import (
     stopped_by,
     well,
 )
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.window import Statuses, unknown
 from zkmigrate.model.change import Go
@@ -27,7 +28,7 @@ from zkmigrate.steps.go import GoFacts, GoStep
 
 
 def verdict(good: HostStatus, **fact: Any) -> Verdict:
-    return GoStep().check(context(), GoFacts(statuses(good, **fact), ()), Way.FORWARD)
+    return GoStep(KAFKA).check(context(), GoFacts(statuses(good, **fact), ()), Way.FORWARD)
 
 
 def test_sealed_hosts_get_their_go_and_no_others() -> None:
@@ -51,13 +52,13 @@ def test_the_newest_disks_start_first_and_the_others_are_no_majority(
     first: tuple[str, ...], wanted: dict[str, str]
 ) -> None:
     c = context(prove=proved(first=first))
-    found = {h: GoStep().plan(c, GoFacts(statuses(SEALED), ()), h)[0] for h in DEST}
+    found = {h: GoStep(KAFKA).plan(c, GoFacts(statuses(SEALED), ()), h)[0] for h in DEST}
     assert {h: go.place for h, go in found.items() if isinstance(go, Go)} == wanted
 
 
 def test_without_proves_record_a_sealed_host_starts_last() -> None:
     """Whose disk is the newest is not known; hosts that have opened are led by it."""
-    (go,) = GoStep().plan(context(), GoFacts(statuses(OPEN, phase="sealed"), ()), "dest2")
+    (go,) = GoStep(KAFKA).plan(context(), GoFacts(statuses(OPEN, phase="sealed"), ()), "dest2")
     assert isinstance(go, Go)
     assert go.place == "rest"
 
@@ -68,7 +69,7 @@ def unheard(c: Context, first: tuple[str, ...] = DEST, **phases: str) -> Verdict
         host: replace(SEALED if phase == "sealed" else STARTED, phase=phase) for host, phase in phases.items()
     }
     silent = tuple(unknown(f"host.{host}", host, SILENT) for host in DEST if host not in at)
-    return GoStep().check(
+    return GoStep(KAFKA).check(
         replace(c, records={"prove": proved(first=first)}), GoFacts(Statuses(at, silent), ()), c.way
     )
 
@@ -116,7 +117,7 @@ def test_going_back_the_others_leave_a_silent_host_only_where_no_go_was_sent() -
 
 
 def back(good: HostStatus, alive: tuple[str, ...] = DEST, **fact: Any) -> Verdict:
-    return GoStep().check(context(way=Way.BACK), GoFacts(statuses(good, **fact), alive), Way.BACK)
+    return GoStep(KAFKA).check(context(way=Way.BACK), GoFacts(statuses(good, **fact), alive), Way.BACK)
 
 
 def test_going_back_all_that_have_their_go_are_stopped() -> None:

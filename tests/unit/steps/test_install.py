@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
 from zkmigrate import hostside
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.step import Ready, Verdict, Way
 from zkmigrate.steps.install import InstallFacts, InstallStep
@@ -16,7 +17,7 @@ GONE: Reading[bytes] = Absent("zkm-host")
 
 
 def installed(way: Way = Way.FORWARD, all_hosts: Reading[bytes] = THERE, **one: Reading[bytes]) -> Verdict:
-    return InstallStep().check(
+    return InstallStep(KAFKA).check(
         context(way=way), InstallFacts({**dict.fromkeys(HOSTS, all_hosts), **one}), way
     )
 

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import DEST, OPEN, SEALED, STARTED, context, standing, stopped_by, well
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
 from zkmigrate.steps.open_door import OpenStep
 
 
 def verdict(good: Any = OPEN, way: Way = Way.FORWARD, silent: str = "", **fact: Any) -> Verdict:
-    return OpenStep().check(context(way=way), standing(good, silent, **fact), way)
+    return OpenStep(KAFKA).check(context(way=way), standing(good, silent, **fact), way)
 
 
 def test_an_empty_fence_on_every_open_host_is_done() -> None:

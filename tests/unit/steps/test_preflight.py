@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.steps.facts import context, stopped_by, well
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Way
 from zkmigrate.steps.preflight import PreflightStep
@@ -16,10 +17,10 @@ HOLDS = claim("a.holds", "it is so", True)
 def test_only_a_check_that_counts_blocks(held: bool | None) -> None:
     for severity in Severity:
         facts = (HOLDS, claim("a.check", "it is so", held, severity=severity))
-        verdict = PreflightStep().check(context(), facts, Way.FORWARD)
+        verdict = PreflightStep(KAFKA).check(context(), facts, Way.FORWARD)
         assert stopped_by(verdict) == ([("a.check", "")] if severity is Severity.BLOCK else [])
-        assert well(PreflightStep().check(context(way=Way.BACK), facts, Way.BACK))
+        assert well(PreflightStep(KAFKA).check(context(way=Way.BACK), facts, Way.BACK))
 
 
 def test_where_all_holds_it_is_done() -> None:
-    assert well(PreflightStep().check(context(), (HOLDS,), Way.FORWARD))
+    assert well(PreflightStep(KAFKA).check(context(), (HOLDS,), Way.FORWARD))

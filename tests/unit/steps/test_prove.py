@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.steps.facts import DEST, HIGH, HIGH_TEXT, SILENT, context, stopped_by, surveyed, well
 from tests.unit.zkdata_fixtures import create_payload, log_from, record
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.facts.ownership import Ephemeral, Ownership
 from zkmigrate.facts.recorded import Drained, Proved, Stopped, recorded
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -53,7 +54,7 @@ LOST = DeltaFinding(DISK + 1, 0, "create", "/kafka/new", 0x99)
 
 
 def verdict(f: ProveFacts, c: Context | None = None) -> Verdict:
-    return ProveStep().check(c or run(), f, Way.FORWARD)
+    return ProveStep(KAFKA).check(c or run(), f, Way.FORWARD)
 
 
 def test_disks_that_hold_everything_are_proved() -> None:
@@ -159,7 +160,7 @@ class Source:
 
 def proved(source: Source) -> Verdict:
     c = run()
-    return verdict(ProveStep().observe(c, cast(Look, source)), c)
+    return verdict(ProveStep(KAFKA).observe(c, cast(Look, source)), c)
 
 
 def test_a_whole_log_proves_it() -> None:
@@ -180,7 +181,7 @@ def test_a_log_that_ends_before_sources_zxid_proves_nothing() -> None:
 
 def test_a_leader_that_has_proposed_nothing_yet_needs_no_longer_log() -> None:
     other = Source(BASE + (1 << 32), START, START + 1, Z, DISK)
-    f = ProveStep().observe(run(), cast(Look, other))
+    f = ProveStep(KAFKA).observe(run(), cast(Look, other))
     assert isinstance(f.delta, Seen)
     assert f.delta.value.held is True
     assert stopped_by(verdict(f)) == [("prove.leader", "")], "yet the epoch is another one"

@@ -10,15 +10,18 @@ import pytest
 from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by, well
 from tests.world.operator import inventory
 from zkmigrate.dependents.kafka import connect_string
+from zkmigrate.dependents.kafka_plug import KAFKA, Brokers
 from zkmigrate.facts.host import WrittenFile
+from zkmigrate.facts.member import MemberFacts
 from zkmigrate.facts.recovery import Recovery
 from zkmigrate.inventory import Window
-from zkmigrate.model.change import KAFKA, ElectLeaders
+from zkmigrate.model.change import KAFKA as CLUSTER
+from zkmigrate.model.change import ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.rules.leaders import misled
-from zkmigrate.steps.roll import WAVE_DEADLINE_S, BrokerFacts, RollFacts, RollStep
+from zkmigrate.steps.roll import WAVE_DEADLINE_S, RollFacts, RollStep
 from zkmigrate.zkdata.words import Connection
 
 ID = inventory().kafka.cluster_id
@@ -36,26 +39,27 @@ def entry(changed_s: float) -> DirEntry:
     return DirEntry("server.properties", "f", 9, int(changed_s * 1e9), "0644", "kafka", "kafka")
 
 
-MOVED = BrokerFacts(properties=DEST_FILE, entry=entry(999_000.0), status=Seen(RUNS), zookeepers=ON_DEST)
-THERE = BrokerFacts(properties=SOURCE_FILE, entry=entry(500_000.0), status=Seen(RUNS), zookeepers=ON_SOURCE)
+MOVED = MemberFacts(file=DEST_FILE, entry=entry(999_000.0), status=Seen(RUNS), zookeepers=ON_DEST)
+THERE = MemberFacts(file=SOURCE_FILE, entry=entry(500_000.0), status=Seen(RUNS), zookeepers=ON_SOURCE)
 
 
 def facts(
-    all_brokers: BrokerFacts = MOVED, view: Reading[KafkaView] | None = None, **broker2: Any
+    all_brokers: MemberFacts = MOVED, view: Reading[KafkaView] | None = None, **broker2: Any
 ) -> RollFacts:
-    brokers = {f"broker{n}": all_brokers for n in (1, 2, 3)}
+    recovery = {"broker2": broker2.pop("recovery")} if "recovery" in broker2 else {}
+    members = {f"broker{n}": all_brokers for n in (1, 2, 3)}
     if broker2:
-        brokers["broker2"] = replace(all_brokers, **broker2)
+        members["broker2"] = replace(all_brokers, **broker2)
     return RollFacts(
-        brokers=brokers,
-        view=view or Seen(VIEW),
-        cluster_ids=dict.fromkeys(DEST, Seen(ID)),
+        members=members,
+        own=Brokers(view or Seen(VIEW), recovery),
+        identities=dict.fromkeys(DEST, Seen(ID)),
         source_clients=dict.fromkeys(inventory().source_names, Seen(())),
     )
 
 
 def verdict(f: RollFacts) -> Verdict:
-    return RollStep().check(context(), f, Way.FORWARD)
+    return RollStep(KAFKA).check(context(), f, Way.FORWARD)
 
 
 def test_brokers_that_have_moved_are_done() -> None:
@@ -121,7 +125,7 @@ def test_nobody_is_restarted_while_the_brokers_do_not_answer() -> None:
 )
 def test_the_chroot_seen_through_dest_must_be_this_clusters(id: Reading[str]) -> None:
     f = facts(THERE)
-    assert stopped_by(verdict(replace(f, cluster_ids={**f.cluster_ids, "dest2": id}))) == [
+    assert stopped_by(verdict(replace(f, identities={**f.identities, "dest2": id}))) == [
         ("roll.cluster-id", "dest2")
     ]
 
@@ -164,8 +168,8 @@ NIGHT = Window(begin="2026-11-21T22:00+01:00", end="2026-11-22T02:00:00+01:00")
 
 @pytest.mark.parametrize("wall", [OPEN, OVER, EARLY], ids=["inside", "after its end", "before it begins"])
 def test_no_broker_restarts_outside_the_maintenance_window(wall: float) -> None:
-    f = replace(facts(MOVED, properties=SOURCE_FILE, zookeepers=ON_SOURCE), wall=wall)
-    found = RollStep().check(with_policy(window=NIGHT), f, Way.FORWARD)
+    f = replace(facts(MOVED, file=SOURCE_FILE, zookeepers=ON_SOURCE), wall=wall)
+    found = RollStep(KAFKA).check(with_policy(window=NIGHT), f, Way.FORWARD)
     if wall == OPEN:
         assert found == Ready(("broker2",))
         return
@@ -178,23 +182,23 @@ def test_no_broker_restarts_outside_the_maintenance_window(wall: float) -> None:
 def test_a_broker_that_is_down_is_started_at_any_hour(wall: float) -> None:
     stopped = replace(RUNS, unit_state="inactive", unit_since=0.0)
     f = facts(MOVED, status=Seen(stopped), zookeepers=Seen(frozenset()))
-    found = RollStep().check(with_policy(window=NIGHT), replace(f, wall=wall), Way.FORWARD)
+    found = RollStep(KAFKA).check(with_policy(window=NIGHT), replace(f, wall=wall), Way.FORWARD)
     assert found == Ready(("broker2",))
 
 
 def test_the_way_back_waits_for_no_hour() -> None:
-    found = RollStep().check(with_policy(Way.BACK, window=NIGHT), replace(facts(), wall=OVER), Way.BACK)
+    found = RollStep(KAFKA).check(with_policy(Way.BACK, window=NIGHT), replace(facts(), wall=OVER), Way.BACK)
     assert isinstance(found, Ready)
 
 
 def test_a_broker_that_restarted_in_time_is_waited_for_after_the_end_and_the_roll_may_be_done() -> None:
     c = with_policy(window=NIGHT)
     waits = replace(facts(zookeepers=Seen(frozenset())), wall=OVER)
-    assert isinstance(RollStep().check(c, waits, Way.FORWARD), Waiting)
-    assert well(RollStep().check(c, replace(facts(), wall=OVER), Way.FORWARD))
+    assert isinstance(RollStep(KAFKA).check(c, waits, Way.FORWARD), Waiting)
+    assert well(RollStep(KAFKA).check(c, replace(facts(), wall=OVER), Way.FORWARD))
 
 
-LEFT: dict[str, Any] = {"properties": SOURCE_FILE, "zookeepers": ON_SOURCE}
+LEFT: dict[str, Any] = {"file": SOURCE_FILE, "zookeepers": ON_SOURCE}
 """What makes broker2 one that still has to move."""
 
 
@@ -203,8 +207,8 @@ def looked(c: Context, uptime_s: float, **first: Any) -> Verdict:
     f = facts(replace(MOVED, status=Seen(replace(RUNS, uptime_s=uptime_s))), **LEFT)
     if first:
         changed = replace(RUNS, **{"uptime_s": uptime_s, **first})
-        f = replace(f, brokers={**f.brokers, "broker1": replace(MOVED, status=Seen(changed))})
-    return RollStep().check(c, f, Way.FORWARD)
+        f = replace(f, members={**f.members, "broker1": replace(MOVED, status=Seen(changed))})
+    return RollStep(KAFKA).check(c, f, Way.FORWARD)
 
 
 def soaking(c: Context, found: Verdict) -> Context:
@@ -241,17 +245,17 @@ def test_the_soak_begins_anew_when_a_replica_was_out_of_sync(isr: tuple[int, ...
     c = with_policy(roll_soak_s=60.0)
     c = soaking(c, looked(c, 1000.0))
     sick = Seen(replace(VIEW, partitions=(replace(PARTITION, isr=isr),)))
-    c = soaking(c, RollStep().check(c, facts(MOVED, sick, **LEFT), Way.FORWARD))
+    c = soaking(c, RollStep(KAFKA).check(c, facts(MOVED, sick, **LEFT), Way.FORWARD))
     assert isinstance(looked(c, 1060.0), Waiting)
 
 
 def test_the_first_wave_the_half_done_broker_and_the_way_back_need_no_soak() -> None:
     c = with_policy(roll_soak_s=60.0)
-    assert RollStep().check(c, facts(THERE), Way.FORWARD) == Ready(("broker1",))
+    assert RollStep(KAFKA).check(c, facts(THERE), Way.FORWARD) == Ready(("broker1",))
     half_done = facts(MOVED, entry=entry(999_900.0), zookeepers=ON_SOURCE)
-    assert RollStep().check(c, half_done, Way.FORWARD) == Ready(("broker2",))
+    assert RollStep(KAFKA).check(c, half_done, Way.FORWARD) == Ready(("broker2",))
     back = with_policy(Way.BACK, roll_soak_s=60.0)
-    assert RollStep().check(back, facts(MOVED, **LEFT), Way.BACK) == Ready(("broker1",))
+    assert RollStep(KAFKA).check(back, facts(MOVED, **LEFT), Way.BACK) == Ready(("broker1",))
 
 
 GONE = replace(VIEW, brokers={1: ("", 0, ""), 3: ("", 0, "")})
@@ -262,7 +266,7 @@ def coming(c: Context, now: float, loaded: int, **status: Any) -> Waiting:
     """A look at broker2 while it comes back."""
     recovery = Seen(Recovery(loaded, 800, 0))
     f = facts(view=Seen(GONE), recovery=recovery, status=Seen(replace(RUNS, **status)))
-    found = RollStep().check(c, replace(f, now=now), Way.FORWARD)
+    found = RollStep(KAFKA).check(c, replace(f, now=now), Way.FORWARD)
     assert isinstance(found, Waiting)
     return found
 
@@ -288,8 +292,8 @@ def test_a_broker_that_is_being_stopped_is_waited_for_as_long_as_its_unit_allows
     stop: str, deadline_s: float
 ) -> None:
     stopping = Seen(replace(RUNS, unit_state="deactivating", unit_stop=stop))
-    for properties in (DEST_FILE, SOURCE_FILE):
-        found = verdict(facts(MOVED, Seen(GONE), status=stopping, properties=properties))
+    for file in (DEST_FILE, SOURCE_FILE):
+        found = verdict(facts(MOVED, Seen(GONE), status=stopping, file=file))
         assert isinstance(found, Waiting)
         assert (found.what, found.deadline_s) == ("broker2 has stopped", deadline_s)
 
@@ -300,11 +304,11 @@ def test_a_broker_that_systemd_is_starting_is_restarted_only_where_its_file_is_w
     found = verdict(facts(MOVED, Seen(GONE), status=starting))
     assert isinstance(found, Waiting)
     assert found.what == "broker2 has started"
-    assert verdict(facts(MOVED, Seen(GONE), status=starting, properties=SOURCE_FILE)) == Ready(("broker2",))
+    assert verdict(facts(MOVED, Seen(GONE), status=starting, file=SOURCE_FILE)) == Ready(("broker2",))
 
 
 BROKER1 = inventory().broker("broker1")
-ELECTION = (ElectLeaders(KAFKA, BROKER1.endpoint),)
+ELECTION = (ElectLeaders(CLUSTER, BROKER1.endpoint),)
 
 
 def view(*partitions: PartitionState, **of: Any) -> Reading[KafkaView]:
@@ -329,9 +333,11 @@ def test_the_roll_elects_preferred_leaders_where_the_policy_asks_for_it(
 ) -> None:
     f = facts(MOVED if way is Way.FORWARD else THERE, found)
     asked = replace(with_policy(way, roll_leaders=True), unrestored=frozenset())
-    said = RollStep().check(asked, f, way)
+    said = RollStep(KAFKA).check(asked, f, way)
     assert said == Ready(("leaders",)) if elects else well(said)
-    assert well(RollStep().check(replace(with_policy(way), unrestored=frozenset()), f, way)), "not asked for"
+    assert well(RollStep(KAFKA).check(replace(with_policy(way), unrestored=frozenset()), f, way)), (
+        "not asked for"
+    )
 
 
 @pytest.mark.parametrize(
@@ -351,7 +357,7 @@ def test_no_election_is_wanted_of_a_preferred_replica_that_could_not_lead(found:
 @pytest.mark.parametrize("wall", [OPEN, OVER, EARLY], ids=["inside", "after its end", "before it begins"])
 def test_no_leader_is_elected_outside_the_maintenance_window(wall: float) -> None:
     f = replace(facts(MOVED, view(LED_BY_2)), wall=wall)
-    found = RollStep().check(with_policy(roll_leaders=True, window=NIGHT), f, Way.FORWARD)
+    found = RollStep(KAFKA).check(with_policy(roll_leaders=True, window=NIGHT), f, Way.FORWARD)
     if wall == OPEN:
         assert found == Ready(("leaders",))
         return
@@ -359,26 +365,26 @@ def test_no_leader_is_elected_outside_the_maintenance_window(wall: float) -> Non
     assert isinstance(found, Blocked)
     assert "3 of 3 brokers have moved" in found.findings[0].seen
     assert "set policy.roll_leaders to false, then resume" in found.findings[0].moves
-    assert well(RollStep().check(with_policy(window=NIGHT), f, Way.FORWARD)), "so it may be done"
+    assert well(RollStep(KAFKA).check(with_policy(window=NIGHT), f, Way.FORWARD)), "so it may be done"
 
 
 def test_the_election_on_the_way_back_waits_for_no_hour() -> None:
     back = replace(with_policy(Way.BACK, roll_leaders=True, window=NIGHT), unrestored=frozenset())
     f = replace(facts(THERE, view(LED_BY_2)), wall=OVER)
-    assert RollStep().check(back, f, Way.BACK) == Ready(("leaders",))
+    assert RollStep(KAFKA).check(back, f, Way.BACK) == Ready(("leaders",))
 
 
 def test_the_election_is_asked_of_a_broker_that_takes_part_and_undone_by_another() -> None:
     c = with_policy(roll_leaders=True)
-    assert RollStep().plan(c, facts(), "leaders") == ELECTION
-    assert RollStep().undo(c, facts(), "leaders", ()) == ELECTION
+    assert RollStep(KAFKA).plan(c, facts(), "leaders") == ELECTION
+    assert RollStep(KAFKA).undo(c, facts(), "leaders", ()) == ELECTION
     kafka = c.inventory.kafka
     left = kafka.model_copy(update={"brokers": kafka.brokers[1:]})
     without = replace(c, inventory=c.inventory.model_copy(update={"kafka": left}))
-    (change,) = RollStep().plan(without, facts(), "leaders")
-    assert change == ElectLeaders(KAFKA, kafka.brokers[1].endpoint)
+    (change,) = RollStep(KAFKA).plan(without, facts(), "leaders")
+    assert change == ElectLeaders(CLUSTER, kafka.brokers[1].endpoint)
 
 
 def test_no_election_comes_before_every_broker_has_moved() -> None:
-    f = facts(MOVED, view(LED_BY_2), properties=SOURCE_FILE, zookeepers=ON_SOURCE)
-    assert RollStep().check(with_policy(roll_leaders=True), f, Way.FORWARD) == Ready(("broker2",))
+    f = facts(MOVED, view(LED_BY_2), file=SOURCE_FILE, zookeepers=ON_SOURCE)
+    assert RollStep(KAFKA).check(with_policy(roll_leaders=True), f, Way.FORWARD) == Ready(("broker2",))

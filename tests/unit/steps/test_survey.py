@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import DEST, HIGH, HIGH_TEXT, SILENT, context, stopped_by, well
+from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.facts.ownership import Ephemeral, Ownership
 from zkmigrate.facts.sessions import Homes
 from zkmigrate.facts.subtree import Comparison
@@ -51,7 +52,7 @@ def rehearsed(to_seal_s: float, back_s: float = 0.0) -> Context:
 
 
 def verdict(f: SurveyFacts, c: Context | None = None) -> Verdict:
-    return SurveyStep().check(c or rehearsed(1.0), f, Way.FORWARD)
+    return SurveyStep(KAFKA).check(c or rehearsed(1.0), f, Way.FORWARD)
 
 
 def test_what_can_be_read_and_leaves_time_is_recorded() -> None:
@@ -93,11 +94,11 @@ WRONG: dict[str, tuple[Mapping[str, Any], tuple[str, str]]] = {
     "a disk was not compared": ({"comparison": compared(SILENT)}, ("survey.same-tree", "dest2")),
     "no disk was compared": ({"comparison": None}, ("survey.same-tree", "")),
     "a foreign client of dest": (
-        {"foreign": foreign(Tenants((Tenant("10.0.0.77", ("dest2",), 1, ()),), ()))},
+        {"foreign": foreign(KAFKA.words, Tenants((Tenant("10.0.0.77", ("dest2",), 1, ()),), ()))},
         ("dest.foreign-client", "10.0.0.77"),
     ),
     "dest's clients are not told": (
-        {"foreign": foreign(Tenants((), ("dest1: denied",)))},
+        {"foreign": foreign(KAFKA.words, Tenants((), ("dest1: denied",)))},
         ("dest.foreign-client", ""),
     ),
     "a host that answers too late for any lease": ({"renewals": trips(2.2)}, ("survey.lease", "")),

@@ -22,6 +22,7 @@ from tests.unit.steps.facts import (
 )
 from tests.unit.steps.test_check import BASELINE, OWNERS, ZNODES, Z, znode
 from tests.unit.test_steps_check import seen
+from zkmigrate.dependents.kafka_plug import KAFKA, Brokers
 from zkmigrate.facts.recorded import Drained
 from zkmigrate.facts.sessions import Sessions
 from zkmigrate.facts.subtree import Digests
@@ -43,7 +44,7 @@ GOOD = VerifyFacts(
     seen(dest1=("follower", NOW), dest2=("leader", NOW), dest3=("follower", NOW)),
     Seen(Sessions(OWNERS, {})),
     ZNODES,
-    Seen(VIEW),
+    Brokers(Seen(VIEW)),
     Seen(READ),
     Digests(Z, Seen(TREE), dict.fromkeys(DEST, Seen(TREE))),
 )
@@ -51,7 +52,7 @@ GOOD = VerifyFacts(
 
 def verdict(f: VerifyFacts, **records: Any) -> Verdict:
     known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": proved(baseline=BASELINE)}
-    return VerifyStep().check(context(**known | records), f, Way.FORWARD)
+    return VerifyStep(KAFKA).check(context(**known | records), f, Way.FORWARD)
 
 
 def told(f: VerifyFacts) -> list[str]:
@@ -122,14 +123,17 @@ WAITS: dict[str, tuple[Mapping[str, Any], str]] = {
         "twice the smallest session timeout has passed on dest",
     ),
     "a broker is not registered": (
-        {"view": Seen(replace(VIEW, brokers={1: ("", 0, ""), 2: ("", 0, "")}))},
+        {"own": Brokers(Seen(replace(VIEW, brokers={1: ("", 0, ""), 2: ("", 0, "")})))},
         "every broker is registered, every partition in sync",
     ),
     "a replica is behind": (
-        {"view": Seen(replace(VIEW, partitions=(replace(WHOLE, isr=(1, 2)),)))},
+        {"own": Brokers(Seen(replace(VIEW, partitions=(replace(WHOLE, isr=(1, 2)),))))},
         "every broker is registered, every partition in sync",
     ),
-    "the brokers do not answer": ({"view": SILENT}, "every broker is registered, every partition in sync"),
+    "the brokers do not answer": (
+        {"own": Brokers(SILENT)},
+        "every broker is registered, every partition in sync",
+    ),
 }
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from zkmigrate.dependents.kafka_plug import LEADERS
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since
@@ -39,7 +40,6 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.spec import PATIENT
 from zkmigrate.lab.waiting import Progress, wait_until
-from zkmigrate.steps.roll import LEADERS
 
 NAME = "retired"
 REFUSED = 6

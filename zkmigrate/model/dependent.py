@@ -1,0 +1,271 @@
+"""Dependent: what uses ZooKeeper, as a value that the move of an ensemble receives.
+
+A dependent is pure. It looks only through a ``Look``, and answers with values and changes; how a file is
+edited is a function on bytes. What it promises of its ephemerals is its own to say: the move proves that
+much and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from zkmigrate.model.change import Changes
+from zkmigrate.model.fact import Reading
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Context
+
+if TYPE_CHECKING:
+    from zkmigrate.facts.member import MemberFacts
+    from zkmigrate.inventory import Inventory, Service
+    from zkmigrate.preflight.check import Check
+    from zkmigrate.preflight.evidence import Evidence
+
+V = TypeVar("V")
+
+
+class Member(Protocol):
+    """One process of a dependent, on a host of its own. also: the host's further addresses. port: the one
+    that its process listens on."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def also(self) -> tuple[str, ...]: ...
+    @property
+    def port(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Words:
+    """What people call it.
+
+    kind: its section of the inventory, and the first word of its checks. one, many: its members. system: its
+    own name. key: what in its file names ZooKeeper. settled: the state that the roll waits for. all_settled:
+    the same with every member registered, as VERIFY waits for it. changes: what the roll does to members, as
+    a subject and its verb. identity: the key of its section that names the one that is moved. session_key:
+    what in its file bounds how long a session lives; never told of one that keeps nothing. left_behind: what
+    follows where one member stays on source. tools: what of it may be a client of ZooKeeper beside its
+    members. own_sessions: how a member's sessions are known, as a sentence. again: the imperative of what
+    makes one member read its file.
+    """
+
+    kind: str
+    one: str
+    many: str
+    system: str
+    key: str
+    settled: str
+    all_settled: str
+    changes: str
+    identity: str
+    session_key: str
+    left_behind: str
+    tools: str
+    own_sessions: str
+    again: str = "restart"
+
+    @property
+    def longer_sessions(self) -> str:
+        """What to do where its sessions end too early for the window."""
+        return f"raise {self.session_key} and {self.again} the {self.many} (the roll does)"
+
+    @property
+    def wrong_section(self) -> str:
+        """What to do where the chroot is another one's."""
+        return f"correct {self.kind}.chroot or {self.kind}.{self.identity} in migration.yml"
+
+
+@dataclass(frozen=True)
+class Position:
+    """One member on its way.
+
+    moved: file and process follow the wanted ensemble, and it is settled. touched: its file already names the
+    wanted ensemble, or it is down: our own half-done target. down: its process does not run. settling: its
+    process has read the right file already, so there is only to wait.
+    """
+
+    name: str
+    moved: bool
+    touched: bool
+    down: bool = False
+    settling: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a member lacks that has read the right file.
+
+    deadline_s: from the first look of this wait. poll_s: until the next look. marks: what the next look of
+    this process goes on from.
+    """
+
+    words: str
+    deadline_s: float
+    poll_s: float = 0.2
+    marks: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What follows when every member has moved, on either way. target: as the wave names it, no host's name.
+    asked: whether the policy asks for it. without: what else an operator can do outside of the maintenance
+    window."""
+
+    target: str
+    changes: Changes
+    asked: bool
+    without: str
+
+
+class Dependent(Protocol[V]):
+    """V: how its cluster stands, as its own looks found it; only the dependent reads that value."""
+
+    words: Words
+    shape: type[Inventory]
+    """The shape of an inventory that has its section."""
+
+    # --- where it is
+
+    def members(self, inventory: Inventory) -> tuple[Member, ...]:
+        """Its processes, in the order of the inventory."""
+        ...
+
+    def without(self, inventory: Inventory, names: Collection[str]) -> Inventory:
+        """The inventory without these members, who are gone for good."""
+        ...
+
+    def chroot(self, inventory: Inventory) -> str:
+        """The subtree that is its own, such as ``/kafka``."""
+        ...
+
+    def config(self, inventory: Inventory) -> str:
+        """The path of the file, on each member's host, that names ZooKeeper."""
+        ...
+
+    def identity(self, inventory: Inventory) -> str:
+        """What tells it from any other of its kind, as the inventory has it."""
+        ...
+
+    def identity_seen(self, inventory: Inventory, look: Look, via: str) -> Reading[str]:
+        """The same as it stands under the chroot, through one ZooKeeper host; Absent where nothing does."""
+        ...
+
+    def service(self, inventory: Inventory) -> Service:
+        """The service of each member; its commands are asked with the member's port."""
+        ...
+
+    # --- its file, as bytes
+
+    def names_dest(self, inventory: Inventory, content: bytes) -> bool:
+        """Whether the file names a dest host. Raises UsageError where that cannot be read safely."""
+        ...
+
+    def with_dest(self, inventory: Inventory, content: bytes) -> bytes:
+        """The same file naming dest only, every other byte kept. Raises UsageError likewise."""
+        ...
+
+    def takes(self, inventory: Inventory, member: str) -> Changes:
+        """What makes a member read its file: a restart, or a reload."""
+        ...
+
+    def took(self, inventory: Inventory, own: V, member: str, facts: MemberFacts, /) -> bool:
+        """Whether the member's process has read its file as it is now."""
+        ...
+
+    # --- how it stands
+
+    def cluster(self, c: Context, look: Look) -> V:
+        """How it stands, asked of itself."""
+        ...
+
+    def rolling(self, c: Context, look: Look, own: V, members: Mapping[str, MemberFacts]) -> V:
+        """The same, with what only the roll has to know."""
+        ...
+
+    def silent(self, own: V) -> str:
+        """Why it does not answer; empty where it does. Nothing below is asked where it does not."""
+        ...
+
+    def settled(self, inventory: Inventory, own: V, member: str) -> bool:
+        """Whether a member that is connected does its work in full again."""
+        ...
+
+    def spare(self, inventory: Inventory, own: V, member: str) -> bool:
+        """Whether nobody would notice if this member stopped."""
+        ...
+
+    def next_wave(
+        self, inventory: Inventory, own: V, positions: tuple[Position, ...]
+    ) -> tuple[tuple[str, ...], str]:
+        """Who may be changed next, all at once, and why nobody may where there is none; no reason where all
+        have moved. A half-done member comes first."""
+        ...
+
+    def progress(
+        self, c: Context, own: V, member: str, marks: Mapping[str, Any], now: float, least_s: float
+    ) -> Progress:
+        """What this member lacks. marks: of the look before, empty at the first. now: seconds on a clock that
+        nobody sets. least_s: how long it is waited for at least."""
+        ...
+
+    def unsettled(self, own: V) -> str:
+        """What of the whole is not settled; empty where all is."""
+        ...
+
+    def ending(self, inventory: Inventory) -> Ending | None:
+        """What can follow behind the last wave; None for nothing."""
+        ...
+
+    def unended(self, own: V) -> bool:
+        """Whether that would change anything now."""
+        ...
+
+    def behind(self, inventory: Inventory, own: V) -> str:
+        """Which members are not registered or not settled; empty where all are. Never raises: also where it
+        does not answer."""
+        ...
+
+    def proofs(self, own: V) -> tuple[Finding, ...]:
+        """That all are registered and settled, once ``behind`` is empty."""
+        ...
+
+    # --- its ephemerals and claims
+
+    def keeps(self, path: str, /) -> bool:
+        """Whether the ephemeral at this path must keep its owner and its czxid through the move: then its
+        session must outlive the window. Of any other only data, versions and the parents' counters must."""
+        ...
+
+    def claims(self, inventory: Inventory, member: str, owns: tuple[str, ...]) -> bool:
+        """Whether a session that owns these ephemerals, from this member's host, is the member's own."""
+        ...
+
+    def idle_sessions(self, inventory: Inventory, look: Look, member: str) -> Reading[int]:
+        """How many sessions this member has beside, that own nothing."""
+        ...
+
+    # --- its checks, beside those of any dependent
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Its own checks, in the order in which they are shown. One of any dependent's
+        (``preflight/members.py``) may stand among them; the others of those follow."""
+        ...
+
+    def evidence(self, c: Context, look: Look, common: Evidence, gate: str) -> Any:
+        """What its checks judge by, beside ``common``: ``Evidence.of_dependent``."""
+        ...
+
+
+def unit_of(dependent: Dependent[Any], inventory: Inventory, member: Member) -> tuple[str, tuple[str, ...]]:
+    """A member's unit, and the commands that stand in systemd's place (``Service.commands``)."""
+    service = dependent.service(inventory)
+    return service.unit, service.commands(member.port)
+
+
+AnyDependent: TypeAlias = Dependent[Any]
