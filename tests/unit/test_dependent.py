@@ -18,10 +18,10 @@ from zkmigrate import preflight
 from zkmigrate.dependents.kafka_plug import KafkaDependent
 from zkmigrate.facts.recorded import Drained, Surveyed, needed
 from zkmigrate.facts.sessions import Sessions, homes
-from zkmigrate.model.dependent import Words
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.finding import Held
 from zkmigrate.model.step import Blocked, Verdict, Way
+from zkmigrate.moves.dependent import Words
 from zkmigrate.preflight import members
 from zkmigrate.preflight.check import Check
 from zkmigrate.steps.check import CheckStep, same_ownership

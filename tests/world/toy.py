@@ -20,11 +20,11 @@ from zkmigrate.errors import UsageError
 from zkmigrate.facts.member import MemberFacts
 from zkmigrate.inventory import Inventory, Service
 from zkmigrate.model.change import Changes, SetService
-from zkmigrate.model.dependent import AnyDependent, Ending, Member, Position, Progress, Words
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
+from zkmigrate.moves.dependent import AnyDependent, Ending, Member, Position, Progress, Words
 from zkmigrate.preflight.check import ALWAYS, Check, Judged, Scope, check
 from zkmigrate.preflight.evidence import Evidence
 from zkmigrate.simulate.ensemble import Ensemble
@@ -118,7 +118,7 @@ def release(_c: Context, e: Evidence) -> Any:
 
 
 class KeeperDependent:
-    """Implements :class:`zkmigrate.model.dependent.Dependent`."""
+    """Implements :class:`zkmigrate.moves.dependent.Dependent`."""
 
     shape: type[Inventory] = KeeperInventory
     words = Words(

@@ -19,11 +19,11 @@ from zkmigrate.facts.recovery import Recovery, recovery
 from zkmigrate.inventory import Broker, Inventory, Service, without_brokers
 from zkmigrate.model import change
 from zkmigrate.model.change import Changes, ElectLeaders, SetService
-from zkmigrate.model.dependent import Ending, Position, Progress, Words, unit_of
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
+from zkmigrate.moves.dependent import Ending, Position, Progress, Words, unit_of
 from zkmigrate.preflight import broker, chroot, releases
 from zkmigrate.preflight import kafka as cluster
 from zkmigrate.preflight.check import Check
@@ -58,7 +58,7 @@ class Brokers:
 
 
 class KafkaDependent:
-    """Implements :class:`zkmigrate.model.dependent.Dependent`."""
+    """Implements :class:`zkmigrate.moves.dependent.Dependent`."""
 
     words = Words(
         kind="kafka",

@@ -18,9 +18,9 @@ from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, sourc
 from zkmigrate.facts.properties import properties
 from zkmigrate.facts.sessions import Sessions, dump, sessions_of
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.zkdata.delta import DeltaFinding, delta
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.logdir import walk

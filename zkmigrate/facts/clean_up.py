@@ -11,9 +11,9 @@ from zkmigrate.facts.sessions import dump
 from zkmigrate.facts.tenants import Tenants, foreign_clients
 from zkmigrate.facts.words import answer
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.rules.clean_up import chroot_of
 from zkmigrate.zkdata.words import parse_wchp
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from zkmigrate.facts.sockets import plain, sockets
 from zkmigrate.facts.words import answer
 from zkmigrate.inventory import Inventory, ZooKeeperHost
-from zkmigrate.model.dependent import AnyDependent, Member
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
+from zkmigrate.moves.dependent import AnyDependent, Member
 from zkmigrate.zkdata.words import Connection, parse_cons
 
 

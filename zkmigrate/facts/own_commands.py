@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from zkmigrate.facts.host import HostStatus, unit_status
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import Look
+from zkmigrate.moves.dependent import AnyDependent
 
 
 @dataclass(frozen=True)

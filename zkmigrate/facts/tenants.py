@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from zkmigrate.facts.clients import addresses, numeric
 from zkmigrate.facts.sockets import plain, sockets
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.dependent import AnyDependent, Member
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
+from zkmigrate.moves.dependent import AnyDependent, Member
 from zkmigrate.zkdata.words import Connection, Dump
 
 LISTED = 5

@@ -6,10 +6,10 @@ all checks of a gate. Unknown never passes.
 
 from __future__ import annotations
 
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.preflight import (
     dest,
     host,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TypeAlias, get_args
 
-from zkmigrate.model.dependent import Words
 from zkmigrate.model.fact import Absent, NotHeard, Reading, Unknown
 from zkmigrate.model.finding import AGAIN, Finding, Severity, claim
 from zkmigrate.model.step import Context
+from zkmigrate.moves.dependent import Words
 from zkmigrate.preflight.evidence import Evidence
 
 

@@ -29,10 +29,10 @@ from zkmigrate.facts.surroundings import Surroundings, surroundings
 from zkmigrate.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
 from zkmigrate.facts.words import answer
 from zkmigrate.inventory import Inventory, ZooKeeperHost
-from zkmigrate.model.dependent import AnyDependent, Member
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
+from zkmigrate.moves.dependent import AnyDependent, Member
 from zkmigrate.zkdata.jute import JUTE_MAXBUFFER
 from zkmigrate.zkdata.reader import Listed
 from zkmigrate.zkdata.words import Conf, Connection, Dump, Mntr, parse_conf, parse_mntr

@@ -8,10 +8,10 @@ from zkmigrate import hostside
 from zkmigrate.facts.clients import addresses, numeric
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.inventory import ZooKeeperHost
-from zkmigrate.model.dependent import Member
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import ACCESS, Severity
 from zkmigrate.model.step import Context
+from zkmigrate.moves.dependent import Member
 from zkmigrate.preflight.check import ALWAYS, Judged, Scope, check, unseen, why
 from zkmigrate.preflight.evidence import Evidence
 

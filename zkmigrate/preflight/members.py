@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from zkmigrate.model.dependent import Member
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Held, Severity
 from zkmigrate.model.step import Context
+from zkmigrate.moves.dependent import Member
 from zkmigrate.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import Evidence
 from zkmigrate.rules.foreign import FOREIGN, NO_FOREIGNER, foreign

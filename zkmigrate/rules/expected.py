@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from zkmigrate.facts.recorded import Terms, known, seconds
 from zkmigrate.facts.sessions import Sessions
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.rules.window import FIND_DOOR_S, STEPS, TO_SEAL, deadlines, expected_way_back_s, to_seal_s
 
 _REHEARSED = "as rehearsed, or the policy's if longer"

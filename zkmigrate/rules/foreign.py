@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zkmigrate.facts.tenants import Tenants
-from zkmigrate.model.dependent import Words
 from zkmigrate.model.finding import Finding, claim
+from zkmigrate.moves.dependent import Words
 
 FOREIGN = "dest.foreign-client"
 NO_FOREIGNER = "dest has no client beside the {many}, the operator and the canary"

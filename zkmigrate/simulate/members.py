@@ -9,7 +9,7 @@ from typing import Protocol
 from zkmigrate.dependents.kafka import current_connect, registration
 from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.dependent import AnyDependent, Member
+from zkmigrate.moves.dependent import AnyDependent, Member
 from zkmigrate.simulate.ensemble import Ensemble
 from zkmigrate.simulate.host import PID, File
 

@@ -22,11 +22,11 @@ from zkmigrate.facts.sessions import Sessions, owning_sessions
 from zkmigrate.facts.window import SERVING, H, Statuses, phases
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.steps.serve import go_on_without
 from zkmigrate.zkdata.session import format_session, unsigned
 from zkmigrate.zkdata.zxid import epoch, format_zxid

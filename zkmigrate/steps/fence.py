@@ -23,11 +23,11 @@ from zkmigrate.facts.tenants import foreign_clients
 from zkmigrate.facts.window import Standing, Statuses, foreseen, standing
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.rules.accepted import accepted
 from zkmigrate.rules.foreign import foreign
 from zkmigrate.rules.lease import in_force

@@ -22,12 +22,12 @@ from zkmigrate.hostside import INSTALLED_PATH, program
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.window import Phase
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.steps.go import GoFacts, GoStep, past_the_door
 from zkmigrate.steps.verify import LATE_HOST_S
 

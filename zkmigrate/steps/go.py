@@ -21,11 +21,11 @@ from zkmigrate.facts.recorded import Freshest, Proved, known
 from zkmigrate.facts.window import SERVING, Statuses, foreseen, phases, statuses
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
-from zkmigrate.model.dependent import AnyDependent, Words
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.window import Phase
+from zkmigrate.moves.dependent import AnyDependent, Words
 from zkmigrate.rules.start_order import forms_quorum, places
 from zkmigrate.steps.arm import endpoint
 from zkmigrate.steps.seal import none_open_first

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.by_hand import Manual
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
 from zkmigrate.model.report import Reporting
 from zkmigrate.model.step import AnyStep
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.rules.window import WINDOW
 from zkmigrate.steps.arm import ArmStep
 from zkmigrate.steps.check import CheckStep
@@ -33,7 +33,7 @@ from zkmigrate.steps.verify import VerifyStep
 
 
 def move(dependent: AnyDependent, manual: Manual | None = None, report: Reporting | None = None) -> Playbook:
-    """The runbook of this dependent. manual, report: what is special about its page by hand and its report."""
+    """The runbook of this dependent. manual, report: what is special of its page by hand and its report."""
     words = dependent.words
 
     def zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:

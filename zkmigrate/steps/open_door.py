@@ -14,10 +14,10 @@ from __future__ import annotations
 from zkmigrate.facts.window import SERVING, Standing, foreseen, standing
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.steps.go import past_the_door
 from zkmigrate.steps.serve import go_on_without, late
 

@@ -12,10 +12,10 @@ Proof: every blocking check holds; unknown never passes.
 from __future__ import annotations
 
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.preflight import run_preflight
 
 

@@ -24,11 +24,11 @@ from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.ownership import Ownership, rolled_forward
 from zkmigrate.facts.recorded import Drained, Proved, ReadDelta, Stopped, Surveyed, needed
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
-from zkmigrate.model.dependent import AnyDependent, Words
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
+from zkmigrate.moves.dependent import AnyDependent, Words
 from zkmigrate.rules.start_order import freshest
 from zkmigrate.zkdata.delta import DeltaResult, delta, due
 from zkmigrate.zkdata.errors import ZkDataError

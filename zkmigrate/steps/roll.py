@@ -28,11 +28,11 @@ from zkmigrate.facts.sockets import plain, sockets
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Applied, Changes, PutFile, inverses
-from zkmigrate.model.dependent import AnyDependent, Ending, Member, Position, unit_of
 from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.dependent import AnyDependent, Ending, Member, Position, unit_of
 from zkmigrate.rules.hour import hour
 from zkmigrate.rules.soak import soaked
 from zkmigrate.steps.roll_by_hand import BY_HAND

@@ -32,11 +32,11 @@ from zkmigrate.facts.window import LOOK_MOVES, round_trips, unknown
 from zkmigrate.inventory import Lease
 from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
-from zkmigrate.model.dependent import AnyDependent, Words
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
+from zkmigrate.moves.dependent import AnyDependent, Words
 from zkmigrate.rules import lease
 from zkmigrate.rules.accepted import accepted
 from zkmigrate.rules.foreign import foreign

@@ -31,11 +31,11 @@ from zkmigrate.facts.subtree import Digests, digests
 from zkmigrate.facts.window import SERVING, Statuses, statuses
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes
-from zkmigrate.model.dependent import AnyDependent
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.rules.window import STEPS
 from zkmigrate.steps.check import (
     baseline,
