@@ -10,7 +10,7 @@ from zkmigrate.facts.host import HostStatus
 from zkmigrate.inventory import ZooKeeperHost
 from zkmigrate.model.dependent import Member
 from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.model.finding import Severity
+from zkmigrate.model.finding import ACCESS, Severity
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import ALWAYS, Judged, Scope, check, unseen, why
 from zkmigrate.preflight.evidence import Evidence
@@ -27,7 +27,7 @@ BROKER_SPARES = ("ipset", "iptables", "ip6tables", "ss")
 
 
 @check(
-    "host.access",
+    ACCESS,
     "the host answers by ssh, with its pinned host key, as root through sudo",
     Scope.OWN,
     ALWAYS,
