@@ -9,8 +9,8 @@ import pytest
 from tests.world.operator import Killed, quiet_world
 from tests.world.test_hold_file import Room
 from zkmigrate.errors import UsageError
+from zkmigrate.rules import next_wave
 from zkmigrate.rules.next_wave import BrokerPosition
-from zkmigrate.steps import roll
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_the_roll_pauses_after_its_canary_until_it_is_released(
     room: Room, monkeypatch: pytest.MonkeyPatch, wide: bool
 ) -> None:
     if wide:
-        monkeypatch.setattr(roll, "next_wave", everybody)
+        monkeypatch.setattr(next_wave, "next_wave", everybody)
     assert room.operator().forward(until="join").code == 0
 
     def moved() -> int:

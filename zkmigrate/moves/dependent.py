@@ -20,8 +20,6 @@ from zkmigrate.model.step import Context
 if TYPE_CHECKING:
     from zkmigrate.facts.member import MemberFacts
     from zkmigrate.inventory import Inventory, Service
-    from zkmigrate.preflight.check import Check
-    from zkmigrate.preflight.evidence import Evidence
 
 V = TypeVar("V")
 
@@ -252,13 +250,14 @@ class Dependent(Protocol[V]):
     # --- its checks, beside those of any dependent
 
     @property
-    def checks(self) -> tuple[Check, ...]:
-        """Its own checks, in the order in which they are shown. One of any dependent's
-        (``preflight/members.py``) may stand among them; the others of those follow."""
+    def checks(self) -> tuple[Any, ...]:
+        """Its own checks (``preflight/check.py``), in the order in which they are shown. One of any
+        dependent's (``preflight/members.py``) may stand among them; the others of those follow."""
         ...
 
-    def evidence(self, c: Context, look: Look, common: Evidence, gate: str) -> Any:
-        """What its checks judge by, beside ``common``: ``Evidence.of_dependent``."""
+    def evidence(self, c: Context, look: Look, common: Any, gate: str) -> Any:
+        """What its checks judge by, beside ``common``, the evidence of any move:
+        ``Evidence.of_dependent``."""
         ...
 
 
