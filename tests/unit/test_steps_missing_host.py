@@ -81,11 +81,20 @@ def test_nobody_goes_on_in_a_rehearsal_or_without_a_majority(
     assert [f.id for f in verdict.findings] == ["host.dest3"]
 
 
-def test_check_without_a_leader_asks_again_while_the_silent_host_may_have_led() -> None:
-    facts = CheckFacts(hosts("started", "started", "-"), seen(), 0, Absent("leader"), {})
+@pytest.mark.parametrize("first", ["started", "open"])
+def test_check_without_a_leader_asks_again_while_the_silent_host_may_have_led(first: str) -> None:
+    facts = CheckFacts(hosts(first, "started", "-"), seen(), 0, Absent("leader"), {})
     verdict = CheckStep(KAFKA).check(context(), facts, Way.FORWARD)
     assert isinstance(verdict, Blocked)
     assert [(f.id, f.held) for f in verdict.findings] == [("check.leader", Held.UNKNOWN)]
+
+
+def test_check_waits_for_no_leader_once_every_host_that_answers_is_open() -> None:
+    """The silent host may lead on, unheard by the operator alone: the others elect nobody then."""
+    facts = CheckFacts(hosts("open", "open", "-"), seen(), 0, Absent("leader"), {})
+    verdict = CheckStep(KAFKA).check(context(), facts, Way.FORWARD)
+    assert isinstance(verdict, Done)
+    assert [(f.id, f.severity) for f in verdict.findings] == [("check.leader", Severity.WARN)]
 
 
 @pytest.mark.parametrize(("phases", "synced"), [(("started",) * 3, 1), (("started", "started", "sealed"), 0)])

@@ -112,7 +112,12 @@ class CheckStep(Step[CheckFacts]):
         followers = serving - 1
         if f.synced < followers and f.hosts.unknown:
             # The host that is not heard may have led: the others elect anew, and nothing may turn them back.
-            return Blocked((_leaderless(f, followers),))
+            leaderless = _leaderless(f, followers)
+            if len(opened) < len(f.hosts.at):
+                return Blocked((leaderless,))
+            # It may also lead on, unheard by the operator alone. Behind the open door VERIFY asks again.
+            told = replace(leaderless, severity=Severity.WARN)
+            return Done((told,), Checked(f.servers.leader).encode())
         if f.synced < followers:
             return Waiting("every follower is synced", f"{f.synced} of {followers}", SYNCED_DEADLINE_S, 0.05)
         if has_baseline(c):
