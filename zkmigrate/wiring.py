@@ -11,9 +11,10 @@ from collections.abc import Callable
 from functools import partial
 
 from zkmigrate import deadline, hostside
-from zkmigrate.clients import kafka
+from zkmigrate.clients import kafka, replay
 from zkmigrate.clients.canary import BrokerCanary
 from zkmigrate.clients.produce import ProduceCanary
+from zkmigrate.clients.subtree import Server
 from zkmigrate.engine import beside, probes, sampler
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.channel import DEADLINE_S, ChannelApply
@@ -26,9 +27,10 @@ from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Probe, Watch
 from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import HostStatus, host_status
+from zkmigrate.facts.replay import reader
 from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import KAFKA
+from zkmigrate.model.change import KAFKA, SOURCE
 from zkmigrate.model.fact import Reading
 from zkmigrate.model.look import KafkaView
 from zkmigrate.model.playbook import Stage
@@ -72,7 +74,9 @@ class Site:
         self.look = NotingObserve(inventory, self._transport, program, self._steps)
         self._watch_look = Observe(inventory, self._transport, program, self._probing)
         at = [broker.endpoint for broker in inventory.kafka.brokers]
-        self.apply = ChannelApply(self._steps, program, {KAFKA: partial(kafka.alter, at)})
+        ensemble = [Server(host.address, inventory.source.ports.client) for host in inventory.source.hosts]
+        replayed = partial(replay.alter, ensemble, reader(inventory, self.look))
+        self.apply = ChannelApply(self._steps, program, {KAFKA: partial(kafka.alter, at), SOURCE: replayed})
         brokers = {b.name: (b.address, b.port) for b in inventory.kafka.brokers}
         self._canary, self._sampled = BrokerCanary(brokers), BrokerCanary(brokers)
         self._samples: Samples | None = None

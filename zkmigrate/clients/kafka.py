@@ -228,6 +228,8 @@ def alter(brokers: Sequence[str], change: ClusterChange) -> tuple[int, str]:
     and why Kafka refused. HostError where nobody answered, or what came of it is not known."""
     if isinstance(change, ElectLeaders):
         return 0, elect_preferred(change.bootstrap)
+    if not isinstance(change, AlterTopicConfig):
+        return 1, f"nothing was sent: {change.describe()} is no change of Kafka"
     return _alter_topic(brokers, change)
 
 

@@ -98,5 +98,44 @@ class Stopped:
         return cls(_zxids(body["tails"]), dict(body["stamps"]), dict(body["boots"]))
 
 
+@dataclass(frozen=True)
+class Outage:
+    """Every broker is down. order: in which they were stopped. epoch: of dest's controller then; 0 before."""
+
+    step: ClassVar[str] = "brokers"
+
+    order: tuple[str, ...]
+    epoch: int = 0
+
+    def encode(self) -> dict[str, Any]:
+        return {"order": list(self.order), "epoch": self.epoch}
+
+    @classmethod
+    def decode(cls, body: Mapping[str, Any]) -> Self:
+        return cls(tuple(str(name) for name in body["order"]), int(body["epoch"]))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is to be replayed on source, from the disk of the dest host `disk`. cut: the newest zxid that both
+    share; upto: dest's newest. batches: (zxid, transactions, fingerprint) of each change, in order."""
+
+    step: ClassVar[str] = "read"
+
+    disk: str
+    cut: int
+    upto: int
+    batches: tuple[tuple[int, int, str], ...]
+
+    def encode(self) -> dict[str, Any]:
+        batches = [[hex(zxid), count, text] for zxid, count, text in self.batches]
+        return {"disk": self.disk, "cut": hex(self.cut), "upto": hex(self.upto), "batches": batches}
+
+    @classmethod
+    def decode(cls, body: Mapping[str, Any]) -> Self:
+        batches = tuple((int(zxid, 16), int(count), str(text)) for zxid, count, text in body["batches"])
+        return cls(str(body["disk"]), int(body["cut"], 16), int(body["upto"], 16), batches)
+
+
 def _zxids(body: Mapping[str, str]) -> dict[str, int]:
     return {host: int(zxid, 16) for host, zxid in body.items()}

@@ -172,7 +172,7 @@ def past_the_door(hosts: tuple[str, ...]) -> Finding:
         moves=(
             "repair forward: zkmigrate resume",
             "a rollback now would lose or replay dest's transactions; it needs every broker down at "
-            "once and the source owner's consent. By hand: docs/how-to/going-back.md; zkmigrate replay list "
-            "says what it is about",
+            "once and the source owner's consent: the playbook kafka_zookeeper_return, "
+            "docs/how-to/going-back.md; zkmigrate replay list says what it is about",
         ),
     )

@@ -4,7 +4,8 @@ Why now: every later change goes through it, with an operation id, a before-imag
 
 Clients may notice: nothing.
 
-Way back: remove it, its sudoers file and the run's state.
+Way back: remove it, its sudoers file and the run's state. A run that keeps what it finds removes it only
+where it was not there before.
 
 Proof: the installed file has the digest of the one in this package.
 """
@@ -33,11 +34,14 @@ class InstallFacts:
 
 
 class InstallStep:
-    """See the module."""
+    """See the module. keep: another run left zkm-host on the hosts, with its own state: it stays there."""
 
     id = "install"
     title = "Install zkm-host"
     hazard = Hazard.REVERSIBLE
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self._keep = keep
 
     def observe(self, c: Context, look: Look) -> InstallFacts:
         hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
@@ -49,11 +53,15 @@ class InstallStep:
             return Blocked(lost)
         if way is Way.BACK:
             there = tuple(h for h, r in f.programs.items() if not isinstance(r, Absent))
+            if self._keep:
+                there = tuple(h for h in there if h in c.records.get(self.id, {}).get("without", ()))
             return Ready(there) if there else Done()
         wanted = hostside.program()
         todo = tuple(h for h, r in f.programs.items() if not (isinstance(r, Seen) and r.value == wanted))
         if todo:
-            return Ready(todo)
+            without = [h for h, r in f.programs.items() if isinstance(r, Absent)]
+            found = c.records.get(self.id, {}) if c.begun else {"without": without}
+            return Ready(todo, record=found if self._keep else {})
         return Done(
             tuple(
                 claim(
