@@ -82,7 +82,7 @@ class Arrivals:
         for host, address in zip(plain["dest"]["hosts"], ADDRESSES, strict=True):
             host["address"] = address
         inventory = Inventory.model_validate_json(json.dumps(plain))
-        self.process = Process(inventory, "r1", lambda: 1, str(daemon.programs / "speaker"))
+        self.process = Process(HOSTS, inventory, "r1", lambda: 1, str(daemon.programs / "speaker"))
         stack.callback(self.process.close)
         self.process.renew(Lease(), time.monotonic() + 600)
         deadline = time.monotonic() + 60

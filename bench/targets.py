@@ -17,7 +17,7 @@ from typing import Any, cast
 import click
 
 from bench.spread import shown, spread
-from tests.unit.engine_world import PointDisk, Points, Tiny
+from tests.unit.engine_world import ROLES, PointDisk, Points, Tiny, inventory
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
@@ -84,7 +84,9 @@ def measured(targets: int, rounds: int) -> dict[str, list[float]]:
             journal = Journal.create(tiny.run_dir, time.time, PointDisk(Points()))
             sent(journal, step.done)
             world = tiny.walk(journal).world
-            walk = Walk(Playbook("p", "many", (stage,)), tiny.walk(journal).inventory, journal, world)
+            machines = {f"t{n}": "192.0.2.1" for n in range(targets)}
+            known = inventory().model_copy(update={"machines": machines})
+            walk = Walk(Playbook("p", "many", (stage,), roles=ROLES), known, journal, world)
             at = Next(stage, stage.steps[0], Way.FORWARD)
             began = time.perf_counter()
             walk._context(at)

@@ -5,7 +5,8 @@ Each step is one file in ``zkmigrate/steps``, its undo beside it. The protocol: 
 
 from __future__ import annotations
 
-from zkmigrate.model.playbook import Counted, Playbook, Stage
+from zkmigrate.inventory import SECTIONS, Inventory, without_brokers
+from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
 from zkmigrate.model.step import AnyStep
 from zkmigrate.rules.window import WINDOW
 from zkmigrate.steps.arm import ArmStep
@@ -40,6 +41,11 @@ ARM_TO_CHECK: tuple[AnyStep, ...] = (
     ServeStep(),
     CheckStep(),
 )
+
+
+def _zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
+    return inventory.dest.service.unit, inventory.dest.commands
+
 
 PLAYBOOK = Playbook(
     id="kafka_zookeeper_move",
@@ -84,5 +90,11 @@ PLAYBOOK = Playbook(
     counted=(
         Counted("join.join", "dest hosts", lambda inventory: inventory.dest_names),
         Counted("roll.roll", "brokers", lambda inventory: inventory.broker_names, paced=True),
+    ),
+    sections=SECTIONS,
+    roles=(
+        Role("source", "source hosts"),
+        Role("dest", "dest hosts", changed=True, witness=True, service=_zookeeper),
+        Role("brokers", "brokers", changed=True, without=without_brokers),
     ),
 )

@@ -6,7 +6,8 @@ Each step is one file in ``zkmigrate/steps``, its undo beside it. What and why: 
 
 from __future__ import annotations
 
-from zkmigrate.model.playbook import Counted, Playbook, Stage
+from zkmigrate.inventory import SECTIONS, Inventory, without_brokers
+from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
 from zkmigrate.steps.brokers_back import BrokersBackStep
 from zkmigrate.steps.brokers_down import BrokersDownStep
 from zkmigrate.steps.dest_down import DestDownStep
@@ -15,6 +16,11 @@ from zkmigrate.steps.replay import ReplayStep
 from zkmigrate.steps.replay_close import ReplayCloseStep
 from zkmigrate.steps.replay_read import ReplayReadStep
 from zkmigrate.steps.return_preflight import ReturnPreflightStep
+
+
+def _zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
+    return inventory.dest.service.unit, inventory.dest.commands
+
 
 PLAYBOOK = Playbook(
     id="kafka_zookeeper_return",
@@ -44,4 +50,10 @@ PLAYBOOK = Playbook(
         ),
     ),
     counted=(Counted("outage.brokers", "brokers", lambda inventory: inventory.broker_names),),
+    sections=SECTIONS,
+    roles=(
+        Role("source", "source hosts"),
+        Role("dest", "dest hosts", changed=True, witness=True, service=_zookeeper),
+        Role("brokers", "brokers", changed=True, without=without_brokers),
+    ),
 )

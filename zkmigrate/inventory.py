@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, overload
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from zkmigrate import inventory_checks, inventory_types, marked_yaml
 from zkmigrate.errors import InventoryError
@@ -48,6 +49,45 @@ Jumps = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_\[][0-9A-Za-z._@:
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _in_the_moves_file(schema: dict[str, Any], model: type[_Partial]) -> None:
+    """The JSON schema describes the move's file: nothing is left out there."""
+    for key in model.may_lack:
+        del schema["properties"][key]["default"]
+    needed = {*schema["required"], *model.may_lack}
+    schema["required"] = [key for key in schema["properties"] if key in needed]
+
+
+class _Partial(_Frozen):
+    """A mapping of which some keys may be left out. Such a key is not there: asking for it raises
+    InventoryError, so that whoever needs it has it as its type says."""
+
+    model_config = ConfigDict(json_schema_extra=_in_the_moves_file)
+
+    may_lack: ClassVar[tuple[str, ...]] = ()
+    where: ClassVar[str] = ""
+
+    @model_validator(mode="after")
+    def _left_out(self) -> Self:
+        for key in self.may_lack:
+            if self.__dict__[key] is None:
+                del self.__dict__[key]
+        return self
+
+    if not TYPE_CHECKING:  # a type checker is to know the fields alone
+
+        def __getattr__(self, key: str) -> Any:
+            if key in type(self).may_lack:
+                raise InventoryError(
+                    f"the inventory does not say {self.where}{key}, and what is asked for needs it (needed: "
+                    "this key; docs/reference/migration-yml.md)"
+                )
+            return super().__getattr__(key)
+
+
+_LEFT_OUT: Any = None
+"""The default of a key that may be left out."""
 
 
 class Ssh(_Frozen):
@@ -182,15 +222,18 @@ class Broker(_Frozen):
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
-class Kafka(_Frozen):
+class Kafka(_Partial):
     """The Kafka cluster that moves. ``chroot`` is its subtree of source, such as ``/kafka``.
 
     canary_topic: a topic that the operator made for it, to which small records are sent during the move; None
     for nothing of that kind.
     """
 
+    may_lack = ("chroot",)  # only where there is neither source nor dest (inventory_checks.py)
+    where = "kafka."
+
     cluster_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{22}$")]
-    chroot: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)+$")]
+    chroot: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)+$")] = _LEFT_OUT
     brokers: Annotated[tuple[Broker, ...], Field(min_length=1)]
     canary_topic: Topic | None = None
     config: RemotePath = "/etc/kafka/server.properties"
@@ -249,19 +292,47 @@ class Policy(_Frozen):
     window: Window | None = None
 
 
-class Inventory(_Frozen):
+SECTIONS = ("operator", "ssh", "source", "dest", "kafka")
+"""The sections that a move needs, in the order of its file."""
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a ZooKeeper server answers clients. admin_port: of its AdminServer, where that is asked."""
+
+    address: str
+    port: int
+    admin_port: int | None = None
+
+
+class Inventory(_Partial):
     """Everything a run knows about the world without looking."""
+
+    # Of the sections it has those that its file has; Playbook.sections says which a runbook needs. A playbook
+    # with sections of its own brings a subclass; one with hosts of its own says them in hosts and address.
+    may_lack = SECTIONS
 
     version: Literal[1]
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=20)]
-    operator: Annotated[tuple[Address, ...], Field(min_length=1)]
-    ssh: Ssh
-    source: Source
-    dest: Dest
-    kafka: Kafka
+    operator: Annotated[tuple[Address, ...], Field(min_length=1)] = _LEFT_OUT
+    ssh: Ssh = _LEFT_OUT
+    source: Source = _LEFT_OUT
+    dest: Dest = _LEFT_OUT
+    kafka: Kafka = _LEFT_OUT
     policy: Policy = Policy()
     hooks: Hooks = Hooks()
     accept: tuple[Accept, ...] = ()
+
+    def has(self, *sections: str) -> bool:
+        """Whether the file has these sections."""
+        return all(self.__dict__.get(section) is not None for section in sections)
+
+    def role(self, name: str) -> str:
+        """Which part a host plays, as one word; KeyError when the inventory does not know it."""
+        for part, names in self.hosts.items():
+            if name in names:
+                return part.removesuffix("s")
+        raise KeyError(name)
 
     def source_host(self, name: str) -> ZooKeeperHost:
         """The source host of that name; KeyError when there is none."""
@@ -279,44 +350,53 @@ class Inventory(_Frozen):
         raise KeyError(name)
 
     @property
-    def target_names(self) -> tuple[str, ...]:
-        """The hosts that a run may change; source never."""
-        return (*self.dest_names, *self.broker_names)
+    def hosts(self) -> dict[str, tuple[str, ...]]:
+        """The names of the hosts by the part that they play, as far as the file has it; in the order in which
+        they are shown."""
+        parts = {"source": self.source_names, "dest": self.dest_names, "brokers": self.broker_names}
+        return {part: names for part, names in parts.items() if names}
+
+    @property
+    def read_only(self) -> tuple[str, ...]:
+        """Hosts that an ordinary account reads as it is: no sudo, no zkm-host, no session of ours."""
+        return self.source_names
+
+    @property
+    def doors(self) -> dict[str, Door]:
+        """By name, where each ZooKeeper host answers clients."""
+        doors: dict[str, Door] = {}
+        if self.has("source"):
+            port, admin = self.source.ports.client, self.source.admin_port
+            doors |= {host.name: Door(host.address, port, admin) for host in self.source.hosts}
+        if self.has("dest"):
+            doors |= {host.name: Door(host.address, self.dest.ports.client) for host in self.dest.hosts}
+        return doors
+
+    @property
+    def brokers(self) -> tuple[Broker, ...]:
+        """The brokers; none without the section kafka."""
+        return self.kafka.brokers if self.has("kafka") else ()
 
     @property
     def source_names(self) -> tuple[str, ...]:
-        return tuple(h.name for h in self.source.hosts)
+        return tuple(h.name for h in self.source.hosts) if self.has("source") else ()
 
     @property
     def dest_names(self) -> tuple[str, ...]:
-        return tuple(h.name for h in self.dest.hosts)
+        return tuple(h.name for h in self.dest.hosts) if self.has("dest") else ()
 
     @property
     def broker_names(self) -> tuple[str, ...]:
-        return tuple(b.name for b in self.kafka.brokers)
-
-    def role(self, name: str) -> Literal["source", "dest", "broker"]:
-        """Which part a host plays; KeyError when the inventory does not know it."""
-        for role, names in (
-            ("source", self.source_names),
-            ("dest", self.dest_names),
-            ("broker", self.broker_names),
-        ):
-            if name in names:
-                return role  # type: ignore[return-value]
-        raise KeyError(name)
+        return tuple(b.name for b in self.brokers)
 
     def address(self, name: str) -> str:
-        """Address of any host by its name."""
-        hosts: tuple[ZooKeeperHost | Broker, ...] = (
-            *self.source.hosts,
-            *self.dest.hosts,
-            *self.kafka.brokers,
-        )
-        for host in hosts:
-            if host.name == name:
-                return host.address
-        raise KeyError(name)
+        """Address of any host by its name; KeyError when the inventory does not know it."""
+        addresses = {door_name: door.address for door_name, door in self.doors.items()}
+        addresses |= {broker.name: broker.address for broker in self.brokers}
+        return addresses[name]
+
+
+Shape = TypeVar("Shape", bound=Inventory)
 
 
 def without_brokers(inventory: Inventory, names: Collection[str]) -> Inventory:
@@ -332,8 +412,16 @@ def _named(hosts: tuple[ZooKeeperHost, ...], name: str) -> ZooKeeperHost:
     raise KeyError(name)
 
 
-def load(path: Path) -> Inventory:
-    """Read and check ``migration.yml``.
+@overload
+def load(path: Path) -> Inventory: ...
+
+
+@overload
+def load(path: Path, shape: type[Shape], sections: Collection[str]) -> Shape: ...
+
+
+def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[str] = SECTIONS) -> Inventory:
+    """Read and check ``migration.yml``. sections: those that it must have; more may be there.
 
     Raises InventoryError with one line per mistake, all of them at once, in the order of the file:
     ``file:line: key: reason (seen …, needed …)``.
@@ -354,19 +442,22 @@ def load(path: Path) -> Inventory:
     values = _as_typed(document)
     inventory: Inventory | None = None
     try:
-        inventory = Inventory.model_validate(values)
+        inventory = shape.model_validate(values)
     except ValidationError as error:
-        mistakes += inventory_types.explain(error, document, Inventory)
+        mistakes += inventory_types.explain(error, document, shape)
     # The cross checks work on what is there, so that one wrong key does not hide a duplicate elsewhere.
     mistakes += inventory_checks.cross_check(document)
+    told = {mistake.path for mistake in mistakes}
+    mistakes += [lack for lack in inventory_checks.missing(document, sections) if lack.path not in told]
     if mistakes or inventory is None:
         raise InventoryError(_lines(path, mistakes))
-    ssh = inventory.ssh
-    given = {"key": ssh.key, "known_hosts": ssh.known_hosts, "config": ssh.config}
-    local = {key: _local(path, value) for key, value in given.items() if value is not None}
-    return inventory.model_copy(
-        update={"ssh": ssh.model_copy(update=local), "hooks": _local_hooks(path, inventory.hooks)}
-    )
+    local: dict[str, Any] = {"hooks": _local_hooks(path, inventory.hooks)}
+    if inventory.has("ssh"):
+        ssh = inventory.ssh
+        given = {"key": ssh.key, "known_hosts": ssh.known_hosts, "config": ssh.config}
+        paths = {key: _local(path, value) for key, value in given.items() if value is not None}
+        local["ssh"] = ssh.model_copy(update=paths)
+    return inventory.model_copy(update=local)
 
 
 def schema() -> dict[str, Any]:

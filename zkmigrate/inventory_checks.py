@@ -8,7 +8,7 @@ mistakes too.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -48,6 +48,7 @@ def cross_check(document: Document) -> list[Mistake]:
         *_hosts(top, ("kafka", "brokers"), "broker", "id"),
     ]
     found = [
+        *_chroot(top),
         *_twice(hosts),
         *_addresses(hosts),
         *_operator(top, hosts),
@@ -65,7 +66,22 @@ def cross_check(document: Document) -> list[Mistake]:
     return [Mistake(document.mark(path), path, reason) for path, reason in found]
 
 
+def missing(document: Document, sections: Collection[str]) -> list[Mistake]:
+    """Of the sections that a file must have, those that it lacks."""
+    there = document.value if isinstance(document.value, dict) else {}
+    lacking = [section for section in sections if section not in there]
+    return [Mistake(document.mark((section,)), (section,), _MISSING) for section in lacking]
+
+
 _Wrong = Iterator[tuple[Path, str]]
+_MISSING = "missing (needed: this key)"
+
+
+def _chroot(top: Any) -> _Wrong:
+    """Where ZooKeeper's hosts are told, it must be told what of their tree is Kafka's."""
+    kafka = value_at(top, ("kafka",))
+    if isinstance(kafka, dict) and "chroot" not in kafka and not {"source", "dest"}.isdisjoint(top):
+        yield ("kafka", "chroot"), _MISSING
 
 
 def _hosts(top: Any, path: Path, role: str, number: str) -> Iterator[_Host]:

@@ -94,10 +94,14 @@ class Opening:
     def recovered(self, asked: Way, by: str) -> Opened:
         """A journal from the lines that are left and what the hosts say; the direction is ``asked`` for.
 
-        With nothing written: HostError when a host does not tell what was done on it; UsageError when neither
-        a line, nor a host, nor this machine knows of the run.
+        With nothing written: JournalError where hosts cannot tell all that the playbook does; HostError when
+        a host does not tell what was done on it; UsageError when neither a line, nor a host, nor this machine
+        knows of the run.
         """
-        copies = tuple(filter(None, self.look.each(self.inventory.dest_names, self._copy).values()))
+        self._refuse_untold()
+        copies = tuple(
+            filter(None, self.look.each(self.playbook.witnesses(self.inventory), self._copy).values())
+        )
         left = journals.folded(journals.kept_lines(self.run_dir, copies))
         if left.run:
             runs.check_same(left, self.playbook.id, inventories.digest(self.inventory))
@@ -127,6 +131,19 @@ class Opening:
         same = left.way is Way.BACK and left.turn is not None and left.turn.then == "end" and not found.newer
         return Opened(self._checked(journal), left.turn.to if same and left.turn else "", tuple(said))
 
+    def _refuse_untold(self) -> None:
+        if self.playbook.tells_all(self.inventory):
+            return
+        why, copies = "no host keeps a record of a run", ""
+        if self.playbook.witnesses(self.inventory):
+            why = "only the journal knows what a cluster held before"
+            copies = f", or the newest copy that the {self.playbook.many_witnesses} keep,"
+        raise JournalError(
+            f"a run of {self.playbook.id} does not go on without its journal: {why}. Nothing was changed. "
+            f"Possible now: put the journal of {self.run_dir.name}{copies} at "
+            f"{self.run_dir / journals.NAME}, then resume without --journal-lost"
+        )
+
     def _copy(self, host: str) -> bytes:
         """The copy of the journal there; nothing where there is none, or the host does not answer."""
         try:
@@ -137,11 +154,7 @@ class Opening:
     def _begin(self, journal: Journal, made: str) -> None:
         digest = inventories.digest(self.inventory)
         names = {"run": self.run_dir.name, "name": self.inventory.name, "playbook": self.playbook.id}
-        hosts = {
-            "source": list(self.inventory.source_names),
-            "dest": list(self.inventory.dest_names),
-            "brokers": list(self.inventory.broker_names),
-        }
+        hosts = {part: list(names) for part, names in self.playbook.hosts(self.inventory).items()}
         journal.append("begin", {**names, "inventory": digest, "plan": made, "hosts": hosts})
 
     def _checked(self, journal: Journal) -> Journal:

@@ -12,7 +12,7 @@ from zkmigrate.engine import asked, events, evidence, hold, journal, process, ru
 from zkmigrate.engine.codec import decode_finding, encode_finding
 from zkmigrate.engine.history import CLEANED, History
 from zkmigrate.errors import UsageError
-from zkmigrate.facts.host import HostStatus, unit_status
+from zkmigrate.facts.host import HostStatus, host_status, unit_status
 from zkmigrate.facts.host_lock import Held, host_lock
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Absent, NotHeard, Reading, Seen, Unknown
@@ -32,7 +32,8 @@ GONE = 8
 def of_run(
     run_dir: Path, playbook: Playbook, hosts: tuple[str, ...], wall: Callable[[], float]
 ) -> dict[str, Any]:
-    """The side of this machine, as a JSON object. hosts: dest and brokers. wall: seconds since the epoch."""
+    """The side of this machine, as a JSON object. hosts: those that the run may change. wall: seconds since
+    the epoch."""
     working = process.at_work(run_dir)
     history = journal.read(run_dir)
     hosts = tuple(host for host in hosts if host not in history.retired)
@@ -79,28 +80,31 @@ def waited(run_dir: Path, name: str) -> int | None:
     return NOT_REACHED if name != END and code == 0 else code
 
 
-def of_hosts(look: Look, inventory: Inventory) -> dict[str, Any]:
-    """The hosts' side: phase, block and lock of every dest host, as far as it answers."""
-    unit = inventory.dest.service.unit
+def of_hosts(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, Any]:
+    """The hosts' side: phase, block and lock of every witness, as far as it answers."""
 
     def ask(host: str) -> tuple[Reading[HostStatus], Reading[Held]]:
-        return unit_status(look, host, unit, inventory.dest.commands), host_lock(look, host)
+        unit, commands = playbook.service(inventory, host)
+        status = unit_status(look, host, unit, commands) if unit else host_status(look, host)
+        return status, host_lock(look, host)
 
-    asked = look.each(inventory.dest_names, ask)
+    asked = look.each(playbook.witnesses(inventory), ask)
     return {host: _host(*readings) for host, readings in asked.items()}
 
 
-def elsewhere(look: Look, inventory: Inventory, hosts: Mapping[str, Any]) -> str:
-    """Where no dest host answers a machine that has none of operator's addresses: that it is perhaps the
-    wrong one; else empty. hosts: as :func:`of_hosts` gave them."""
+def elsewhere(look: Look, playbook: Playbook, inventory: Inventory, hosts: Mapping[str, Any]) -> str:
+    """Where no witness answers a machine that has none of operator's addresses: that it is perhaps the wrong
+    one; else empty. hosts: as :func:`of_hosts` gave them."""
     unheard = tuple(f"unknown ({cause})" for cause in get_args(NotHeard))
     silent = hosts and all(said.get("unknown", "").startswith(unheard) for said in hosts.values())
     here = look.here() if silent else None
-    if not isinstance(here, Seen) or set(here.value) & set(inventory.operator):
+    known = inventory.operator if silent and inventory.has("operator") else ()
+    if not isinstance(here, Seen) or not known or set(here.value) & set(known):
         return ""
-    given = " or ".join(inventory.operator)
+    given = " or ".join(known)
     towards = ", ".join(here.value) or "no address at all"
-    return f"no dest host answers, and this machine sends from {towards}: is it the one that has {given}?"
+    one = playbook.many_witnesses.removesuffix("s")
+    return f"no {one} answers, and this machine sends from {towards}: is it the one that has {given}?"
 
 
 def findings(run_dir: Path, name: str) -> dict[str, list[dict[str, Any]]]:
@@ -210,7 +214,7 @@ def _under_way(body: Mapping[str, Any]) -> list[str]:
 
 
 def _seen(now: Mapping[str, Any]) -> list[str]:
-    """Source, dest hosts and brokers as the process saw them last; nothing where that does not read."""
+    """The hosts as the process saw them last; nothing where that does not read."""
     board = Board(lambda: float(now["at"]))
     board.take(events.RunBegun("", "", Way.FORWARD, False, tuple(now["hosts"]), ()))
     try:

@@ -33,7 +33,7 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import KAFKA, SOURCE
 from zkmigrate.model.fact import Reading
 from zkmigrate.model.look import KafkaView
-from zkmigrate.model.playbook import Stage
+from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Context, Records
 from zkmigrate.rules import expected
 from zkmigrate.rules.lease import in_force
@@ -73,40 +73,48 @@ class Site:
         self._probing = Channels(self._transport, run, "looks")
         self.look = NotingObserve(inventory, self._transport, program, self._steps)
         self._watch_look = Observe(inventory, self._transport, program, self._probing)
-        at = [broker.endpoint for broker in inventory.kafka.brokers]
-        ensemble = [Server(host.address, inventory.source.ports.client) for host in inventory.source.hosts]
-        replayed = partial(replay.alter, ensemble, reader(inventory, self.look))
-        self.apply = ChannelApply(self._steps, program, {KAFKA: partial(kafka.alter, at), SOURCE: replayed})
-        brokers = {b.name: (b.address, b.port) for b in inventory.kafka.brokers}
+        at = [broker.endpoint for broker in inventory.brokers]
+        clusters = {KAFKA: partial(kafka.alter, at)} if at else {}
+        if inventory.has("source", "dest", "kafka"):
+            doors = [Server(h.address, inventory.source.ports.client) for h in inventory.source.hosts]
+            clusters[SOURCE] = partial(replay.alter, doors, reader(inventory, self.look))
+        self.apply = ChannelApply(self._steps, program, clusters)
+        brokers = {b.name: (b.address, b.port) for b in inventory.brokers}
         self._canary, self._sampled = BrokerCanary(brokers), BrokerCanary(brokers)
         self._samples: Samples | None = None
 
-    def lock(self, clock: Clock, unlocked: tuple[str, ...], *, steal: bool) -> HostLock:
-        """The lock on the dest hosts; not taken yet. unlocked: stages walked forward without it."""
+    def lock(self, clock: Clock, playbook: Playbook, *, steal: bool) -> HostLock:
+        """The lock on the playbook's witnesses; not taken yet."""
         owner = f"{getpass.getuser()}@{socket.gethostname()}"
-        names, nonce = self.inventory.dest_names, int(clock.wall() * 1000)
-        return HostLock(names, owner, self._ask, nonce, steal=steal, before=unlocked)
+        names, nonce = playbook.witnesses(self.inventory), int(clock.wall() * 1000)
+        many = playbook.many_witnesses
+        return HostLock(names, owner, self._ask, nonce, steal=steal, before=playbook.unlocked, many=many)
 
     def window_lines(self, records: Records) -> tuple[str, ...]:
-        """What ``plan`` says about the window. records: of a run that may have been rehearsed."""
+        """What ``plan`` says about the window of a move; nothing for another inventory. records: of a run
+        that may have been rehearsed."""
+        if not self.inventory.has("source", "dest", "kafka"):
+            return ()
         hosts = (*self.inventory.source_names, *self.inventory.dest_names)
         sessions = owning_sessions(self.look, hosts, self.inventory.kafka.chroot)
         return expected.before_the_run(Context("plan", self.inventory, records=records), sessions)
 
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
         """The watch, over channels of its own, and its second process."""
-        hosts, renew = self.inventory.dest_names, partial(self._renew, lock)
-        other = beside.Process(self.inventory, self._run, lambda: lock.number)
-        return Watch(hosts, in_force, renew, clock.now, clock.wall, self._probes, other)
+        hosts, renew = lock.hosts, partial(self._renew, lock)
+        other = beside.Process(hosts, self.inventory, self._run, lambda: lock.number)
+        probed = partial(self._probes, hosts)
+        return Watch(hosts, in_force, renew, clock.now, clock.wall, probed, other)
 
     def sample(self, samples: Samples, noticed: tuple[str, ...]) -> Callable[[], None]:
         """Note from now on what is seen, for the report; the answer ends that. noticed: stages in which the
         produce canary sends."""
         self._samples = samples
         self.look.note = KafkaNotes(samples)
+        brokers, servers = self.inventory.brokers, tuple(self.inventory.doors)
         questions = (
-            sampler.brokers(len(self.inventory.kafka.brokers), self._round_trips, samples),
-            sampler.ensembles(self.inventory, self._watch_look, samples),
+            *((sampler.brokers(len(brokers), self._round_trips, samples),) if brokers else ()),
+            *((sampler.ensembles(servers, self._watch_look, samples),) if servers else ()),
         )
         produced = self._produced(samples, noticed)
         sampling = Sampler((*questions, *(p.question() for p in produced)))
@@ -120,7 +128,7 @@ class Site:
         return end
 
     def copies(self, clock: Clock, lock: HostLock) -> Copies:
-        """Puts the journal on the dest hosts that gave the lock."""
+        """Puts the journal on the witnesses that gave the lock."""
 
         def ask(host: str, words: tuple[str, ...], fencing: int) -> Outcome:
             answer = self._steps.ask(host, *words, fencing=fencing, deadline_s=DEADLINE_S)
@@ -152,21 +160,20 @@ class Site:
         answer = self._watching.ask(host, *words, fencing=lock.number, deadline_s=limit_s)
         return Outcome(answer.rc, answer.output)
 
-    def _probes(self, _stage: Stage) -> tuple[Probe, ...]:
-        hosts = self.inventory.dest_names
+    def _probes(self, hosts: tuple[str, ...], _stage: Stage) -> tuple[Probe, ...]:
         look = self._watch_look
         return (
-            probes.block(hosts, self._statuses),
+            probes.block(hosts, partial(self._statuses, hosts)),
             probes.brokers(
                 lambda: {name: pulse.wrong for name, pulse in self._canary.ask_all(_CANARY_S).items()}
             ),
             probes.source(lambda: source_view(self.inventory, look)),
         )
 
-    def _statuses(self) -> dict[str, Reading[HostStatus]]:
+    def _statuses(self, hosts: tuple[str, ...]) -> dict[str, Reading[HostStatus]]:
         look = self._watch_look
         with deadline.within(_PROBE_S):
-            asked = look.each(self.inventory.dest_names, lambda host: host_status(look, host))
+            asked = look.each(hosts, lambda host: host_status(look, host))
         if self._samples is not None:
             sampler.note_phases(self._samples, asked)
         return asked
@@ -177,8 +184,8 @@ class Site:
 
     def _produced(self, samples: Samples, noticed: tuple[str, ...]) -> tuple[Produced, ...]:
         """The produce canary, where the inventory asks for it."""
-        kafka = self.inventory.kafka
-        if kafka.canary_topic is None:
+        topic = self.inventory.kafka.canary_topic if self.inventory.has("kafka") else None
+        if topic is None:
             return ()
-        brokers = {b.name: (b.id, b.address, b.port) for b in kafka.brokers}
-        return (Produced(ProduceCanary(kafka.canary_topic, brokers), noticed, samples),)
+        brokers = {b.name: (b.id, b.address, b.port) for b in self.inventory.brokers}
+        return (Produced(ProduceCanary(topic, brokers), noticed, samples),)

@@ -27,7 +27,7 @@ from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, i
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.playbook import Playbook, Role, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Records, Verdict, Way
 from zkmigrate.zkdata.reader import BytesReader, RandomReader
 
@@ -155,6 +155,11 @@ PLAYBOOK = Playbook(
         Stage("install", "Install", _steps(FileStep("one")), locked=False),
         Stage("prepare", "Prepare", _steps(FileStep("slow"), FileStep("two")), consent="Write?"),
     ),
+    roles=(
+        Role("source", "source hosts"),
+        Role("dest", "dest hosts", changed=True, witness=True),
+        Role("brokers", "brokers", changed=True),
+    ),
 )
 
 
@@ -167,9 +172,9 @@ class DiskSite:
         self._inventory = inventory
         self._run = run
 
-    def lock(self, clock: Clock, unlocked: tuple[str, ...], *, steal: bool) -> HostLock:
-        names, given = self._inventory.dest_names, Outcome(0, "fencing 7")
-        return HostLock(names, "tester", lambda _h, _w, _f: given, 1, steal=steal, before=unlocked)
+    def lock(self, clock: Clock, playbook: Playbook, *, steal: bool) -> HostLock:
+        names, given = playbook.witnesses(self._inventory), Outcome(0, "fencing 7")
+        return HostLock(names, "tester", lambda _h, _w, _f: given, 1, steal=steal, before=playbook.unlocked)
 
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
         return NoWatch()

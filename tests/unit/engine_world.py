@@ -1,6 +1,6 @@
 """A tiny world and playbook for the engine's own tests: hosts are dictionaries of files.
 
-Steps write one file per dest host and take it back. Faults are counted points: every journal write, every
+Steps write one file per machine and take it back. Faults are counted points: every journal write, every
 fsync and both sides of every apply call :meth:`Points.hit`, which raises at the chosen one.
 """
 
@@ -27,12 +27,12 @@ from zkmigrate.engine.ports import (
     World,
 )
 from zkmigrate.engine.run import Ended, Walk
-from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Policy, Source, Ssh, ZooKeeperHost
+from zkmigrate.inventory import Inventory, Policy
 from zkmigrate.inventory_hooks import Hooks
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.playbook import Playbook, Role, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.model.window import Decide, Decision, Fallback, WindowSpec, no_limits
 from zkmigrate.rules.window import WINDOW
@@ -40,25 +40,25 @@ from zkmigrate.rules.window import WINDOW
 HOSTS = ("d1", "d2", "d3")
 
 
-def inventory(**policy: Any) -> Inventory:
-    return Inventory(
-        version=1,
-        name="tiny",
-        operator=("192.0.2.1",),
-        ssh=Ssh(user="zkm", key="key", known_hosts="hosts"),
-        source=Source(hosts=(ZooKeeperHost(name="s1", address="192.0.2.11", myid=1),)),
-        dest=Dest(
-            hosts=tuple(
-                ZooKeeperHost(name=name, address=f"192.0.2.2{i}", myid=10 + i) for i, name in enumerate(HOSTS)
-            )
-        ),
-        kafka=Kafka(
-            cluster_id="A" * 22,
-            chroot="/kafka",
-            brokers=(Broker(name="b1", address="192.0.2.31", id=1),),
-        ),
-        policy=Policy(**policy),
-    )
+class TinyInventory(Inventory):
+    """The shape of the tiny playbook: machines, and none of the sections of a move."""
+
+    machines: dict[str, str]
+
+    @property
+    def hosts(self) -> dict[str, tuple[str, ...]]:
+        return {"source": ("s1",), "machines": tuple(self.machines)}
+
+    def address(self, name: str) -> str:
+        return self.machines[name]
+
+
+def inventory(**policy: Any) -> TinyInventory:
+    machines = {name: f"192.0.2.2{number}" for number, name in enumerate(HOSTS)}
+    return TinyInventory(version=1, name="tiny", machines=machines, policy=Policy(**policy))
+
+
+ROLES = (Role("source", "source hosts"), Role("machines", "machines", changed=True, witness=True))
 
 
 class Killed(BaseException):
@@ -169,7 +169,7 @@ class TinyClock:
 
 @dataclass
 class WriteStep:
-    """Writes ``/<id>`` on every dest host; done when it is everywhere."""
+    """Writes ``/<id>`` on every machine; done when it is everywhere."""
 
     id: str
     hosts: Hosts
@@ -317,6 +317,9 @@ class Tiny:
                     window=self.window,
                 ),
             ),
+            inventory=TinyInventory,
+            sections=("machines",),
+            roles=ROLES,
         )
 
     def journal(self, points: Points | None = None) -> Journal:

@@ -37,7 +37,8 @@ PARENT = """
 import sys, time
 from zkmigrate.engine.beside import Process
 from zkmigrate.inventory import Inventory, Lease
-process = Process(Inventory.model_validate_json(sys.argv[1]), "r1", lambda: 7, sys.argv[2])
+known = Inventory.model_validate_json(sys.argv[1])
+process = Process(known.dest_names, known, "r1", lambda: 7, sys.argv[2])
 process.renew(Lease(renew_every_ms=100), time.monotonic() + 600)
 print(process.pid, flush=True)
 sys.stdin.read()
@@ -55,7 +56,7 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
 
 @pytest.fixture
 def process(sshd: Sshd) -> Iterator[Process]:
-    made = Process(daemon.inventory(sshd), "r1", lambda: 7, str(sshd.programs / "speaker"))
+    made = Process(HOSTS, daemon.inventory(sshd), "r1", lambda: 7, str(sshd.programs / "speaker"))
     yield made
     made.close()
 

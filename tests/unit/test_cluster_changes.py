@@ -13,7 +13,16 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, Hosts, Killed, Points, Tiny, WriteStep
+from tests.unit.engine_world import (
+    HOSTS,
+    ROLES,
+    Hosts,
+    Killed,
+    Points,
+    Tiny,
+    TinyInventory,
+    WriteStep,
+)
 from tests.world.operator import quiet_world
 from zkmigrate.engine import journal, plan
 from zkmigrate.engine.apply import Outcome
@@ -112,7 +121,8 @@ class Toy(Tiny):
     @property
     def playbook(self) -> Playbook:
         steps: tuple[Any, ...] = (WriteStep("file", self.hosts), SettingStep(self.hosts))
-        return Playbook("toy", "A toy", (Stage("main", "do", cast(tuple[AnyStep, ...], steps)),))
+        stages = (Stage("main", "do", cast(tuple[AnyStep, ...], steps)),)
+        return Playbook("toy", "A toy", stages, inventory=TinyInventory, roles=ROLES, alters_clusters=True)
 
     @property
     def home(self) -> bool:
@@ -315,3 +325,11 @@ def test_the_journal_holds_what_was_found_with_the_intent(tmp_path: Path) -> Non
     changes = [line["body"]["change"] for line in lines if line["kind"] == "intent"]
     found = {c["topic"]: c["before"] for c in changes if c["type"] == "AlterTopicConfig"}
     assert found == {topic: BEFORE.get(topic) for topic in TOPICS}
+
+
+def test_a_change_that_never_comes_true_is_the_clusters_fault(tmp_path: Path) -> None:
+    toy = Toy(tmp_path / "r")
+    toy.hosts.wrong = ["refused"] * 99
+    ended = toy.process(forward)
+    assert ended.code == 8
+    assert {f.moves[0] for f in ended.findings} == {"mend the cluster, then resume"}

@@ -22,7 +22,7 @@ from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import ChangeEnded
 from zkmigrate.engine.lanes import Late, together
 from zkmigrate.engine.observe import Observe
-from zkmigrate.inventory import Ssh, ZooKeeperHost
+from zkmigrate.inventory import Source, Ssh, ZooKeeperHost
 from zkmigrate.model.change import Change, Changes, PutFile, Restore
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Context, Hazard
@@ -205,8 +205,10 @@ def test_a_wave_leaves_a_late_host_and_sends_it_nothing_more(
 
 
 def looking() -> Observe:
-    """A look that is asked nothing of the hosts."""
-    return Observe(inventory(), cast(Transport, None), cast(Program, None), cast(Channels, None))
+    """A look that is asked nothing of the hosts but one ZooKeeper server's words."""
+    source = Source(hosts=(ZooKeeperHost(name="s1", address="192.0.2.11", myid=1),))
+    known = inventory().model_copy(update={"source": source})
+    return Observe(known, cast(Transport, None), cast(Program, None), cast(Channels, None))
 
 
 def test_a_look_gives_up_a_host_whose_thread_is_stuck(
@@ -268,10 +270,8 @@ def test_a_login_to_a_frozen_host_is_given_up_within_the_deadline(tmp_path: Path
             key=str(tmp_path / "key"),
             known_hosts=str(tmp_path / "known_hosts"),
         )
-        dest = known.dest.model_copy(
-            update={"hosts": (ZooKeeperHost(name="d1", address="127.0.0.1", myid=1),)}
-        )
-        with Transport(known.model_copy(update={"ssh": ssh, "dest": dest})) as transport:
+        machines = {"d1": "127.0.0.1"}
+        with Transport(known.model_copy(update={"ssh": ssh, "machines": machines})) as transport:
             with (
                 deadline.within(0.3),
                 pytest.raises(TransportError, match=r"no ssh login within 0\.3 s") as raised,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.preflight_world import healthy, inventory
 from tests.unit.zkm_net import Host, need_root
 from zkmigrate import standing
@@ -23,7 +24,7 @@ def host(tmp_path: Path) -> Host:
 def told(lock: Reading[bytes]) -> str:
     world = healthy()
     world.files["dest1", FILE] = lock
-    said = standing.of_hosts(world, inventory())["dest1"]
+    said = standing.of_hosts(world, PLAYBOOK, inventory())["dest1"]
     return str(said["lock"])
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.preflight_world import TIMEOUT, PreflightWorld, inventory
 from tests.unit.test_report import Run
 from tests.world.operator import quiet_world
@@ -48,7 +49,7 @@ def test_a_dest_that_runs_is_told_to_run_though_nothing_is_armed() -> None:
     world = quiet_world()
     for host in world.inventory.dest_names:
         world.hosts[host].running = True
-    said = standing.of_hosts(WorldLook(world, frozenset()), world.inventory)
+    said = standing.of_hosts(WorldLook(world, frozenset()), PLAYBOOK, world.inventory)
     assert {body["unit"] for body in said.values()} == {"active"}
     assert {body["lapsed"] for body in said.values()} == {False}
 
@@ -81,7 +82,7 @@ def test_where_no_dest_host_answers_another_machine_asks_whether_it_is_the_one(
     world = PreflightWorld(own_addresses=Seen((own,)))
     for host in inventory().dest_names:
         world.programs[host, "status"] = answer
-    said = standing.elsewhere(world, inventory(), standing.of_hosts(world, inventory()))
+    said = standing.elsewhere(world, PLAYBOOK, inventory(), standing.of_hosts(world, PLAYBOOK, inventory()))
     question = f"no dest host answers, and this machine sends from {own}: is it the one that has 10.71.0.2?"
     assert said == (question if told else "")
 

@@ -63,7 +63,8 @@ def test_the_watch_of_a_site_asks_source_whether_it_serves(ssh: Ssh) -> None:
         source = Source(hosts=hosts, ports=Ports(client=port))
         site = Site(inventory().model_copy(update={"ssh": ssh, "source": source}), "run")
         try:
-            [asking] = [probe for probe in site._probes(Stage("cutover", "Cut over", ())) if probe.leased]
+            asked = site._probes(("dest1",), Stage("cutover", "Cut over", ()))
+            [asking] = [probe for probe in asked if probe.leased]
             assert tuple(asking.ask()) == ()
             held = {finding.id: finding.held for finding in asking.ask()}
         finally:
@@ -98,6 +99,7 @@ def test_a_renewal_is_given_up_after_half_of_the_cut(
 def test_the_watch_of_a_site_renews_from_a_second_process_from_before_fence_on(ssh: Ssh) -> None:
     class Lock:
         number = 7
+        hosts = inventory().dest_names
 
     site = Site(inventory().model_copy(update={"ssh": ssh}), "run")
     try:

@@ -27,6 +27,7 @@ from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Change
 from zkmigrate.model.look import Look
+from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Context, Records
 from zkmigrate.rules import expected
 from zkmigrate.rules.lease import in_force
@@ -108,10 +109,15 @@ class WorldSite:
     def apply(self, change: Change, operation: str, fencing: int) -> Outcome:
         return Outcome(*self.world.apply(change, operation, fencing))
 
-    def lock(self, clock: Clock, unlocked: tuple[str, ...], *, steal: bool) -> HostLock:
-        names = self.inventory.dest_names
+    def lock(self, clock: Clock, playbook: Playbook, *, steal: bool) -> HostLock:
+        names = playbook.witnesses(self.inventory)
         return HostLock(
-            names, "tester", lambda _h, _w, _f: Outcome(0, "fencing 1"), 1, steal=steal, before=unlocked
+            names,
+            "tester",
+            lambda _h, _w, _f: Outcome(0, "fencing 1"),
+            1,
+            steal=steal,
+            before=playbook.unlocked,
         )
 
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
@@ -128,7 +134,11 @@ class WorldSite:
         asked = brokers(len(self.world.brokers), round_trips, samples)
         topic = self.inventory.kafka.canary_topic
         produced = [Produced(WorldCanary(topic, self.world), ("roll", "cutover"), samples)] if topic else []
-        looks = (asked, ensembles(self.inventory, self.look, samples), *(p.question() for p in produced))
+        looks = (
+            asked,
+            ensembles(tuple(self.inventory.doors), self.look, samples),
+            *(p.question() for p in produced),
+        )
         sampling = Sampler(looks)
         sampling.begin()
 

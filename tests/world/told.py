@@ -50,7 +50,7 @@ class ToldOperator(Operator):
         samples = Samples(self.run_dir, self.now, self.wall, pytest_fail)
         look = WorldLook(self.world, self.unreachable)
         self.questions = (
-            ensembles(self.world.inventory, look, samples),
+            ensembles(tuple(self.world.inventory.doors), look, samples),
             brokers(len(self.world.brokers), self._round_trips, samples),
         )
         return walk

@@ -21,7 +21,8 @@ from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lanes import Late, together
 from zkmigrate.errors import HostError, LockedError, UsageError
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import Change, Changes, ClusterChange
+from zkmigrate.model.change import AlterTopicConfig, Change, Changes, ClusterChange
+from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 
 FENCED_OFF = 9
@@ -75,13 +76,16 @@ class Wave:
     def __init__(
         self,
         journal: Journal,
+        playbook: Playbook,
         inventory: Inventory,
         apply: Apply,
         emit: Emit,
         now: Callable[[], float],
     ) -> None:
         self._journal = journal
+        self._playbook = playbook
         self._inventory = inventory
+        self._changed = frozenset(playbook.changed(inventory))
         self._apply = apply
         self._emit = emit
         self._now = now
@@ -94,7 +98,7 @@ class Wave:
         LockedError when a host fenced this operator off; JournalError when something could not be recorded.
         """
         for changes in plans.values():
-            self._refuse_source(changes)
+            self._refuse(changes)
         leg = self._journal.history.leg + 1
         lanes = {
             target: tuple(
@@ -126,10 +130,21 @@ class Wave:
                 )
         return {target: failure for target, failure in failures.items() if failure}
 
-    def _refuse_source(self, changes: Changes) -> None:
+    def _refuse(self, changes: Changes) -> None:
+        """UsageError for what the playbook does not say that it does."""
         for change in changes:
-            if not isinstance(change, ClusterChange) and change.host in self._inventory.source_names:
-                raise UsageError(f"source is read-only, refused on {change.host}: {change.describe()}")
+            if not isinstance(change, ClusterChange):
+                if change.host not in self._changed:
+                    part = next((p for p, names in self._inventory.hosts.items() if change.host in names), "")
+                    raise UsageError(
+                        f"{part or 'a host that is not in the inventory'} is read-only, refused on "
+                        f"{change.host}: {change.describe()}"
+                    )
+            elif isinstance(change, AlterTopicConfig) and self._playbook.tells_all(self._inventory):
+                raise UsageError(
+                    f"{self._playbook.id} does not say that it alters clusters (alters_clusters), refused on "
+                    f"{change.cluster}: {change.describe()}"
+                )
 
     def _intend(self, at: Next, target: str, leg: int, operation: str, change: Change) -> None:
         body = {

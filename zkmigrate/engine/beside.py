@@ -17,14 +17,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from zkmigrate.errors import HostError
 from zkmigrate.hostside import INSTALLED_PATH
-from zkmigrate.inventory import Inventory, Lease
+from zkmigrate.inventory import Lease, Ssh
 from zkmigrate.transport.channels import Channels
+from zkmigrate.transport.route import Hosts
 from zkmigrate.transport.ssh import Transport
 
 _LEAST_LIMIT_S = 1.0
@@ -35,6 +37,17 @@ _UNTIL, _NUMBER, _EVERY_MS, _FENCE_MS, _CUT_MS, _REACHED = range(6)
 def limit_s(cut_ms: float) -> float:
     """Seconds after which a renewal is given up. A longer cut was chosen because the hosts answer slowly."""
     return max(_LEAST_LIMIT_S, cut_ms / 2000)
+
+
+@dataclass(frozen=True)
+class _Reach:
+    """How the child reaches hosts."""
+
+    ssh: Ssh
+    addresses: Mapping[str, str]
+
+    def address(self, name: str) -> str:
+        return self.addresses[name]
 
 
 class Beside(Protocol):
@@ -122,13 +135,15 @@ class Process:
 
     def __init__(
         self,
-        inventory: Inventory,
+        names: tuple[str, ...],
+        hosts: Hosts,
         run: str,
         number: Callable[[], int],
         program: str = INSTALLED_PATH,
     ) -> None:
-        self._inventory = inventory
-        self._setting = json.dumps({"inventory": inventory.model_dump_json(), "run": run, "program": program})
+        """names: of the hosts that are renewed. hosts: how they are reached."""
+        self._names = names
+        self._hosts, self._run, self._program = hosts, run, program
         self._number = number
         self._guard = threading.Lock()
         self._numbers: Numbers | None = None
@@ -167,7 +182,7 @@ class Process:
             if self._numbers is None:
                 file = os.memfd_create("zkmigrate-renewals")
                 try:
-                    self._numbers = Numbers(file, self._inventory.dest_names)
+                    self._numbers = Numbers(file, self._names)
                     with suppress(OSError):  # the watch's threads renew without it
                         self._start(file)
                 finally:
@@ -175,6 +190,9 @@ class Process:
             return self._numbers
 
     def _start(self, file: int) -> None:
+        addresses = {name: self._hosts.address(name) for name in self._names}
+        reach = {"ssh": self._hosts.ssh.model_dump_json(), "addresses": addresses}
+        setting = json.dumps({**reach, "run": self._run, "program": self._program})
         self._child = subprocess.Popen(
             [sys.executable, "-P", "-m", "zkmigrate.engine.beside", str(file)],
             stdin=subprocess.PIPE,
@@ -187,7 +205,7 @@ class Process:
             start_new_session=True,
         )
         if self._child.stdin is not None:
-            self._child.stdin.write(self._setting.encode() + b"\n")
+            self._child.stdin.write(setting.encode() + b"\n")
             self._child.stdin.flush()
 
 
@@ -213,10 +231,11 @@ def main() -> None:
     """The child: renew in threads, and end as soon as the parent has ended."""
     try:
         setting = json.loads(sys.stdin.buffer.readline())
-        inventory = Inventory.model_validate_json(setting["inventory"])
-        numbers = Numbers(int(sys.argv[1]), inventory.dest_names)
-        channels = Channels(Transport(inventory), setting["run"], "watch", setting["program"])
-        for host in inventory.dest_names:
+        hosts = _Reach(Ssh.model_validate_json(setting["ssh"]), setting["addresses"])
+        names = tuple(setting["addresses"])
+        numbers = Numbers(int(sys.argv[1]), names)
+        channels = Channels(Transport(hosts), setting["run"], "watch", setting["program"])
+        for host in names:
             threading.Thread(target=_keep, args=(numbers, host, channels), daemon=True).start()
         sys.stdin.buffer.read()
     finally:

@@ -1,4 +1,4 @@
-"""Copies of the journal on the dest hosts, so that a lost operator machine is not the end of a run.
+"""Copies of the journal on the playbook's witnesses, so that a lost operator machine is not the end of a run.
 
 Only what a host lacks goes over: zkm-host's ``journal`` takes bytes that follow what is there, and otherwise
 tells length and sum of that. A copy that is no beginning of this journal is begun anew.

@@ -5,9 +5,9 @@ resumed by another process see the same. :meth:`History.next` is the whole posit
 
 Bodies by kind:
 
-- ``begin`` {run, name, playbook, inventory, plan, hosts: {source, dest, brokers}}; name is the inventory's,
-  inventory and plan are digests, hosts are lists of names, for the report. A second one begins the run again,
-  with another inventory or playbook, while no change had been sent
+- ``begin`` {run, name, playbook, inventory, plan, hosts: {PART: names}}; name is the inventory's,
+  inventory and plan are digests, hosts are ``Playbook.hosts``, for the report. A second one begins the run
+  again, with another inventory or playbook, while no change had been sent
 - ``stage`` {stage, event: begin|done|skipped, by?}
 - ``step`` {stage, step, way, event: begin|done|blocked, mono, seconds?, findings?}
 - ``record`` {stage, step, record}

@@ -173,7 +173,7 @@ class HoldPlaces:
         history = self._journal.history
         counted = next((c for c in self._playbook.counted if c.step == at.id), None)
         kind = counted.many if counted else "hosts"
-        every = counted.targets(self._inventory) if counted else self._inventory.target_names
+        every = counted.targets(self._inventory) if counted else self._playbook.changed(self._inventory)
         applied = {t: history.applied(at.id, t) for t in history.touched(at.id) if t in every}
         if at.way is Way.BACK:
             left = [target for target, changes in applied.items() if inverses(changes)]

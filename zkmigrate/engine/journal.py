@@ -140,7 +140,7 @@ class Journal:
                 self._fail(error)
 
     def content(self) -> bytes:
-        """All bytes so far, for the copies on the dest hosts."""
+        """All bytes so far, for the copies on hosts."""
         with self._guard:
             return _read_all(self._fd)
 
@@ -253,8 +253,8 @@ def _open_private(path: Path) -> int:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
     except OSError as error:
         raise JournalError(
-            f"cannot open {path}: {error.strerror}. Possible now: put a copy there (the dest hosts keep "
-            "one), or resume --journal-lost forward|back"
+            f"cannot open {path}: {error.strerror}. Possible now: put a copy there (hosts that keep "
+            "the run's lock have one), or resume --journal-lost forward|back"
         ) from None
     status = os.fstat(fd)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077 or not stat.S_ISREG(status.st_mode):

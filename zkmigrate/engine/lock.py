@@ -1,8 +1,9 @@
-"""The lock of a run: on this machine by flock, on the dest hosts through ``zkm-host lock``.
+"""The lock of a run: on this machine by flock, on the playbook's witnesses through ``zkm-host lock``.
 
-Each dest host keeps owner, heartbeat and the highest fencing number it has seen, and refuses calls with a
-lower one. The lock is held when a majority of the dest hosts gave it; the run's number is the highest that
-any of them answered, and a first heartbeat carries it to all of them.
+Each witness keeps owner, heartbeat and the highest fencing number it has seen, and refuses calls with a
+lower one. The lock is held when a majority of the witnesses gave it; the run's number is the highest that
+any of them answered, and a first heartbeat carries it to all of them. Without witnesses the lock of this
+machine is all there is.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ from zkmigrate.model.step import Way
 
 TTL_MS = 30_000
 BEAT_S = 5.0
+
+UNWITNESSED = (
+    "no host keeps a lock or a copy of the journal. The run does not notice a second operator on another "
+    "machine. Its directory is the only record of what it changed: keep that"
+)
+"""What a run without witnesses has to be told of."""
 
 Ask = Callable[[str, tuple[str, ...], int], Outcome]
 """``ask(host, words, fencing)``: one zkm-host call; HostError when it was not answered."""
@@ -74,10 +81,11 @@ class LocalLock:
 
 
 class HostLock:
-    """The lock on the dest hosts, taken when the first step needs it and kept by heartbeats.
+    """The lock on the witnesses, taken when the first step needs it and kept by heartbeats.
 
     owner: who holds it, ``user@machine``. nonce: makes this process's lock operations its own. before: stages
-    that are walked forward without it, because zkm-host is not installed yet.
+    that are walked forward without it, because zkm-host is not installed yet. many: what the witnesses are
+    called.
     """
 
     def __init__(
@@ -90,8 +98,10 @@ class HostLock:
         steal: bool = False,
         before: tuple[str, ...] = (),
         beat_s: float = BEAT_S,
+        many: str = "hosts",
     ) -> None:
         self._hosts = hosts
+        self._many = many
         self._owner = re.sub(r"[^A-Za-z0-9._-]", "-", owner)
         self._ask = ask
         self._nonce = nonce
@@ -105,13 +115,18 @@ class HostLock:
         self._beater: threading.Thread | None = None
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        """The witnesses, whether or not they gave the lock."""
+        return self._hosts
+
+    @property
     def held(self) -> tuple[str, ...]:
-        """The dest hosts that gave the lock."""
+        """The witnesses that gave the lock."""
         return self._held
 
     @property
     def number(self) -> int:
-        """The fencing number, 0 before the lock was first taken."""
+        """The fencing number, 0 before the lock was first taken, or where no host keeps it."""
         return self._number
 
     @property
@@ -123,7 +138,7 @@ class HostLock:
         """The fencing number for a step of ``stage``; 0 while only the local lock exists."""
         if self._lost:
             raise LockedError(f"{self._lost}. Possible now: status; or, when the other one is gone, --steal")
-        if not self._held and not (way is Way.FORWARD and stage in self._before):
+        if self._hosts and not self._held and not (way is Way.FORWARD and stage in self._before):
             self._take(needed=stage not in self._before)
         return self._number
 
@@ -168,7 +183,7 @@ class HostLock:
             for host, answer in answers.items()
             if isinstance(answer, HostError) or answer.rc
         )
-        return HostError(f"no majority of the dest hosts gave the lock: {said_all}. Nothing was changed")
+        return HostError(f"no majority of the {self._many} gave the lock: {said_all}. Nothing was changed")
 
     def _keep(self) -> None:
         while not self._over.wait(self._beat_s) and not self._lost:

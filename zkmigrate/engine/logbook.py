@@ -126,7 +126,7 @@ class Logbook:
         self._world.emit(events.RunEnded(ended.code, ended.message, ended.findings))
 
     def copy(self) -> None:
-        """Copies for the dest hosts, outside windows and while there is a step to come.
+        """Copies for the witnesses, outside windows and while there is a step to come.
 
         A host that takes none is worth a remark, not a stop; one remark until it takes one.
         """

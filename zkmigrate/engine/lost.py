@@ -13,7 +13,7 @@ from typing import Any
 from zkmigrate.engine.history import History, Next
 from zkmigrate.errors import HostError
 from zkmigrate.facts.record import Operation, operations, standing
-from zkmigrate.inventory import Inventory, without_brokers
+from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
@@ -62,19 +62,19 @@ class Found:
 
 
 def ask_hosts(left: History, playbook: Playbook, inventory: Inventory, look: Look, run: str) -> Found:
-    """Ask every dest host and broker for its own record, and dest for where it stands.
+    """Ask every host that the run may change for its own record, and the steps for where they stand.
 
     left: what the lines that are left tell. HostError, before anything is written, when a host does not
     answer: what it would have told could be a file that must be put back.
     """
-    every = _records(playbook, without_brokers(inventory, left.retired), look)
+    every = _records(playbook, playbook.without(inventory, left.retired), look)
     steps = playbook.step_ids()
     newer = [op for op in every if op.leg > left.known_leg]
     stages, done = _known(left, playbook, newer)
     context = Context(run, inventory, records=left.records())
     if over := _over(playbook, context, look):
         told = {op.host for op in every}
-        uninstalled = any(host not in told for host in inventory.dest_names)
+        uninstalled = any(host not in told for host in playbook.witnesses(inventory))
         last = over[-1] if uninstalled else over[0]
         stages |= {stage.id for stage in playbook.stages[:last]}
         done |= _gone(playbook.stages[last], context, look, opened=True)
@@ -96,7 +96,7 @@ def ask_hosts(left: History, playbook: Playbook, inventory: Inventory, look: Loo
 
 
 def _records(playbook: Playbook, inventory: Inventory, look: Look) -> tuple[Operation, ...]:
-    hosts = (*inventory.dest_names, *inventory.broker_names)
+    hosts = playbook.changed(inventory)
     steps = playbook.step_ids()
     asked = look.each(hosts, lambda host: operations(look, host, steps))
     silent = {host: reading for host, reading in asked.items() if not isinstance(reading, Seen)}
@@ -104,7 +104,7 @@ def _records(playbook: Playbook, inventory: Inventory, look: Look) -> tuple[Oper
         raise HostError(
             f"without the journal only the hosts know what was done, and {len(silent)} of {len(hosts)} do "
             f"not tell: {'; '.join(f'{host}: {reading}' for host, reading in silent.items())}. Needed: the "
-            "record of every dest host and broker. Nothing was changed. Possible now: bring these hosts "
+            f"record of all {playbook.many_changed}. Nothing was changed. Possible now: bring these hosts "
             "back, then give the same command again"
         )
     return tuple(op for reading in asked.values() if isinstance(reading, Seen) for op in reading.value)

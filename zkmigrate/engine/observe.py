@@ -1,7 +1,7 @@
 """The real look: every question a step may ask, answered by ssh, four-letter words and clients.
 
-Source hosts are asked by SFTP and plain commands of an ordinary account: no sudo, nothing installed. Dest
-hosts and brokers are asked through zkm-host where root is needed: over the held-open channel once it is
+Hosts that are only read are asked by SFTP and plain commands of an ordinary account: no sudo, nothing
+installed. The others are asked through zkm-host where root is needed: over the held-open channel once it is
 installed, streamed before. A look that fails is Unknown with its cause, never an exception.
 """
 
@@ -60,10 +60,8 @@ class Observe:
         self._transport = transport
         self._program = program
         self._channels = channels
-        source, dest = inventory.source, inventory.dest
-        self._clients = {h.name: (h.address, source.ports.client) for h in source.hosts}
-        self._clients |= {h.name: (h.address, dest.ports.client) for h in dest.hosts}
-        self._znodes = ZnodeReader(self._clients)
+        self._doors = inventory.doors
+        self._znodes = ZnodeReader({host: (door.address, door.port) for host, door in self._doors.items()})
         self._mute: set[str] = set()
         self._not_allowed: set[tuple[str, str]] = set()
 
@@ -78,7 +76,7 @@ class Observe:
         return time.time()
 
     def word(self, host: str, word: str) -> Reading[str]:
-        if host not in self._clients:
+        if host not in self._doors:
             return Unknown("failed", f"{host} is no ZooKeeper host: it has no four-letter words")
         most_s = _MUTE_S if deadline.bounded() and host in self._mute else _WORD_S
         answer = self._word(host, word, most_s)
@@ -89,23 +87,25 @@ class Observe:
         return answer
 
     def _word(self, host: str, word: str, most_s: float) -> Reading[str]:
-        """A word that a source server does not allow is asked from its AdminServer, from then on first."""
-        address, port = self._clients[host]
-        if (host, word) not in self._not_allowed:
-            answer = four_letter_word(address, port, word, deadline.remaining(most_s))
-            if not (self._is_source(host) and isinstance(answer, Seen) and not_allowed(answer.value)):
+        """A word that a server does not allow is asked from its AdminServer, where that is known; from then
+        on first."""
+        door = self._doors[host]
+        if door.admin_port is None or (host, word) not in self._not_allowed:
+            answer = four_letter_word(door.address, door.port, word, deadline.remaining(most_s))
+            if door.admin_port is None or not isinstance(answer, Seen) or not not_allowed(answer.value):
                 return answer
             self._not_allowed.add((host, word))
-        admin_port = self._inventory.source.admin_port
-        answer = word_refused(address, admin_port, word, deadline.remaining(most_s))
+        answer = word_refused(door.address, door.admin_port, word, deadline.remaining(most_s))
         if isinstance(answer, Unknown):
             # A server that was restarted with another whitelist is asked by its word again.
             self._not_allowed.discard((host, word))
         return answer
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
-        if self._is_source(host):
-            return Unknown("denied", f"{host} is a source host: zkm-host never runs there")
+        if self._is_read_only(host):
+            return Unknown(
+                "denied", f"{host} is a {self._inventory.role(host)} host: zkm-host never runs there"
+            )
         try:
             if self._program.installed(host):
                 try:
@@ -123,7 +123,7 @@ class Observe:
         return _answered(host, words, done.rc, done.text.removesuffix("\n") if done.rc == 0 else done.said)
 
     def file(self, host: str, path: str) -> Reading[bytes]:
-        if self._is_source(host):
+        if self._is_read_only(host):
             try:
                 return Seen(self._transport.read(host, path, FILE_LIMIT))
             except FileNotFoundError:
@@ -141,7 +141,7 @@ class Observe:
         return content
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
-        if self._is_source(host):
+        if self._is_read_only(host):
             try:
                 connection = self._transport.connection(host)
                 return Seen(connection.list_directory(path, self._transport.file_s))
@@ -155,7 +155,7 @@ class Observe:
         return parse_listing(path, answer.value)
 
     def reader(self, host: str, path: str) -> RandomReader:
-        if self._is_source(host):
+        if self._is_read_only(host):
             return SftpReader(self._transport, host, path)
         return ProgramReader(self, host, path)
 
@@ -183,13 +183,13 @@ class Observe:
 
     def here(self) -> Reading[tuple[str, ...]]:
         inventory = self._inventory
-        hosts = (*inventory.source_names, *inventory.dest_names, *inventory.broker_names)
+        hosts = (host for names in inventory.hosts.values() for host in names)
         towards = here.sent_from(inventory.address(host) for host in hosts)
-        own = (*here.owned(inventory.operator), *towards)
+        own = (*here.owned(inventory.operator if inventory.has("operator") else ()), *towards)
         return Seen(tuple(dict.fromkeys(own)))
 
     def znode(self, host: str, path: str) -> Reading[Znode]:
-        if host not in self._clients:
+        if host not in self._doors:
             return Unknown("failed", f"{host} is no ZooKeeper host: it has no znodes")
         if deadline.bounded() and host in self._mute:
             return Unknown("timeout", f"{host} has not answered for a while")
@@ -199,12 +199,14 @@ class Observe:
         return answer
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
-        if host not in self._clients:
+        if host not in self._doors:
             return Unknown("failed", f"{host} is no ZooKeeper host: it has no znodes")
         return self._znodes.modified(host, paths)
 
     def kafka(self) -> Reading[KafkaView]:
-        brokers = [broker.endpoint for broker in self._inventory.kafka.brokers]
+        brokers = [broker.endpoint for broker in self._inventory.brokers]
+        if not brokers:
+            return Unknown("failed", "the inventory names no broker")
         return kafka_client.view(brokers, self._reassignments)
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
@@ -215,11 +217,11 @@ class Observe:
         late = Late(_LATE_S, given_up, time.monotonic) if deadline.bounded() else None
         return together({name: partial(ask, name) for name in hosts}, late)
 
-    def _is_source(self, host: str) -> bool:
-        return host in self._inventory.source_names
+    def _is_read_only(self, host: str) -> bool:
+        return host in self._inventory.read_only
 
     def _read(self, host: str, path: str, offset: int, length: int) -> Reading[bytes]:
-        """Bytes of a file of a dest host or broker, at most ``FILE_LIMIT`` of them."""
+        """Bytes of a file of a host, read by zkm-host, at most ``FILE_LIMIT`` of them."""
         answer = self.zkm(host, "read", path, str(offset), str(length))
         if not isinstance(answer, Seen):
             return answer
@@ -250,13 +252,13 @@ class Observe:
         return Seen(done.text)
 
     def _reassignments(self) -> Reading[bytes] | None:
-        """The reassignment znode through the first dest host that serves; None while none does.
+        """The reassignment znode through the first ZooKeeper host that serves; None while none does.
 
-        Never through source: a client session there is a transaction, and before the join nothing of ours may
-        be one.
+        Never through a host that is only read: a client session there is a transaction, and before the join
+        nothing of ours may be one.
         """
-        path = self._inventory.kafka.chroot + kafka_client.REASSIGNMENTS
-        for host in self._inventory.dest_names:
+        for host in (host for host in self._doors if not self._is_read_only(host)):
+            path = self._inventory.kafka.chroot + kafka_client.REASSIGNMENTS
             reading = self.znode(host, path)
             if isinstance(reading, Seen):
                 return Seen(reading.value.data)
@@ -267,7 +269,7 @@ class Observe:
 
 
 class ProgramReader:
-    """Random access to a file of a dest host or broker, through zkm-host. Raises TransportError."""
+    """Random access to a file of a host, through zkm-host. Raises TransportError."""
 
     def __init__(self, look: Observe, host: str, path: str) -> None:
         self._look = look

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from zkmigrate.model.change import Changes
+from zkmigrate.model.change import Changes, ClusterChange
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Blocked, Waiting
 
@@ -89,9 +89,14 @@ class Patience:
                     seen=f"the same change {TRIES} times in a row; the last time: "
                     + (self._said.get(target) or "confirmed, yet the step still wants it"),
                     needed="; ".join(change.describe() for change in plans[target]) or "a change to send",
-                    moves=("mend the host, then resume", *(("rollback",) if back else ())),
+                    moves=(f"mend the {_kind(plans[target])}, then resume", *(("rollback",) if back else ())),
                     target=target,
                 )
                 for target in stuck
             )
         )
+
+
+def _kind(changes: Changes) -> str:
+    """What the last of these changes touches."""
+    return "cluster" if changes and isinstance(changes[-1], ClusterChange) else "host"

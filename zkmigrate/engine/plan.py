@@ -21,9 +21,10 @@ from typing import Protocol, runtime_checkable
 from zkmigrate import hostside
 from zkmigrate.engine import brief
 from zkmigrate.engine.codec import encode_change
+from zkmigrate.engine.lock import UNWITNESSED
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.hostside import block
-from zkmigrate.inventory import Inventory, without_brokers
+from zkmigrate.inventory import Inventory
 from zkmigrate.inventory import digest as inventory_digest
 from zkmigrate.model.change import (
     AlterTopicConfig,
@@ -177,10 +178,11 @@ def make(
     window: tuple[str, ...],
     retired: Sequence[Retired] = (),
 ) -> Plan:
-    """Plan a whole playbook; only looks. ``window`` is said by the playbook's own rules. retired: brokers
-    that a run goes on without."""
+    """Plan a whole playbook; only looks. ``window`` is said by the playbook's own rules. retired: hosts that
+    a run goes on without."""
     whole, specs = inventory_digest(inventory), dict[str, str]()
-    inventory = without_brokers(inventory, [r.host for r in retired])
+    inventory = playbook.without(inventory, [r.host for r in retired])
+    alone = () if playbook.witnesses(inventory) else (f"  {UNWITNESSED}",)
     stages = tuple(
         PlannedStage(
             stage.id,
@@ -192,7 +194,7 @@ def make(
         )
         for stage in playbook.stages
     )
-    return Plan(playbook.id, whole, stages, (*window, *(f"  {r.words}" for r in retired)))
+    return Plan(playbook.id, whole, stages, (*window, *alone, *(f"  {r.words}" for r in retired)))
 
 
 def _step(

@@ -26,7 +26,7 @@ from zkmigrate.engine.patience import TRIES, Patience
 from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import HostError, UsageError, ZkmigrateError
-from zkmigrate.inventory import Inventory, without_brokers
+from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Changes
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Playbook, Stage
@@ -44,9 +44,9 @@ class Walk:
         self.playbook = playbook
         self.journal = journal
         self.history = journal.history
-        self.inventory = inventory = without_brokers(inventory, self.history.retired)
+        self.inventory = inventory = playbook.without(inventory, self.history.retired)
         self.world = world
-        self._wave = Wave(journal, inventory, world.apply, world.emit, world.clock.now)
+        self._wave = Wave(journal, playbook, inventory, world.apply, world.emit, world.clock.now)
         self._log = Logbook(playbook, journal, world)
         self._window = Window(journal, inventory.policy, world, self._log)
         self._holds = HoldPlaces(playbook, inventory, journal, self._window, world)
@@ -391,7 +391,7 @@ class Walk:
         """
         resumed = bool(self.history.stages_begun or self.history.begun)
         stages = tuple((s.id, s.title) for s in self.playbook.stages)
-        hosts = self.inventory.target_names
+        hosts = self.playbook.changed(self.inventory)
         way = way or self.history.way
         over = tuple(self.history.over(self.playbook).items())
         self.world.emit(

@@ -143,7 +143,7 @@ def gate_ahead(run: Known, playbook: Playbook) -> Stage:
 
 
 def copy_path(run: str) -> str:
-    """Where a dest host keeps its copy of a run's journal."""
+    """Where a witness keeps its copy of a run's journal."""
     return f"{hostside.run_dir(run)}/{journal.NAME}"
 
 

@@ -7,7 +7,7 @@ does not keep the brokers from being asked; the connections are not those of the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,6 @@ from zkmigrate.clients.produce import Ack, Late
 from zkmigrate.engine.samples import Samples
 from zkmigrate.facts.ensemble import view
 from zkmigrate.facts.host import HostStatus
-from zkmigrate.inventory import Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.zkdata.words import Srvr
@@ -70,9 +69,8 @@ class Sampler:
                 return
 
 
-def ensembles(inventory: Inventory, look: Look, samples: Samples) -> Question:
-    """Mode and zxid of every ZooKeeper host, source and dest."""
-    hosts = (*inventory.source_names, *inventory.dest_names)
+def ensembles(hosts: Collection[str], look: Look, samples: Samples) -> Question:
+    """Mode and zxid of these ZooKeeper hosts."""
 
     def ask() -> None:
         asked = samples.now()
@@ -174,6 +172,6 @@ class KafkaNotes:
 
 
 def note_phases(samples: Samples, statuses: Mapping[str, Reading[HostStatus]]) -> None:
-    """The phases of the dest hosts, as the watch sees them."""
+    """The phases of the hosts in the window, as the watch sees them."""
     hosts = {h: [r.value.phase, r.value.served_s] for h, r in statuses.items() if isinstance(r, Seen)}
     samples.note("phases", {"hosts": hosts})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from zkmigrate.inventory import Inventory
@@ -51,13 +51,89 @@ class Counted:
 
 
 @dataclass(frozen=True)
+class Role:
+    """Hosts that play one part in a runbook.
+
+    part: the key of ``Inventory.hosts``. many: what such hosts are called. changed: a run may change them.
+    witness: they keep the lock and the copies of the journal. service: unit and commands of the service
+    whose state ``status`` asks of a witness; None for none. without: how an inventory looks without some of
+    them; None where none can be retired.
+    """
+
+    part: str
+    many: str
+    changed: bool = False
+    witness: bool = False
+    service: Callable[[Inventory], tuple[str, tuple[str, ...]]] | None = None
+    without: Callable[[Inventory, Collection[str]], Inventory] | None = None
+
+
+@dataclass(frozen=True)
 class Playbook:
-    """A named runbook. counted: the steps whose targets are counted."""
+    """A named runbook.
+
+    counted: the steps whose targets are counted. inventory: the shape of its file, a subclass where it has
+    sections of its own. sections: those that its file must have; more may be there. roles: the hosts that it
+    works with, in the order in which they are shown; where it names none, all that the inventory has, and it
+    changes none of them. alters_clusters: what a cluster held before a change of it, only the journal knows.
+    """
 
     id: str
     title: str
     stages: tuple[Stage, ...] = field(default_factory=tuple)
     counted: tuple[Counted, ...] = ()
+    inventory: type[Inventory] = Inventory
+    sections: tuple[str, ...] = ()
+    roles: tuple[Role, ...] = ()
+    alters_clusters: bool = False
+
+    def hosts(self, inventory: Inventory) -> dict[str, tuple[str, ...]]:
+        """The names of the hosts by their part, in the order in which they are shown."""
+        there = inventory.hosts
+        parts = [role.part for role in self.roles] or list(there)
+        return {part: there[part] for part in parts if part in there}
+
+    def changed(self, inventory: Inventory) -> tuple[str, ...]:
+        """The hosts that a run may change; every other one it never does."""
+        return _names(inventory, (role for role in self.roles if role.changed))
+
+    def witnesses(self, inventory: Inventory) -> tuple[str, ...]:
+        """The hosts that keep the lock and the copies of the journal; where there are none, only this
+        machine does."""
+        return _names(inventory, (role for role in self.roles if role.witness))
+
+    @property
+    def many_witnesses(self) -> str:
+        """What the witnesses are called."""
+        return _called(role for role in self.roles if role.witness)
+
+    @property
+    def many_changed(self) -> str:
+        """What the hosts are called that a run may change."""
+        return _called(role for role in self.roles if role.changed)
+
+    def service(self, inventory: Inventory, host: str) -> tuple[str, tuple[str, ...]]:
+        """Unit and commands of the service of a host; no unit where its role names no service."""
+        for role in self.roles:
+            if role.service is not None and host in inventory.hosts.get(role.part, ()):
+                return role.service(inventory)
+        return "", ()
+
+    @property
+    def retirable(self) -> tuple[str, ...]:
+        """The parts of which a host that is gone for good can be left out of a run."""
+        return tuple(role.part for role in self.roles if role.without is not None)
+
+    def without(self, inventory: Inventory, names: Collection[str]) -> Inventory:
+        """The inventory without retired hosts."""
+        for role in self.roles if names else ():
+            if role.without is not None:
+                inventory = role.without(inventory, names)
+        return inventory
+
+    def tells_all(self, inventory: Inventory) -> bool:
+        """Whether hosts can tell all that a run did, so that one can go on without its journal."""
+        return bool(self.witnesses(inventory)) and not self.alters_clusters
 
     @property
     def paced(self) -> Counted | None:
@@ -77,3 +153,11 @@ class Playbook:
     def step_ids(self) -> tuple[str, ...]:
         """Qualified ids ``stage.step`` in order, as ``--until`` and ``rollback --to`` take them."""
         return tuple(f"{stage.id}.{step.id}" for stage in self.stages for step in stage.steps)
+
+
+def _names(inventory: Inventory, roles: Iterable[Role]) -> tuple[str, ...]:
+    return tuple(name for role in roles for name in inventory.hosts.get(role.part, ()))
+
+
+def _called(roles: Iterable[Role]) -> str:
+    return " and ".join(role.many for role in roles) or "hosts"

@@ -182,7 +182,7 @@ def clean_up(setting: Setting, wishes: Wishes) -> int:
                 f"run {journal.history.run} has not ended ({stand.where}); needed: finalize is done. "
                 "Possible now: zkmigrate status"
             )
-        left = inventories.without_brokers(inventory, journal.history.retired)
+        left = playbook.without(inventory, journal.history.retired)
         site = stack.enter_context(reached(setting, left, run_dir.name))
         servers = [Server(host.address, inventory.dest.ports.client) for host in inventory.dest.hosts]
         there = stack.enter_context(dest(servers))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from zkmigrate.engine import runs
 from zkmigrate.engine.codec import encode_finding
-from zkmigrate.inventory import without_brokers
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.step import Blocked, Context, Done, Way
 from zkmigrate.operate.setting import Setting, onward_command, print_json, reached, read, words_on
@@ -19,7 +18,7 @@ def preflight(setting: Setting) -> int:
     gate = runs.gate_ahead(under_way, playbook).id if under_way else "preflight"
     records = under_way.history.records() if under_way else {}
     gone = under_way.history.retired if under_way else {}
-    inventory = without_brokers(inventory, gone)
+    inventory = playbook.without(inventory, gone)
     context = Context(
         run=under_way.run if under_way else "look",
         inventory=inventory,
@@ -29,7 +28,7 @@ def preflight(setting: Setting) -> int:
     if under_way and not setting.as_json:
         setting.out.write(f"run {under_way.run} has joined dest: judged as before its stage {gate}\n")
     if setting.interactive and not setting.as_json:
-        hosts = len({*inventory.source_names, *inventory.dest_names, *inventory.broker_names})
+        hosts = len({host for names in playbook.hosts(inventory).values() for host in names})
         setting.out.write(f"looking at {hosts} hosts, their ensembles and Kafka; nothing is changed …\n")
         setting.out.flush()
     findings: list[Finding] = []

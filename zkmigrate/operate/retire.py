@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 
-from zkmigrate import inventory as inventories
 from zkmigrate.engine import runs
 from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.codec import encode_finding
@@ -32,7 +31,7 @@ def retire(setting: Setting, run_id: str, host: str, reason: str) -> int:
     it.
     """
     inventory, playbook = read(setting)
-    _refuse_no_broker(inventory, host)
+    _refuse_no_broker(inventory, playbook, host)
     if not reason.strip():
         raise UsageError("--reason is empty; needed: why this host is left out, for whoever reads the report")
     run_dir = existing(setting, run_id, inventory, playbook)
@@ -68,7 +67,9 @@ def retire(setting: Setting, run_id: str, host: str, reason: str) -> int:
     return REFUSED if refused else 0
 
 
-def _refuse_no_broker(inventory: Inventory, host: str) -> None:
+def _refuse_no_broker(inventory: Inventory, playbook: Playbook, host: str) -> None:
+    if "brokers" not in playbook.retirable:
+        raise UsageError(f"a run of {playbook.id} does not go on without a host: none can be retired from it")
     if host in inventory.broker_names:
         return
     hosts = (*inventory.source_names, *inventory.dest_names)
@@ -80,7 +81,7 @@ def _refuse_no_broker(inventory: Inventory, host: str) -> None:
 def _refuse_now(history: History, playbook: Playbook, inventory: Inventory, host: str) -> None:
     if host in history.retired:
         raise UsageError(f"{history.retired[host].words}; it cannot be retired twice")
-    if not inventories.without_brokers(inventory, {*history.retired, host}).kafka.brokers:
+    if not playbook.without(inventory, {*history.retired, host}).brokers:
         raise UsageError(f"{host} is the last broker of the run; needed: one that is left to move")
     if runs.stand(history, playbook).state == "complete":
         raise UsageError(f"run {history.run} is complete; there is nothing left to leave {host} out of")

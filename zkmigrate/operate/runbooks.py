@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from zkmigrate.engine import plan, runs
-from zkmigrate.inventory import without_brokers
 from zkmigrate.operate.setting import Setting, print_json, reached, read, told
 from zkmigrate.runbook import export
 
@@ -23,7 +22,7 @@ def show_runbook(setting: Setting, run_id: str, out: Path | None, *, go_no_go: b
     retired = tuple(history.retired.values()) if history is not None else ()
     with reached(setting, inventory, "plan") as site:
         made = plan.make(playbook, inventory, site.look, (), retired)
-        inventory = without_brokers(inventory, [r.host for r in retired])
+        inventory = playbook.without(inventory, [r.host for r in retired])
         if go_no_go:
             text = export.go_no_go(made, inventory, site.look, history)
         else:

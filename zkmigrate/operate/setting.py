@@ -34,7 +34,7 @@ class Site(Protocol):
     look: Look
     apply: Apply
 
-    def lock(self, clock: Clock, unlocked: tuple[str, ...], *, steal: bool) -> HostLock: ...
+    def lock(self, clock: Clock, playbook: Playbook, *, steal: bool) -> HostLock: ...
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort: ...
     def sample(self, samples: Samples, noticed: tuple[str, ...]) -> Callable[[], None]: ...
     def copies(self, clock: Clock, lock: HostLock) -> Callable[[bytes], Mapping[str, str]]: ...
@@ -60,8 +60,10 @@ class Setting:
 
 
 def read(setting: Setting) -> tuple[Inventory, Playbook]:
-    """The inventory and the playbook; InventoryError or UsageError for what cannot be read."""
-    return inventories.load(setting.inventory), books.load(setting.playbook)
+    """The inventory, in the shape of the playbook, and the playbook; InventoryError or UsageError for what
+    cannot be read."""
+    playbook = books.load(setting.playbook)
+    return inventories.load(setting.inventory, playbook.inventory, playbook.sections), playbook
 
 
 @contextlib.contextmanager

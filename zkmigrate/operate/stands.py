@@ -35,7 +35,7 @@ def status(
         asked.known(playbook, findings)
     run_dir = existing(setting, run_id, inventory, playbook)
     code = _waited(setting, run_dir, wait, timeout_s) if wait else 0
-    body = standing.of_run(run_dir, playbook, (*inventory.dest_names, *inventory.broker_names), time.time)
+    body = standing.of_run(run_dir, playbook, playbook.changed(inventory), time.time)
     body["accepted"] = [x.line for x in inventory.accept]
     if wait:
         body["waited"] = {"for": wait, "code": code}
@@ -43,8 +43,8 @@ def status(
         body["findings"] = standing.findings(run_dir, findings)
     if not offline:
         with reached(setting, inventory, run_dir.name) as site:
-            body["hosts"] = standing.of_hosts(site.look, inventory)
-            body["operator"] = standing.elsewhere(site.look, inventory, body["hosts"])
+            body["hosts"] = standing.of_hosts(site.look, playbook, inventory)
+            body["operator"] = standing.elsewhere(site.look, playbook, inventory, body["hosts"])
     if setting.as_json:
         print_json(setting, body)
     else:

@@ -16,7 +16,7 @@ from zkmigrate.engine import journal as journals
 from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.lock import LocalLock
+from zkmigrate.engine.lock import UNWITNESSED, LocalLock
 from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.engine.ports import World
 from zkmigrate.engine.run import Ended, Walk
@@ -177,13 +177,13 @@ def _walk(
     programs = hooks.HookProcesses(run_dir, setting.inventory.resolve().parent, setting.interrupt)
     with contextlib.ExitStack() as stack:
         stack.callback(programs.settle)  # last of all: a resume need not wait for them
-        alone = LocalLock(run_dir, setting.verb)
-        stack.callback(alone.close)
+        local = LocalLock(run_dir, setting.verb)
+        stack.callback(local.close)
         stack.callback(runs.unmake, run_dir)
-        stack.callback(alone.leave)
+        stack.callback(local.leave)
         emit = in_lines(setting)
         retired = journals.folded(journals.kept_lines(run_dir)).retired
-        left = inventories.without_brokers(inventory, retired)
+        left = playbook.without(inventory, retired)
         site = stack.enter_context(reached(setting, left, run_dir.name))
         try:  # nothing is in flight yet: here the first Ctrl-C ends it
             if not setting.as_json:
@@ -198,7 +198,7 @@ def _walk(
         stack.enter_context(setting.interrupt.answered(lambda: emit(events.Noted(_ASKED_TO_STOP))))
         journal = start.journal
         stack.callback(journal.close)
-        lock = site.lock(clock, playbook.unlocked, steal=wishes.steal)
+        lock = site.lock(clock, playbook, steal=wishes.steal)
         stack.callback(lock.close)
         faces = contextlib.ExitStack()
         stack.callback(faces.close)
@@ -206,7 +206,8 @@ def _walk(
         face = face_of(setting, wishes.yes, faces, look_up, look_up.news)
         shown = _measured(wishes.metrics, face.emit, playbook, left)
         emit = look_up.tell = stack.enter_context(recorded(run_dir, shown))
-        for text in (*start.said, *hooks.missing(inventory.hooks)):
+        alone = () if lock.hosts else (UNWITNESSED,)
+        for text in (*alone, *start.said, *hooks.missing(inventory.hooks)):
             emit(events.Noted(text))
         samples = Samples(
             run_dir, clock.now, clock.wall, lambda text: emit(events.Noted(text)), show=face.sample

@@ -104,7 +104,7 @@ def replayable(c: Context, look: Look, leader: str | None) -> Reading[Looked]:
 
 
 def disks(replay: Reading[Looked], later: tuple[str, ...] = ()) -> tuple[Finding, ...]:
-    """The conditions of a replay as findings. later: those of which no more than a remark is made yet."""
+    """The conditions of a replay as findings. later: those that are not asked yet."""
     if not isinstance(replay, Seen):
         return (claim("return.disks", "what dest did can be read from the disks", None, seen=str(replay)),)
     return tuple(
@@ -113,10 +113,10 @@ def disks(replay: Reading[Looked], later: tuple[str, ...] = ()) -> tuple[Finding
             x.claim,
             x.held,
             seen=x.seen,
-            severity=Severity.INFO if x.id in later else Severity.BLOCK,
             moves=("docs/reference/replay.md tells what each condition is for", "repair forward instead"),
         )
         for x in replay.value.conditions
+        if x.id not in later
     )
 
 

@@ -27,7 +27,7 @@ import paramiko
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from zkmigrate import deadline
-from zkmigrate.errors import UsageError
+from zkmigrate.errors import InventoryError, UsageError
 from zkmigrate.transport.connection import Connection, Output
 from zkmigrate.transport.failure import TransportError, socket_cause, socket_text
 from zkmigrate.transport.route import Hosts, Place, Routes
@@ -64,11 +64,14 @@ class Transport:
     """Connections to every host of one inventory, opened on demand and held open until ``close``."""
 
     def __init__(self, hosts: Hosts, limits: Limits = Limits()) -> None:
-        """Reads the key and known_hosts files; UsageError when either cannot be trusted."""
+        """Reads the key and known_hosts files; UsageError when either cannot be trusted. Where the inventory
+        says nothing of ssh, no host is reached, and whoever asks one is told so."""
         self._limits = limits
         self._routes = Routes(hosts)
-        key, pins = hosts.ssh.key, (hosts.ssh.known_hosts,)
-        self._trusted: dict[tuple[str, tuple[str, ...]], Trust] = {(key, pins): load(key, *pins)}
+        self._trusted: dict[tuple[str, tuple[str, ...]], Trust] = {}
+        with suppress(InventoryError):
+            key, pins = hosts.ssh.key, (hosts.ssh.known_hosts,)
+            self._trusted[key, pins] = load(key, *pins)
         self._connecting = threading.BoundedSemaphore(limits.connects)
         self._lock = threading.Lock()
         self._locks: dict[tuple[Place, str], threading.Lock] = {}
