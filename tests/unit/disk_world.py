@@ -28,7 +28,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Role, Stage
-from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Records, Verdict, Way
+from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Records, Step, Verdict, Way
 from zkmigrate.zkdata.reader import BytesReader, RandomReader
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ def _wait_for_release(path: Path) -> None:
 
 
 @dataclass
-class FileStep:
+class FileStep(Step[dict[str, bool]]):
     """Writes one file on every dest host."""
 
     id: str
@@ -115,12 +115,9 @@ class FileStep:
     def undo(self, c: Context, f: object, target: str, applied: tuple[Applied, ...]) -> Changes:
         return inverses(applied)
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        return {target: self.plan(c, None, target) for target in c.inventory.dest_names}
-
 
 @dataclass
-class SickStep:
+class SickStep(Step[bool]):
     """Blocks while ``$TINY_WORLD/sick`` exists."""
 
     id: str = "sick"

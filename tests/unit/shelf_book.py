@@ -18,7 +18,7 @@ from zkmigrate.model.change import AlterTopicConfig, Applied, Change, Changes, i
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.wiring import Site
 
 TOPICS = ("a", "b")
@@ -47,7 +47,7 @@ def values(inventory: Inventory) -> dict[str, str]:
 
 
 @dataclass
-class SetStep:
+class SetStep(Step[dict[str, str]]):
     """Sets one value of each topic, one after the other."""
 
     id: str = "set"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.test_engine_watch import Moment, Renewals, fenced
 from tests.world.operator import inventory
 from zkmigrate.engine.watch import Watch
-from zkmigrate.facts.window import NOWHERE
+from zkmigrate.facts.window import Standing, Statuses
 from zkmigrate.inventory import Lease
 from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.model.change import Cut, Fence, Unseal
@@ -127,6 +127,9 @@ def test_an_operator_who_dies_costs_no_session_however_long_the_lease_is(
 
 def test_while_no_client_is_at_stake_only_the_policy_bounds_the_lease() -> None:
     assert longest(context(), None) == Longest(POLICY.longest_ms, POLICY.longest_ms)
+
+
+NOWHERE = Standing(Statuses({}, ()), Statuses({}, ()))
 
 
 def test_steps_send_the_lease_that_was_chosen() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import zkmigrate.hostside
 from tests.world.operator import Operator, inventory, quiet_world
 from zkmigrate.facts.members import Members, source_members
+from zkmigrate.facts.window import Statuses
 from zkmigrate.inventory import Inventory, Ports, ZooKeeperHost
 from zkmigrate.model.change import Arm, Go
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -15,7 +16,7 @@ from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World
 from zkmigrate.steps.arm import ArmStep, arm_spec
-from zkmigrate.steps.go import NOTHING_ASKED, GoStep
+from zkmigrate.steps.go import GoFacts, GoStep
 
 MEMBERS = Members(())
 PROGRAM = Path(zkmigrate.hostside.__file__).parent / "zkm-host"
@@ -63,7 +64,7 @@ def test_go_names_ipv6_hosts_in_words_that_zkm_host_takes() -> None:
     c = Context(
         "r1", plain.model_copy(update={"dest": dest}), records={"prove": {"first": ["dest1", "dest2"]}}
     )
-    (change,) = GoStep().plan(c, NOTHING_ASKED, "dest1")
+    (change,) = GoStep().plan(c, GoFacts(Statuses({}, ()), ()), "dest1")
     assert isinstance(change, Go)
     words = " ".join(change.arguments())
     assert words == "first 2001:db8::1:2181,2001:db8::2:2181 2 10000"

@@ -359,6 +359,13 @@ def test_a_page_that_is_not_whole_says_so_and_ends_with_8(desk: RunbookDesk) -> 
     assert "Do not go on by hand from here." in done.stdout
 
 
+def test_a_step_that_is_not_known_now_keeps_its_place_in_the_way_back(desk: RunbookDesk) -> None:
+    done = desk.call("runbook", unreachable=frozenset(desk.world.inventory.source_names))
+    assert "- cutover.arm: source's server lines cannot be read: " in done.stdout
+    assert "`back cutover.stop && back cutover.cut && back cutover.fence && back cutover.arm`" in done.stdout
+    assert "back cutover.check" not in done.stdout, "it has no changes to take back"
+
+
 def test_a_place_where_nothing_can_be_written_is_refused_before_a_host_is_asked(
     desk: RunbookDesk, tmp_path: Path
 ) -> None:

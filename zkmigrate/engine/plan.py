@@ -1,10 +1,11 @@
 """The plan: what a playbook would do, per stage, step and target, without doing it.
 
-Files and commands that follow from the inventory and the world as it is now are listed with their diffs; a
-step whose changes rest on facts of a later moment says so. A plan's digest covers what would be touched
-(playbook, inventory, host program, changes) and what was seen of the hosts where that is (the files that
-would be replaced), so that it is another one as soon as either is; ``engine/planfile.py`` reckons it, and
-writes and reads plans as files.
+Each step is asked for its forecast, and its ``check`` and ``plan`` are called with that as the engine calls
+them. Files and commands that follow from the inventory and the world as it is now are listed with their
+diffs; a step whose changes rest on facts of a later moment says so. A plan's digest covers what would be
+touched (playbook, inventory, host program, changes) and what was seen of the hosts where that is (the files
+that would be replaced), so that it is another one as soon as either is; ``engine/planfile.py`` reckons it,
+and writes and reads plans as files.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any
 
 from zkmigrate import hostside
 from zkmigrate.engine import brief
@@ -28,10 +29,8 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.inventory import digest as inventory_digest
 from zkmigrate.model.change import (
     AlterTopicConfig,
-    Applied,
     Arm,
     Change,
-    Changes,
     ClusterChange,
     Cut,
     ElectLeaders,
@@ -45,7 +44,7 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import AnyStep, Context, Hazard, Retired
+from zkmigrate.model.step import AnyStep, Blocked, Context, Forecast, Hazard, Ready, Retired, Waiting, Way
 
 LATER = "decided from facts when the step is reached"
 READS = "only looks"
@@ -63,20 +62,6 @@ _PART = r"""[^\s"'=;,]{0,80}"""
 _QUOTED = r"""\\?"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s;,]+"""
 _WITHIN = re.compile(rf"(?i)({_PART}{_NAMED}{_PART}[ \t]*=[ \t]*)(?:{_QUOTED})")
 """``password="…"`` inside another line, as JAAS options and JVM flags have it."""
-
-
-@runtime_checkable
-class Previewing(Protocol):
-    """A step that can say beforehand what it will do, target by target, from what can be seen now."""
-
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]: ...
-
-
-@runtime_checkable
-class UndoPreviewing(Protocol):
-    """A step that can say beforehand what will undo it on one target, right after it was done there."""
-
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes: ...
 
 
 @dataclass(frozen=True)
@@ -106,7 +91,8 @@ class PlannedChange:
 @dataclass(frozen=True)
 class PlannedStep:
     """One step: its brief, and the changes per target or why they are not known yet. unknown: why they could
-    not be looked at, though they could be known now; else empty."""
+    not be looked at, though they could be known now; else empty. facts: its forecast, None where it has none.
+    """
 
     id: str
     title: str
@@ -115,6 +101,7 @@ class PlannedStep:
     targets: Mapping[str, tuple[PlannedChange, ...]]
     note: str
     unknown: str = ""
+    facts: Any = None
 
 
 @dataclass(frozen=True)
@@ -200,23 +187,37 @@ def make(
 def _step(
     stage: Stage, step: AnyStep, inventory: Inventory, look: Look, specs: dict[str, str]
 ) -> PlannedStep:
+    planned = PlannedStep(step.id, step.title, step.hazard, brief.of(step), {}, LATER)
+    if step.hazard is Hazard.READ_ONLY:
+        return replace(planned, note=READS)
     context = Context(run=RUN, inventory=inventory, rehearsal=stage.rehearsal)
-    targets: dict[str, tuple[PlannedChange, ...]] = {}
-    unknown = ""
-    note = READS if step.hazard is Hazard.READ_ONLY else LATER
-    if isinstance(step, Previewing):
-        try:
-            preview = step.preview(context, look)
-            specs |= {c.host: c.spec for changes in preview.values() for c in changes if isinstance(c, Arm)}
-            targets = {
-                target: tuple(_change(c, inventory, look, specs.get(c.where, "")) for c in changes)
-                for target, changes in preview.items()
-            }
-            note = "" if targets else NOTHING
-        except (HostError, UsageError) as error:
-            unknown = str(error)
-            note = f"not known now: {unknown}"
-    return PlannedStep(step.id, step.title, step.hazard, brief.of(step), targets, note, unknown)
+    try:
+        if (foreseen := step.forecast(context, look)) is None:
+            return planned
+        context = replace(context, records=foreseen.records)
+        if (turns := _turns(step, context, foreseen)) is None:
+            return planned
+        plans = {target: step.plan(context, foreseen.facts, target) for target in turns}
+        specs |= {c.host: c.spec for changes in plans.values() for c in changes if isinstance(c, Arm)}
+        targets = {
+            target: tuple(_change(c, inventory, look, specs.get(c.where, "")) for c in changes)
+            for target, changes in plans.items()
+        }
+    except (HostError, UsageError) as error:
+        return replace(planned, note=f"not known now: {error}", unknown=str(error))
+    return replace(planned, targets=targets, note="" if targets else NOTHING, facts=foreseen.facts)
+
+
+def _turns(step: AnyStep, context: Context, foreseen: Forecast[Any]) -> tuple[str, ...] | None:
+    """The targets that the step will change; None while it waits. HostError where it would refuse."""
+    if foreseen.targets is not None:
+        return foreseen.targets
+    verdict = step.check(context, foreseen.facts, Way.FORWARD)
+    if isinstance(verdict, Blocked):
+        raise HostError("; ".join(f"{x.target}: {x.seen}" for x in verdict.findings if x.blocks))
+    if isinstance(verdict, Waiting):
+        return None
+    return verdict.targets if isinstance(verdict, Ready) else ()
 
 
 def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> PlannedChange:

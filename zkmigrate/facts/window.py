@@ -79,8 +79,13 @@ class Standing:
     whole: Statuses[HostStatus]
 
 
-NOWHERE = Standing(Statuses({}, ()), Statuses({}, ()))
-"""Nothing was asked: for plans that are only shown."""
+def foreseen(c: Context, phase: str) -> Standing:
+    """Every dest host in one phase, as a step of the window finds them at its turn."""
+    hosts = {
+        host: HostPhase(run=c.run, phase=phase, lapsed=False, finisher="", finisher_note="")
+        for host in c.inventory.dest_names
+    }
+    return Standing(Statuses(hosts, ()), Statuses({}, ()))
 
 
 def phases(c: Context, look: Look) -> Statuses[HostPhase]:

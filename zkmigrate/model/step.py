@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding
@@ -157,9 +157,23 @@ class Context:
     hold_at: str = ""
 
 
+@dataclass(frozen=True)
+class Forecast(Generic[F]):
+    """A step at its turn, as far as that can be known before the run.
+
+    facts: what it will have seen; ``plan`` and ``undo`` take them as any others. targets: whom it will
+    change, where ``check`` cannot tell yet; None: those that it makes ``Ready`` from these facts. records:
+    what steps before it will have recorded, with words for what only the run can know.
+    """
+
+    facts: F
+    targets: tuple[str, ...] | None = None
+    records: Records = field(default_factory=dict)
+
+
 class Step(Protocol[F]):
-    """One step. A step's module docstring opens with: what, why now, what a client may notice, undo,
-    proof."""
+    """One step; its class names it as its base. A step's module docstring opens with: what, why now, what a
+    client may notice, undo, proof."""
 
     id: str
     title: str
@@ -180,6 +194,12 @@ class Step(Protocol[F]):
     def undo(self, c: Context, f: F, target: str, applied: tuple[Applied, ...]) -> Changes:
         """The way back for one target, from what the journal knows was applied (oldest first)."""
         ...
+
+    def forecast(self, c: Context, look: Look) -> Forecast[F] | None:
+        """What the step will see at its turn: what it sees now, unless it says otherwise. None: it is decided
+        from facts when the step is reached. HostError where it can be known now, and the look for it failed.
+        """
+        return Forecast(self.observe(c, look))
 
 
 AnyStep: TypeAlias = Step[Any]

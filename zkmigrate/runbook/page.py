@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
 from zkmigrate import hostside
-from zkmigrate.engine.plan import NOTHING, Plan, PlannedStage, PlannedStep, UndoPreviewing
+from zkmigrate.engine.plan import NOTHING, Plan, PlannedStage, PlannedStep
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.clients import addresses
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import AnyStep, Context, Hazard, Records, Way
+from zkmigrate.model.step import Context, Hazard, Records, Way
 from zkmigrate.rules.window import FIND_DOOR_S, STEPS, expected_way_back_s
 from zkmigrate.runbook import hand
 from zkmigrate.runbook.commands import Place, applied, zkm
@@ -57,9 +57,9 @@ class Runbook:
 def page(book: Runbook) -> str:
     """The whole page."""
     lines = [*_head(book), *_where(book), *_order(book), *_prepare(book)]
-    for planned, stage in zip(book.plan.stages, book.playbook.stages, strict=True):
-        lines += _stage(book, planned, dict(zip((s.id for s in planned.steps), stage.steps, strict=True)))
-        if planned.id == "install":
+    for stage in book.plan.stages:
+        lines += _stage(book, stage)
+        if stage.id == "install":
             lines += _hold(book)
     lines += _give_up(book)
     return "\n".join(lines) + "\n"
@@ -87,19 +87,21 @@ def _head(book: Runbook) -> Iterator[str]:
 
 def _chain(book: Runbook, stage: PlannedStage, last: str) -> str:
     """The way back from a step: ``back`` of each step that has one, from there to the first."""
-    steps = [s.id for s in stage.steps]
-    upto = steps[: steps.index(last) + 1]
-    undone = [s for s in reversed(upto) if _has_way_back(_step_of(book, stage, s))]
-    return " && ".join(f"back {stage.id}.{step}" for step in undone)
+    upto = stage.steps[: [s.id for s in stage.steps].index(last) + 1]
+    # One that is not known now has its own way back once it is.
+    undone = [s for s in reversed(upto) if s.unknown or _undone(book, stage, s, dict.fromkeys(s.targets, ()))]
+    return " && ".join(f"back {stage.id}.{step.id}" for step in undone)
 
 
-def _step_of(book: Runbook, stage: PlannedStage, step: str) -> AnyStep:
+def _undone(
+    book: Runbook, stage: PlannedStage, step: PlannedStep, done: Mapping[str, tuple[Applied, ...]]
+) -> dict[str, Changes]:
+    """The way back of a step from its forecast. done: what is undone, per host."""
     found = next(s for s in book.playbook.stages if s.id == stage.id)
-    return next(s for s in found.steps if s.id == step)
-
-
-def _has_way_back(step: AnyStep) -> bool:
-    return isinstance(step, UndoPreviewing)
+    real = next(s for s in found.steps if s.id == step.id)
+    context = Context(book.run, book.inventory, 0, stage.rehearsal, book.records, way=Way.BACK)
+    back = {host: real.undo(context, step.facts, host, applied) for host, applied in done.items()}
+    return {host: changes for host, changes in back.items() if changes}
 
 
 def _where(book: Runbook) -> Iterator[str]:
@@ -256,7 +258,7 @@ def _lock(book: Runbook, *words: str) -> tuple[str, ...]:
     )
 
 
-def _stage(book: Runbook, stage: PlannedStage, steps: dict[str, AnyStep]) -> Iterator[str]:
+def _stage(book: Runbook, stage: PlannedStage) -> Iterator[str]:
     marks = " (rehearsal, then all the way back)" if stage.rehearsal else ""
     yield f"## {stage.id}: {stage.title}{marks}"
     yield ""
@@ -272,7 +274,7 @@ def _stage(book: Runbook, stage: PlannedStage, steps: dict[str, AnyStep]) -> Ite
         yield from said.splitlines()
         yield ""
     for step in stage.steps:
-        yield from _step(book, stage, step, steps[step.id])
+        yield from _step(book, stage, step)
     if stage.rehearsal:
         back = _chain(book, stage, stage.steps[-1].id)
         yield f"### {stage.id}: all the way back"
@@ -285,7 +287,7 @@ def _stage(book: Runbook, stage: PlannedStage, steps: dict[str, AnyStep]) -> Ite
         yield ""
 
 
-def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> Iterator[str]:
+def _step(book: Runbook, stage: PlannedStage, step: PlannedStep) -> Iterator[str]:
     name = f"{stage.id}.{step.id}"
     yield f"### {name}: {step.title}"
     yield ""
@@ -302,9 +304,9 @@ def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) 
     if step.note == NOTHING:
         yield f"Nothing to do: {NOTHING.partition(': ')[2]} when this page was exported."
         yield ""
-        yield from _undo(_sheet(book, stage, step, real), f"back {name}")
+        yield from _undo(_sheet(book, stage, step), f"back {name}")
         return
-    sheet = _sheet(book, stage, step, real)
+    sheet = _sheet(book, stage, step)
     if needs := _WORDS["needs"].get(step.id):
         yield f"**Before:** {needs}"
         yield ""
@@ -344,22 +346,17 @@ def _words(step: PlannedStep) -> Iterator[str]:
         yield ""
 
 
-def _sheet(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> Sheet:
+def _sheet(book: Runbook, stage: PlannedStage, step: PlannedStep) -> Sheet:
     targets = dict(step.targets)
     if step.id == "roll" and book.controller in targets:  # the controller last: it moves only once
         targets[book.controller] = targets.pop(book.controller)
-    ordered = PlannedStep(step.id, step.title, step.hazard, step.brief, targets, step.note, step.unknown)
-    sheet = Sheet(book.inventory, book.run, stage.id, stage.rehearsal, ordered)
-    context = Context(book.run, book.inventory, rehearsal=stage.rehearsal, records=book.records)
-    back: dict[str, Changes] = {}
-    if isinstance(real, UndoPreviewing):
-        # A window is walked from its start by whoever follows the page; outside it what is done stays done.
-        for host, done in book.done.get(sheet.id, {}).items() if not stage.window else ():
-            back[host] = real.preview_undo(context, host, done)
-        for host, changes in sheet.changes.items():
-            place = sheet.place(Way.BACK, host if step.id in hand.ALONE else "")
-            back[host] = real.preview_undo(context, host, applied(place, host, changes))
-    return Sheet(book.inventory, book.run, stage.id, stage.rehearsal, ordered, back)
+    sheet = Sheet(book.inventory, book.run, stage.id, stage.rehearsal, replace(step, targets=targets))
+    # A window is walked from its start by whoever follows the page; outside it what is done stays done.
+    done = dict(book.done.get(sheet.id, {})) if not stage.window else {}
+    for host, changes in sheet.changes.items():
+        place = sheet.place(Way.BACK, host if step.id in hand.ALONE else "")
+        done[host] = applied(place, host, changes)
+    return replace(sheet, back=_undone(book, stage, step, done))
 
 
 def _fenced(block: Block, step: str) -> Iterator[str]:

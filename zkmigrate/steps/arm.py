@@ -19,15 +19,15 @@ from zkmigrate import hostside
 from zkmigrate.errors import HostError
 from zkmigrate.facts.clients import numeric
 from zkmigrate.facts.config import ZooConfig, zoo_config
-from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.members import REJOIN, Members, cut_ports, source_members
-from zkmigrate.facts.window import Statuses, statuses, unknown
+from zkmigrate.facts.window import Standing, foreseen, statuses, unknown
 from zkmigrate.inventory import Inventory, ZooKeeperHost
 from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.window import IDLE
 from zkmigrate.rules.reform import observer_config, reformed_config
 
 # What a host armed for its own commands must not keep when the inventory names systemd.
@@ -39,13 +39,13 @@ class ArmFacts:
     """What every dest host says of itself, source's own members, the spec each dest host was armed with, and
     the config that each observes with."""
 
-    hosts: Statuses[HostStatus]
+    stand: Standing
     members: Reading[Members]
     specs: Mapping[str, Reading[bytes]]
     configs: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
 
 
-class ArmStep:
+class ArmStep(Step[ArmFacts]):
     """See the module."""
 
     id = "arm"
@@ -53,23 +53,25 @@ class ArmStep:
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> ArmFacts:
+        hosts = statuses(c, look)
         if c.way is Way.BACK:
-            return ArmFacts(statuses(c, look), Absent("asked only going forward"), {})
+            return ArmFacts(Standing(hosts, hosts), Absent("asked only going forward"), {})
         spec = f"{hostside.run_dir(c.run)}/spec"
         return ArmFacts(
-            statuses(c, look),
+            Standing(hosts, hosts),
             source_members(c.inventory, look),
             look.each(c.inventory.dest_names, lambda host: look.file(host, spec)),
             look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, c.inventory.dest.config)),
         )
 
     def check(self, c: Context, f: ArmFacts, way: Way) -> Verdict:
-        if f.hosts.unknown:
-            return Blocked(f.hosts.unknown)
+        hosts = f.stand.hosts
+        if hosts.unknown:
+            return Blocked(hosts.unknown)
         if way is Way.BACK:
-            left = tuple(h for h, s in f.hosts.at.items() if s.phase == "armed" or h in c.unrestored)
+            left = tuple(h for h, s in hosts.at.items() if s.phase == "armed" or h in c.unrestored)
             return Ready(left) if left else Done()
-        if wrong := f.hosts.outside("arm", "idle", "armed"):
+        if wrong := hosts.outside("arm", "idle", "armed"):
             return Blocked(wrong)
         if not isinstance(f.members, Seen):
             return Blocked((unknown("arm.source-config", "source", f.members),))
@@ -83,7 +85,7 @@ class ArmStep:
             return Blocked(changed)
         wanted = _keys(arm_spec(c.inventory, c.rehearsal, f.members.value))
         stale = {h for h, r in f.specs.items() if isinstance(r, Absent) or not _is_armed_as(wanted, r)}
-        if todo := f.hosts.where(lambda s: s.phase == "idle") or tuple(h for h in f.hosts.at if h in stale):
+        if todo := hosts.in_phase(IDLE) or tuple(h for h in hosts.at if h in stale):
             return Ready(todo)
         findings = _armed(f)
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
@@ -99,18 +101,14 @@ class ArmStep:
             Arm(target, arm_spec(c.inventory, c.rehearsal, members)),
         )
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        members = source_members(c.inventory, look)
-        if not isinstance(members, Seen):
-            raise HostError(f"source's server lines cannot be read: {members}")
-        facts = ArmFacts(Statuses({}, ()), members, {})
-        return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
-
     def undo(self, c: Context, f: ArmFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "disarm"), *inverses(applied))
 
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, ArmFacts(Statuses({}, ()), Absent("not asked"), {}), target, applied)
+    def forecast(self, c: Context, look: Look) -> Forecast[ArmFacts]:
+        members = source_members(c.inventory, look)
+        if not isinstance(members, Seen):
+            raise HostError(f"source's server lines cannot be read: {members}")
+        return Forecast(ArmFacts(foreseen(c, IDLE), members, {}))
 
 
 def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
@@ -200,7 +198,7 @@ def _is_armed_as(wanted: Mapping[str, str], spec: Reading[bytes]) -> bool:
 
 
 def _armed(f: ArmFacts) -> tuple[Finding, ...]:
-    return f.hosts.every(
+    return f.stand.whole.every(
         "arm.ready",
         "own rules are on top with empty sets and the image has begun",
         lambda s: (

@@ -28,7 +28,7 @@ from zkmigrate.model.change import Applied, Changes, PutFile, SetService, invers
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import KafkaView, Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.rules.outage import next_up
 from zkmigrate.steps.brokers_down import STILL_S, coming_back, untold
 
@@ -44,7 +44,7 @@ class BackFacts:
     replayed: Reading[int]
 
 
-class BrokersBackStep:
+class BrokersBackStep(Step[BackFacts]):
     """See the module."""
 
     id = "brokers-back"
@@ -99,6 +99,12 @@ class BrokersBackStep:
 
     def undo(self, c: Context, f: BackFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return inverses(applied)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[BackFacts]:
+        """From the brokers' files, as they are now."""
+        unasked = Absent("not asked")
+        facts = BackFacts(brokers(c.inventory, look), unasked, unasked, unasked)
+        return Forecast(facts, c.inventory.broker_names)
 
 
 def _order(c: Context) -> tuple[str, ...]:

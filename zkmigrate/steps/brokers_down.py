@@ -24,7 +24,7 @@ from zkmigrate.model.change import Applied, Changes, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import KafkaView, Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.rules.next_wave import out_of_sync
 from zkmigrate.rules.outage import next_down, next_up
 
@@ -43,7 +43,7 @@ class DownFacts:
     dest: Reading[Registered]
 
 
-class BrokersDownStep:
+class BrokersDownStep(Step[DownFacts]):
     """See the module."""
 
     id = "brokers"
@@ -88,6 +88,10 @@ class BrokersDownStep:
     def undo(self, c: Context, f: DownFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         kafka = c.inventory.kafka
         return (SetService(target, kafka.service.unit, "start", kafka.commands(target)),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[DownFacts]:
+        """All of them, wave after wave."""
+        return Forecast(self.observe(c, look), c.inventory.broker_names)
 
 
 def stopped_order(c: Context) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ the owner and czxid of the baseline; nothing more and nothing less.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, leader_mntr, synced_followers
@@ -26,7 +25,7 @@ from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look, Znode
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.steps.serve import go_on_without
 from zkmigrate.zkdata.zxid import epoch, format_zxid
 
@@ -51,7 +50,7 @@ NOT_ASKED = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not 
 """For the way back, and for plans that are only shown."""
 
 
-class CheckStep:
+class CheckStep(Step[CheckFacts]):
     """See the module."""
 
     id = "check"
@@ -107,11 +106,11 @@ class CheckStep:
     def plan(self, c: Context, f: CheckFacts, target: str) -> Changes:
         return (HostVerb(target, "checked"),)
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        return {host: self.plan(c, NOT_ASKED, host) for host in c.inventory.dest_names}
-
     def undo(self, c: Context, f: CheckFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[CheckFacts]:
+        return Forecast(NOT_ASKED, c.inventory.dest_names)
 
 
 def _leaderless(f: CheckFacts, followers: int) -> Finding:

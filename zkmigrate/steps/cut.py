@@ -16,17 +16,17 @@ learners.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.facts.ensemble import leader_mntr, learners, source_view
 from zkmigrate.facts.host import Drain, HostStatus, drain, probe
-from zkmigrate.facts.window import NOWHERE, Standing, standing, unknown
+from zkmigrate.facts.window import Standing, foreseen, standing, unknown
 from zkmigrate.model.change import Applied, Changes, Cut, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.window import Phase
 from zkmigrate.rules.lease import in_force
 
 # The observer's election back-off starts to cost more than a JVM start after a cut of about this long.
@@ -46,7 +46,7 @@ class CutFacts:
     following: dict[str, Reading[Drain]]
 
 
-class CutStep:
+class CutStep(Step[CutFacts]):
     """See the module."""
 
     id = "cut"
@@ -118,20 +118,16 @@ class CutStep:
     def plan(self, c: Context, f: CutFacts, target: str) -> Changes:
         return (Cut(target, in_force(c).cut_ttl_ms),)
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        facts = CutFacts(NOWHERE, {}, None, {})
-        return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
-
     def undo(self, c: Context, f: CutFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        status = f.stand.whole.at[target]
-        unblock = (HostVerb(target, "uncut"),) if status.phase == "cut" else ()
-        if status.unit_state != "active" or _backed_off(status):
+        status = f.stand.whole.at.get(target)
+        unblock = (HostVerb(target, "uncut"),) if status is None or status.phase == "cut" else ()
+        # Nobody knows beforehand how long the cut will have lasted; a restart is right in every case.
+        if status is None or status.unit_state != "active" or _backed_off(status):
             return (*unblock, _restart(c, target))
         return unblock
 
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        # Nobody knows beforehand how long the cut will have lasted; a restart is right in every case.
-        return (HostVerb(target, "uncut"), _restart(c, target))
+    def forecast(self, c: Context, look: Look) -> Forecast[CutFacts]:
+        return Forecast(CutFacts(foreseen(c, Phase.FENCED), {}, None, {}))
 
 
 def _restart(c: Context, target: str) -> SetService:

@@ -24,7 +24,7 @@ from zkmigrate.model.change import Applied, Changes, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.steps.brokers_down import untold
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.zxid import format_zxid
@@ -43,7 +43,7 @@ class DestFacts:
     view: EnsembleView | None = None
 
 
-class DestDownStep:
+class DestDownStep(Step[DestFacts]):
     """See the module."""
 
     id = "dest"
@@ -97,6 +97,10 @@ class DestDownStep:
     def undo(self, c: Context, f: DestFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         dest = c.inventory.dest
         return (SetService(target, dest.service.unit, "start", dest.commands),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[DestFacts]:
+        """All of them; until its turn brokers and dest run."""
+        return Forecast(DestFacts({}, {}, {}), c.inventory.dest_names)
 
 
 def _at_work(states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:

@@ -24,7 +24,7 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, each
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Step, Verdict, Waiting, Way
 from zkmigrate.zkdata.zxid import format_zxid
 
 DRAIN_DEADLINE_S = 3.0
@@ -41,7 +41,7 @@ class DrainFacts:
     after: dict[str, Reading[Drain]]
 
 
-class DrainStep:
+class DrainStep(Step[DrainFacts]):
     """See the module."""
 
     id = "drain"

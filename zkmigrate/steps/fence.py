@@ -14,18 +14,18 @@ Proof: own rules on top, the set filled, no client socket left, on every dest ho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.facts.clients import connections
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.sessions import dump
 from zkmigrate.facts.tenants import foreign_clients
-from zkmigrate.facts.window import NOWHERE, Standing, Statuses, standing
+from zkmigrate.facts.window import Standing, Statuses, foreseen, standing
 from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.window import Phase
 from zkmigrate.rules.accepted import accepted
 from zkmigrate.rules.foreign import foreign
 from zkmigrate.rules.lease import in_force
@@ -40,7 +40,7 @@ class FenceFacts:
     foreign: tuple[Finding, ...] = ()
 
 
-class FenceStep:
+class FenceStep(Step[FenceFacts]):
     """See the module."""
 
     id = "fence"
@@ -77,14 +77,11 @@ class FenceStep:
     def plan(self, c: Context, f: FenceFacts, target: str) -> Changes:
         return (Fence(target, in_force(c).fence_ttl_ms),)
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        return {host: self.plan(c, FenceFacts(NOWHERE), host) for host in c.inventory.dest_names}
-
     def undo(self, c: Context, f: FenceFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "reopen"),)
 
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, FenceFacts(NOWHERE), target, applied)
+    def forecast(self, c: Context, look: Look) -> Forecast[FenceFacts]:
+        return Forecast(FenceFacts(foreseen(c, Phase.ARMED)))
 
 
 def _closed(s: HostStatus) -> bool:

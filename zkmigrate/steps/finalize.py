@@ -12,18 +12,18 @@ VERIFY left out and that still does not answer is named; one that answers again 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.facts.config import ZooConfig, zoo_config
-from zkmigrate.facts.host import HostStatus
-from zkmigrate.facts.window import Statuses, statuses, unknown
-from zkmigrate.hostside import INSTALLED_PATH
+from zkmigrate.facts.host import HostPhase
+from zkmigrate.facts.window import Statuses, foreseen, statuses, unknown
+from zkmigrate.hostside import INSTALLED_PATH, program
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.window import Phase
 from zkmigrate.steps.go import GoFacts, GoStep, past_the_door
 from zkmigrate.steps.verify import LATE_HOST_S
 
@@ -34,7 +34,7 @@ class FinalizeFacts:
 
     programs: dict[str, Reading[bytes]]
     configs: dict[str, Reading[ZooConfig]]
-    hosts: Statuses[HostStatus]
+    hosts: Statuses[HostPhase]
 
     @property
     def opened(self) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class FinalizeFacts:
         )
 
 
-class FinalizeStep:
+class FinalizeStep(Step[FinalizeFacts]):
     """See the module."""
 
     id = "finalize"
@@ -97,12 +97,14 @@ class FinalizeStep:
             return (HostVerb(target, "finalize"), UninstallProgram(target))
         return (UninstallProgram(target),)
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
-        return {host: self.plan(c, self.observe(c, look), host) for host in hosts}
-
     def undo(self, c: Context, f: FinalizeFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[FinalizeFacts]:
+        hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
+        return Forecast(
+            FinalizeFacts({host: Seen(program()) for host in hosts}, {}, foreseen(c, Phase.OPEN).hosts)
+        )
 
 
 def _left_there(host: str, reading: Reading[bytes]) -> Finding:

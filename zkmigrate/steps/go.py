@@ -14,15 +14,14 @@ no GO stays shut, and gets it from VERIFY once it is there again.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from zkmigrate.facts.host import HostPhase
-from zkmigrate.facts.window import SERVING, Statuses, phases, statuses
+from zkmigrate.facts.window import SERVING, Statuses, foreseen, phases, statuses
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.window import Phase
 from zkmigrate.rules.start_order import forms_quorum, places
 from zkmigrate.steps.arm import endpoint
@@ -41,10 +40,7 @@ class GoFacts:
     alive: tuple[str, ...]
 
 
-NOTHING_ASKED = GoFacts(Statuses({}, ()), ())
-
-
-class GoStep:
+class GoStep(Step[GoFacts]):
     """See the module."""
 
     id = "go"
@@ -101,17 +97,13 @@ class GoStep:
         place = places(inventory.dest_names, first)[target] if known else "rest"
         return (Go(target, place, addresses, inventory.dest.majority, limit_ms),)
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        # PROVE will say who holds the newest transaction; after DRAIN that is normally every host.
-        hosts = c.inventory.dest_names
-        later = replace(c, records={"prove": {"first": list(hosts)}})
-        return {host: self.plan(later, NOTHING_ASKED, host) for host in hosts}
-
     def undo(self, c: Context, f: GoFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "halt"),)
 
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, NOTHING_ASKED, target, applied)
+    def forecast(self, c: Context, look: Look) -> Forecast[GoFacts]:
+        # PROVE will say who holds the newest transaction; after DRAIN that is normally every host.
+        facts, first = GoFacts(foreseen(c, Phase.SEALED).hosts, ()), list(c.inventory.dest_names)
+        return Forecast(facts, records={"prove": {"first": first}})
 
 
 def _opens_in(c: Context, status: HostPhase) -> float:

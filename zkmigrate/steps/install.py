@@ -13,17 +13,15 @@ Proof: the installed file has the digest of the one in this package.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate import hostside
-from zkmigrate.errors import HostError
 from zkmigrate.facts.window import unknown
 from zkmigrate.model.change import Applied, Changes, InstallProgram, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class InstallFacts:
     programs: dict[str, Reading[bytes]]
 
 
-class InstallStep:
+class InstallStep(Step[InstallFacts]):
     """See the module. keep: another run left zkm-host on the hosts, with its own state: it stays there."""
 
     id = "install"
@@ -78,15 +76,5 @@ class InstallStep:
     def plan(self, c: Context, f: InstallFacts, target: str) -> Changes:
         return (InstallProgram(target),)
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        f = self.observe(c, look)
-        verdict = self.check(c, f, Way.FORWARD)
-        if isinstance(verdict, Blocked):
-            raise HostError("; ".join(f"{x.target}: {x.seen}" for x in verdict.findings))
-        return {t: self.plan(c, f, t) for t in verdict.targets} if isinstance(verdict, Ready) else {}
-
     def undo(self, c: Context, f: InstallFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (UninstallProgram(target),)
-
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, InstallFacts({}), target, applied)

@@ -12,8 +12,7 @@ Proof: every dest host says observer and has reached the zxid source's leader ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkmigrate.errors import HostError
 from zkmigrate.facts.dest import written_by_zookeeper
@@ -26,7 +25,7 @@ from zkmigrate.model.change import Applied, Change, Changes, Discard, MoveAside,
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import DirEntry, Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.rules.reform import observer_config
 from zkmigrate.zkdata.words import Srvr
 from zkmigrate.zkdata.zxid import format_zxid
@@ -54,7 +53,7 @@ class JoinFacts:
     hosts: dict[str, JoinHost]
 
 
-class JoinStep:
+class JoinStep(Step[JoinFacts]):
     """See the module."""
 
     id = "join"
@@ -147,29 +146,23 @@ class JoinStep:
         action = SetService(target, dest.service.unit, "restart" if running else "start", dest.commands)
         return (*_files(c.inventory, f, target), action)
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        f = self.observe(c, look)
-        if not isinstance(f.members, Seen):
-            raise HostError(f"source's server lines cannot be read: {f.members}")
-        left = (host for host in c.inventory.dest_names if not self._placed(c, f, host))
-        return {host: self.plan(c, f, host) for host in left}
-
     def undo(self, c: Context, f: JoinFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         state = f.hosts[target]
-        changes: list[Change] = [_stop(c, target)]
+        dest = c.inventory.dest
+        changes: list[Change] = [SetService(target, dest.service.unit, "stop", dest.commands)]
         changes += [MoveAside(target, path) for path in _written(c.inventory, state)]
         changes += [Discard(target, operation, path) for path, operation in _aside(c.inventory, state)]
         return (*changes, *inverses(applied))
 
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        dest = c.inventory.dest
-        data = dict.fromkeys(f"{directory}/version-2" for directory in (dest.data_dir, dest.txn_dir))
-        return (_stop(c, target), *(MoveAside(target, path) for path in data), *inverses(applied))
-
-
-def _stop(c: Context, target: str) -> SetService:
-    dest = c.inventory.dest
-    return SetService(target, dest.service.unit, "stop", dest.commands)
+    def forecast(self, c: Context, look: Look) -> Forecast[JoinFacts]:
+        f = self.observe(c, look)
+        if not isinstance(f.members, Seen):
+            raise HostError(f"source's server lines cannot be read: {f.members}")
+        left = tuple(host for host in c.inventory.dest_names if not self._placed(c, f, host))
+        # What ZooKeeper writes once it runs: the way back moves it aside.
+        data = Seen((DirEntry("version-2", "d", 0, None),))
+        hosts = {host: replace(state, data=data, txn=data) for host, state in f.hosts.items()}
+        return Forecast(replace(f, hosts=hosts), left)
 
 
 def _busy(c: Context, source: EnsembleView, host: str) -> Waiting | None:

@@ -11,17 +11,16 @@ Proof: the fence is empty on every host that serves and the phase file says open
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from zkmigrate.facts.window import NOWHERE, SERVING, Standing, standing
+from zkmigrate.facts.window import SERVING, Standing, foreseen, standing
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.window import Phase
 from zkmigrate.steps.go import past_the_door
 from zkmigrate.steps.serve import go_on_without, late
 
 
-class OpenStep:
+class OpenStep(Step[Standing]):
     """See the module."""
 
     id = "open"
@@ -57,8 +56,8 @@ class OpenStep:
         # A finisher may have reached its own limit between CHECK and here: open is right from both phases.
         return (HostVerb(target, "open"),)
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        return {host: self.plan(c, NOWHERE, host) for host in c.inventory.dest_names}
-
     def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[Standing]:
+        return Forecast(foreseen(c, Phase.CHECKED))

@@ -14,11 +14,11 @@ from __future__ import annotations
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Step, Verdict, Way
 from zkmigrate.preflight import run_preflight
 
 
-class PreflightStep:
+class PreflightStep(Step[tuple[Finding, ...]]):
     """See the module. gate: which checks are due, ``preflight``, ``roll`` or ``cutover``."""
 
     id = "preflight"

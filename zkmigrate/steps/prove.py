@@ -27,7 +27,7 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Step, Verdict, Waiting, Way
 from zkmigrate.rules.start_order import freshest
 from zkmigrate.steps.cursors import cursor_of
 from zkmigrate.zkdata.delta import DeltaResult, delta, due
@@ -52,7 +52,7 @@ class ProveFacts:
     delta: Reading[DeltaResult]
 
 
-class ProveStep:
+class ProveStep(Step[ProveFacts]):
     """See the module."""
 
     id = "prove"

@@ -22,7 +22,7 @@ from zkmigrate.model.change import SOURCE, Applied, BeginReplay, Changes, Replay
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.rules.outage import agreed, consenting
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.proofs import Held
@@ -44,7 +44,7 @@ class ReplayFacts:
     wall: float
 
 
-class ReplayStep:
+class ReplayStep(Step[ReplayFacts]):
     """See the module."""
 
     id = "replay"
@@ -114,6 +114,9 @@ class ReplayStep:
 
     def undo(self, c: Context, f: ReplayFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+    def forecast(self, c: Context, look: Look) -> None:
+        """Dest goes on until it is stopped: what there will be to replay is not known."""
 
 
 def left(plan: Planned, mark: Mark) -> tuple[tuple[int, int, str], ...]:

@@ -19,7 +19,7 @@ from zkmigrate.model.change import SOURCE, Applied, Changes, EndReplay
 from zkmigrate.model.fact import Absent, Reading, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class CloseFacts:
     mark: Reading[object]
 
 
-class ReplayCloseStep:
+class ReplayCloseStep(Step[CloseFacts]):
     """See the module."""
 
     id = "close"
@@ -56,3 +56,7 @@ class ReplayCloseStep:
 
     def undo(self, c: Context, f: CloseFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[CloseFacts]:
+        """The mark is there by then."""
+        return Forecast(CloseFacts(Absent("not asked")), (SOURCE,))

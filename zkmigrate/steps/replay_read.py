@@ -23,7 +23,7 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Step, Verdict, Waiting, Way
 from zkmigrate.steps.return_preflight import disks, replayable
 
 SESSION_S = 120.0
@@ -39,7 +39,7 @@ class ReadFacts:
     replay: Reading[Looked]
 
 
-class ReplayReadStep:
+class ReplayReadStep(Step[ReadFacts]):
     """See the module."""
 
     id = "read"

@@ -25,7 +25,7 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import KafkaView, Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Step, Verdict, Way
 from zkmigrate.rules.next_wave import out_of_sync
 from zkmigrate.rules.outage import agreed
 from zkmigrate.zkdata.errors import ZkDataError
@@ -51,7 +51,7 @@ class ReturnFacts:
     wall: float
 
 
-class ReturnPreflightStep:
+class ReturnPreflightStep(Step[ReturnFacts]):
     """See the module."""
 
     id = "preflight"

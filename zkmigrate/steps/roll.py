@@ -15,7 +15,7 @@ to source, every partition is fully in sync, and source's own client lists hold 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from zkmigrate.dependents.kafka import connect_string, current_connect, names_any, with_connect
@@ -31,7 +31,7 @@ from zkmigrate.model.change import KAFKA, Applied, Changes, ElectLeaders, PutFil
 from zkmigrate.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import DirEntry, KafkaView, Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.rules.accepted import spared_topics
 from zkmigrate.rules.hour import hour
 from zkmigrate.rules.leaders import misled
@@ -54,6 +54,8 @@ QUICK_START_S = 20.0
 STOP_MARGIN_S = 60.0
 """So long after its unit's TimeoutStopSec a broker has stopped: systemd has killed it by then."""
 
+NOT_ASKED = Absent("not asked")
+
 
 @dataclass(frozen=True)
 class BrokerFacts:
@@ -64,9 +66,9 @@ class BrokerFacts:
 
     properties: Reading[bytes]
     entry: DirEntry | None
-    status: Reading[HostStatus]
-    zookeepers: Reading[frozenset[str]]
-    recovery: Reading[Recovery] = field(default_factory=lambda: Absent("not asked"))
+    status: Reading[HostStatus] = NOT_ASKED
+    zookeepers: Reading[frozenset[str]] = NOT_ASKED
+    recovery: Reading[Recovery] = NOT_ASKED
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class RollFacts:
     now: float = 0.0
 
 
-class RollStep:
+class RollStep(Step[RollFacts]):
     """See the module."""
 
     id = "roll"
@@ -95,17 +97,13 @@ class RollStep:
 
     def observe(self, c: Context, look: Look) -> RollFacts:
         inventory, wall = c.inventory, look.wall()
-        directory, name = inventory.kafka.config.rsplit("/", 1)
         ports = {inventory.source.ports.client, inventory.dest.ports.client}
 
         def one(host: str) -> BrokerFacts:
-            listing = look.listing(host, directory)
-            entries = [e for e in listing.value if e.name == name] if isinstance(listing, Seen) else []
-            return BrokerFacts(
-                look.file(host, inventory.kafka.config),
-                entries[0] if entries else None,
-                unit_status(look, host, inventory.kafka.service.unit, inventory.kafka.commands(host)),
-                _peers(look, host, ports),
+            return replace(
+                _file(inventory, look, host),
+                status=unit_status(look, host, inventory.kafka.service.unit, inventory.kafka.commands(host)),
+                zookeepers=_peers(look, host, ports),
             )
 
         brokers, view = look.each(inventory.broker_names, one), kafka_view(c, look)
@@ -188,24 +186,6 @@ class RollStep:
             SetService(target, kafka.service.unit, "restart", kafka.commands(target)),
         )
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        path = c.inventory.kafka.config
-        directory, name = path.rsplit("/", 1)
-        asked = Absent("not asked")
-
-        def one(host: str) -> BrokerFacts:
-            content, listing = look.file(host, path), look.listing(host, directory)
-            if not isinstance(content, Seen) or not isinstance(listing, Seen):
-                why = listing if isinstance(content, Seen) else content
-                raise HostError(f"{host}: {path} cannot be read: {why}")
-            entry = next((e for e in listing.value if e.name == name), None)
-            return BrokerFacts(content, entry, asked, asked)
-
-        f = RollFacts(look.each(c.inventory.broker_names, one), asked, {}, {})
-        left = (host for host, broker in f.brokers.items() if not _names_dest(c.inventory, broker))
-        last = (LEADERS,) if c.inventory.policy.roll_leaders else ()
-        return {target: self.plan(c, f, target) for target in (*left, *last)}
-
     def undo(self, c: Context, f: RollFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         if target == LEADERS:
             return _election(c.inventory)
@@ -216,8 +196,15 @@ class RollStep:
             SetService(target, kafka.service.unit, "restart", kafka.commands(target)),
         )
 
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, RollFacts({}, Absent("not asked"), {}, {}), target, applied)
+    def forecast(self, c: Context, look: Look) -> Forecast[RollFacts]:
+        """From the brokers' files alone: until its turn the cluster may be as it likes."""
+        brokers = look.each(c.inventory.broker_names, lambda host: _file(c.inventory, look, host))
+        for host, broker in brokers.items():
+            if not isinstance(broker.properties, Seen):
+                raise HostError(f"{host}: {c.inventory.kafka.config} cannot be read: {broker.properties}")
+        left = (host for host, broker in brokers.items() if not _names_dest(c.inventory, broker))
+        last = (LEADERS,) if c.inventory.policy.roll_leaders else ()
+        return Forecast(RollFacts(brokers, NOT_ASKED, {}, {}), (*left, *last))
 
 
 def _election(inventory: Inventory) -> Changes:
@@ -263,6 +250,14 @@ def _untold(host: str, status: Reading[HostStatus]) -> Finding:
         needed="active or not",
         moves=("run the status command, or systemctl status, on that host by hand; then resume",),
     )
+
+
+def _file(inventory: Inventory, look: Look, host: str) -> BrokerFacts:
+    """The broker's file alone."""
+    directory, name = inventory.kafka.config.rsplit("/", 1)
+    listing = look.listing(host, directory)
+    entries = [e for e in listing.value if e.name == name] if isinstance(listing, Seen) else []
+    return BrokerFacts(look.file(host, inventory.kafka.config), entries[0] if entries else None)
 
 
 def _peers(look: Look, host: str, ports: set[int]) -> Reading[frozenset[str]]:

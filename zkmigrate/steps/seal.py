@@ -12,18 +12,16 @@ Proof: every host compared boot id, lease, rules and data stamp under its own lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 from zkmigrate.facts.recorded import Stopped, needed
-from zkmigrate.facts.window import NOWHERE, Standing, standing
+from zkmigrate.facts.window import Standing, foreseen, standing
 from zkmigrate.model.change import Applied, Changes, RestoreImage, Seal, Unseal
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.window import Phase
 from zkmigrate.rules.lease import in_force
 
 
-class SealStep:
+class SealStep(Step[Standing]):
     """See the module."""
 
     id = "seal"
@@ -59,18 +57,13 @@ class SealStep:
         stopped = needed(Stopped, c)
         return (Seal(target, stopped.boots[target], stopped.stamps[target]),)
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        # What STOP will record is not known yet; words stand in its place.
-        hosts = c.inventory.dest_names
-        stopped = Stopped({}, dict.fromkeys(hosts, "STAMP"), dict.fromkeys(hosts, "BOOT-ID"))
-        later = replace(c, records={Stopped.step: stopped.encode()})
-        return {host: self.plan(later, NOWHERE, host) for host in hosts}
-
     def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:
         lease = in_force(c)
         unseal = Unseal(target, lease.fence_ttl_ms, lease.cut_ttl_ms)
         # Restoring is right in every case: where the host had not started yet, its data is left untouched.
         return (RestoreImage(target), unseal)
 
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, NOWHERE, target, applied)
+    def forecast(self, c: Context, look: Look) -> Forecast[Standing]:
+        hosts = c.inventory.dest_names
+        stopped = Stopped({}, dict.fromkeys(hosts, "STAMP"), dict.fromkeys(hosts, "BOOT-ID"))
+        return Forecast(foreseen(c, Phase.STOPPED), records={Stopped.step: stopped.encode()})

@@ -17,14 +17,14 @@ from zkmigrate.facts.window import SERVING, Statuses, phases
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Step, Verdict, Waiting, Way
 from zkmigrate.rules.window import rehearsed_s
 
 SERVING_S = 30.0
 """The least time that the hosts get to serve."""
 
 
-class ServeStep:
+class ServeStep(Step[Statuses[HostPhase]]):
     """See the module."""
 
     id = "serve"

@@ -13,7 +13,6 @@ Proof: the unit is down, the disk holds at least Z and every zxid seen while dra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
@@ -21,12 +20,13 @@ from zkmigrate.facts import recorded
 from zkmigrate.facts.disk import durable_tail
 from zkmigrate.facts.host import stamp
 from zkmigrate.facts.recorded import Drained, Stopped
-from zkmigrate.facts.window import NOWHERE, Standing, standing, unknown
+from zkmigrate.facts.window import Standing, foreseen, standing, unknown
 from zkmigrate.model.change import Applied, Changes, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.window import Phase
 from zkmigrate.steps.cursors import cursor_of
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.tail import Tail
@@ -42,7 +42,7 @@ class StopFacts:
     stamps: dict[str, Reading[str]]
 
 
-class StopStep:
+class StopStep(Step[StopFacts]):
     """See the module."""
 
     id = "stop"
@@ -102,15 +102,11 @@ class StopStep:
             HostVerb(target, "stopped"),
         )
 
-    def preview(self, c: Context, look: Look) -> Mapping[str, Changes]:
-        facts = StopFacts(NOWHERE, {}, {})
-        return {host: self.plan(c, facts, host) for host in c.inventory.dest_names}
-
     def undo(self, c: Context, f: StopFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "started-observer"),)
 
-    def preview_undo(self, c: Context, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self.undo(c, StopFacts(NOWHERE, {}, {}), target, applied)
+    def forecast(self, c: Context, look: Look) -> Forecast[StopFacts]:
+        return Forecast(StopFacts(foreseen(c, Phase.CUT), {}, {}))
 
 
 def _durable(c: Context, f: StopFacts, host: str) -> tuple[Finding, ...]:

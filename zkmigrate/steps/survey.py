@@ -34,7 +34,7 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Step, Verdict, Way
 from zkmigrate.rules import lease
 from zkmigrate.rules.accepted import accepted
 from zkmigrate.rules.foreign import foreign
@@ -81,7 +81,7 @@ class SurveyFacts:
     renewals: Mapping[str, Reading[float]] = field(default_factory=dict)
 
 
-class SurveyStep:
+class SurveyStep(Step[SurveyFacts]):
     """See the module."""
 
     id = "survey"

@@ -33,7 +33,7 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.look import KafkaView, Look, Znode
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.rules.next_wave import out_of_sync
 from zkmigrate.rules.window import STEPS
 from zkmigrate.steps.check import (
@@ -85,7 +85,7 @@ class VerifyFacts:
     waited: float = 0.0
 
 
-class VerifyStep:
+class VerifyStep(Step[VerifyFacts]):
     """See the module."""
 
     id = "verify"

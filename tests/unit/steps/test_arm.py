@@ -12,7 +12,7 @@ from tests.unit.steps.facts import ARMED, DEST, SILENT, context, statuses, stopp
 from zkmigrate.facts.config import ZooConfig
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.facts.members import Members
-from zkmigrate.facts.window import Statuses
+from zkmigrate.facts.window import Standing, Statuses
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.step import Blocked, Context, Ready, Verdict, Way
 from zkmigrate.steps.arm import ArmFacts, ArmStep, arm_spec
@@ -25,7 +25,7 @@ SPEC: Reading[bytes] = Seen(arm_spec(context().inventory, False, MEMBERS).encode
 def facts(silent: str = "", good: HostStatus = ARMED, **fact: Any) -> ArmFacts:
     """All hosts are armed, but for these changes of the second one."""
     at = statuses(good, silent, **fact)
-    return ArmFacts(at, Seen(MEMBERS), dict.fromkeys(DEST, SPEC), dict.fromkeys(DEST, CONFIG))
+    return ArmFacts(Standing(at, at), Seen(MEMBERS), dict.fromkeys(DEST, SPEC), dict.fromkeys(DEST, CONFIG))
 
 
 def verdict(f: ArmFacts, c: Context | None = None) -> Verdict:
@@ -119,7 +119,7 @@ def test_a_host_without_an_address_that_a_rule_can_hold_blocks() -> None:
 
 def back(hosts: Statuses[HostStatus], unrestored: frozenset[str] = frozenset()) -> Verdict:
     c = replace(context(way=Way.BACK), unrestored=unrestored)
-    return ArmStep().check(c, ArmFacts(hosts, Absent("not asked"), {}), Way.BACK)
+    return ArmStep().check(c, ArmFacts(Standing(hosts, hosts), Absent("not asked"), {}), Way.BACK)
 
 
 def test_the_way_back_disarms_whoever_is_armed_or_still_holds_a_file_of_ours() -> None:

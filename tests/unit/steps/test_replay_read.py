@@ -31,7 +31,9 @@ def test_the_plan_is_recorded_batch_by_batch() -> None:
 
 @pytest.mark.parametrize("status", [UP, SILENT, UNTOLD])
 def test_a_dest_server_that_may_run_blocks(status: Any) -> None:
-    assert stopped_by(verdict(services=services(DOWN, dest3=status))) == [("read.dest-down", "dest3")]
+    for source in (registered(), registered(1)):  # what source still holds is no reason to wait first
+        refused = verdict(services=services(DOWN, dest3=status), source=source)
+        assert stopped_by(refused) == [("read.dest-down", "dest3")]
 
 
 @pytest.mark.parametrize("source", [registered(1), registered(controller=1)])
