@@ -391,9 +391,15 @@ class Inventory(_Partial):
 
     def address(self, name: str) -> str:
         """Address of any host by its name; KeyError when the inventory does not know it."""
-        addresses = {door_name: door.address for door_name, door in self.doors.items()}
-        addresses |= {broker.name: broker.address for broker in self.brokers}
-        return addresses[name]
+        hosts: tuple[ZooKeeperHost | Broker, ...] = (
+            *(self.source.hosts if self.has("source") else ()),
+            *(self.dest.hosts if self.has("dest") else ()),
+            *self.brokers,
+        )
+        for host in hosts:
+            if host.name == name:
+                return host.address
+        raise KeyError(name)
 
 
 Shape = TypeVar("Shape", bound=Inventory)
@@ -447,8 +453,7 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
         mistakes += inventory_types.explain(error, document, shape)
     # The cross checks work on what is there, so that one wrong key does not hide a duplicate elsewhere.
     mistakes += inventory_checks.cross_check(document)
-    told = {mistake.path for mistake in mistakes}
-    mistakes += [lack for lack in inventory_checks.missing(document, sections) if lack.path not in told]
+    mistakes += inventory_checks.missing(document, sections)
     if mistakes or inventory is None:
         raise InventoryError(_lines(path, mistakes))
     local: dict[str, Any] = {"hooks": _local_hooks(path, inventory.hooks)}

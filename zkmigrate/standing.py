@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from zkmigrate.engine import asked, events, evidence, hold, journal, process, runs
 from zkmigrate.engine.codec import decode_finding, encode_finding
-from zkmigrate.engine.history import CLEANED, History
+from zkmigrate.engine.history import CLEANED, History, Stands
 from zkmigrate.errors import UsageError
 from zkmigrate.facts.host import HostStatus, host_status, unit_status
 from zkmigrate.facts.host_lock import Held, host_lock
@@ -57,6 +57,7 @@ def of_run(
         "seconds": {step: history.seconds[step] for step in playbook.step_ids() if step in history.seconds},
         "consents": dict(history.consents),
         "not_confirmed": _not_confirmed(history),
+        "stands": _stands(history) if standing.state == "open" and working is None else [],
         "retired": [retired.words for retired in history.retired.values()],
         "cleaned": {subtree: told["event"] for subtree, told in history.cleaned.items()},
     }
@@ -134,6 +135,9 @@ def lines(body: Mapping[str, Any]) -> list[str]:
     out += [f"  {subtree}: {CLEANED[event]}" for subtree, event in body.get("cleaned", {}).items()]
     out += [f"  accepted: {line}" for line in body.get("accepted", ())]
     out += [f"  not confirmed: {operation}" for operation in body["not_confirmed"]]
+    out += [
+        f"  not undone: {line}" for line in runs.standing_lines(Stands(**s) for s in body.get("stands", ()))
+    ]
     for step, told in body.get("findings", {}).items():
         out.append(f"  found by {step}:")
         out += [f"    {line}" for line in found.whole([decode_finding(f) for f in told])]
@@ -244,6 +248,11 @@ def _clock(at: float) -> str:
 
 
 # --- hosts -----------------------------------------------------------------------------------------------
+
+
+def _stands(history: History) -> list[dict[str, Any]]:
+    """What a run changed that nobody works on, and did not undo."""
+    return [one._asdict() for one in history.stands()]
 
 
 def _not_confirmed(history: History) -> list[str]:

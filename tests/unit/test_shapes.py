@@ -17,11 +17,15 @@ from tests.unit.shelf_book import ShelfInventory, ShelfSite
 from tests.unit.test_inventory import GOOD
 from zkmigrate import standing
 from zkmigrate.cli import cli
+from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.history import History, Stands
 from zkmigrate.engine.lock import UNWITNESSED, HostLock
 from zkmigrate.engine.observe import Observe
+from zkmigrate.engine.runs import standing_lines
 from zkmigrate.errors import HostError, InventoryError, JournalError, UsageError
 from zkmigrate.inventory import SECTIONS, Inventory, digest, load, schema
-from zkmigrate.model.change import AlterTopicConfig, Changes, PutFile
+from zkmigrate.model.change import AlterTopicConfig, Changes, ElectLeaders, PutFile
+from zkmigrate.model.entry import Entry
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Role
@@ -225,6 +229,16 @@ def test_a_change_that_the_playbook_does_not_tell_of_is_refused(tmp_path: Path, 
     assert tiny.hosts.sent == []
 
 
+def test_a_change_of_a_cluster_with_nothing_to_remember_needs_no_word(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path / "r")
+    step = StrayStep("one", tiny.hosts)
+    step.stray = ElectLeaders("store", "192.0.2.1:9092")
+    tiny.steps["one"] = step
+    tiny.hosts.answer = lambda _change: Outcome(5, "not now")
+    assert tiny.process(lambda walk: walk.forward()).code == 8
+    assert tiny.hosts.sent != []
+
+
 def test_where_no_host_keeps_the_lock_none_is_asked() -> None:
     def ask(*_words: Any) -> Any:
         raise AssertionError("nobody is asked")
@@ -329,6 +343,7 @@ class Desk:
     """The command line over the shelf's playbook and the real site."""
 
     def __init__(self, folder: Path, stop_at: str = "") -> None:
+        folder.mkdir(exist_ok=True)
         self.store = folder / "store.json"
         self.store.write_text('{"a": "old"}')
         shelf = f"{{file: {self.store}, stop_at: '{stop_at}'}}"
@@ -336,6 +351,12 @@ class Desk:
         self.runs = folder / "runs"
         self.book = folder / "book.py"
         self.book.write_text("from tests.unit.shelf_book import PLAYBOOK\n")
+
+    def other(self) -> None:
+        """Go on with another playbook over the same file."""
+        made = "from dataclasses import replace\nfrom tests.unit.shelf_book import PLAYBOOK as FIRST\n"
+        self.book = self.book.with_name("other.py")
+        self.book.write_text(f"{made}PLAYBOOK = replace(FIRST, id='other')\n")
 
     def call(self, *words: str) -> Result:
         words = (*words, "-i", str(self.file), "--playbook", str(self.book))
@@ -356,6 +377,8 @@ def test_a_runbook_without_a_host_goes_there_and_back(tmp_path: Path) -> None:
     assert there.output.index(UNWITNESSED) < there.output.index("main")
     assert desk.values == {"a": "new", "b": "new"}
     assert desk.call("status").exit_code == 0
+    told = desk.call("report", "--format", "json", "--out", "-")
+    assert (told.exit_code, json.loads(told.output)["run"]) == (0, "tiny-1")
     assert desk.call("rollback", "--yes").exit_code == 0
     assert desk.values == {"a": "old"}
 
@@ -375,3 +398,62 @@ def test_a_runbook_without_a_host_asks_for_its_lost_journal(tmp_path: Path) -> N
     journal.chmod(0o600)
     assert desk.call("rollback", "--yes", "--run-id", "tiny-1").exit_code == 0
     assert desk.values == {"a": "old"}
+
+
+LEFT = "main.set: 1 change on cluster shelf"
+
+
+def test_a_run_that_ended_in_the_middle_tells_what_is_not_undone(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, stop_at="b")
+    assert desk.call("run", "--yes").exit_code == 6
+    status = desk.call("status")
+    assert f"  not undone: {LEFT}\n" in status.output
+    told = json.loads(desk.call("status", "--json").output)
+    assert told["stands"] == [{"step": "main.set", "where": "shelf", "cluster": True, "changes": 1}]
+    again = desk.call("run", "--yes")
+    assert again.exit_code == 2
+    assert f"run tiny-1 is not finished (at main.set, forward); not undone: {LEFT}. " in again.output
+    assert desk.call("rollback", "--yes").exit_code == 0
+    assert "not undone" not in desk.call("status").output
+
+
+def test_a_new_run_tells_what_an_open_one_of_another_playbook_left(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, stop_at="b")
+    assert desk.call("run", "--yes").exit_code == 6
+    desk.other()
+    begun = desk.call("run", "--yes")
+    assert f"run tiny-1 of shelf is open as well; not undone: {LEFT}\n" in begun.output
+    assert "run tiny-2 of other begun" in begun.output
+    again = desk.call("resume", "--yes").output
+    assert "run tiny-2 of other resumed" in again, "of two open runs the one of this playbook"
+    assert "open as well" not in again, "said once"
+
+
+def test_a_run_that_is_over_is_not_open_for_another_playbook(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.call("run", "--yes").exit_code == 0
+    assert "not undone" not in desk.call("status").output, "complete"
+    desk.other()
+    whole = desk.call("run", "--yes")
+    assert "open as well" not in whole.output
+    assert "run tiny-2 of other begun" in whole.output
+    back = Desk(tmp_path / "back")
+    assert back.call("run", "--yes").exit_code == 0
+    assert back.call("rollback", "--yes").exit_code == 0
+    back.other()
+    assert "open as well" not in back.call("run", "--yes").output
+
+
+def test_many_hosts_are_counted_and_those_of_a_lost_journal_too() -> None:
+    stands = [Stands("roll.roll", f"broker{n}", False, 2) for n in range(7)]
+    stands += [Stands("main.set", "kafka", True, 1)]
+    assert standing_lines(stands) == [
+        "roll.roll: 14 changes on broker0, broker1, broker2, broker3, broker4 and 2 more",
+        "main.set: 1 change on cluster kafka",
+    ]
+    history = History()
+    change = {"operation": "a.b.d1.1.1", "step": "a.b", "target": "d1", "verb": "put", "path": "/f"}
+    found = {"text": "", "leg": 1, "stages": [], "steps": [], "unrecorded": [], "consented": []}
+    body = {**found, "operations": [{**change, "confirmed": True}]}
+    history.fold(Entry(1, 0.0, "found", body))
+    assert history.stands() == (Stands("a.b", "d1", False, 1),)

@@ -15,10 +15,9 @@ from tests.unit.preflight_world import context, healthy, partition
 from tests.unit.test_preflight import PROPERTIES, Unreached, both, config, file, kafka, no_file
 from tests.unit.test_preflight_kafka import tenant
 from tests.world.site import INVENTORY
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import AGAIN, Finding, Severity, claim
 from zkmigrate.places import Places, places
 from zkmigrate.preflight import run_preflight
-from zkmigrate.preflight.check import AGAIN
 from zkmigrate.ui import survey
 
 NOWHERE = Places("migration.yml")

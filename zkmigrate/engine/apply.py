@@ -21,7 +21,7 @@ from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lanes import Late, together
 from zkmigrate.errors import HostError, LockedError, UsageError
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.change import AlterTopicConfig, Change, Changes, ClusterChange
+from zkmigrate.model.change import Applied, Change, Changes, ClusterChange, inverse
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 
@@ -140,7 +140,7 @@ class Wave:
                         f"{part or 'a host that is not in the inventory'} is read-only, refused on "
                         f"{change.host}: {change.describe()}"
                     )
-            elif isinstance(change, AlterTopicConfig) and self._playbook.tells_all(self._inventory):
+            elif _has_before(change) and self._playbook.tells_all(self._inventory):
                 raise UsageError(
                     f"{self._playbook.id} does not say that it alters clusters (alters_clusters), refused on "
                     f"{change.cluster}: {change.describe()}"
@@ -209,6 +209,11 @@ class Wave:
             }
             self._journal.append("outcome", body, sync=False)
         self._emit(ChangeEnded(target, operation, status, outcome.rc, output))
+
+
+def _has_before(change: ClusterChange) -> bool:
+    """Whether what a cluster held before is needed to take the change back."""
+    return inverse(Applied(change, "", confirmed=True)) is not None
 
 
 class _Lane:

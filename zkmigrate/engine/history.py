@@ -43,12 +43,26 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from zkmigrate.engine.codec import decode_change
 from zkmigrate.engine.sent import Row, Sent
-from zkmigrate.model.change import Applied, Recorded
+from zkmigrate.model.change import Applied, ClusterChange, Recorded
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Hazard, Retired, Way
 
 Then: TypeAlias = Literal["next", "again", "end"]
+
+
+class Stands(NamedTuple):
+    """Changes of a step (``stage.step``) that are not undone. where: the host, or the cluster."""
+
+    step: str
+    where: str
+    cluster: bool
+    changes: int
+
+
+def complete(playbook: str) -> str:
+    """What a run of this playbook ends with at its end."""
+    return f"{playbook} is complete"
 
 
 @dataclass(frozen=True)
@@ -231,6 +245,24 @@ class History:
             elif undone and not self.entered(stage.id):
                 over[stage.id] = "undone"
         return over
+
+    def stands(self) -> tuple[Stands, ...]:
+        """What is changed and not undone, by step and by what it touches, the first first."""
+        found: dict[tuple[str, str, bool], int] = {}
+        for row in self._changes:
+            change = row.applied.change
+            cluster = isinstance(change, ClusterChange)
+            where = change.host if isinstance(change, Recorded) else change.where
+            key = (row.step, where, cluster)
+            found[key] = found.get(key, 0) + 1
+        return tuple(Stands(*key, changes) for key, changes in found.items())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run is complete, or all of it is undone, as far as the journal tells without the
+        playbook."""
+        undone = self.way is Way.BACK and not self.begun
+        return undone or self.ended == (0, complete(self.playbook))
 
     @property
     def binds(self) -> bool:

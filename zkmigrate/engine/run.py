@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from zkmigrate.engine import asked, events
 from zkmigrate.engine.apply import Wave
 from zkmigrate.engine.codec import decode_finding
-from zkmigrate.engine.history import Arrived, HowFar, Next, Rehearsed, Turn
+from zkmigrate.engine.history import Arrived, HowFar, Next, Rehearsed, Turn, complete
 from zkmigrate.engine.holding import HoldPlaces
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
@@ -134,7 +134,7 @@ class Walk:
                 self._moments.due()
                 match self.history.next(self.playbook):
                     case Arrived(None):
-                        return Ended(0, f"{self.playbook.id} is complete")
+                        return Ended(0, complete(self.playbook.id))
                     case Arrived(Turn() as turn):
                         if ended := self._arrived(turn):
                             return ended

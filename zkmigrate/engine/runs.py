@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from zkmigrate import hostside
 from zkmigrate.engine import journal
-from zkmigrate.engine.history import Arrived, History, Next
+from zkmigrate.engine.history import Arrived, History, Next, Stands
 from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.inventory import Inventory, digest
 from zkmigrate.model.entry import Entry
@@ -22,6 +22,8 @@ from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Way
 
 _BEGUN = "begun"
+_NAMED = 5
+"""So many hosts are named, the others counted."""
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
 
 
@@ -56,7 +58,13 @@ class Known:
 
     def is_open(self, playbook: Playbook) -> bool:
         """Whether there is anything left to do; so where that cannot be told."""
-        return bool(self.damaged) or stand(self.history, playbook).state == "open"
+        if self.damaged or self.is_of(playbook):
+            return bool(self.damaged) or stand(self.history, playbook).state == "open"
+        return not self.history.is_over
+
+    def is_of(self, playbook: Playbook) -> bool:
+        """Whether the run is one of this playbook; so where its journal does not tell."""
+        return self.history.playbook in ("", playbook.id)
 
 
 def known(runs: Path, inventory: Inventory) -> tuple[Known, ...]:
@@ -92,10 +100,12 @@ def _number(run: str, name: str) -> int | None:
 
 
 def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
-    """The open run of an inventory, else the newest; UsageError when there is none, or several are open."""
+    """The open run of an inventory, else the newest; one of another playbook only where there is none of this
+    one. UsageError when there is none, or several are open."""
     found = known(runs, inventory)
     if not found:
         raise UsageError(f"no run of {inventory.name} in {runs}. Possible now: zkmigrate run begins one")
+    found = tuple(run for run in found if run.is_of(playbook)) or found
     still = [run.run for run in found if run.is_open(playbook)]
     if len(still) > 1:
         raise UsageError(
@@ -106,20 +116,49 @@ def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
 
 
 def fresh(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
-    """Id for a new run, ``NAME-NUMBER``. UsageError while an older one of this inventory is open,
-    JournalError where that cannot be told."""
+    """Id for a new run, ``NAME-NUMBER``. UsageError while an older one of this inventory and playbook is
+    open, JournalError where that cannot be told."""
     for run in known(runs, inventory):
         if run.damaged:
             raise JournalError(f"run {run.run} is not finished and its journal does not read: {run.damaged}")
-        if run.is_open(playbook):
+        if run.is_of(playbook) and run.is_open(playbook):
             raise UsageError(
-                f"run {run.run} is not finished ({stand(run.history, playbook).where}). Possible now: resume "
-                f"or rollback, with --run-id {run.run}; or run --run-id {run.run}, forward again after a way "
-                "back"
+                f"run {run.run} is not finished ({stand(run.history, playbook).where}){_standing(run)}. "
+                f"Possible now: resume or rollback, with --run-id {run.run}; or run --run-id {run.run}, "
+                "forward again after a way back"
             )
     begun = [path.name for path in runs.glob(f"{inventory.name}-*") if has_begun(path)]
     numbers = [number for run in begun if (number := _number(run, inventory.name)) is not None]
     return f"{inventory.name}-{max(numbers, default=0) + 1}"
+
+
+def beside(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[str, ...]:
+    """A remark on each open run of this inventory and another playbook."""
+    return tuple(
+        f"run {run.run} of {run.history.playbook} is open as well{_standing(run)}"
+        for run in known(runs, inventory)
+        if not run.is_of(playbook) and run.is_open(playbook)
+    )
+
+
+def _standing(run: Known) -> str:
+    lines = standing_lines(run.history.stands())
+    return f"; not undone: {'; '.join(lines)}" if lines else ""
+
+
+def standing_lines(stands: Iterable[Stands]) -> list[str]:
+    """Each step that has changes which are not undone: how many, and on what."""
+    by_step: dict[str, list[Stands]] = {}
+    for one in stands:
+        by_step.setdefault(one.step, []).append(one)
+    return [_of_step(step, found) for step, found in by_step.items()]
+
+
+def _of_step(step: str, found: list[Stands]) -> str:
+    number = sum(one.changes for one in found)
+    names = [f"cluster {one.where}" if one.cluster else one.where for one in found]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{step}: {number} change{'s' * (number != 1)} on {', '.join(names[:_NAMED])}{more}"
 
 
 def joined(runs: Path, inventory: Inventory, playbook: Playbook) -> Known | None:

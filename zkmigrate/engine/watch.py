@@ -1,6 +1,6 @@
 """The watch: renews the lease and probes, beside the steps of a window stage.
 
-From the first FENCE until OPEN (or until the way back has reopened) one thread per dest host sends
+From the first FENCE until OPEN (or until the way back has reopened) one thread per host of the lock sends
 ``renew FENCE_TTL CUT_TTL`` over a channel of its own, each TTL no longer than what is left until the
 deadline, so that nothing keeps a host shut past it (walking back they are whole: the walk itself is reopening
 the doors). A window that is taken up again after its deadline is renewed once, for the least there is: a host

@@ -9,6 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+ACCESS = "host.access"
+"""The check whose finding tells best why a host that may be changed does not answer."""
+
+LOGIN = "host.login"
+"""The same of every host."""
+
+OPERATOR = "operator.address"
+"""The check that tells whether this may be the wrong machine."""
+
+AGAIN = "put it right, then run zkmigrate preflight again"
+"""The last of the moves of a check that does not hold."""
+
 
 class Held(StrEnum):
     """Whether a claim held. ``UNKNOWN`` never passes."""

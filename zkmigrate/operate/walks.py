@@ -181,6 +181,7 @@ def _walk(
         stack.callback(local.close)
         stack.callback(runs.unmake, run_dir)
         stack.callback(local.leave)
+        beside = () if runs.has_begun(run_dir) else runs.beside(setting.runs, inventory, playbook)
         emit = in_lines(setting)
         retired = journals.folded(journals.kept_lines(run_dir)).retired
         left = playbook.without(inventory, retired)
@@ -207,7 +208,7 @@ def _walk(
         shown = _measured(wishes.metrics, face.emit, playbook, left)
         emit = look_up.tell = stack.enter_context(recorded(run_dir, shown))
         alone = () if lock.hosts else (UNWITNESSED,)
-        for text in (*alone, *start.said, *hooks.missing(inventory.hooks)):
+        for text in (*beside, *alone, *start.said, *hooks.missing(inventory.hooks)):
             emit(events.Noted(text))
         samples = Samples(
             run_dir, clock.now, clock.wall, lambda text: emit(events.Noted(text)), show=face.sample

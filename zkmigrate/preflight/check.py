@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeAlias, get_args
 
 from zkmigrate.model.fact import Absent, NotHeard, Reading, Unknown
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import AGAIN, Finding, Severity, claim
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.evidence import Evidence
 
@@ -55,7 +55,6 @@ Decide: TypeAlias = Callable[[Context, Evidence], Iterable[Judged]]
 AT_FIRST = (Gate.PREFLIGHT,)
 ALWAYS = (Gate.PREFLIGHT, Gate.ROLL, Gate.CUTOVER)
 JOINED = (Gate.ROLL, Gate.CUTOVER)
-AGAIN = "put it right, then run zkmigrate preflight again"
 NOT_HEARD = (
     "see why it does not answer: is it up, is its address right, does a firewall let this machine through"
 )

@@ -9,7 +9,7 @@ from zkmigrate.facts.clients import addresses, numeric
 from zkmigrate.facts.host import HostStatus
 from zkmigrate.inventory import Broker, ZooKeeperHost
 from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.model.finding import Severity
+from zkmigrate.model.finding import ACCESS, Severity
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import ALWAYS, Judged, Scope, check, unseen, why
 from zkmigrate.preflight.evidence import Evidence
@@ -26,7 +26,7 @@ BROKER_SPARES = ("ipset", "iptables", "ip6tables", "ss")
 
 
 @check(
-    "host.access",
+    ACCESS,
     "the host answers by ssh, with its pinned host key, as root through sudo",
     Scope.OWN,
     ALWAYS,

@@ -12,7 +12,7 @@ from zkmigrate.facts.host import HostFacts
 from zkmigrate.facts.members import MOST_CUT_PORTS, config_ports, cut_ports
 from zkmigrate.facts.surroundings import Surroundings
 from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
-from zkmigrate.model.finding import Severity
+from zkmigrate.model.finding import LOGIN, Severity
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen, why
 from zkmigrate.preflight.evidence import Dated, Evidence, door, first_address, named
@@ -259,7 +259,7 @@ def _container(command: str) -> list[str]:
     return [] if found is None or _HOST_NETWORK.search(command) else [f"started by {found[0]}"]
 
 
-@check("host.login", "a login shell is there at once", Scope.EACH, ALWAYS, Severity.WARN)
+@check(LOGIN, "a login shell is there at once", Scope.EACH, ALWAYS, Severity.WARN)
 def login(_c: Context, e: Evidence) -> Iterator[Judged]:
     """Every look runs in a login shell of the ssh account: profiles that ask a directory, a mount or a slow
     banner cost their seconds each time. Measured with `date` over a connection that was open."""

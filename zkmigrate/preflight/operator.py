@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Severity
+from zkmigrate.model.finding import OPERATOR, Severity
 from zkmigrate.model.step import Context
 from zkmigrate.preflight.check import ALWAYS, Judged, Scope, check, unseen
 from zkmigrate.preflight.evidence import Evidence
 
 
-@check("operator.address", "this machine has one of operator's addresses", Scope.CLUSTER, ALWAYS,
+@check(OPERATOR, "this machine has one of operator's addresses", Scope.CLUSTER, ALWAYS,
        Severity.WARN)  # fmt: skip
 def address(c: Context, e: Evidence) -> Iterator[Judged]:
     """The fence lets operator's addresses pass, and nobody else. Behind NAT the hosts may see another address

@@ -67,8 +67,8 @@ def report(asked: Asked, stdout: TextIO) -> int:
 def _run_dir(asked: Asked) -> Path:
     if asked.run_id:
         return runs.directory(asked.runs, asked.run_id)
-    inventory = inventories.load(asked.inventory)
     playbook = books.load(asked.playbook or books.DEFAULT)
+    inventory = inventories.load(asked.inventory, playbook.inventory, playbook.sections)
     return asked.runs / runs.latest(asked.runs, inventory, playbook)
 
 

@@ -10,23 +10,11 @@ from typing import get_args
 
 from zkmigrate.engine.evidence import Evidence, chosen
 from zkmigrate.model.fact import NotHeard
-from zkmigrate.model.finding import Finding, Held, Severity
-from zkmigrate.preflight.host import access
-from zkmigrate.preflight.network import login
-from zkmigrate.preflight.operator import address
+from zkmigrate.model.finding import ACCESS, LOGIN, OPERATOR, Finding, Held, Severity
 
 _HELD = {Held.YES: "ok", Held.NO: "NO", Held.UNKNOWN: "??"}
 _FOLDED_FROM = 4
 """So many different claims that hold are counted instead of listed."""
-
-ACCESS = access.id
-"""The check whose finding tells best why a host does not answer."""
-
-LOGIN = login.id
-"""The same of every host, source's too."""
-
-OPERATOR = address.id
-"""What is said first where it blocks: this may be the wrong machine."""
 
 _SHUT_OUT = (*get_args(NotHeard), "denied")
 """The causes for which no look by ssh gets through to a host."""

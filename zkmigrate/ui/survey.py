@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from zkmigrate.model.finding import Finding, Held, Severity
+from zkmigrate.model.finding import AGAIN, Finding, Held, Severity
 from zkmigrate.places import Places
-from zkmigrate.preflight.check import AGAIN
 from zkmigrate.ui import found
 from zkmigrate.ui.clean import indented
 
