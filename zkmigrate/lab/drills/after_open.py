@@ -109,7 +109,7 @@ class AfterOpen:
         """Every broker stopped by the run; the epochs that dest has come to."""
         began = time.monotonic()
         operator = Operator(self.lab, self.directory, RETURN)
-        operator.through("down", "run", *PLAYBOOK, "--until", "outage.brokers")
+        wait_until("the preflight of the return passes", lambda: self._stopped(operator), CHANGED_S)
         chroot = self.lab.spec.chroot
         with self.lab.zookeeper(Role.DEST) as client:
             left = _left(client, chroot)
@@ -119,6 +119,15 @@ class AfterOpen:
             began, left is None,
         )  # fmt: skip
         return epochs
+
+    def _stopped(self, operator: Operator) -> str | None:
+        """Run up to the stop of all brokers. The load makes topics all the time. One that has no leader yet
+        closes the preflight's gate: what it says then."""
+        with operator.tool("down", "run", *PLAYBOOK, "--until", "outage.brokers") as typing:
+            code = typing.end(REST_S + CHANGED_S)
+        if code and code != 3:
+            raise LabError(f"the return ended with {code}: {typing.troubles()}")
+        return typing.troubles() if code else None
 
     def _returned(self) -> None:
         """The rest of the run, killed in the middle of the replay and resumed."""
