@@ -27,7 +27,7 @@ from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Probe, Watch
 from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import HostStatus, host_status
-from zkmigrate.facts.replay import reader
+from zkmigrate.facts.replay_disks import reader
 from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import KAFKA, SOURCE

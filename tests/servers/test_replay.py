@@ -25,7 +25,8 @@ from tests.servers.ensembles import Member, client, serving
 from tests.servers.process import ADDRESS, START_SECONDS
 from zkmigrate.clients import replay
 from zkmigrate.clients.subtree import Server
-from zkmigrate.facts.replay import Looked, Looking, Reader
+from zkmigrate.facts.replay import Looked, Looking
+from zkmigrate.facts.replay_disks import Reader
 from zkmigrate.lab.load.zkmessages import CREATE, EPHEMERAL, buffer, create_request
 from zkmigrate.lab.waiting import wait_until
 from zkmigrate.model.change import SOURCE, BeginReplay, EndReplay, ReplayTransactions

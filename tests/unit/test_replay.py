@@ -25,7 +25,8 @@ from tests.unit.zkdata_fixtures import (
 from zkmigrate.cli import cli
 from zkmigrate.disks.place import Disks, Place
 from zkmigrate.disks.sides import opened
-from zkmigrate.facts.replay import Looking, Reader
+from zkmigrate.facts.replay import Looking
+from zkmigrate.facts.replay_disks import Reader
 from zkmigrate.zkdata.replay import Mark
 from zkmigrate.zkdata.zxid import format_zxid
 

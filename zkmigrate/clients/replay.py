@@ -34,7 +34,7 @@ from kazoo.security import ACL, Id
 
 from zkmigrate.clients.subtree import Server
 from zkmigrate.errors import HostError, ZkmigrateError
-from zkmigrate.facts.replay import Reader
+from zkmigrate.facts.replay_disks import Reader
 from zkmigrate.model.change import BeginReplay, ClusterChange, EndReplay, ReplayTransactions
 from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.replay import Again, Count, Create, Delete, Mark, Request, SetAcl, SetData, marker_of

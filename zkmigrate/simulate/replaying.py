@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from zkmigrate.errors import HostError
-from zkmigrate.facts.replay import Reader
+from zkmigrate.facts.replay_disks import Reader
 from zkmigrate.model.change import BeginReplay, EndReplay, Replaying
 from zkmigrate.simulate.disk import Transaction, Tree, replay
 from zkmigrate.simulate.ensemble import Ensemble

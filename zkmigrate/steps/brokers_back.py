@@ -22,7 +22,7 @@ from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.kafka import kafka_view
 from zkmigrate.facts.outage import BrokerState, Registered, brokers, registered
 from zkmigrate.facts.recorded import Outage, known
-from zkmigrate.facts.replay import mark_on
+from zkmigrate.facts.replay_disks import mark_on
 from zkmigrate.facts.window import unknown
 from zkmigrate.model.change import Applied, Changes, PutFile, SetService, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen

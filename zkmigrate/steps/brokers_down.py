@@ -97,8 +97,9 @@ class BrokersDownStep(Step[DownFacts]):
 def stopped_order(c: Context) -> tuple[str, ...]:
     """The brokers as this walk stopped them; those of which nothing is known first."""
     found = known(Outage, c) if c.begun else None
-    order = found.order if found is not None else ()
-    return (*(name for name in c.inventory.broker_names if name not in order), *order)
+    every = c.inventory.broker_names  # without those that were retired since
+    order = tuple(name for name in found.order if name in every) if found is not None else ()
+    return (*(name for name in every if name not in order), *order)
 
 
 def _back(c: Context, f: DownFacts, order: tuple[str, ...]) -> Verdict:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.recorded import Planned, known, needed
-from zkmigrate.facts.replay import Condition, looking, mark_on
+from zkmigrate.facts.replay import Condition
+from zkmigrate.facts.replay_disks import looking, mark_on
 from zkmigrate.model.change import SOURCE, Applied, BeginReplay, Changes, ReplayTransactions
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zkmigrate.facts.ensemble import source_view
-from zkmigrate.facts.replay import mark_on
+from zkmigrate.facts.replay_disks import mark_on
 from zkmigrate.model.change import SOURCE, Applied, Changes, EndReplay
 from zkmigrate.model.fact import Absent, Reading, Unknown
 from zkmigrate.model.finding import claim

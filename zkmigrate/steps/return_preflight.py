@@ -19,7 +19,8 @@ from zkmigrate.errors import ZkmigrateError
 from zkmigrate.facts.ensemble import EnsembleView, dest_view, source_view
 from zkmigrate.facts.kafka import kafka_view
 from zkmigrate.facts.outage import BrokerState, brokers
-from zkmigrate.facts.replay import Looked, looking, mark_on
+from zkmigrate.facts.replay import Looked
+from zkmigrate.facts.replay_disks import looking, mark_on
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen, Unknown

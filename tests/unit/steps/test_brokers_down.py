@@ -11,9 +11,10 @@ from tests.unit.steps.facts import context, stopped_by, well
 from tests.unit.steps.outage import BROKERS, DOWN, SILENT, UNTOLD, broker, brokers, registered, view
 from zkmigrate.facts.recorded import Outage
 from zkmigrate.facts.recovery import Recovery
+from zkmigrate.inventory import without_brokers
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.step import Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.steps.brokers_down import BrokersDownStep, DownFacts
+from zkmigrate.steps.brokers_down import BrokersDownStep, DownFacts, stopped_order
 
 ALL_DOWN = brokers(broker(DOWN))
 STOPPED = Outage(("broker3", "broker1", "broker2"))
@@ -101,3 +102,9 @@ def test_the_plan_stops_and_the_undo_starts() -> None:
     for host in BROKERS:
         assert [x.action for x in step.plan(c(), facts, host)] == ["stop"]  # type: ignore[union-attr]
         assert [x.action for x in step.undo(c(), facts, host, ())] == ["start"]  # type: ignore[union-attr]
+
+
+def test_a_broker_that_was_retired_meanwhile_is_left_out_of_the_order() -> None:
+    gone = replace(c(), inventory=without_brokers(c().inventory, ["broker1"]))
+    assert stopped_order(gone) == ("broker3", "broker2")
+    assert stopped_order(replace(gone, begun=False)) == ("broker2", "broker3")
