@@ -32,6 +32,11 @@ class BrokerState:
         """Whether its process may be there; None where nobody can tell."""
         return runs(self.status)
 
+    @property
+    def stops(self) -> bool:
+        """Whether systemd is stopping it."""
+        return isinstance(self.status, Seen) and self.status.value.unit_state == "deactivating"
+
     def names(self, hosts: Iterable[ZooKeeperHost]) -> bool | None:
         """Whether its file names one of these; None where it cannot be read."""
         if not isinstance(self.properties, Seen):

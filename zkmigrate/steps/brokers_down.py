@@ -65,6 +65,10 @@ class BrokersDownStep(Step[DownFacts]):
         order = stopped_order(c)
         if way is Way.BACK:
             return _back(c, f, order)
+        if stopping := ", ".join(name for name, state in f.brokers.items() if state.stops):
+            # A stop may take longer than its answer is waited for; sent again it would do nothing.
+            longest_s = max(STILL_S, c.inventory.policy.roll_recovery_s)
+            return Waiting(f"{stopping} stops", "systemd stops it", longest_s, 1.0)
         if up:
             if not isinstance(f.view, Seen):
                 return Waiting("the brokers that are up answer", str(f.view), SYNC_S, 1.0)

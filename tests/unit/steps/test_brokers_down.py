@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.facts import context, stopped_by, well
+from tests.unit.steps.facts import ARMED, context, stopped_by, well
 from tests.unit.steps.outage import BROKERS, DOWN, SILENT, UNTOLD, broker, brokers, registered, view
 from zkmigrate.facts.recorded import Outage
 from zkmigrate.facts.recovery import Recovery
@@ -46,6 +46,13 @@ def test_a_replica_that_is_up_and_out_of_sync_is_waited_for() -> None:
     assert isinstance(verdict(view=view((1, 3))), Waiting)
     gone = brokers(broker(), broker2=broker(DOWN))
     assert isinstance(verdict(brokers=gone, view=view((1, 3))), Ready)
+
+
+def test_a_broker_that_takes_its_time_to_stop_is_waited_for() -> None:
+    slow = Seen(replace(ARMED, unit_state="deactivating"))
+    stopping = verdict(brokers=brokers(broker(), broker1=broker(slow)))
+    assert isinstance(stopping, Waiting)
+    assert stopping.what == "broker1 stops"
 
 
 @pytest.mark.parametrize("status", [SILENT, UNTOLD])
