@@ -61,7 +61,7 @@ _GROUPS = {
     },
     "By hand": {
         "runbook": "Write the steps as a page to follow without the tool.",
-        "replay": "Do again on source what dest did behind the open door.",
+        "replay": "List what dest did behind the open door.",
     },
     "Proofs": {
         "prove": "Prove from disks that dest holds what source holds.",

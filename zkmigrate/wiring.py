@@ -11,9 +11,10 @@ from collections.abc import Callable
 from functools import partial
 
 from zkmigrate import deadline, hostside
-from zkmigrate.clients import kafka
+from zkmigrate.clients import kafka, replay
 from zkmigrate.clients.canary import BrokerCanary
 from zkmigrate.clients.produce import ProduceCanary
+from zkmigrate.clients.subtree import Server
 from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine import beside, probes, sampler
 from zkmigrate.engine.apply import Outcome
@@ -27,9 +28,11 @@ from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Watch
 from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import HostStatus, host_status
+from zkmigrate.facts.replay_disks import reader
 from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model import change
+from zkmigrate.model.change import ClusterChange
 from zkmigrate.model.fact import Reading
 from zkmigrate.model.look import KafkaView
 from zkmigrate.model.playbook import Playbook, Stage
@@ -75,7 +78,13 @@ class Site:
         self._watch_look = Observe(inventory, self._transport, program, self._probing)
         at = [broker.endpoint for broker in inventory.brokers]
         self._alter = kafka.Alter(at)
-        self.apply = ChannelApply(self._steps, program, {change.KAFKA: self._alter} if at else {})
+        clusters: dict[str, Callable[[ClusterChange], tuple[int, str]]] = (
+            {change.KAFKA: self._alter} if at else {}
+        )
+        if inventory.has("source", "dest", "kafka"):
+            doors = [Server(h.address, inventory.source.ports.client) for h in inventory.source.hosts]
+            clusters[change.SOURCE] = partial(replay.alter, doors, reader(inventory, self.look))
+        self.apply = ChannelApply(self._steps, program, clusters)
         brokers = {b.name: (b.address, b.port) for b in inventory.brokers}
         self._canary, self._sampled = BrokerCanary(brokers), BrokerCanary(brokers)
         self._samples: Samples | None = None

@@ -1,6 +1,7 @@
-"""`zkmigrate replay` between two real ensembles of one server, the second begun from the first one's disk.
+"""A replay between two real ensembles of one server, the second begun from the first one's disk.
 
-The command is killed in the middle and begun again; what came of it is read back from both.
+The process that sends its changes is killed in the middle, and they are sent again; what came of it is read
+back from both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,18 @@ from kazoo.security import make_acl
 
 from tests.servers.ensembles import Member, client, serving
 from tests.servers.process import ADDRESS, START_SECONDS
-from zkmigrate.clients.replay import MARKER
+from zkmigrate.clients import replay
+from zkmigrate.clients.subtree import Server
+from zkmigrate.facts.replay import Looked, Looking
+from zkmigrate.facts.replay_disks import Reader
 from zkmigrate.lab.load.zkmessages import CREATE, EPHEMERAL, buffer, create_request
 from zkmigrate.lab.waiting import wait_until
+from zkmigrate.model.change import SOURCE, BeginReplay, EndReplay, ReplayTransactions
 from zkmigrate.zkdata.messages import connect_request
+from zkmigrate.zkdata.proofs import Side
+from zkmigrate.zkdata.reader import FileDirectory
+from zkmigrate.zkdata.replay import MARKER, Mark
+from zkmigrate.zkdata.zxid import format_zxid
 
 OWNER_TIMEOUT_MS = 4000
 EXPIRY_SECONDS = 60
@@ -100,15 +110,54 @@ def session_ends(side: str, zk: KazooClient) -> None:
     wait_until(f"{side} ends the session that nobody closed", missing, EXPIRY_SECONDS)
 
 
-def argv(verb: str, source: Member, dest: Member, chroot: str, *more: str) -> list[str]:
-    words = ["--source-dir", str(source.data), "--dest-dir", str(dest.data), "--chroot", chroot]
-    return [sys.executable, "-m", "zkmigrate", "replay", verb, *words, "--json", *more]
-
-
 def asked(*words: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, what was printed, what was said beside it."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+def side(member: Member) -> Side:
+    folder = FileDirectory(member.data / "version-2")
+    return Side(member.folder.name, folder, folder)
+
+
+def looking(source: Member, dest: Member, chroot: str) -> Looking:
+    return Looking(lambda: [side(source), side(dest)], chroot)
+
+
+def changes(found: Looked) -> list[ReplayTransactions]:
+    cut = format_zxid(found.cut)
+    return [
+        ReplayTransactions(SOURCE, found.chroot, found.dest, cut, format_zxid(b.upto), b.count, b.fingerprint)
+        for b in found.batches
+    ]
+
+
+def begin(found: Looked) -> BeginReplay:
+    return BeginReplay(SOURCE, found.chroot, found.dest, format_zxid(found.cut), "Ada Owner")
+
+
+def sent(
+    source: Member, dest: Member, *todo: BeginReplay | ReplayTransactions | EndReplay
+) -> list[tuple[int, str]]:
+    """What each of the changes answered."""
+    disk = side(dest)
+    reader = Reader(todo[0].chroot, lambda _host: (disk.data, disk.logs))
+    return [replay.alter([Server(ADDRESS, source.port)], reader, change) for change in todo]
+
+
+def slowly(source: Member, dest: Member, chroot: str) -> list[str]:
+    """A process that sends all of it, 20 transactions a second."""
+    program = (
+        "import sys; from pathlib import Path; import tests.servers.test_replay as t; "
+        "from zkmigrate.clients import replay; replay._RATE = 20.0; t.ADDRESS = sys.argv[6]; "
+        "one = lambda at, port: t.Member(1, Path(at), port=int(port)); "
+        "a, b = one(*sys.argv[1:3]), one(*sys.argv[3:5]); "
+        "found = t.looking(a, b, sys.argv[5]).look(); "
+        "t.sent(a, b, t.begin(found), *t.changes(found))"
+    )
+    words = (source.folder, source.port, dest.folder, dest.port, chroot, ADDRESS)
+    return [sys.executable, "-c", program, *map(str, words)]
 
 
 def killed_behind(version: int, words: list[str], zk: KazooClient, chroot: str) -> None:
@@ -143,19 +192,29 @@ def test_what_dest_did_is_done_again_on_source_once_each(tmp_path: Path) -> None
                 session_ends("dest", on_dest)
                 expected = tree(on_dest, "/kafka")
         session_ends("source", on_source)
-        code, found, said = asked(*argv("list", source, dest, "/kafka"))
+        code, found, said = asked(
+            *(sys.executable, "-m", "zkmigrate", "replay", "list", "--json", "--chroot", "/kafka"),
+            *("--source-dir", str(source.data), "--dest-dir", str(dest.data)),
+        )
         assert (code, [c["id"] for c in found["conditions"] if not c["held"]]) == (0, []), said
         total = found["replay"]["transactions"]
         assert found["replay"]["count"] == 2
-        apply = ["--source", f"{ADDRESS}:{source.port}", "--consent", "Ada Owner", "--yes"]
 
-        killed_behind(5, argv("apply", source, dest, "/kafka", *apply, "--rate", "20"), on_source, "/kafka")
+        killed_behind(5, slowly(source, dest, "/kafka"), on_source, "/kafka")
         body = json.loads(on_source.get(f"/kafka/{MARKER}")[0])
         assert body["consent"] == "Ada Owner"
-        code, found, said = asked(*argv("apply", source, dest, "/kafka", *apply, "--rate", "0"))
-        assert code == 0, said
-        assert "going on behind" in said
-        assert (found["applied"]["transactions"], found["applied"]["held"]) == (total, True)
+        disks = looking(source, dest, "/kafka")
+        mark = Mark.decode(*_shown(on_source, f"/kafka/{MARKER}"))
+        plan = disks.look(mark)
+        assert plan.failing() == ()
+        assert disks.is_of(f"/kafka/{MARKER}", mark.created)
+        for _ in range(2):  # sent twice it does nothing twice
+            answers = sent(source, dest, begin(plan), *changes(plan))
+            assert answers[1:] == [(0, f"{total} transactions are done")]
+        same = disks.compare(plan.dest, plan.upto, on_source.last_zxid)
+        assert same.held, same.seen
+        for _ in range(2):
+            assert sent(source, dest, EndReplay(SOURCE, "/kafka"))[0][0] == 0
         seen = tree(on_source, "/kafka")
         chroot, theirs = seen.pop("/kafka"), expected.pop("/kafka")
         assert seen == expected
@@ -163,14 +222,25 @@ def test_what_dest_did_is_done_again_on_source_once_each(tmp_path: Path) -> None
         following = on_source.create("/kafka/config/changes/change_", b"", sequence=True)
         assert following == "/kafka/config/changes/change_0000000040"
 
-        code, found, said = asked(*argv("apply", source, dest, "/kafka", *apply))
-        assert (code, [c["id"] for c in found["conditions"] if not c["held"]]) == (10, ["source.untouched"])
+        failing = [c.id for c in looking(source, dest, "/kafka").look().failing()]
+        assert failing == ["source.untouched"]
         assert on_source.exists(f"/kafka/{MARKER}") is None
+        code, said = sent(source, dest, *changes(plan))[0]
+        assert (code, "no replay has begun" in said) == (1, True)
 
-        killed_behind(3, argv("apply", source, dest, "/stray", *apply, "--rate", "20"), on_source, "/stray")
+        stray = looking(source, dest, "/stray").look()
+        other = [replace(change, fingerprint="0" * 32) for change in changes(stray)]
+        assert sent(source, dest, begin(stray), *other)[1][0] == 1
+        assert on_source.get(f"/stray/{MARKER}")[1].version == 0
+        killed_behind(3, slowly(source, dest, "/stray"), on_source, "/stray")
         on_source.set("/stray/z", b"of somebody else")
-        code, found, said = asked(*argv("apply", source, dest, "/stray", *apply, "--rate", "0"))
-        assert code == 6
+        code, said = sent(source, dest, *changes(stray))[0]
+        assert code == 1
         assert "SetData /stray/z: BadVersionError" in said
         assert on_source.get("/stray/z")[0] == b"of somebody else"
-        assert json.loads(on_source.get(f"/stray/{MARKER}")[0])["done"] != "0x0"
+        assert json.loads(on_source.get(f"/stray/{MARKER}")[0])["done"] != format_zxid(stray.cut)
+
+
+def _shown(zk: KazooClient, path: str) -> tuple[bytes, int, int]:
+    data, stat = zk.get(path)
+    return data, stat.version, stat.czxid

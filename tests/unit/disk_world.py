@@ -27,11 +27,7 @@ from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, i
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import (
-    Playbook,
-    Role,
-    Stage,
-)
+from zkmigrate.model.playbook import Playbook, Role, Stage
 from zkmigrate.model.step import (
     AnyStep,
     Blocked,

@@ -26,6 +26,7 @@ from zkmigrate.moves.go_no_go import GO_NO_GO
 from zkmigrate.report.page import page as html
 from zkmigrate.rules.accepted import accepted, spared_topics
 from zkmigrate.rules.expected import before_the_cut, before_the_run
+from zkmigrate.rules.outage import OWNER
 from zkmigrate.runbook.go_no_go import page
 from zkmigrate.ui import found
 
@@ -96,7 +97,7 @@ def test_each_check_that_blocks_is_one_that_somebody_can_answer_for_or_something
     """A new check belongs to one of the two."""
     blocking_ids = sorted(check.id for check in CHECKS if check.severity is Severity.BLOCK)
     refused = [id for listed in RESTS.values() for id in listed.split()]
-    assert sorted([*refused, *ACCEPTABLE]) == blocking_ids
+    assert sorted([*refused, *ACCEPTABLE - {OWNER}]) == blocking_ids  # that one is a step's of the return
 
 
 @pytest.mark.parametrize("id", [id for listed in RESTS.values() for id in listed.split()])

@@ -80,7 +80,10 @@ def test_steps_are_those_of_the_playbook_on_the_line() -> None:
         "prepare.slow",
         "prepare.two",
     ]
-    assert completed("zkmigrate run --playbook ", {}) == ["kafka_zookeeper_move"]
+    assert completed("zkmigrate run --playbook ", {}) == [
+        "kafka_zookeeper_move",
+        "kafka_zookeeper_return",
+    ]
     assert completed("zkmigrate run --playbook ./b", {}) == ["file,./b"]
 
 

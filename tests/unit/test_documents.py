@@ -11,6 +11,7 @@ from typing import Any, get_args
 import click
 import pytest
 
+from playbooks import kafka_zookeeper_return
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.preflight_world import CHECKS
 from tests.unit.test_repository import documents
@@ -58,7 +59,8 @@ PROGRAMS = (
     "bench.roll", "bench.subtree", "bench.prove", "bench.zxid_tail",
 )  # fmt: skip
 """Programs with options of their own that the pages name."""
-PLACES = {s.id for s in PLAYBOOK.stages} | {f"{s.id}.{t.id}" for s in PLAYBOOK.stages for t in s.steps}
+STAGES = (*PLAYBOOK.stages, *kafka_zookeeper_return.PLAYBOOK.stages)
+PLACES = {s.id for s in STAGES} | {f"{s.id}.{t.id}" for s in STAGES for t in s.steps}
 PHASES = {step.id for stage in PLAYBOOK.stages if stage.id == "cutover" for step in stage.steps}
 VALUES = {
     "--until": PLACES,

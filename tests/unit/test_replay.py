@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ from tests.unit.zkdata_fixtures import (
 )
 from zkmigrate.cli import cli
 from zkmigrate.disks.place import Disks, Place
-from zkmigrate.disks.replay import Looking
 from zkmigrate.disks.sides import opened
-from zkmigrate.errors import HostError
+from zkmigrate.facts.replay import Looking
+from zkmigrate.facts.replay_disks import Reader
+from zkmigrate.zkdata.replay import Mark
 from zkmigrate.zkdata.zxid import format_zxid
 
 CUT = OLD + 10
@@ -204,52 +206,80 @@ def test_a_directory_that_is_named_twice_is_refused(source: Path, tmp_path: Path
     assert (result.exit_code, "given twice" in result.output) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        (("--source", "127.0.0.1:1", "--consent", " "), "--consent names nobody"),
-        (("--source", "127.0.0.1:1/kafka", "--consent", "Ada"), "Needed: HOST[:PORT],... alone"),
-    ],
-    ids=["consent", "chroot"],
-)
-def test_apply_needs_servers_and_a_name(more: Sequence[str], why: str, source: Path, tmp_path: Path) -> None:
-    result = run("apply", source, disk(tmp_path / "dest", [*history(), *OWN]), more=more)
-    assert (result.exit_code, why in result.output) == (2, True)
+def looking(source: Path, dest: Path) -> Looking:
+    disks = Disks(None)
+    return Looking(
+        lambda: [opened(disks, Place("", str(folder)), None) for folder in (source, dest)], "/kafka"
+    )
 
 
 def test_a_log_that_source_has_begun_meanwhile_and_a_dest_that_went_on_are_seen(
     source: Path, tmp_path: Path
 ) -> None:
     dest = disk(tmp_path / "dest", [*history(), *OWN])
-    disks = Disks(None)
-    looking = Looking(
-        lambda: [opened(disks, Place("", str(folder)), None) for folder in (source, dest)], "/kafka"
-    )
-    found = looking.look()
+    disks = looking(source, dest)
+    found = disks.look()
+    name = found.dest
     marker = create_payload(OLD + 12, "/kafka/zkmigrate-replay")
+    assert disks.is_of("/kafka/zkmigrate-replay", OLD + 12) is None
     (source / "version-2" / f"log.{OLD + 12:x}").write_bytes(log_from([marker]) + bytes(64))
-    looking.is_of("/kafka/zkmigrate-replay", OLD + 12)
-    with pytest.raises(HostError, match="no disk of that ensemble"):
-        looking.is_of("/kafka/zkmigrate-replay", OLD + 11)
+    assert disks.is_of("/kafka/zkmigrate-replay", OLD + 12) is True
+    assert disks.is_of("/kafka/zkmigrate-replay", OLD + 11) is False
+    assert disks.compare(name, NEW + 4, OLD + 13).held is None
+    same = disks.compare(name, NEW + 4, OLD + 12)
+    assert same.held is False
+    assert "3 of " in same.seen
+    for unlike in ("/kafka (cversion)", "/kafka/n3 (data_sha256)", "/kafka/new (only right)"):
+        assert unlike in same.seen
     (dest / "version-2" / f"log.{NEW + 5:x}").write_bytes(log_from([create_payload(NEW + 5, "/x")]))
-    same, differences, count = looking.compare(found, OLD + 12)
+    same = disks.compare(name, NEW + 4, OLD + 12)
     assert (same.held, "dest went on to" in same.seen) == (False, True)
-    assert {(one.path, one.kind) for one in differences} == {
-        ("/kafka", "cversion"), ("/kafka/n3", "data_sha256"), ("/kafka/new", "only right"),
-    }  # fmt: skip
-    assert count == 3
 
 
-def test_apply_asks_only_where_somebody_can_answer(source: Path, tmp_path: Path) -> None:
-    from zkmigrate.disks.replay_command import _confirmed
-    from zkmigrate.errors import UsageError
-
-    with pytest.raises(UsageError, match="Needed: --yes"):
-        _confirmed(yes=False)(None)  # type: ignore[arg-type]
+def many(count: int) -> list[bytes]:
+    """So many writes of dest to one znode."""
+    return [set_payload(NEW + n, "/kafka/n3", b"%d" % n, version=n) for n in range(1, count + 1)]
 
 
-def test_apply_says_when_source_does_not_answer(source: Path, tmp_path: Path) -> None:
-    dest = disk(tmp_path / "dest", [*history(), *OWN])
-    result = run("apply", source, dest, more=("--source", "127.0.0.1:1", "--consent", "Ada", "--yes"))
-    assert result.exit_code == 8
-    assert "127.0.0.1:1" in result.output
+def test_a_batch_is_read_alone_and_has_the_fingerprint_of_all_before_it(source: Path, tmp_path: Path) -> None:
+    dest = disk(tmp_path / "dest", [*history(), *many(250)])
+    disks = looking(source, dest)
+    found = disks.look()
+    assert [(batch.upto, batch.count) for batch in found.batches] == [
+        (NEW + 100, 100), (NEW + 200, 100), (NEW + 250, 50),
+    ]  # fmt: skip
+    side = disks.dests[0]
+    reader = Reader("/kafka", lambda _host: (side.data, side.logs))
+    for batch, done in zip(found.batches, (found.cut, NEW + 100, NEW + 200), strict=True):
+        read = reader.read("dest", found.cut, done, batch.upto)
+        assert [again.zxid for again, _ in read] == list(range(max(done, NEW) + 1, batch.upto + 1))
+        assert read[-1][1] == batch.fingerprint
+    began_again = reader.read("dest", found.cut, NEW + 150, NEW + 200)
+    assert (len(began_again), began_again[-1][1]) == (50, found.batches[1].fingerprint)
+
+
+def test_a_replay_that_has_begun_is_gone_on_with_only_where_dest_did_the_same(
+    source: Path, tmp_path: Path
+) -> None:
+    dest = disk(tmp_path / "dest", [*history(), *many(7)])
+    side = looking(source, dest).dests[0]
+    cut = looking(source, dest).look().cut
+    reader = Reader("/kafka", lambda _host: (side.data, side.logs))
+    begun = Mark(cut, reader.begin("dest", cut), "Ada")
+    done = reader.read("dest", cut, cut, NEW + 3)[-1]
+    ids = {
+        (mark.done, mark.fingerprint): [
+            c.id for c in looking(source, dest).look(mark).failing("dest.at-rest")
+        ]
+        for mark in (
+            begun,
+            replace(begun, done=NEW + 3, fingerprint=done[1]),
+            replace(begun, done=NEW + 3),
+            replace(begun, done=NEW + 9, fingerprint=done[1]),
+        )
+    }
+    assert list(ids.values()) == [[], [], ["replay.mark"], ["replay.mark"]]
+    stray = create_payload(OLD + 12, "/kafka/stray", session=STRAY)
+    (source / "version-2" / f"log.{OLD + 12:x}").write_bytes(log_from([stray]) + bytes(64))
+    assert [c.id for c in looking(source, dest).look().failing("dest.at-rest")] == ["source.untouched"]
+    assert looking(source, dest).look(begun).failing("dest.at-rest") == ()

@@ -13,7 +13,7 @@ from zkmigrate.dependents.kafka_plug import KAFKA, Brokers
 from zkmigrate.facts.host import HostStatus, parse_status
 from zkmigrate.facts.window import Standing, Statuses
 from zkmigrate.model.fact import Absent
-from zkmigrate.model.finding import Held, claim
+from zkmigrate.model.finding import Held, Severity, claim
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
 from zkmigrate.simulate import program
 from zkmigrate.simulate.host import Host

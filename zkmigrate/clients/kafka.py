@@ -251,6 +251,8 @@ class Alter:
         answered, or what came of it is not known."""
         if isinstance(change, ElectLeaders):
             return 0, elect_preferred(change.bootstrap)
+        if not isinstance(change, AlterTopicConfig):
+            return 1, f"nothing was sent: {change.describe()} is no change of Kafka"
         try:
             admin = self._idle.get_nowait()
         except queue.Empty:

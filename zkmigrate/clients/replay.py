@@ -9,10 +9,9 @@ begun again.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from threading import Event
@@ -35,15 +34,18 @@ from kazoo.security import ACL, Id
 
 from zkmigrate.clients.subtree import Server
 from zkmigrate.errors import HostError, ZkmigrateError
-from zkmigrate.zkdata.replay import Again, Count, Create, Delete, Request, SetAcl, SetData
+from zkmigrate.facts.replay_disks import Reader
+from zkmigrate.model.change import BeginReplay, ClusterChange, EndReplay, ReplayTransactions
+from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zkdata.replay import Again, Count, Create, Delete, Mark, Request, SetAcl, SetData, marker_of
 from zkmigrate.zkdata.txn import Acl
 from zkmigrate.zkdata.zxid import format_zxid, parse_zxid
 
-MARKER = "zkmigrate-replay"
 _IN_FLIGHT = 32
 _BYTES_IN_FLIGHT = 4 << 20
 _CONNECT_S, _ANSWER_S, _SESSION_S = 10.0, 30.0, 30.0
-_NOT_BEGUN = 0
+_RATE = 200.0
+"""Transactions a second, for the sake of the ensemble's other clients."""
 
 _LOST = (KazooTimeoutError, OSError)
 _NOT_ITS_OWN = (RolledBackError, RuntimeInconsistency)
@@ -54,24 +56,6 @@ class RefusedError(ZkmigrateError):
     """The ensemble is not as the replay needs it; what was done until then stands in the marker."""
 
     exit_code = 6
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What the marker holds. plan: what is replayed, as a fingerprint; consent: whose; done: the newest zxid
-    of dest that was replayed, 0 before the first; version: how many transactions that are; created: its czxid
-    on source."""
-
-    plan: str
-    consent: str
-    done: int
-    version: int
-    created: int
-
-
-def marker_of(chroot: str) -> str:
-    """Where the marker stands."""
-    return f"{chroot.rstrip('/')}/{MARKER}"
 
 
 @dataclass
@@ -91,27 +75,20 @@ class Ensemble:
             except NoNodeError:
                 return None
         try:
-            body = json.loads(data)
-            done = parse_zxid(body["done"])
-            return Mark(str(body["plan"]), str(body["consent"]), done, stat.version, stat.czxid)
-        except (ValueError, KeyError, TypeError) as error:
-            raise RefusedError(
-                f"{path} is there and is no marker of a replay. Needed: whose it is, and that it goes"
-            ) from error
+            return Mark.decode(data, stat.version, stat.czxid)
+        except ValueError as error:
+            raise RefusedError(f"{path}: {error}. Needed: whose it is, and that it goes") from None
 
-    def begin(self, plan: str, consent: str) -> Mark:
+    def begin(self, mark: Mark) -> None:
         """Write the marker. Raises RefusedError where the chroot is not there or the marker is."""
-        mark = Mark(plan, consent, _NOT_BEGUN, 0, 0)
         path = marker_of(self.chroot)
         with _named(path):
             try:
-                asked = self.client.create_async(path, _body(mark), include_data=True)
-                _, stat = asked.get(timeout=_ANSWER_S)
+                self.client.create_async(path, mark.encode()).get(timeout=_ANSWER_S)
             except NodeExistsError:
                 raise RefusedError(f"{path} is there: another replay has begun") from None
             except NoNodeError:
                 raise RefusedError(f"{self.chroot} is not there on source") from None
-        return replace(mark, created=stat.czxid)
 
     def end(self, mark: Mark) -> None:
         """Remove the marker, as it is known."""
@@ -122,28 +99,20 @@ class Ensemble:
             except (NoNodeError, BadVersionError) as error:
                 raise RefusedError(f"{path} was changed by somebody else: {type(error).__name__}") from None
 
-    def newest(self) -> int:
-        """The ensemble's newest zxid, at least: that of the last transaction of this session."""
-        return int(self.client.last_zxid)
+    def replay(self, transactions: Iterable[tuple[Again, str]], mark: Mark, pace: Pace) -> Mark:
+        """Request all of them, which are behind ``mark.done``, each with the fingerprint up to it. The mark
+        that it comes to.
 
-    def replay(
-        self, transactions: Iterator[Again], mark: Mark, pace: Pace, tell: Callable[[int], None]
-    ) -> Mark:
-        """Request all of them that are behind ``mark.done``; the mark that it comes to.
-
-        tell: told after each how many are done. Raises RefusedError at the first that does not find what it
-        needs, with nothing of it done; HostError where the ensemble is lost, and nobody knows how far: `mark`
-        tells.
+        Raises RefusedError at the first that does not find what it needs, with nothing of it done; HostError
+        where the ensemble is lost, and nobody knows how far: `mark` tells.
         """
-        under_way = _UnderWay(self.client, marker_of(self.chroot), mark, tell)
-        for again in transactions:
-            if again.zxid <= mark.done:
-                continue
+        under_way = _UnderWay(self.client, marker_of(self.chroot), mark)
+        for again, fingerprint in transactions:
             pace.wait()
             if any(isinstance(request, SetAcl) for request in again.requests):
                 under_way.settle()
                 self._set_acls(again)
-            under_way.send(again)
+            under_way.send(again, fingerprint)
         under_way.settle()
         return under_way.mark
 
@@ -188,14 +157,13 @@ class _UnderWay:
     client: Any
     marker: str
     mark: Mark
-    tell: Callable[[int], None]
     _sent: deque[tuple[Again, int, Any]] = field(default_factory=deque)
     _bytes: int = 0
 
-    def send(self, again: Again) -> None:
-        after = replace(self.mark, done=again.zxid, version=self.mark.version + 1)
+    def send(self, again: Again, fingerprint: str) -> None:
+        after = replace(self.mark, done=again.zxid, fingerprint=fingerprint, version=self.mark.version + 1)
         operations = [op for request in again.requests for op in _operations(request)]
-        operations.append(SetDataRequest(self.marker, _body(after), self.mark.version))
+        operations.append(SetDataRequest(self.marker, after.encode(), self.mark.version))
         size = sum(len(getattr(op, "data", None) or b"") for op in operations)
         while self._sent and (len(self._sent) >= _IN_FLIGHT or self._bytes + size > _BYTES_IN_FLIGHT):
             self._answered()
@@ -219,7 +187,6 @@ class _UnderWay:
         wrong = [result for result in results if isinstance(result, Exception)]
         if wrong:
             raise RefusedError(self._why(again, results))
-        self.tell(self.mark.version - len(self._sent))
 
     def _why(self, again: Again, results: Sequence[object]) -> str:
         """Which request of the transaction failed: the one whose error is its own."""
@@ -263,11 +230,6 @@ def _same(seen: Sequence[Any], wanted: Sequence[Acl]) -> bool:
     return [(a.perms, a.id.scheme, a.id.id) for a in seen] == [(a.perms, a.scheme, a.id) for a in wanted]
 
 
-def _body(mark: Mark) -> bytes:
-    body = {"plan": mark.plan, "consent": mark.consent, "done": format_zxid(mark.done)}
-    return json.dumps(body, ensure_ascii=False).encode()
-
-
 @contextmanager
 def _named(what: str) -> Iterator[None]:
     """Turns what kazoo raises into HostError that says at what."""
@@ -297,3 +259,39 @@ def ensemble(servers: Sequence[Server], chroot: str) -> Iterator[Ensemble]:
         with suppress(KazooException, OSError):
             client.stop()
             client.close()
+
+
+def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> tuple[int, str]:
+    """Send one change to the ensemble of these servers: 0 and what came of it, or 1 and why no more of it was
+    done. HostError where what came of it is not known. reader: of dest's transactions."""
+    if not isinstance(change, BeginReplay | ReplayTransactions | EndReplay):
+        return 1, f"nothing was sent: {change.describe()} is no change of an ensemble"
+    try:
+        with ensemble(servers, change.chroot) as source:
+            return 0, _altered(source, reader, change)
+    except (RefusedError, ZkDataError) as error:
+        return 1, str(error)
+
+
+def _altered(source: Ensemble, reader: Reader, change: BeginReplay | ReplayTransactions | EndReplay) -> str:
+    mark = source.mark()
+    if isinstance(change, EndReplay):
+        if mark is not None:
+            source.end(mark)
+        return "the mark is removed"
+    cut = parse_zxid(change.cut)
+    if isinstance(change, BeginReplay):
+        if mark is None:
+            source.begin(Mark(cut, reader.begin(change.disk, cut), change.consent))
+        return "the mark is there"
+    if mark is None:
+        raise RefusedError(f"{marker_of(change.chroot)} is not there: no replay has begun")
+    upto = parse_zxid(change.upto)
+    if mark.done >= upto:
+        return f"{mark.version} transactions are done"
+    transactions = reader.read(change.disk, cut, mark.done, upto)
+    if not transactions or transactions[-1][1] != change.fingerprint:
+        raise RefusedError(
+            f"the disk of {change.disk} does not hold what was planned up to {change.upto}; nothing was sent"
+        )
+    return f"{source.replay(transactions, mark, Pace(_RATE)).version} transactions are done"

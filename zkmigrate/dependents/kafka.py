@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from zkmigrate.errors import UsageError
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory import Inventory, ZooKeeperHost
 
 _CONNECT = re.compile(
     r"^(?P<head>[ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)(?P<value>[^\r\n]*)", re.MULTILINE
@@ -17,13 +17,16 @@ _CONNECT = re.compile(
 
 def connect_string(inventory: Inventory) -> str:
     """``zookeeper.connect`` that names dest only: every dest host with its client port, then the chroot."""
-    hosts = ",".join(
-        f"[{h.address}]:{inventory.dest.ports.client}"
-        if ":" in h.address
-        else f"{h.address}:{inventory.dest.ports.client}"
-        for h in inventory.dest.hosts
-    )
-    return hosts + inventory.kafka.chroot
+    return _connect(inventory.dest.hosts, inventory.dest.ports.client) + inventory.kafka.chroot
+
+
+def connect_to_source(inventory: Inventory) -> str:
+    """The same of source."""
+    return _connect(inventory.source.hosts, inventory.source.ports.client) + inventory.kafka.chroot
+
+
+def _connect(hosts: tuple[ZooKeeperHost, ...], port: int) -> str:
+    return ",".join(f"[{h.address}]:{port}" if ":" in h.address else f"{h.address}:{port}" for h in hosts)
 
 
 def current_connect(properties: bytes) -> str:

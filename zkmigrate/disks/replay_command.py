@@ -1,9 +1,8 @@
-"""The verbs ``replay list`` and ``replay apply`` for the command line."""
+"""The verb ``replay list`` for the command line."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,7 @@ from zkmigrate import flags
 from zkmigrate.disks.command import ssh_of
 
 if TYPE_CHECKING:
-    from zkmigrate.disks.replay import Looked, Looking
-
-_RATE = 200.0
+    from zkmigrate.facts.replay import Looking
 
 
 def _disks(verb: flags.F) -> flags.F:
@@ -56,43 +53,17 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
     @click.group("replay")
     def replay() -> None:
-        """Behind the open door: what dest has done that source lacks, and the same again on source."""
+        """Behind the open door: what dest has done that source lacks."""
 
     @replay.command("list")
     @_disks
     def list_(**options: Any) -> None:
         """Say what a way back would lose, and whether it could be replayed. Writes nothing.
 
-        Ends with 10 where a condition does not hold, 11 where one cannot be told.
+        Ends with 10 where a condition does not hold, 11 where one cannot be told. The playbook
+        kafka_zookeeper_return replays it.
         """
         do(lambda: _list(options))
-
-    @replay.command("apply")
-    @_disks
-    @click.option(
-        "--source",
-        "servers",
-        required=True,
-        metavar="HOST[:PORT][,HOST...]",
-        help="Source's servers, as clients name them.",
-    )
-    @click.option("--consent", required=True, metavar="NAME", help="Who owns source and agreed to this.")
-    @click.option(
-        "--rate",
-        type=click.FloatRange(0),
-        default=_RATE,
-        show_default=True,
-        metavar="N",
-        help="Transactions a second, for the sake of source's other tenants; 0: as fast as it takes them.",
-    )
-    @flags.yes
-    def apply(**options: Any) -> None:
-        """Replay on source what dest did, with every broker down and dest's ZooKeeper stopped.
-
-        Looks first, as `list` does, and begins only where every condition holds. Interrupted or refused it
-        stands at a transaction; the same command goes on there. At the end both subtrees are compared.
-        """
-        do(lambda: _apply(options))
 
     made: click.Command = replay
     return made
@@ -104,8 +75,8 @@ def _looking(options: dict[str, Any]) -> Iterator[Looking]:
     from zkmigrate.disks.chroot import parse_chroot
     from zkmigrate.disks.place import reached
     from zkmigrate.disks.prove import Telling
-    from zkmigrate.disks.replay import Looking
     from zkmigrate.disks.sides import distant, opened, paired
+    from zkmigrate.facts.replay import Looking
     from zkmigrate.zkdata.txnlog import MAX_RECORD
 
     chroot = parse_chroot(options["chroot"])
@@ -116,60 +87,22 @@ def _looking(options: dict[str, Any]) -> Iterator[Looking]:
             chroot,
             options["lines"],
             max(2 * (options["jute_maxbuffer"] + 1), MAX_RECORD),
-            Telling(_hint),
+            Telling(_hint).of,
         )
 
 
 def _list(options: dict[str, Any]) -> int:
-    from zkmigrate.disks.replaying import Outcome, body, text
+    from zkmigrate.disks.replaying import body, code, text
     from zkmigrate.disks.tail import DiskError
     from zkmigrate.zkdata.errors import ZkDataError
 
     with _looking(options) as looking:
         try:
-            outcome = Outcome(looking.look())
+            found = looking.look()
         except ZkDataError as error:
             raise DiskError(str(error)) from error
-    click.echo(json.dumps(body(outcome)) if options["as_json"] else text(outcome, "source"))
-    return outcome.code
-
-
-def _apply(options: dict[str, Any]) -> int:
-    from zkmigrate.clients.replay import Pace, ensemble
-    from zkmigrate.disks.replaying import apply, body, text
-    from zkmigrate.disks.servers import parse_servers
-    from zkmigrate.disks.tail import DiskError
-    from zkmigrate.errors import UsageError
-    from zkmigrate.zkdata.errors import ZkDataError
-
-    servers, below = parse_servers(options["servers"])
-    if below != "/":
-        raise UsageError(f"--source {options['servers']} ends in {below}. Needed: HOST[:PORT],... alone")
-    if not options["consent"].strip():
-        raise UsageError("--consent names nobody. Needed: who owns source and agreed")
-    with _looking(options) as looking, ensemble(servers, looking.chroot) as source:
-        try:
-            outcome = apply(
-                looking, source, options["consent"], Pace(options["rate"]), _confirmed(options["yes"]), _hint
-            )
-        except ZkDataError as error:
-            raise DiskError(str(error)) from error
-    click.echo(json.dumps(body(outcome)) if options["as_json"] else text(outcome, options["servers"]))
-    return outcome.code or (130 if outcome.done is None else 0)
-
-
-def _confirmed(yes: bool) -> Callable[[Looked], bool]:
-    from zkmigrate.errors import UsageError
-
-    def confirm(found: Looked) -> bool:
-        if yes:
-            return True
-        if not sys.stdin.isatty():
-            raise UsageError("nobody is at a terminal to be asked. Needed: --yes, once list says what it is")
-        question = f"Replay {found.tally.transactions} transactions under {found.chroot} on source?"
-        return click.confirm(question, err=True, default=False)
-
-    return confirm
+    click.echo(json.dumps(body(found)) if options["as_json"] else text(found))
+    return code(found)
 
 
 def _hint(line: str) -> None:

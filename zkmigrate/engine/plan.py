@@ -28,6 +28,7 @@ from zkmigrate.hostside import kernel
 from zkmigrate.inventory import Inventory
 from zkmigrate.inventory import digest as inventory_digest
 from zkmigrate.model.change import (
+    AlterTopicConfig,
     Arm,
     Change,
     ClusterChange,
@@ -255,6 +256,8 @@ def _cluster_command(change: ClusterChange) -> str:
             f"kafka-leader-election.sh --bootstrap-server {change.bootstrap} --election-type preferred "
             "--all-topic-partitions"
         )
+    if not isinstance(change, AlterTopicConfig):
+        return f"zkmigrate alone: {change.describe()}"
     if change.value is None:
         act = f"--delete-config {shlex.quote(change.key)}"
     else:  # in brackets, for else the tool would end a value at its first comma

@@ -232,3 +232,35 @@ def seconds(c: Context, stage: str, way: Way = Way.FORWARD) -> dict[str, float]:
     body = c.records.get(stage)
     timed = recorded(Timed, body, c.run).seconds if body else {}
     return {step: took[way] for step, took in timed.items() if way in took}
+
+
+@dataclass(frozen=True)
+class Installed(Recorded):
+    """INSTALL. without: the hosts that had no zkm-host before."""
+
+    step: ClassVar[str] = "install"
+
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outage(Recorded):
+    """Every broker is down. order: in which they were stopped. epoch: of dest's controller then; 0 before."""
+
+    step: ClassVar[str] = "brokers"
+
+    order: tuple[str, ...]
+    epoch: int = 0
+
+
+@dataclass(frozen=True)
+class Planned(Recorded):
+    """What is to be replayed on source, from the disk of the dest host `disk`. cut: the newest zxid that both
+    share; upto: dest's newest. batches: (zxid, transactions, fingerprint) of each change, in order."""
+
+    step: ClassVar[str] = "read"
+
+    disk: str
+    cut: Hex
+    upto: Hex
+    batches: tuple[tuple[Hex, int, str], ...]

@@ -15,11 +15,16 @@ from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role
 
 
 def write_inventory(
-    lab: Lab, path: Path, policy: dict[str, Any] | None = None, canary_topic: str | None = None
+    lab: Lab,
+    path: Path,
+    policy: dict[str, Any] | None = None,
+    canary_topic: str | None = None,
+    accept: tuple[str, ...] = (),
 ) -> Path:
     """Write the inventory of a lab to ``path`` and return it.
 
-    policy: what to set under ``policy``. canary_topic: one that was made for the produce canary.
+    policy: what to set under ``policy``. canary_topic: one that was made for the produce canary. accept:
+    findings about the whole cluster that the lab answers for.
     Raises LabError when Kafka's cluster id cannot be read from source.
     """
     spec = lab.spec
@@ -57,16 +62,12 @@ def write_inventory(
     if spec.reconfig_enabled:
         body["dest"]["settings"]["reconfigEnabled"] = "true"
     # Clients of the load that write to dest's hosts all through a move: what an operator would refuse.
+    until = {"who": "lab", "until": "2099-01-01T00:00Z"}
     body["accept"] = [
-        {
-            "finding": "dest.foreign-client",
-            "target": host.address,
-            "who": "lab",
-            "why": "raw writers of the load",
-            "until": "2099-01-01T00:00Z",
-        }
+        {"finding": "dest.foreign-client", "target": host.address, "why": "raw writers of the load", **until}
         for host in lab.role(Role.CLIENT)
     ]
+    body["accept"] += [{"finding": finding, "why": "a drill", **until} for finding in accept]
     if policy:
         body["policy"] = policy
     with path.open("w") as stream:

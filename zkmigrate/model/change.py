@@ -26,6 +26,9 @@ from typing import Literal, TypeAlias
 KAFKA = "kafka"
 """The cluster that the inventory's section of this name describes."""
 
+SOURCE = "source"
+"""The ensemble that the inventory's section of this name describes, as a cluster."""
+
 ServiceAction: TypeAlias = Literal["start", "stop", "kill", "restart", "reload", "enable", "disable"]
 Place: TypeAlias = Literal["first", "quorum", "rest"]
 
@@ -400,6 +403,62 @@ class AlterTopicConfig(_OnCluster):
         return f"{act} of topic {self.topic} (found: {found})"
 
 
+@dataclass(frozen=True)
+class BeginReplay(_OnCluster):
+    """Write the mark of a replay into an ensemble (``zkdata.replay.Mark``); one that is there already stays.
+
+    disk: the dest host whose disk is read. cut: the newest zxid that both ensembles share, as text. consent:
+    who owns the ensemble and agreed.
+    """
+
+    cluster: str
+    chroot: str
+    disk: str
+    cut: str
+    consent: str
+    verb = "begin-replay"
+    expect = ""
+
+    def describe(self) -> str:
+        return f"begin to replay what dest did under {self.chroot}, with the consent of {self.consent}"
+
+
+@dataclass(frozen=True)
+class ReplayTransactions(_OnCluster):
+    """Do again what dest did under the chroot behind the mark, up to a zxid, each transaction once.
+
+    The znodes' contents may be secrets, so they are not in the change: they are read from dest's disk when it
+    is sent. fingerprint: what the requests from the cut up to ``upto`` must have. count: how many of these
+    transactions no change before it has. Zxids are text.
+    """
+
+    cluster: str
+    chroot: str
+    disk: str
+    cut: str
+    upto: str
+    count: int
+    fingerprint: str
+    verb = "replay"
+    expect = ""
+
+    def describe(self) -> str:
+        return f"replay {self.count} transactions of {self.disk} under {self.chroot}, up to {self.upto}"
+
+
+@dataclass(frozen=True)
+class EndReplay(_OnCluster):
+    """Remove the mark of a replay."""
+
+    cluster: str
+    chroot: str
+    verb = "end-replay"
+    expect = ""
+
+    def describe(self) -> str:
+        return f"remove the mark of the replay under {self.chroot}"
+
+
 HostChange: TypeAlias = (
     InstallProgram
     | UninstallProgram
@@ -417,7 +476,10 @@ HostChange: TypeAlias = (
     | HostVerb
     | RestoreImage
 )
-ClusterChange: TypeAlias = ElectLeaders | AlterTopicConfig
+Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
+"""The changes of :data:`SOURCE`: their position is a znode there, so sent twice they do nothing twice."""
+
+ClusterChange: TypeAlias = ElectLeaders | AlterTopicConfig | Replaying
 Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]
 

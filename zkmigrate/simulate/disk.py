@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from zkmigrate.zkdata.txn import TxnType
 
@@ -19,6 +19,7 @@ class Transaction:
     """One committed transaction of the model; ``timeout_ms`` only for open-session.
 
     cxid: the client's number of the request; 0 where the server itself closes a session that has expired.
+    version: what a set makes of it. cversion: what a create makes of its parent's.
     """
 
     zxid: int
@@ -30,6 +31,8 @@ class Transaction:
     timeout_ms: int = 0
     time_ms: int = 0
     cxid: int = 1
+    version: int = 1
+    cversion: int = 1
 
     def payload(self) -> bytes:
         """Header and body as jute."""
@@ -52,9 +55,14 @@ class Transaction:
     def _body(self) -> bytes:
         if self.kind == "create":
             acl = struct.pack(">ii", 1, 31) + _string("world") + _string("anyone")
-            return _string(self.path) + _buffer(self.data) + acl + struct.pack(">?i", self.ephemeral, 1)
+            return (
+                _string(self.path)
+                + _buffer(self.data)
+                + acl
+                + struct.pack(">?i", self.ephemeral, self.cversion)
+            )
         if self.kind == "set":
-            return _string(self.path) + _buffer(self.data) + struct.pack(">i", 1)
+            return _string(self.path) + _buffer(self.data) + struct.pack(">i", self.version)
         if self.kind == "delete":
             return _string(self.path)
         return struct.pack(">i", self.timeout_ms) if self.kind == "open-session" else b""
@@ -118,6 +126,9 @@ class Znode:
     czxid: int
     mzxid: int
     owner: int
+    pzxid: int = 0
+    version: int = 0
+    cversion: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,21 +139,34 @@ class Tree:
     sessions: dict[int, int] = field(default_factory=dict)
 
 
-def replay(log: Iterable[Transaction]) -> Tree:
-    """The tree after these transactions."""
-    znodes: dict[str, Znode] = {}
-    sessions: dict[int, int] = {}
+def replay(log: Iterable[Transaction], base: Tree | None = None) -> Tree:
+    """The tree after these transactions. base: the one before them, which stays as it is."""
+    znodes = {} if base is None else dict(base.znodes)
+    sessions = {} if base is None else dict(base.sessions)
     for txn in log:
         if txn.kind == "create":
-            znodes[txn.path] = Znode(txn.data, txn.zxid, txn.zxid, txn.session if txn.ephemeral else 0)
+            owner = txn.session if txn.ephemeral else 0
+            znodes[txn.path] = Znode(txn.data, txn.zxid, txn.zxid, owner, txn.zxid)
+            _of_parent(znodes, txn.path, pzxid=txn.zxid, cversion=txn.cversion)
         elif txn.kind == "set":
-            znodes[txn.path] = replace(znodes[txn.path], data=txn.data, mzxid=txn.zxid)
+            znodes[txn.path] = replace(znodes[txn.path], data=txn.data, mzxid=txn.zxid, version=txn.version)
         elif txn.kind == "delete":
-            del znodes[txn.path]
+            _deleted(znodes, txn.path, txn.zxid)
         elif txn.kind == "open-session":
             sessions[txn.session] = txn.timeout_ms
         else:
             sessions.pop(txn.session, None)
             for path in [p for p, z in znodes.items() if z.owner == txn.session]:
-                del znodes[path]
+                _deleted(znodes, path, txn.zxid)
     return Tree(znodes, sessions)
+
+
+def _deleted(znodes: dict[str, Znode], path: str, zxid: int) -> None:
+    del znodes[path]
+    _of_parent(znodes, path, pzxid=zxid)
+
+
+def _of_parent(znodes: dict[str, Znode], path: str, **stat: Any) -> None:
+    parent = path.rpartition("/")[0]
+    if parent in znodes:
+        znodes[parent] = replace(znodes[parent], **stat)

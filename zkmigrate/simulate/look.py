@@ -258,7 +258,7 @@ class WorldLook(TopicQuestions):
         if path not in znodes:
             return Absent(path)
         z = znodes[path]
-        return Seen(Znode(z.data, z.czxid, z.mzxid, z.mzxid, z.owner, 0, children))
+        return Seen(Znode(z.data, z.czxid, z.mzxid, z.pzxid, z.owner, z.version, children))
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
         found: dict[str, int] = {}

@@ -114,6 +114,10 @@ class KafkaKind:
         if controller not in ensemble.tree().znodes:
             data = b'{"brokerid":%d}' % process.number
             ensemble.commit("create", process.session, controller, data, ephemeral=1)
+            epoch = f"{controller}_epoch"
+            known = ensemble.tree().znodes.get(epoch)
+            if known is not None:
+                ensemble.commit("set", process.session, epoch, b"%d" % (int(known.data) + 1))
 
     def shows(self, inventory: Inventory, process: Process, *, runs: bool) -> Mapping[str, bytes]:
         kafka = inventory.kafka

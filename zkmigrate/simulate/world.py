@@ -13,10 +13,18 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from zkmigrate.errors import HostError
 from zkmigrate.inventory import Inventory, Service
-from zkmigrate.model.change import Change, ClusterChange, ElectLeaders
+from zkmigrate.model.change import (
+    BeginReplay,
+    Change,
+    ClusterChange,
+    ElectLeaders,
+    EndReplay,
+    ReplayTransactions,
+)
 from zkmigrate.model.look import PartitionState
-from zkmigrate.simulate import disk, program, reconfig
+from zkmigrate.simulate import disk, program, reconfig, replaying
 from zkmigrate.simulate.disk import Disk, Transaction
 from zkmigrate.simulate.ensemble import Ensemble, elected
 from zkmigrate.simulate.host import File, Host
@@ -48,6 +56,8 @@ class World:
     start of their process. frozen: dest hosts on which nothing runs on, while the kernel keeps their
     connections and ends their leases. leaders: by number of partition the id of the broker that leads it; the
     preferred replica where there is none. settings: by topic and key what a topic sets itself.
+    replay_lost_behind: so many transactions of a replay source takes before its connection breaks; 0: all of
+    them.
     """
 
     inventory: Inventory
@@ -66,6 +76,7 @@ class World:
     recovers_s: dict[str, float] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     settings: dict[tuple[str, str], str] = field(default_factory=dict)
+    replay_lost_behind: int = 0
     sessions_made: int = 0
     acknowledged: list[Transaction] = field(default_factory=list)
     faults: list[Callable[[Change, str], None]] = field(default_factory=list)
@@ -94,6 +105,11 @@ class World:
         if isinstance(change, ElectLeaders):
             self.leaders.clear()
             return 0, "elected"
+        if isinstance(change, BeginReplay | ReplayTransactions | EndReplay):
+            if not self.source_leader:
+                raise HostError("source does not serve")
+            disks = {h.name: h.disk.files() for h in self._dest_hosts() if h.disk is not None}
+            return replaying.alter(self.source, disks, change, self.replay_lost_behind)
         self.settings.pop((change.topic, change.key), None)
         if change.value is not None:
             self.settings[change.topic, change.key] = change.value
@@ -379,6 +395,8 @@ class World:
     def _use(self, process: Process, ensemble: Ensemble) -> None:
         anew = process.session not in ensemble.tree().sessions
         if anew:
+            if ensemble is self.source:
+                self._nothing_left_on_dest()
             self.sessions_made += 1
             sid = self._myid(process.connected)
             process.session = (sid << 56) | self.sessions_made
@@ -386,6 +404,21 @@ class World:
         ensemble.seen[process.session] = self.now
         process.registered = True
         self.kind.lives(self.inventory, process, ensemble, anew=anew)
+
+    def _nothing_left_on_dest(self) -> None:
+        """Behind the open door the first broker that comes to source finds there what dest did, and dest is
+        down. One that comes while others work elsewhere is a stray, which is the watch's to find."""
+        if any(p.registered for p in self.brokers.values()):
+            return
+        own = [h.disk for h in self._dest_hosts() if h.disk is not None]
+        own = [disk for disk in own if list(disk.log) != self.source.log[: len(disk.log)]]
+        if not own:
+            return
+        if any(h.running for h in self._dest_hosts()):
+            raise Disaster("a broker comes to source while dest runs")
+        log = max(own, key=lambda disk: disk.newest).log
+        if unlike := replaying.unlike(self.source, log, self.inventory.kafka.chroot):
+            raise Disaster(f"a broker comes to source, which lacks what dest did: {unlike}")
 
     def _myid(self, name: str) -> int:
         hosts = (*self.inventory.source.hosts, *self.inventory.dest.hosts)

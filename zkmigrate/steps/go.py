@@ -191,7 +191,7 @@ def past_the_door(words: Words, hosts: tuple[str, ...]) -> Finding:
         moves=(
             "repair forward: zkmigrate resume",
             f"a rollback now would lose or replay dest's transactions; it needs every {words.one} down at "
-            "once and the source owner's consent. By hand: docs/how-to/going-back.md; zkmigrate replay list "
-            "says what it is about",
+            f"once and the source owner's consent: the playbook {words.kind}_zookeeper_return, "
+            "docs/how-to/going-back.md; zkmigrate replay list says what it is about",
         ),
     )

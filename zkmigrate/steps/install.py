@@ -4,7 +4,8 @@ Why now: every later change goes through it, with an operation id, a before-imag
 
 Clients may notice: nothing.
 
-Way back: remove it, its sudoers file and the run's state.
+Way back: remove it, its sudoers file and the run's state. A run that keeps what it finds removes it only
+where it was not there before.
 
 Proof: the installed file has the digest of the one in this package.
 """
@@ -15,6 +16,7 @@ import hashlib
 from dataclasses import dataclass
 
 from zkmigrate import hostside
+from zkmigrate.facts.recorded import Installed, known
 from zkmigrate.facts.window import unknown
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.by_hand import ByHand
@@ -39,15 +41,16 @@ BY_HAND = ByHand(
 
 
 class InstallStep(Step[InstallFacts]):
-    """See the module."""
+    """See the module. keep: another run left zkm-host on the hosts, with its own state: it stays there."""
 
     id = "install"
     title = "Install zkm-host"
     hazard = Hazard.REVERSIBLE
     by_hand = BY_HAND
 
-    def __init__(self, dependent: AnyDependent) -> None:
+    def __init__(self, dependent: AnyDependent, *, keep: bool = False) -> None:
         self.dependent = dependent
+        self._keep = keep
 
     def _hosts(self, inventory: Inventory) -> tuple[str, ...]:
         """The hosts that zkm-host is put on: dest's and the members'."""
@@ -63,11 +66,15 @@ class InstallStep(Step[InstallFacts]):
             return Blocked(lost)
         if way is Way.BACK:
             there = tuple(h for h, r in f.programs.items() if not isinstance(r, Absent))
+            if self._keep:
+                there = tuple(h for h in there if h in _without(c))
             return Ready(there) if there else Done()
         wanted = hostside.program()
         todo = tuple(h for h, r in f.programs.items() if not (isinstance(r, Seen) and r.value == wanted))
         if todo:
-            return Ready(todo)
+            without = tuple(h for h, r in f.programs.items() if isinstance(r, Absent))
+            found = Installed(_without(c) if c.begun else without).encode()
+            return Ready(todo, record=found if self._keep else {})
         return Done(
             tuple(
                 claim(
@@ -86,3 +93,9 @@ class InstallStep(Step[InstallFacts]):
 
     def undo(self, c: Context, f: InstallFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (UninstallProgram(target),)
+
+
+def _without(c: Context) -> tuple[str, ...]:
+    """The hosts that had no zkm-host before this run."""
+    installed = known(Installed, c)
+    return installed.without if installed is not None else ()

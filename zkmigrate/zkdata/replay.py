@@ -15,9 +15,10 @@ TTL znodes and containers are refused: a server deletes those by itself.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from zkmigrate.zkdata.effect import Owned, changes, is_part, is_session, is_under, path_changes, touches
 from zkmigrate.zkdata.errors import ZkDataError
@@ -36,7 +37,42 @@ from zkmigrate.zkdata.txn import (
     TxnType,
 )
 from zkmigrate.zkdata.txnlog import MAX_RECORD, Record
-from zkmigrate.zkdata.zxid import format_zxid
+from zkmigrate.zkdata.zxid import format_zxid, parse_zxid
+
+MARKER = "zkmigrate-replay"
+
+
+def marker_of(chroot: str) -> str:
+    """Where the mark stands, on the ensemble that takes the requests."""
+    return f"{chroot.rstrip('/')}/{MARKER}"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far a replay is. done: dest's newest transaction that was done again, the cut before the first.
+    fingerprint: of all requests up to there, so that whoever goes on knows that it is the same replay.
+    consent: who agreed. version: how many transactions that are; created: its czxid."""
+
+    done: int
+    fingerprint: str
+    consent: str
+    version: int = 0
+    created: int = 0
+
+    def encode(self) -> bytes:
+        """What the znode holds."""
+        body = {"done": format_zxid(self.done), "fingerprint": self.fingerprint, "consent": self.consent}
+        return json.dumps(body, ensure_ascii=False).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, version: int, created: int) -> Self:
+        """From the znode and its stat. Raises ValueError for a znode that is none."""
+        try:
+            body = json.loads(data)
+            done = parse_zxid(body["done"])
+            return cls(done, str(body["fingerprint"]), str(body["consent"]), version, created)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"it is no mark of a replay: {error!r}") from None
 
 
 class ReplayError(ZkDataError):
@@ -115,7 +151,7 @@ class Replay(Iterator[Again]):
     not in it were not there. owners: session → its ephemerals then.
 
     As it goes: `upto`: the newest zxid that was read; `under`: transactions that changed the subtree;
-    `passed`: those of them that leave nothing. At the end `fingerprint` stands for all that was yielded.
+    `passed`: those of them that leave nothing. `fingerprint` stands for all that was yielded so far.
     Raises ReplayError, CorruptError for a hole in the log behind `after`, and what `walk` raises.
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
@@ -41,3 +43,17 @@ def test_a_host_that_does_not_tell_blocks_both_ways() -> None:
 def test_going_back_the_program_goes_from_wherever_it_is_whatever_it_holds() -> None:
     assert well(installed(Way.BACK, GONE))
     assert installed(Way.BACK, GONE, dest3=Seen(b"another version")) == Ready(("dest3",))
+
+
+def test_a_run_that_keeps_what_it_finds_removes_only_what_it_brought() -> None:
+    facts = InstallFacts({**dict.fromkeys(HOSTS, THERE), "broker2": GONE, "broker3": Seen(b"older")})
+    step = InstallStep(KAFKA, keep=True)
+    fresh = step.check(context(), facts, Way.FORWARD)
+    assert fresh == Ready(("broker2", "broker3"), record={"without": ["broker2"]})
+    everywhere = InstallFacts(dict.fromkeys(HOSTS, THERE))
+    back = context(way=Way.BACK, install={"without": ["broker2"]})
+    assert step.check(back, everywhere, Way.BACK) == Ready(("broker2",))
+    assert well(step.check(context(way=Way.BACK), everywhere, Way.BACK))
+    again = replace(context(install={"without": ["broker2"]}), begun=True)
+    half = InstallFacts({**dict.fromkeys(HOSTS, THERE), "broker3": Seen(b"older")})
+    assert step.check(again, half, Way.FORWARD) == Ready(("broker3",), record={"without": ["broker2"]})

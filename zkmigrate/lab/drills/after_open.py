@@ -1,27 +1,23 @@
 """The way back behind the open door: Kafka goes on against source, and nothing that was acknowledged is lost.
 
 ``python -m zkmigrate.lab.drills.after_open`` moves a loaded Kafka in a lab up to OPEN. On dest topics and
-settings change, partitions are added, a topic is deleted and leaders move. Then every broker is stopped, dest
-is stopped, ``zkmigrate replay apply`` brings source up to where dest was (killed once in the middle), and the
-brokers start against source. What clients, brokers and znodes say then is judged.
+settings change, partitions are added, a topic is deleted and leaders move. Then the playbook
+``kafka_zookeeper_return`` stops every broker and dest, brings source up to where dest was (killed once in the
+middle), and starts the brokers against source. What clients, brokers and znodes say then is judged.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from zkmigrate.clients.replay import marker_of
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab.drills import kafka_changes, result
 from zkmigrate.lab.drills.opening import Telling, begun
@@ -34,20 +30,21 @@ from zkmigrate.lab.load.record import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.operator import Operator
-from zkmigrate.lab.readiness import four_letter_word, server_mode
-from zkmigrate.lab.render import SERVER_PROPERTIES, connect_string
 from zkmigrate.lab.service import control
-from zkmigrate.lab.spec import CLIENT_PORT, PATIENT, Role
+from zkmigrate.lab.spec import PATIENT, Role
 from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.waiting import Progress, wait_until
+from zkmigrate.rules.outage import OWNER
+from zkmigrate.zkdata.replay import marker_of
 
 NAME = "after_open"
-RUN = "after-open"
+RUN, RETURN = "after-open", "after-open-return"
+PLAYBOOK = ("--playbook", "kafka_zookeeper_return")
 KINDS = ("producer", "consumer", "tenant")
 METADATA_RATE = 5.0
 CHANGES = 60
 KILLED_BEHIND = 20
-FLOWING_S, CHANGED_S, REST_S, APPLY_S = 60.0, 120.0, 120.0, 300.0
+FLOWING_S, CHANGED_S, REST_S = 60.0, 120.0, 120.0
 JUDGED = ("lost", "duplicated", "metadata_changes", "other_tenant_unharmed")
 
 
@@ -71,8 +68,8 @@ class AfterOpen:
         """All of it, in order; each case is judged where it ends."""
         self._moved()
         self._changed_on_dest()
-        epochs = self._at_rest()
-        self._replayed()
+        epochs = self._brokers_down()
+        self._returned()
         self._back_on_source(epochs)
         self._judged()
 
@@ -83,7 +80,7 @@ class AfterOpen:
     def _moved(self) -> None:
         self.load.start(KINDS)
         self.load.wait_flowing(KINDS, FLOWING_S)
-        write_inventory(self.lab, self.directory / "migration.yml")
+        write_inventory(self.lab, self.directory / "migration.yml", accept=(OWNER,))
         operator = Operator(self.lab, self.directory, RUN)
         operator.through("move", "run", "--until", "cutover", "--skip", "rehearse")
         body = {"brokers": [], "steps": step_spans(operator.journal)}
@@ -108,101 +105,74 @@ class AfterOpen:
         self.load.wait_flowing(("producer",), FLOWING_S, since_ns=time.monotonic_ns())
         self.say(f"changed on dest for {time.monotonic() - began:.0f} s")
 
-    def _at_rest(self) -> dict[str, int]:
-        """Every broker down, then every server of dest; the epochs that dest has come to."""
-        self._each(Role.BROKER, "stop")
+    def _brokers_down(self) -> dict[str, int]:
+        """Every broker stopped by the run; the epochs that dest has come to."""
+        began = time.monotonic()
+        operator = Operator(self.lab, self.directory, RETURN)
+        wait_until("the preflight of the return passes", lambda: self._stopped(operator), CHANGED_S)
         chroot = self.lab.spec.chroot
         with self.lab.zookeeper(Role.DEST) as client:
-            wait_until("no broker left on dest", lambda: _left(client, chroot), REST_S)
+            left = _left(client, chroot)
             epochs = epochs_of(client, chroot)
-        self._each(Role.DEST, "stop")
-        with self.lab.zookeeper(Role.SOURCE) as client:
-            wait_until("source has ended the brokers' sessions", lambda: _left(client, chroot), REST_S)
+        self._case(
+            "down", "run --until outage.brokers", "0, no broker is left on dest", left or "none is left",
+            began, left is None,
+        )  # fmt: skip
         return epochs
 
-    def _each(self, role: Role, action: str) -> None:
-        hosts = self.lab.role(role)
-        with ThreadPoolExecutor(len(hosts)) as pool:
-            list(pool.map(lambda h: self.lab.exec(h.name, control(self.lab.spec, role, action)), hosts))
+    def _stopped(self, operator: Operator) -> str | None:
+        """Run up to the stop of all brokers. The load makes topics all the time. One that has no leader yet
+        closes the preflight's gate: what it says then."""
+        with operator.tool("down", "run", *PLAYBOOK, "--until", "outage.brokers") as typing:
+            code = typing.end(REST_S + CHANGED_S)
+        if code and code != 3:
+            raise LabError(f"the return ended with {code}: {typing.troubles()}")
+        return typing.troubles() if code else None
 
-    def _replayed(self) -> None:
+    def _returned(self) -> None:
+        """The rest of the run, killed in the middle of the replay and resumed."""
         began = time.monotonic()
-        code, found, said = self._replay("list")
-        failing = [c["id"] for c in found.get("conditions", []) if not c["held"]]
-        total = found.get("replay", {}).get("transactions", 0)
-        outcome = f"{code}, {total} of {found.get('under')} transactions to replay; {failing or 'all hold'}"
-        self._case("list", "replay list", "0, every condition holds", outcome + said, began, code == 0)
-        began = time.monotonic()
-        self._killed()
-        code, found, said = self._replay("apply", *self._applying("0"))
-        done = found.get("applied", {})
-        outcome = f"{code}, {done.get('transactions')} transactions, {done.get('seen')}"
-        held = code == 0 and done.get("transactions") == total and done.get("held") is True
+        operator = Operator(self.lab, self.directory, RETURN)
+        behind = self._killed(operator)
+        with operator.tool("again", "resume", *PLAYBOOK) as typing:
+            code = typing.end(REST_S + FLOWING_S)
+        found = [f for event in typing.of("StepEnded") for f in event.get("findings", ())]
+        same = [f["seen"] for f in found if f["id"] == "replay.same" and f["held"] == "yes"]
+        outcome = (
+            f"killed behind {behind} transactions; resume ended with {code}; {same or typing.troubles()}"
+        )
         self._case(
-            "apply",
-            f"replay apply, killed behind {KILLED_BEHIND} transactions and begun again",
-            "0, each transaction once, both subtrees the same",
-            outcome if held else outcome + said,
+            "return",
+            f"the return, killed behind {KILLED_BEHIND} transactions or more, and resumed",
+            "0, both subtrees the same",
+            outcome,
             began,
-            held,
+            code == 0 and bool(same),
         )
 
-    def _applying(self, rate: str) -> tuple[str, ...]:
-        servers = ",".join(f"{host.address}:{CLIENT_PORT}" for host in self.lab.role(Role.SOURCE))
-        return ("--source", servers, "--consent", "the lab", "--yes", "--rate", rate)
+    def _killed(self, operator: Operator) -> int:
+        """Go on, and kill the run in the middle of the replay; how many transactions were done by then."""
+        marker, seen = marker_of(self.lab.spec.chroot), 0
+        with operator.tool("killed", "resume", *PLAYBOOK) as typing, self.lab.zookeeper() as client:
 
-    def _command(self, verb: str, *options: str) -> list[str]:
-        argv = [sys.executable, "-m", "zkmigrate", "replay", verb, "--chroot", self.lab.spec.chroot, "--json"]
-        argv += ["--source-dir", str(self._leader().root / "var/lib/zookeeper"), *options]
-        for host in self.lab.role(Role.DEST):
-            argv += ["--dest-dir", str(host.root / "var/lib/zookeeper")]
-        return list(self.lab.operator_command(argv))
+            def missing() -> str | None:
+                nonlocal seen
+                if typing.ended:
+                    raise LabError(f"the return ended by itself: {typing.troubles()}")
+                try:
+                    seen = client.get(marker)[1].version
+                except NoNodeError:
+                    return "nothing yet"
+                return None if seen >= KILLED_BEHIND else f"{seen} done"
 
-    def _replay(self, verb: str, *options: str) -> tuple[int, dict[str, Any], str]:
-        done = subprocess.run(
-            self._command(verb, *options), capture_output=True, text=True, timeout=APPLY_S, check=False
-        )
-        said = f"; {done.stderr.strip()}" if done.stderr.strip() else ""
-        return done.returncode, json.loads(done.stdout or "{}"), said
-
-    def _killed(self) -> None:
-        """Begin to apply, slowly, and kill it in the middle."""
-        process = subprocess.Popen(
-            self._command("apply", *self._applying("20")), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
-        try:
-            with self.lab.zookeeper() as client:
-                marker = marker_of(self.lab.spec.chroot)
-
-                def missing() -> str | None:
-                    if process.poll() is not None:
-                        raise LabError(f"replay ended with {process.returncode} by itself")
-                    try:
-                        done = client.get(marker)[1].version
-                    except NoNodeError:
-                        return "nothing yet"
-                    return None if done >= KILLED_BEHIND else f"{done} done"
-
-                wait_until("replay under way", missing, REST_S)
-        finally:
-            process.kill()
-            process.communicate()
-
-    def _leader(self) -> Any:
-        with self.lab.operator():
-            for host in self.lab.role(Role.SOURCE):
-                if server_mode(four_letter_word(host.address, "srvr")) == "leader":
-                    return host
-        raise LabError("source has no leader")
+            wait_until("replay under way", missing, REST_S, 0.02)
+            typing.kill()
+            typing.end(FLOWING_S)
+        return seen
 
     def _back_on_source(self, before: dict[str, int]) -> None:
         began = time.monotonic()
         spec = self.lab.spec
-        connect = connect_string([host.address for host in self.lab.role(Role.SOURCE)], spec.chroot)
-        for host in self.lab.role(Role.BROKER):
-            edit = f"s#^zookeeper.connect=.*#zookeeper.connect={connect}#"
-            self.lab.exec(host.name, ["sed", "-i", edit, SERVER_PROPERTIES])
-        self._each(Role.BROKER, "start")
         self.lab.wait_for_brokers(Role.SOURCE)
         self.load.wait_flowing(("producer", "metadata"), FLOWING_S, since_ns=time.monotonic_ns())
         with self.lab.zookeeper() as client:
@@ -214,7 +184,7 @@ class AfterOpen:
         )
         self._case(
             "epochs",
-            "brokers started against source",
+            "what brokers and source say",
             "the controller's epoch above dest's, no leader's below",
             outcome + (f": {', '.join(lower[:5])}" if lower else ""),
             began,

@@ -1,19 +1,17 @@
-"""``replay``: what dest did to a subtree since the cut, read from the disks of both, and whether it may be
-done again on source. Nothing is written here; `replaying` does it."""
+"""What dest did to a subtree since the cut, read from the disks of both, and whether it may be done again on
+source. Nothing is written here.
+
+A disk is read through the directories of its server, wherever they are: the verb ``replay`` names them, a run
+takes those of its inventory.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from threading import Event
 
-from zkmigrate.clients.replay import marker_of
 from zkmigrate.dependents.replicas import Replicas
-from zkmigrate.disks.prove import NOT_HELD, UNPROVED, Telling
-from zkmigrate.disks.spilled import differing
-from zkmigrate.errors import HostError, UsageError
+from zkmigrate.errors import UsageError
 from zkmigrate.zkdata.contents import contents
 from zkmigrate.zkdata.delta import delta
 from zkmigrate.zkdata.effect import is_session, touched_paths
@@ -21,20 +19,29 @@ from zkmigrate.zkdata.errors import ZkDataError
 from zkmigrate.zkdata.histories import compare
 from zkmigrate.zkdata.logdir import walk
 from zkmigrate.zkdata.proofs import Held, Reach, Side, reach_of
-from zkmigrate.zkdata.replay import Again, Replay, Tally, needed
+from zkmigrate.zkdata.replay import Again, Mark, Replay, Tally, marker_of, needed
 from zkmigrate.zkdata.session import format_session
-from zkmigrate.zkdata.sums import BUCKETS, Sums, View, read_sums, unequal, whole, znodes
+from zkmigrate.zkdata.sums import Sums, View, bucket_of, read_sums, unequal, whole, znodes
 from zkmigrate.zkdata.tail import newest
-from zkmigrate.zkdata.tree import Difference, Znode
+from zkmigrate.zkdata.tree import Znode, differences
 from zkmigrate.zkdata.txnlog import MAX_RECORD
 from zkmigrate.zkdata.zxid import epoch, format_zxid
 
-_REACHED_S = 60.0
-_POLL_S = 0.5
 _SHOWN = 5
+BATCH = 100
+"""Transactions of one journaled change."""
+
 STOPPING_S = 300.0
 """A broker that stops in order hands its partitions over before it leaves, which takes seconds, with many
 partitions minutes. A replica that was out of sync for longer had another reason."""
+
+Tell = Callable[[str, int, int | None], None]
+"""What the readers tell: of what, how much is done, of how much."""
+
+
+def silent(_name: str) -> Tell:
+    """For where nobody is told how far the reading of a disk is."""
+    return lambda _what, _done, _total: None
 
 
 @dataclass(frozen=True)
@@ -47,12 +54,22 @@ class Condition:
     seen: str
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Transactions that are replayed by one change: those up to `upto` behind the batch before. fingerprint:
+    of all requests from the cut to there."""
+
+    upto: int
+    count: int
+    fingerprint: str
+
+
 @dataclass
 class Looked:
     """What there is to replay. dest: the disk it is read from. cut: the newest zxid that both share; upto:
     dest's newest; source_at: source's. under: transactions of dest that changed the subtree, passed: those of
-    them that leave nothing behind; first: some of the others. fingerprint: stands for all of them. touched:
-    the znodes at the cut that they change, and the ephemerals."""
+    them that leave nothing behind; first: some of the others. batches: all of the others. touched: the znodes
+    at the cut that they change, and the ephemerals."""
 
     chroot: str
     dest: str
@@ -62,28 +79,27 @@ class Looked:
     under: int = 0
     passed: int = 0
     tally: Tally = field(default_factory=Tally)
-    fingerprint: str = ""
+    batches: list[Batch] = field(default_factory=list)
     touched: Mapping[str, Znode] = field(default_factory=dict)
     first: list[Again] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
 
-    @property
-    def code(self) -> int:
-        """0 where all conditions hold, NOT_HELD, or UNPROVED where one is not known and none fails."""
-        held = {condition.held for condition in self.conditions}
-        return NOT_HELD if False in held else UNPROVED if None in held else 0
+    def failing(self, *but: str) -> tuple[Condition, ...]:
+        """The conditions that do not hold or are not known, without those of these ids."""
+        return tuple(c for c in self.conditions if not c.held and c.id not in but)
 
 
 @dataclass
 class Looking:
     """The two sides and how to read them. opened: gives source's disk and those of dest, as their directories
-    are listed then: a server begins a new log now and then. lines: how many transactions are shown."""
+    are listed then: a server begins a new log now and then. lines: how many transactions are shown. tell: by
+    the name of a disk, what its readers tell."""
 
     opened: Callable[[], Sequence[Side]]
     chroot: str
     lines: int = 20
     max_record: int = MAX_RECORD
-    tell: Telling = field(default_factory=lambda: Telling(lambda _line: None))
+    tell: Callable[[str], Tell] = silent
     source: Side = field(init=False)
     dests: Sequence[Side] = field(init=False)
     _read: dict[tuple[str, int], Sums] = field(default_factory=dict)
@@ -94,8 +110,8 @@ class Looking:
     def _list(self) -> None:
         self.source, *self.dests = self.opened()
 
-    def look(self, *, begun: bool = False) -> Looked:
-        """Read the disks. begun: a replay is under way, so that source has what it wrote.
+    def look(self, mark: Mark | None = None) -> Looked:
+        """Read the disks. mark: of a replay that has begun, so that source has what it wrote.
 
         Raises UsageError for disks that were not cut apart or are named twice, HostError and OSError where
         one cannot be reached, ZkDataError for what is no ZooKeeper's.
@@ -111,13 +127,13 @@ class Looking:
         if not at_cut.znodes:
             raise UsageError(f"{dest.name} holds no znode {self.chroot} at {format_zxid(found.cut)}")
         found.conditions += [self._one_history(dest, ends), self._same(found.cut, at_cut)]
-        if not begun:
+        if mark is None:
             found.conditions.append(self._untouched(found, at_cut))
         found.conditions.append(_at_rest("source.at-rest", "source", self._at(self.source, source_at)))
         found.conditions.append(_at_rest("dest.at-rest", "dest", self._at(dest, found.upto)))
         if (replicated := self._replicated(dest, found)) is not None:
             found.conditions.append(replicated)
-        found.conditions.append(self._readable(found))
+        found.conditions += self._readable(found, mark)
         return found
 
     def transactions(self, found: Looked) -> Replay:
@@ -137,49 +153,42 @@ class Looking:
         dest = self._dest(found)
         paths = needed(dest.logs, chroot=self.chroot, after=found.cut, max_record=self.max_record)
         at_cut = self._at(dest, found.cut)
-        nodes = znodes(dest.data, dest.logs, at_cut, max_record=self.max_record, tell=self.tell.of(dest.name))
+        nodes = znodes(dest.data, dest.logs, at_cut, max_record=self.max_record, tell=self.tell(dest.name))
         return {path: node for path, node in nodes if path in paths or is_session(node.ephemeral_owner)}
 
-    def is_of(self, marker: str, created: int) -> None:
-        """That source's disk is one of the ensemble that has just taken the marker: its log says so, at that
-        zxid. Raises HostError where it does not."""
-        self._wait_for_source(created)
+    def is_of(self, marker: str, created: int) -> Held:
+        """Whether source's disk is one of the ensemble that took the marker at that zxid; None where the disk
+        does not go so far yet."""
+        if self._source_at() < created:
+            return None
         for record in walk(self.source.logs, after=created - 1, max_record=self.max_record):
-            if record.zxid == created and marker in touched_paths(record.txn()):
-                return
-        raise HostError(
-            f"{self.source.name} does not show {marker}, which source created at {format_zxid(created)}: it "
-            "is no disk of that ensemble. Needed: --source-dir and --source of one ensemble"
-        )
+            if record.zxid == created:
+                return marker in touched_paths(record.txn())
+        return False
 
-    def compare(self, found: Looked, reached: int) -> tuple[Condition, list[Difference], int]:
-        """Whether what stays is the same on both: path, data, ACL, versions, once source's disk has come to
-        the zxid `reached`. The first differences, and how many. Raises as `look`."""
-        self._wait_for_source(reached)
-        dest = self._dest(found)
+    def compare(self, name: str, upto: int, reached: int) -> Condition:
+        """Whether what stays is the same on both: path, data, ACL, versions. name: dest's disk, which was at
+        `upto`. reached: not known before source's disk has come so far. Raises as `look`."""
+        claim = "source holds what dest held"
+        if (at := self._source_at()) < reached:
+            seen = f"{self.source.name} is at {format_zxid(at)}, source at {format_zxid(reached)}"
+            return Condition("replay.same", claim, None, seen)
+        dest = next(side for side in self.dests if side.name == name)
         moved = newest(dest.data, dest.logs, max_record=self.max_record).zxid
+        if moved != upto:
+            return Condition("replay.same", claim, False, f"dest went on to {format_zxid(moved)}")
         views = (staying(self.chroot, marked=True), staying(self.chroot, marked=False))
-        left = self._sums(self.source, None, views[0])
-        right = self._sums(dest, found.upto, views[1])
-        buckets = unequal(left, right)
-        some: list[Difference] = []
-        count = 0
-        if buckets:
-            expected = (left.znodes + right.znodes) * len(buckets) // BUCKETS
-            every = differing(
-                self._viewed(self.source, left, views[0]),
-                self._viewed(dest, right, views[1]),
-                buckets,
-                expected,
-            )
-            some = list(islice(every, self.lines))
-            count = len(some) + sum(1 for _ in every)
-        went_on = f"; dest went on to {format_zxid(moved)}" if moved != found.upto else ""
-        seen = f"{count} of {right.znodes} znodes differ" if count else f"{right.znodes} znodes, the same"
-        same = Condition(
-            "replay.same", "source holds what dest held", not count and not went_on, seen + went_on
-        )
-        return same, some, count
+        left, right = self._sums(self.source, None, views[0]), self._sums(dest, upto, views[1])
+        if not (buckets := unequal(left, right)):
+            return Condition("replay.same", claim, True, f"{right.znodes} znodes, the same")
+        unlike = [
+            {path: node for path, node in self._viewed(side, sums, view) if bucket_of(path) in buckets}
+            for side, sums, view in ((self.source, left, views[0]), (dest, right, views[1]))
+        ]
+        every = [f"{one.path} ({one.kind})" for one in differences(*unlike)]
+        more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
+        seen = f"{len(every)} of {right.znodes} znodes differ: {', '.join(every[:_SHOWN])}{more}"
+        return Condition("replay.same", claim, False, seen)
 
     def _at(self, side: Side, zxid: int) -> Sums:
         """The whole subtree at a zxid, read once."""
@@ -195,7 +204,7 @@ class Looking:
             upto=upto,
             view=view,
             max_record=self.max_record,
-            tell=self.tell.of(side.name),
+            tell=self.tell(side.name),
         )
 
     def _viewed(self, side: Side, found: Sums, view: View) -> Iterator[tuple[str, Znode]]:
@@ -260,39 +269,44 @@ class Looking:
         claim = "every replica was in sync when the first broker was stopped"
         return Condition("dest.replicated", claim, *_in_sync(replicas))
 
-    def _readable(self, found: Looked) -> Condition:
+    def _readable(self, found: Looked, mark: Mark | None) -> list[Condition]:
         """Goes through all of it once."""
         claim = "each of dest's transactions can be done again on source"
         found.touched = self._touched(found)
         steps = self.transactions(found)
+        at_mark = {found.cut: steps.fingerprint}
+        count = 0
         try:
             for again in steps:
                 found.tally.take(again)
+                count += 1
                 if len(found.first) < self.lines:
                     found.first.append(again)
+                if mark is not None and again.zxid == mark.done:
+                    at_mark[again.zxid] = steps.fingerprint
+                if count == BATCH:
+                    found.batches.append(Batch(again.zxid, count, steps.fingerprint))
+                    count = 0
         except ZkDataError as error:
-            return Condition("replay.possible", claim, False, str(error))
+            return [Condition("replay.possible", claim, False, str(error))]
         finally:
             found.under, found.passed = steps.under, steps.passed
-        found.fingerprint = steps.fingerprint
-        return Condition(
-            "replay.possible", claim, True, f"{found.tally.transactions} of {found.under} leave a trace"
-        )
-
-    def _wait_for_source(self, reached: int) -> None:
-        end = time.monotonic() + _REACHED_S
-        while (at := self._source_at()) < reached:
-            if time.monotonic() >= end:
-                raise HostError(
-                    f"{self.source.name} is at {format_zxid(at)}, source at {format_zxid(reached)}. "
-                    "Needed: the disk of source's leader. Possible now: the same command with that one"
-                )
-            Event().wait(_POLL_S)
+        if count:
+            found.batches.append(Batch(again.zxid, count, steps.fingerprint))
+        seen = f"{found.tally.transactions} of {found.under} leave a trace"
+        possible = Condition("replay.possible", claim, True, seen)
+        return [possible, *([] if mark is None else [_goes_on(mark, at_mark.get(mark.done))])]
 
     def _source_at(self) -> int:
         """Source's newest durable zxid, and dest's directories listed anew with its own."""
         self._list()
         return newest(self.source.data, self.source.logs, max_record=self.max_record).zxid
+
+
+def _goes_on(mark: Mark, fingerprint: str | None) -> Condition:
+    claim = "what source has of a replay is what dest did"
+    seen = f"{mark.version} transactions, up to {format_zxid(mark.done)}, with the consent of {mark.consent}"
+    return Condition("replay.mark", claim, fingerprint == mark.fingerprint, seen)
 
 
 def staying(chroot: str, *, marked: bool) -> View:

@@ -1,0 +1,60 @@
+"""Bring a Kafka cluster back to source behind the open door of a move: the table of contents.
+
+A run of its own, over the inventory of the move. Every broker is down at once; nothing that dest did is lost.
+Each step is one file in ``zkmigrate/steps``, its undo beside it. What and why: docs/adr/0047.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.inventory import SECTIONS, Inventory, without_brokers
+from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
+from zkmigrate.steps.brokers_back import BrokersBackStep
+from zkmigrate.steps.brokers_down import BrokersDownStep
+from zkmigrate.steps.dest_down import DestDownStep
+from zkmigrate.steps.install import InstallStep
+from zkmigrate.steps.replay import ReplayStep
+from zkmigrate.steps.replay_close import ReplayCloseStep
+from zkmigrate.steps.replay_read import ReplayReadStep
+from zkmigrate.steps.return_preflight import ReturnPreflightStep
+
+
+def _zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
+    return inventory.dest.service.unit, inventory.dest.commands
+
+
+PLAYBOOK = Playbook(
+    id="kafka_zookeeper_return",
+    title="Bring Kafka back to its old ZooKeeper ensemble",
+    stages=(
+        Stage("preflight", "Look first", (ReturnPreflightStep(),), locked=False, refused=3),
+        Stage("install", "Install the host program", (InstallStep(KAFKA, keep=True),), locked=False),
+        Stage(
+            "outage",
+            "Stop brokers and dest",
+            (BrokersDownStep(), DestDownStep()),
+            consent="Stop every broker now? Clients are served nothing until the stage start is done.",
+            noticed=True,
+        ),
+        Stage(
+            "source",
+            "Do again on source what dest did",
+            (ReplayReadStep(), ReplayStep()),
+            consent="Write to source now?",
+        ),
+        Stage(
+            "start",
+            "Start the brokers against source",
+            (BrokersBackStep(), ReplayCloseStep()),
+            consent="Start the brokers against source? There is no way back to dest after the first.",
+            noticed=True,
+        ),
+    ),
+    counted=(Counted("outage.brokers", "brokers", lambda inventory: inventory.broker_names),),
+    sections=SECTIONS,
+    roles=(
+        Role("source", "source hosts"),
+        Role("dest", "dest hosts", changed=True, witness=True, service=_zookeeper),
+        Role("brokers", "brokers", changed=True, without=without_brokers),
+    ),
+)
