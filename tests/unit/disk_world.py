@@ -28,7 +28,19 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Role, Stage
-from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Records, Step, Verdict, Way
+from zkmigrate.model.step import (
+    AnyStep,
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Records,
+    Step,
+    Verdict,
+    Way,
+)
 from zkmigrate.zkdata.reader import BytesReader, RandomReader
 
 T = TypeVar("T")
@@ -114,6 +126,10 @@ class FileStep(Step[dict[str, bool]]):
 
     def undo(self, c: Context, f: object, target: str, applied: tuple[Applied, ...]) -> Changes:
         return inverses(applied)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[dict[str, bool]]:
+        """Every host, also one that has a file of that name."""
+        return Forecast(self.observe(c, look), c.inventory.dest_names)
 
 
 @dataclass
