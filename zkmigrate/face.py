@@ -23,7 +23,6 @@ from zkmigrate.inventory import Inventory
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Context
-from zkmigrate.rules import expected
 from zkmigrate.ui import found, words
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.jsonl import JsonLines
@@ -114,7 +113,7 @@ class RunLookUp:
         if not stage.window or stage.rehearsal:
             return ()
         history = self.journal.history
-        return expected.before_the_cut(
+        return stage.window.remarks(
             Context(
                 history.run,
                 self.inventory,

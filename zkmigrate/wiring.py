@@ -15,7 +15,6 @@ from zkmigrate.clients import kafka, replay
 from zkmigrate.clients.canary import BrokerCanary
 from zkmigrate.clients.produce import ProduceCanary
 from zkmigrate.clients.subtree import Server
-from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine import beside, probes, sampler
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.channel import DEADLINE_S, ChannelApply
@@ -29,7 +28,6 @@ from zkmigrate.engine.watch import Watch
 from zkmigrate.facts.ensemble import source_view
 from zkmigrate.facts.host import HostStatus, host_status
 from zkmigrate.facts.replay_disks import reader
-from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model import change
 from zkmigrate.model.change import ClusterChange
@@ -38,7 +36,6 @@ from zkmigrate.model.look import KafkaView
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Context, Records
 from zkmigrate.model.window import Probe
-from zkmigrate.rules import expected
 from zkmigrate.rules.lease import in_force
 from zkmigrate.transport.channels import Channels
 from zkmigrate.transport.program import Program
@@ -96,14 +93,9 @@ class Site:
         many = playbook.many_witnesses
         return HostLock(names, owner, self._ask, nonce, steal=steal, before=playbook.unlocked, many=many)
 
-    def window_lines(self, records: Records) -> tuple[str, ...]:
-        """What ``plan`` says about the window of a move; nothing for another inventory. records: of a run
-        that may have been rehearsed."""
-        if not self.inventory.has("source", "dest", "kafka"):
-            return ()
-        hosts = (*self.inventory.source_names, *self.inventory.dest_names)
-        sessions = owning_sessions(self.look, hosts, self.inventory.kafka.chroot)
-        return expected.before_the_run(KAFKA, Context("plan", self.inventory, records=records), sessions)
+    def window_lines(self, playbook: Playbook, records: Records) -> tuple[str, ...]:
+        """What ``plan`` says of the whole run. records: of one that may have been rehearsed."""
+        return playbook.foreseen(Context("plan", self.inventory, records=records), self.look)
 
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
         """The watch, over channels of its own, and its second process."""

@@ -204,7 +204,7 @@ class DiskSite:
 
         return copy
 
-    def window_lines(self, records: Records) -> tuple[str, ...]:
+    def window_lines(self, playbook: Playbook, records: Records) -> tuple[str, ...]:
         return ("window: none here",)
 
     def close(self) -> None:

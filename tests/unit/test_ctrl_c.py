@@ -37,7 +37,7 @@ def deaf(wait):
             pass
 
 class Silent(DiskSite):
-    def window_lines(self, records):
+    def window_lines(self, playbook, records):
         {wait}
     def close(self):
         connect()

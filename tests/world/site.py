@@ -16,7 +16,6 @@ from typing import Any, cast
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from zkmigrate.cli import cli
 from zkmigrate.clients.produce import Ack, Late
-from zkmigrate.dependents.kafka_plug import KAFKA
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
@@ -24,13 +23,11 @@ from zkmigrate.engine.ports import WatchPort
 from zkmigrate.engine.sampler import Produced, Sampler, brokers, ensembles
 from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Watch
-from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.change import Change
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Context, Records
-from zkmigrate.rules import expected
 from zkmigrate.rules.lease import in_force
 from zkmigrate.simulate.look import WorldLook
 from zkmigrate.simulate.world import World, new_world
@@ -153,10 +150,8 @@ class WorldSite:
     def copies(self, clock: Clock, lock: HostLock) -> Callable[[bytes], Mapping[str, str]]:
         return lambda _content: {}
 
-    def window_lines(self, records: Records) -> tuple[str, ...]:
-        names = (*self.inventory.source_names, *self.inventory.dest_names)
-        sessions = owning_sessions(self.look, names, self.inventory.kafka.chroot)
-        return expected.before_the_run(KAFKA, Context("plan", self.inventory, records=records), sessions)
+    def window_lines(self, playbook: Playbook, records: Records) -> tuple[str, ...]:
+        return playbook.foreseen(Context("plan", self.inventory, records=records), self.look)
 
     def close(self) -> None:
         self._over.set()

@@ -22,6 +22,7 @@ from zkmigrate.inventory import digest
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import KafkaView, PartitionState
+from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Records, Retired, Way
 from zkmigrate.opening import Opening
 from zkmigrate.operate.plans import show_plan
@@ -72,7 +73,7 @@ class Night:
 class _Site:
     look: WorldLook
 
-    def window_lines(self, records: Records) -> tuple[str, ...]:
+    def window_lines(self, playbook: Playbook, records: Records) -> tuple[str, ...]:
         return ("window: as measured",)
 
     def close(self) -> None:

@@ -18,6 +18,9 @@ LOGIN = "host.login"
 OPERATOR = "operator.address"
 """The check that tells whether this may be the wrong machine."""
 
+NO_WAY_BACK = "open.no-way-back"
+"""The finding that a host opened its door, so that no run walks back any more."""
+
 AGAIN = "put it right, then run zkmigrate preflight again"
 """The last of the moves of a check that does not hold."""
 

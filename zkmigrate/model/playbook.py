@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.by_hand import Manual
+from zkmigrate.model.look import Look
 from zkmigrate.model.report import Reporting
-from zkmigrate.model.step import AnyStep
+from zkmigrate.model.step import AnyStep, Context
 from zkmigrate.model.window import WatchSpec, WindowSpec
 
 
@@ -72,6 +73,11 @@ class Role:
     without: Callable[[Inventory, Collection[str]], Inventory] | None = None
 
 
+def nothing_foreseen(_context: Context, _look: Look) -> tuple[str, ...]:
+    """There is nothing to say of the run but its steps."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Playbook:
     """A named runbook.
@@ -80,7 +86,8 @@ class Playbook:
     sections of its own. sections: those that its file must have; more may be there. roles: the hosts that it
     works with, in the order in which they are shown; where it names none, all that the inventory has, and it
     changes none of them. alters_clusters: what a cluster held before a change of it, only the journal knows.
-    manual: what the page by hand says around the steps. report: what is special about its report.
+    manual: what the page by hand says around the steps. report: what is special about its report. foreseen:
+    what ``plan`` says of the whole run, such as how long its window will be.
     """
 
     id: str
@@ -93,6 +100,7 @@ class Playbook:
     alters_clusters: bool = False
     manual: Manual = field(default_factory=Manual)
     report: Reporting = field(default_factory=Reporting)
+    foreseen: Callable[[Context, Look], tuple[str, ...]] = nothing_foreseen
 
     def hosts(self, inventory: Inventory) -> dict[str, tuple[str, ...]]:
         """The names of the hosts by their part, in the order in which they are shown."""

@@ -113,6 +113,11 @@ class WatchSpec:
     decide: Decide
 
 
+def no_remarks(_context: Context) -> tuple[str, ...]:
+    """Nothing is known before the window opens."""
+    return ()
+
+
 def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tuple[float, float]:
     """Every wait has its own limit only."""
     return math.inf, math.inf
@@ -163,7 +168,8 @@ class WindowSpec:
     means when nobody answers, told whether the step ``steps.seals`` is done, that is, whether all hosts are
     sealed. limits: seconds that one message of a look or change, and all of it, may take in the window. It is
     told the phase, the verb of the change (empty for a look), whether the walk goes back, and the seconds
-    left until the way back must start (None without such a deadline).
+    left until the way back must start (None without such a deadline). remarks: lines that are shown before
+    the window opens, from what the run has recorded.
     """
 
     steps: WindowSteps
@@ -171,3 +177,4 @@ class WindowSpec:
     deadline_s: Callable[[Context], float]
     without_operator: Callable[[bool], Fallback]
     limits: Callable[[str, str, bool, float | None], tuple[float, float]] = no_limits
+    remarks: Callable[[Context], tuple[str, ...]] = no_remarks

@@ -81,5 +81,5 @@ def _planned(setting: Setting, inventory: Inventory, playbook: Playbook, history
     records = history.records() if history is not None else {}
     retired = tuple(history.retired.values()) if history is not None else ()
     with reached(setting, inventory, "plan") as site:
-        made = plan.make(playbook, inventory, site.look, site.window_lines(records), retired)
+        made = plan.make(playbook, inventory, site.look, site.window_lines(playbook, records), retired)
     return planfile.of(made)

@@ -43,7 +43,7 @@ def retire(setting: Setting, run_id: str, host: str, reason: str) -> int:
         stack.callback(alone.leave)
         site = stack.enter_context(reached(setting, inventory, run_dir.name))
         opened = Opening(run_dir, playbook, inventory, site.look, clock.wall).opened(
-            lambda: site.window_lines({})
+            lambda: site.window_lines(playbook, {})
         )
         journal = opened.journal
         stack.callback(journal.close)

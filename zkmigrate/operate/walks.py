@@ -24,7 +24,7 @@ from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import UsageError
 from zkmigrate.face import RunLookUp, face_of, in_lines
 from zkmigrate.inventory import Inventory
-from zkmigrate.model.finding import Finding
+from zkmigrate.model.finding import NO_WAY_BACK, Finding
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 from zkmigrate.opening import Opened, Opening, refuse_stale
@@ -38,7 +38,6 @@ from zkmigrate.operate.setting import (
     read,
     words_on,
 )
-from zkmigrate.steps.go import NO_WAY_BACK
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.record import recorded
 
@@ -258,8 +257,8 @@ def _opened(wishes: Wishes, opening: Opening, site: Site, wanted: PlanFile | Non
     if wishes.journal_lost:
         return opening.recovered(Way(wishes.journal_lost), getpass.getuser())
     if runs.has_begun(opening.run_dir):
-        return opening.opened(lambda: site.window_lines({}), wanted)
-    return opening.begun(site.window_lines({}), wanted)
+        return opening.opened(lambda: site.window_lines(opening.playbook, {}), wanted)
+    return opening.begun(site.window_lines(opening.playbook, {}), wanted)
 
 
 def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook, findings: Sequence[Finding]) -> None:

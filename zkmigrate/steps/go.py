@@ -21,7 +21,7 @@ from zkmigrate.facts.recorded import Freshest, Proved, known
 from zkmigrate.facts.window import SERVING, Statuses, foreseen, phases, statuses
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import NO_WAY_BACK, Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.window import Phase
@@ -30,7 +30,6 @@ from zkmigrate.rules.start_order import forms_quorum, places
 from zkmigrate.steps.arm import endpoint
 from zkmigrate.steps.seal import none_open_first
 
-NO_WAY_BACK = "open.no-way-back"
 GONE = Phase.GO.until(Phase.OPEN)
 # So long a stop of all hosts may take.
 TOO_LATE_S = 4.0

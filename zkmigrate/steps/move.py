@@ -5,12 +5,17 @@ Each step is one file beside this one, its undo in it. The protocol: docs/explan
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.inventory import Inventory
 from zkmigrate.model.by_hand import Manual
+from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
 from zkmigrate.model.report import Reporting
-from zkmigrate.model.step import AnyStep
+from zkmigrate.model.step import AnyStep, Context
 from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.rules import expected
 from zkmigrate.rules.window import WINDOW
 from zkmigrate.steps.arm import ArmStep
 from zkmigrate.steps.check import CheckStep
@@ -42,6 +47,12 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
     def members(inventory: Inventory) -> tuple[str, ...]:
         return tuple(member.name for member in dependent.members(inventory))
 
+    def foreseen(c: Context, look: Look) -> tuple[str, ...]:
+        hosts = (*c.inventory.source_names, *c.inventory.dest_names)
+        sessions = owning_sessions(look, hosts, dependent.chroot(c.inventory))
+        return expected.before_the_run(dependent, c, sessions)
+
+    window = replace(WINDOW, remarks=expected.before_the_cut)
     arm_to_check: tuple[AnyStep, ...] = (
         ArmStep(),
         SurveyStep(dependent),
@@ -68,7 +79,7 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
                 arm_to_check,
                 consent=f"Rehearse on the dest hosts now? No {words.one} uses them yet.",
                 rehearsal=True,
-                window=WINDOW,
+                window=window,
                 skip="nobody has tried dest's configs, rights and start; how long the window will be is not "
                 "known, and the way back counts with policy.way_back_s",
             ),
@@ -84,7 +95,7 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
                 "Cut over",
                 (PreflightStep(dependent, gate="cutover"), *arm_to_check, OpenStep(dependent)),
                 consent="Cut over now? Everything up to OPEN has a way back.",
-                window=WINDOW,
+                window=window,
                 noticed=True,
             ),
             Stage("verify", "Verify", (VerifyStep(dependent),), noticed=True),
@@ -108,4 +119,5 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         ),
         manual=manual or Manual(),
         report=report or Reporting(),
+        foreseen=foreseen,
     )
