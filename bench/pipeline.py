@@ -39,9 +39,9 @@ from bench.spread import spread
 from bench.subtree import ratios
 from bench.usage import TICK_S, Usage, watched
 from bench.zxid_tail import Writes
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.snapname import snapshot_files
-from zkmigrate.zkdata.tail import newest
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.snapname import snapshot_files
+from zkmigrate.zookeeper.data.tail import newest
 
 MB = {"large": 700.0, "small": 300.0}
 """Of one log of each kind; there are two of each, and two of a tenth."""

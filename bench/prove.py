@@ -34,8 +34,8 @@ _SET = 5
 _PLAIN = """
 import sys
 from pathlib import Path
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.tree import diff, load_tree
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.tree import diff, load_tree
 one, other = (load_tree(FileDirectory(Path(d) / "version-2"), chroot="/kafka") for d in sys.argv[1:])
 sys.exit(1 if diff(one, other) else 0)
 """

@@ -17,13 +17,13 @@ from pyspark.sql import functions as F
 
 from bench.tuples import TupleSource
 from bench.zookeeper import VERSION
-from zkmigrate.analyze.session import Bounds, session
 from zkmigrate.lab import provision
-from zkmigrate.zkdata.logdir import log_files, walk
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.snapname import snapshot_files
-from zkmigrate.zkdata.snapshot import read_snapshot
-from zkmigrate.zkdata.txn import TxnType
+from zkmigrate.spark.session import Bounds, session
+from zkmigrate.zookeeper.data.logdir import log_files, walk
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.snapname import snapshot_files
+from zkmigrate.zookeeper.data.snapshot import read_snapshot
+from zkmigrate.zookeeper.data.txn import TxnType
 
 Serve: TypeAlias = Callable[[Callable[[Any], Any]], None]
 Types: TypeAlias = dict[str, tuple[int, int]]

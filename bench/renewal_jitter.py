@@ -35,10 +35,10 @@ from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.beside import Process
 from zkmigrate.engine.history import History
 from zkmigrate.engine.watch import Watch
-from zkmigrate.inventory import Inventory, Lease, Policy
+from zkmigrate.inventory.inventory import Inventory, Lease, Policy
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.rules.window import WINDOW
+from zkmigrate.moves.rules.window import WINDOW
 
 HOSTS = ("d1", "d2", "d3")
 ADDRESSES = ("127.0.0.1", "127.0.0.2", "127.0.0.3")

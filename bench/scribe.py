@@ -15,8 +15,8 @@ from bench.subtree import CREATE, DATA, paths
 from bench.zookeeper import send, server
 from bench.zxid_tail import NO_SNAPSHOT, Writes, written
 from zkmigrate.lab.load import zkmessages as messages
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.snapname import snapshot_files
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.snapname import snapshot_files
 
 Serve: TypeAlias = Callable[[Callable[[Any], Any]], None]
 

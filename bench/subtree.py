@@ -21,14 +21,14 @@ from kazoo.client import KazooClient
 
 from bench.spread import shown, spread
 from bench.zookeeper import send, server
-from zkmigrate.clients.session import Limits
-from zkmigrate.clients.subtree import Server
-from zkmigrate.disks.place import Disks, Place
-from zkmigrate.disks.subtree import Answer, from_disk, from_server
 from zkmigrate.lab.load import zkmessages as messages
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.snapname import snapshot_files
-from zkmigrate.zkdata.subtree import Extent
+from zkmigrate.zookeeper.clients.session import Limits
+from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.snapname import snapshot_files
+from zkmigrate.zookeeper.data.subtree import Extent
+from zkmigrate.zookeeper.disks.place import Disks, Place
+from zkmigrate.zookeeper.disks.subtree import Answer, from_disk, from_server
 
 ROOT = "/kafka"
 SIZES = (1_000, 50_000, 500_000)

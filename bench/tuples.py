@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from zkmigrate.pipeline.source import TxnLogSource
-from zkmigrate.pipeline.txnlog import TxnLogReader, parse_options
+from zkmigrate.spark.sources.source import TxnLogSource
+from zkmigrate.spark.sources.txnlog import TxnLogReader, parse_options
 
 
 class TupleReader(TxnLogReader):

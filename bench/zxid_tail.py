@@ -26,14 +26,14 @@ import click
 from bench.spread import shown, spread
 from bench.zookeeper import VERSION, server
 from tests.unit import sshd
-from zkmigrate.disks.place import Place, reached
 from zkmigrate.lab import provision
 from zkmigrate.lab.load import zkmessages as messages
 from zkmigrate.lab.load.zkclient import Client
 from zkmigrate.lab.load.zkloop import settle, turn
-from zkmigrate.zkdata.logdir import log_files, walk
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.tail import newest
+from zkmigrate.zookeeper.data.logdir import log_files, walk
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.tail import newest
+from zkmigrate.zookeeper.disks.place import Place, reached
 
 IN_FLIGHT = 200
 NO_SNAPSHOT = 1_000_000_000

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from zkmigrate.inventory_topic_config import TopicConfigInventory
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.steps.topic_check import TopicCheckStep
-from zkmigrate.steps.topic_config import TopicConfigStep
+from zkmigrate.topics.look_step import TopicCheckStep
+from zkmigrate.topics.section import TopicConfigInventory
+from zkmigrate.topics.set_step import TopicConfigStep
 
 PLAYBOOK = Playbook(
     id="kafka_topic_config",

@@ -1,22 +1,22 @@
 """Bring a Kafka cluster back to source behind the open door of a move: the table of contents.
 
 A run of its own, over the inventory of the move. Every broker is down at once; nothing that dest did is lost.
-Each step is one file in ``zkmigrate/steps``, its undo beside it. What and why: docs/adr/0047.
+Each step is one file in ``zkmigrate/moves/steps``, its undo beside it. What and why: docs/adr/0047.
 """
 
 from __future__ import annotations
 
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.inventory import SECTIONS, Inventory, without_brokers
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.inventory.inventory import SECTIONS, Inventory, without_brokers
 from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
-from zkmigrate.steps.brokers_back import BrokersBackStep
-from zkmigrate.steps.brokers_down import BrokersDownStep
-from zkmigrate.steps.dest_down import DestDownStep
-from zkmigrate.steps.install import InstallStep
-from zkmigrate.steps.replay import ReplayStep
-from zkmigrate.steps.replay_close import ReplayCloseStep
-from zkmigrate.steps.replay_read import ReplayReadStep
-from zkmigrate.steps.return_preflight import ReturnPreflightStep
+from zkmigrate.moves.steps.brokers_back import BrokersBackStep
+from zkmigrate.moves.steps.brokers_down import BrokersDownStep
+from zkmigrate.moves.steps.dest_down import DestDownStep
+from zkmigrate.moves.steps.install import InstallStep
+from zkmigrate.moves.steps.replay import ReplayStep
+from zkmigrate.moves.steps.replay_close import ReplayCloseStep
+from zkmigrate.moves.steps.replay_read import ReplayReadStep
+from zkmigrate.moves.steps.return_preflight import ReturnPreflightStep
 
 
 def _zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:

@@ -132,4 +132,4 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     note "set-up is complete"
 fi
 [ -f "$archive" ] || step "making an archive of Spark's Java classes, so that analyses start sooner" \
-    "check that java is Java 17, then run again" .venv/bin/python -m zkmigrate.analyze.archive
+    "check that java is Java 17, then run again" .venv/bin/python -m zkmigrate.spark.archive

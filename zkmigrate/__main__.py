@@ -1,6 +1,6 @@
 """``python -m zkmigrate``: the command line."""
 
-from zkmigrate.cli import main
+from zkmigrate.cli.main import main
 
 if __name__ == "__main__":
     main()

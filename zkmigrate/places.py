@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zkmigrate import marked_yaml
+from zkmigrate.inventory import marked_yaml
 
 _KEYS = r"[a-z_]+(?:\.[a-z_]+)*"
 _NAMED = re.compile(rf"(?:(?P<keys>{_KEYS}(?: (?:or|and) {_KEYS})*) in )?migration\.yml")

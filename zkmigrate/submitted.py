@@ -1,9 +1,9 @@
 """What spark-submit runs: ``zkmigrate analyze`` with the arguments behind this file's name, in the Spark that
-spark-submit configured. The code comes from the archive of ``python -m zkmigrate.analyze.pack``."""
+spark-submit configured. The code comes from the archive of ``python -m zkmigrate.spark.pack``."""
 
 import sys
 
-from zkmigrate.cli import main
+from zkmigrate.cli.main import main
 
 if __name__ == "__main__":
     main(["analyze", *sys.argv[1:]], prog_name="zkmigrate")

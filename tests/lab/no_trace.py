@@ -9,7 +9,7 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.waiting import wait_until
-from zkmigrate.zkdata.words import parse_srvr
+from zkmigrate.zookeeper.data.words import parse_srvr
 
 # What a host writes by itself: who is logged in, its log of logins and of sudo, and Kafka's own checkpoints.
 _OWN = r"/run$|/var/log/(?:journal|lastlog|wtmp|btmp)\b|/var/lib/kafka(?:/[a-z-]+-checkpoint(?:\.tmp)?)?$"

@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from tests.lab.tool import asked
-from zkmigrate import inventory as inventories
-from zkmigrate.dependents.kafka import connect_string, with_connect
+from zkmigrate.inventory import inventory as inventories
+from zkmigrate.kafka.rules.connect import connect_string, with_connect
 from zkmigrate.lab import service
 from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.failure import LabError

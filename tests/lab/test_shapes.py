@@ -17,15 +17,15 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.lab import no_trace
 from tests.lab.tool import asked, ended, started
-from zkmigrate.inventory import load
+from zkmigrate.inventory.inventory import load
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role
 from zkmigrate.lab.waiting import wait_until
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.txn import CreateSessionTxn
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.txn import CreateSessionTxn
 
 pytestmark = pytest.mark.lab
 

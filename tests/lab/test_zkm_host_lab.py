@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zkmigrate import hostside
+from zkmigrate.hosts import zkm_host as hostside
 from zkmigrate.lab.by_hand import UNIT, DestHosts, joined
 from zkmigrate.lab.drills.start_order import danger, staggered_orders
 from zkmigrate.lab.lab import Lab

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.mutants.python import Mutant, run
 
 TABLE = Path(__file__).with_name("zkm_host.toml")
-PROGRAM = "zkmigrate/hostside/zkm-host"
+PROGRAM = "zkmigrate/hosts/zkm_host/zkm-host"
 
 
 def mutants() -> tuple[Mutant, ...]:

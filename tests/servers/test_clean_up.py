@@ -30,22 +30,22 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.servers.ensembles import quorum
 from tests.servers.process import ADDRESS, START_SECONDS
 from tests.unit import sshd
-from zkmigrate import inventory as inventories
-from zkmigrate import standing
-from zkmigrate.clients.clean_up import ChangedError, Dest
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine import runs
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import LocalLock
 from zkmigrate.errors import LockedError, UsageError, ZkmigrateError
+from zkmigrate.inventory import inventory as inventories
 from zkmigrate.lab.waiting import wait_until
-from zkmigrate.operate.clean_up import Wishes, clean_up
-from zkmigrate.operate.setting import Setting
+from zkmigrate.moves.rules.clean_up import Node
+from zkmigrate.moves.verbs.clean_up import Wishes, clean_up
+from zkmigrate.moves.verbs.deletion import ChangedError, Dest
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
-from zkmigrate.rules.clean_up import Node
-from zkmigrate.wiring import Site
-from zkmigrate.zkdata.messages import connect_request
+from zkmigrate.runs import standing
+from zkmigrate.runs.setting import Setting
+from zkmigrate.site.wiring import Site
+from zkmigrate.zookeeper.data.messages import connect_request
 
 TAIL = ADDRESS.partition("127.1")[2]
 ADDRESSES = tuple(f"127.{n}{TAIL}" for n in (1, 2, 3))
@@ -281,7 +281,7 @@ def test_it_is_listed_deleted_and_put_back(place: Place) -> None:
 
 
 def test_both_ways_say_how_far_they_are(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkmigrate.operate.clean_up._TELL_S", 0.0)
+    monkeypatch.setattr("zkmigrate.moves.verbs.clean_up._TELL_S", 0.0)
     plant(place, many=92)
     place.begin()
     assert len(tree(place.port, place.top)) == 100

@@ -16,10 +16,10 @@ from tests.servers.ensembles import Member, client, serving
 from tests.servers.process import ADDRESS, START_SECONDS
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.waiting import wait_until
-from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.session import format_session
-from zkmigrate.zkdata.tail import newest
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.session import format_session
+from zkmigrate.zookeeper.data.tail import newest
 
 VERSION = "3.5.8"
 

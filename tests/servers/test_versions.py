@@ -8,13 +8,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
-from zkmigrate.clients.session import Limits
-from zkmigrate.clients.subtree import Server
-from zkmigrate.disks.place import Disks, Place
-from zkmigrate.disks.subtree import Answer, from_disk, from_server
 from zkmigrate.lab import provision
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import JAVA_11_KAFKA
+from zkmigrate.zookeeper.clients.session import Limits
+from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.disks.place import Disks, Place
+from zkmigrate.zookeeper.disks.subtree import Answer, from_disk, from_server
 
 
 @contextmanager

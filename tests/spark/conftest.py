@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.zkdata_fixtures import VERSIONS, recorded_files
-from zkmigrate.analyze.session import READ_HERE, Bounds, session
-from zkmigrate.pipeline import register
+from zkmigrate.spark.session import READ_HERE, Bounds, session
+from zkmigrate.spark.sources import register
 
 
 @pytest.fixture(scope="session")

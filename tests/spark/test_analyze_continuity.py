@@ -20,14 +20,14 @@ from tests.unit.zkdata_fixtures import (
     snapshot_of,
     text,
 )
-from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.input import Input
-from zkmigrate.analyze.jobs import continuity
-from zkmigrate.analyze.section import Section
 from zkmigrate.errors import UsageError
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.zxid import format_zxid
+from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.jobs import continuity
+from zkmigrate.spark.section import Section
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.zxid import format_zxid
 
 
 def put(folder: Path, **content: bytes) -> Path:

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.zkdata_fixtures import create_payload, log_from
-from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.disk import disks
-from zkmigrate.analyze.input import Input, shared
-from zkmigrate.pipeline.files import File
-from zkmigrate.zkdata.txnlog import MAX_RECORD
+from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.disk import disks
+from zkmigrate.spark.input import Input, shared
+from zkmigrate.spark.sources.files import File
+from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
 
 @pytest.mark.parametrize(

@@ -23,19 +23,19 @@ from tests.unit.zkdata_fixtures import (
     set_payload,
     text,
 )
-from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.disk import disks
-from zkmigrate.analyze.input import Input
-from zkmigrate.analyze.jobs import diff, proof
-from zkmigrate.analyze.rolled import rolled, znode
-from zkmigrate.analyze.section import Section
-from zkmigrate.disks import prove as single
-from zkmigrate.disks.place import Disks, parse_place
 from zkmigrate.errors import UsageError
-from zkmigrate.zkdata.proofs import PROOFS, Side
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.tree import load_tree
-from zkmigrate.zkdata.txnlog import MAX_RECORD
+from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.disk import disks
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.jobs import diff, proof
+from zkmigrate.spark.rolled import rolled, znode
+from zkmigrate.spark.section import Section
+from zkmigrate.zookeeper.data.proofs import PROOFS, Side
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.tree import load_tree
+from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
+from zkmigrate.zookeeper.disks import prove as single
+from zkmigrate.zookeeper.disks.place import Disks, parse_place
 
 OLD, NEW = 1 << 32, 2 << 32
 BROKER, OTHER, FAR = 0x11, 0x33, -(1 << 60)

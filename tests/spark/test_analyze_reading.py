@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.pipeline_rows import expected
 from tests.unit.zkdata_fixtures import VERSIONS, build_log, snapshot_of
-from zkmigrate.analyze import archive, session
-from zkmigrate.analyze.reading import Kept, load
-from zkmigrate.pipeline.files import File, files
-from zkmigrate.pipeline.stretches import Part, Stretches
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import BytesDirectory
-from zkmigrate.zkdata.snapname import snapshot_zxid
-from zkmigrate.zkdata.txnlog import log_zxid
+from zkmigrate.spark import archive, session
+from zkmigrate.spark.reading import Kept, load
+from zkmigrate.spark.sources.files import File, files
+from zkmigrate.spark.sources.stretches import Part, Stretches
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import BytesDirectory
+from zkmigrate.zookeeper.data.snapname import snapshot_zxid
+from zkmigrate.zookeeper.data.txnlog import log_zxid
 
 JAVA_S = 600
 

@@ -18,15 +18,15 @@ from tests.unit.zkdata_fixtures import (
     snapshot_of,
     text,
 )
-from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.input import Input
-from zkmigrate.analyze.jobs import sessions
-from zkmigrate.analyze.section import Section
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.session import format_session
-from zkmigrate.zkdata.sums import read_sums
-from zkmigrate.zkdata.tree import load_tree
+from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.jobs import sessions
+from zkmigrate.spark.section import Section
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.session import format_session
+from zkmigrate.zookeeper.data.sums import read_sums
+from zkmigrate.zookeeper.data.tree import load_tree
 
 
 def asked(spark: SparkSession, folder: Path, chroot: str = "/kafka") -> Section:

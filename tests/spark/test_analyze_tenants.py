@@ -10,15 +10,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, set_payload, text
-from zkmigrate.analyze import standing
-from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.input import Input
-from zkmigrate.analyze.jobs import tenants
-from zkmigrate.analyze.sizes import znodes
 from zkmigrate.errors import UsageError
-from zkmigrate.zkdata.effect import CONTAINER_OWNER, SESSIONS, TTL_OWNER, is_session
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.tree import load_tree
+from zkmigrate.spark import standing
+from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.jobs import tenants
+from zkmigrate.spark.sizes import znodes
+from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, SESSIONS, TTL_OWNER, is_session
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.tree import load_tree
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 
 from tests.unit.test_report import Run
 from tests.unit.zkdata_fixtures import create_payload, log_from, payload
-from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.input import Input
-from zkmigrate.analyze.jobs import timeline
 from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.model.change import Fence, HostVerb
-from zkmigrate.zkdata.txn import HEADER_SIZE, TxnType
+from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.jobs import timeline
+from zkmigrate.zookeeper.data.txn import HEADER_SIZE, TxnType
 
 ZERO, MONO = 2_000_000.0, 500.0
 """When the run begins, 1970-01-24 03:33:20 UTC, by the operator's two clocks."""

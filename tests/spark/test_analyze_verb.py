@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from zkmigrate.analyze import jobs, verb
-from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.input import Input
-from zkmigrate.analyze.section import Section
-from zkmigrate.analyze.session import Bounds
+from zkmigrate.spark import jobs, verb
+from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.section import Section
+from zkmigrate.spark.session import Bounds
 
 
 def test_what_a_job_kept_is_given_back(

@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 
 from tests.unit.test_zkdata_replay import multi
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, text
-from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.input import Input
-from zkmigrate.analyze.jobs import quiet, writers
-from zkmigrate.disks.writers import body
 from zkmigrate.errors import UsageError
-from zkmigrate.zkdata import writers as single
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.sums import read_sums
+from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.jobs import quiet, writers
+from zkmigrate.zookeeper.data import writers as single
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.sums import read_sums
+from zkmigrate.zookeeper.disks.writers import body
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from bench.readings import Logs, Tree, asked, streamed, walked
 from bench.tuples import TupleSource
 from tests.unit.zkdata_fixtures import create_payload, log_from, payload, set_payload, text
-from zkmigrate.zkdata.txn import TxnType
+from zkmigrate.zookeeper.data.txn import TxnType
 
 
 @pytest.mark.parametrize("zxids", [None, (3, 9)])

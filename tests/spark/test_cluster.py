@@ -22,10 +22,10 @@ from pyspark.sql import SparkSession
 import zkmigrate
 from tests.unit.kafka_segments import batch, put
 from tests.unit.test_report import Run
-from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.input import Input
-from zkmigrate.analyze.jobs import JOBS, job
-from zkmigrate.analyze.session import CHEAP, INTERPRETED, SHORT_LIVED, of_archive
+from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.jobs import JOBS, job
+from zkmigrate.spark.session import CHEAP, INTERPRETED, SHORT_LIVED, of_archive
 
 PACKAGES = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "fsspec", "click", "ruamel")
 PYTHON = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
@@ -123,12 +123,12 @@ def test_two_workers_answer_as_one_machine_does(
     archives = [tmp_path / "code.zip", tmp_path / "again.zip"]
     for archive in archives:
         packed = run(
-            [sys.executable, "-m", "zkmigrate.analyze.pack", str(archive)],
+            [sys.executable, "-m", "zkmigrate.spark.pack", str(archive)],
             Path(zkmigrate.__file__).parents[1], dict(os.environ),
         )  # fmt: skip
         assert packed.returncode == 0, packed.stderr
     assert archives[0].read_bytes() == archives[1].read_bytes()
-    assert "zkmigrate/pipeline/txnlog.py" in zipfile.ZipFile(archives[0]).namelist()
+    assert "zkmigrate/spark/sources/txnlog.py" in zipfile.ZipFile(archives[0]).namelist()
     script = Path(shutil.copy(Path(zkmigrate.__file__).with_name("submitted.py"), tmp_path))
 
     with ExitStack() as stack:

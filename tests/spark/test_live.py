@@ -15,8 +15,8 @@ from tests.servers.ensembles import Member, client, serving
 from tests.spark.test_sources import plain
 from tests.unit.pipeline_rows import expected
 from zkmigrate.lab.waiting import wait_until
-from zkmigrate.zkdata.logdir import log_files, walk
-from zkmigrate.zkdata.reader import FileDirectory
+from zkmigrate.zookeeper.data.logdir import log_files, walk
+from zkmigrate.zookeeper.data.reader import FileDirectory
 
 ENOUGH_S = 600
 

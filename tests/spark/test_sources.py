@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 
 from tests.unit.pipeline_rows import expected
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, set_payload, text
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import FileDirectory, FileReader
-from zkmigrate.zkdata.snapname import snapshot_files
-from zkmigrate.zkdata.snapshot import read_snapshot
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import FileDirectory, FileReader
+from zkmigrate.zookeeper.data.snapname import snapshot_files
+from zkmigrate.zookeeper.data.snapshot import read_snapshot
 
 
 def log(spark: SparkSession, path: Path | str, **options: str | int | bool) -> DataFrame:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from zkmigrate.cli import cli
+from zkmigrate.cli.main import cli
 from zkmigrate.engine import runs
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
@@ -22,7 +22,7 @@ from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.ports import NoWatch, WatchPort
 from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import HostError
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
@@ -41,7 +41,7 @@ from zkmigrate.model.step import (
     Verdict,
     Way,
 )
-from zkmigrate.zkdata.reader import BytesReader, RandomReader
+from zkmigrate.zookeeper.data.reader import BytesReader, RandomReader
 
 T = TypeVar("T")
 

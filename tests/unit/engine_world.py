@@ -27,15 +27,15 @@ from zkmigrate.engine.ports import (
     World,
 )
 from zkmigrate.engine.run import Ended, Walk
-from zkmigrate.inventory import Inventory, Policy
-from zkmigrate.inventory_hooks import Hooks
+from zkmigrate.inventory.hooks import Hooks
+from zkmigrate.inventory.inventory import Inventory, Policy
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Role, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.model.window import Decide, Decision, Fallback, Unanswered, WindowSpec, no_limits
-from zkmigrate.rules.window import WINDOW
+from zkmigrate.moves.rules.window import WINDOW
 
 HOSTS = ("d1", "d2", "d3")
 

@@ -17,7 +17,7 @@ from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate.discovery.draft import SshDraft
 from zkmigrate.discovery.wanted import Wanted
-from zkmigrate.simulate import ensemble
+from zkmigrate.moves.world import ensemble
 
 SOURCE = tuple(f"127.0.0.{n}" for n in (11, 12, 13))
 DEST = tuple(f"127.0.0.{n}" for n in (21, 22, 23))

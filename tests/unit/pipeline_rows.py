@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from zkmigrate.pipeline.arrays import whole_text
-from zkmigrate.pipeline.columns import SCHEMA
-from zkmigrate.zkdata.effect import owner_of
-from zkmigrate.zkdata.txn import (
+from zkmigrate.spark.sources.arrays import whole_text
+from zkmigrate.spark.sources.columns import SCHEMA
+from zkmigrate.zookeeper.data.effect import owner_of
+from zkmigrate.zookeeper.data.txn import (
     Acl,
     CloseSessionTxn,
     CreateContainerTxn,
@@ -22,7 +22,7 @@ from zkmigrate.zkdata.txn import (
     TxnBody,
     TxnType,
 )
-from zkmigrate.zkdata.txnlog import Record
+from zkmigrate.zookeeper.data.txnlog import Record
 
 Row = dict[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

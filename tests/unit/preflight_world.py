@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.unit.zkdata_fixtures import create_payload, log_from
-from zkmigrate import preflight
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.errors import HostError
-from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
+from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import DirEntry, KafkaView, Look, PartitionState, RandomReader, Znode
 from zkmigrate.model.step import Context
-from zkmigrate.simulate.topics import TopicQuestions, TopicWorld
-from zkmigrate.zkdata.reader import BytesReader
+from zkmigrate.moves import preflight
+from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
+from zkmigrate.zookeeper.data.reader import BytesReader
 
 T = TypeVar("T")
 

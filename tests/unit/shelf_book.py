@@ -13,13 +13,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import AlterTopicConfig, Applied, Change, Changes, inverses
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
-from zkmigrate.wiring import Site
+from zkmigrate.site.wiring import Site
 
 TOPICS = ("a", "b")
 

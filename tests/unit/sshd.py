@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory
 
 PRIVILEGE_SEPARATION = Path("/run/sshd")
 """Every connection of an sshd that root runs needs it."""

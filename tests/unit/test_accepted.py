@@ -13,21 +13,21 @@ import pytest
 from tests.unit.preflight_world import CHECKS, healthy, inventory, partition, run_preflight
 from tests.unit.test_inventory import GOOD
 from tests.unit.test_report import Run
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.byhand.go_no_go import page
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.codec import decode_finding, encode_finding
 from zkmigrate.errors import InventoryError
-from zkmigrate.inventory import digest, load
-from zkmigrate.inventory_accept import ACCEPTABLE, Accept
+from zkmigrate.inventory.accept import ACCEPTABLE, Accept
+from zkmigrate.inventory.inventory import digest, load
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, doubts
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 from zkmigrate.moves.go_no_go import GO_NO_GO
+from zkmigrate.moves.rules.accepted import accepted, spared_topics
+from zkmigrate.moves.rules.expected import before_the_cut, before_the_run
+from zkmigrate.moves.rules.outage import OWNER
 from zkmigrate.report.page import page as html
-from zkmigrate.rules.accepted import accepted, spared_topics
-from zkmigrate.rules.expected import before_the_cut, before_the_run
-from zkmigrate.rules.outage import OWNER
-from zkmigrate.runbook.go_no_go import page
 from zkmigrate.ui import found
 
 END = datetime(2026, 11, 22, 3, tzinfo=UTC).timestamp()

@@ -10,15 +10,15 @@ import pytest
 
 from tests.unit.test_steps_check import seen
 from tests.world.operator import inventory
-from zkmigrate.facts.afterwards import Afterwards, Position, Written
-from zkmigrate.facts.clients import SourceClients
-from zkmigrate.facts.ensemble import EnsembleView
-from zkmigrate.facts.sessions import Sessions
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Held
-from zkmigrate.rules.afterwards import findings
-from zkmigrate.zkdata.delta import DeltaFinding
-from zkmigrate.zkdata.words import Mntr
+from zkmigrate.moves.facts.afterwards import Afterwards, Position, Written
+from zkmigrate.moves.facts.connections import SourceClients
+from zkmigrate.moves.facts.sessions import Sessions
+from zkmigrate.moves.rules.afterwards import findings
+from zkmigrate.zookeeper.data.delta import DeltaFinding
+from zkmigrate.zookeeper.data.words import Mntr
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 SILENT = Unknown("timeout", "no answer in 3 s")
 REFUSED = Unknown("refused", "connection refused")

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from tests.unit.zkdata_fixtures import build_log
-from zkmigrate.analyze import verb
-from zkmigrate.analyze.amount import SMALL, SMALL_TREES, TINY, is_small, written
-from zkmigrate.analyze.asked import Asked, Place
-from zkmigrate.analyze.section import Section
-from zkmigrate.analyze.session import Bounds
 from zkmigrate.errors import UsageError
-from zkmigrate.pipeline.files import File
+from zkmigrate.spark import verb
+from zkmigrate.spark.amount import SMALL, SMALL_TREES, TINY, is_small, written
+from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.section import Section
+from zkmigrate.spark.session import Bounds
+from zkmigrate.spark.sources.files import File
 
 ENOUGH_S = 60.0
 

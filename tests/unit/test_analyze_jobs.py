@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from zkmigrate.analyze.jobs import job
 from zkmigrate.errors import UsageError
+from zkmigrate.spark.jobs import job
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine of a cluster that has only what Spark needs."""
-    monkeypatch.delitem(sys.modules, "zkmigrate.analyze.jobs.timeline", raising=False)
+    monkeypatch.delitem(sys.modules, "zkmigrate.spark.jobs.timeline", raising=False)
     monkeypatch.setitem(sys.modules, "zkmigrate.report.timebase", None)
     with pytest.raises(UsageError, match=r"timeline needs the Python module zkmigrate\.report\.timebase"):
         job("timeline")
@@ -21,6 +21,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_analysis_needs_nothing_that_reaches_hosts() -> None:
     """A cluster gets this code and Spark's own packages, not those that speak SSH."""
-    code = "import sys, zkmigrate.analyze.verb; print({'paramiko', 'fabric', 'kafka'} & set(sys.modules))"
+    code = "import sys, zkmigrate.spark.verb; print({'paramiko', 'fabric', 'kafka'} & set(sys.modules))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "set()\n"

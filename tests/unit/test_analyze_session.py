@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkmigrate.analyze.session import _page_mib
+from zkmigrate.spark.session import _page_mib
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.unit.sshd import Sshd
 from tests.unit.test_engine_watch import CONTEXT, Moment, Renewals, fenced, until
 from zkmigrate.engine.beside import Process
 from zkmigrate.engine.watch import Watch
-from zkmigrate.inventory import Lease
+from zkmigrate.inventory.inventory import Lease
 
 SPEAKER = r"""#!/bin/sh
 started="$*"
@@ -36,7 +36,7 @@ HELD_S = 20
 PARENT = """
 import sys, time
 from zkmigrate.engine.beside import Process
-from zkmigrate.inventory import Inventory, Lease
+from zkmigrate.inventory.inventory import Inventory, Lease
 known = Inventory.model_validate_json(sys.argv[1])
 process = Process(known.dest_names, known, "r1", lambda: 7, sys.argv[2])
 process.renew(Lease(renew_every_ms=100), time.monotonic() + 600)

@@ -24,27 +24,27 @@ from tests.unit.zkdata_fixtures import log_from
 from tests.world.desk import Desk
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from tests.world.site import INVENTORY
-from zkmigrate.analyze import verb
-from zkmigrate.analyze.asked import Asked
-from zkmigrate.analyze.asked import Place as Disk
-from zkmigrate.analyze.input import Input
-from zkmigrate.analyze.section import Section
-from zkmigrate.analyze.session import Bounds
-from zkmigrate.cli import cli
+from zkmigrate.byhand import export
+from zkmigrate.clean import Clean, clean, inline
+from zkmigrate.cli.main import cli
 from zkmigrate.engine import events, plan, planfile
 from zkmigrate.errors import HostError
-from zkmigrate.inventory import load
+from zkmigrate.inventory.inventory import load
 from zkmigrate.model.change import Change
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.step import Way
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World, new_world
 from zkmigrate.places import places
 from zkmigrate.report.verb import FORMATS
-from zkmigrate.runbook import export
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World, new_world
+from zkmigrate.spark import verb
+from zkmigrate.spark.asked import Asked
+from zkmigrate.spark.asked import Place as Disk
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.section import Section
+from zkmigrate.spark.session import Bounds
 from zkmigrate.ui import survey, words
-from zkmigrate.ui.clean import Clean, clean, inline
 from zkmigrate.ui.live import LiveView
 
 __all__ = ["place"]
@@ -279,8 +279,8 @@ def test_the_screen_of_preflight_obeys_only_itself(tmp_path: Path, monkeypatch: 
 
 def test_a_traceback_is_printed_clean() -> None:
     code = (
-        "from zkmigrate.cli import cli\n"
-        "import zkmigrate.cli as c\n"
+        "from zkmigrate.cli.main import cli\n"
+        "import zkmigrate.cli.main as c\n"
         f"def fail(): raise ValueError({HOSTILE!r})\n"
         "c.Verbs.invoke = lambda *_: fail()\n"
         "cli(['plan'])"

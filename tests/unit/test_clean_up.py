@@ -8,20 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from zkmigrate.clients.clean_up import Kept
 from zkmigrate.engine.history import History
 from zkmigrate.errors import JournalError
-from zkmigrate.facts.tenants import Tenant, Tenants
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity, blocking
-from zkmigrate.operate import clean_up_image as image
-from zkmigrate.rules.clean_up import (
+from zkmigrate.moves.facts.clean_up import chroot_of
+from zkmigrate.moves.facts.tenants import Tenant, Tenants
+from zkmigrate.moves.rules.clean_up import (
     Acl,
     Node,
     ancestors,
     answered,
-    chroot_of,
     may_delete_in,
     of_dest,
     of_subtree,
@@ -29,6 +27,8 @@ from zkmigrate.rules.clean_up import (
     summed,
     within,
 )
+from zkmigrate.moves.verbs import clean_up_image as image
+from zkmigrate.moves.verbs.deletion import Kept
 
 CUT = 0x500000010
 OPEN = (Acl(31, "world", "anyone"),)

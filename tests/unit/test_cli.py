@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from tests.unit import disk_world
 from tests.unit.test_inventory import GOOD
-from zkmigrate.cli import cli
+from zkmigrate.cli.main import cli
 from zkmigrate.engine import journal
 
 HOSTS = ("dest1", "dest2", "dest3")
@@ -82,7 +82,7 @@ def until(name: str, true: Callable[[], bool]) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys, click.testing, zkmigrate.cli as c\n"
+        "import sys, click.testing, zkmigrate.cli.main as c\n"
         "assert click.testing.CliRunner().invoke(c.cli, ['--help']).exit_code == 0\n"
         "heavy = {'paramiko', 'fabric', 'kafka', 'kazoo', 'pydantic', 'rich', 'zkmigrate.lab.cli'}\n"
         "print(sorted(heavy & set(sys.modules)))"

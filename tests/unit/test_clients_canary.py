@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.unit.sshd import free_port
-from zkmigrate.clients.canary import BrokerCanary
+from zkmigrate.kafka.clients.canary import BrokerCanary
 
 
 def good(correlation: int) -> bytes:

@@ -13,8 +13,8 @@ from kafka.protocol.admin.topics import ElectLeadersResponse as Response
 from kafka.structs import TopicPartition
 
 from tests.unit.sshd import free_port
-from zkmigrate.clients import kafka
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.model.change import KAFKA, AlterTopicConfig, ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, PartitionState
@@ -299,7 +299,7 @@ def test_an_election_ends_when_every_broker_tells_of_the_new_leader(
         if len(waits) == 2:
             cluster.own.clear()
 
-    monkeypatch.setattr("zkmigrate.clients.kafka.time.sleep", told)
+    monkeypatch.setattr("zkmigrate.kafka.clients.admin.time.sleep", told)
     cluster.election = answer(a=NOT_AVAILABLE, b=0)
     assert kafka.elect_preferred("10.0.0.1:9092").startswith("1 partitions")
     assert len(waits) == 2

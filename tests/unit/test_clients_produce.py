@@ -12,7 +12,7 @@ import pytest
 from kafka.record import MemoryRecords
 
 from tests.unit.sshd import free_port
-from zkmigrate.clients.produce import Led, ProduceCanary, chosen, partitions, record
+from zkmigrate.kafka.clients.produce import Led, ProduceCanary, chosen, partitions, record
 from zkmigrate.lab.waiting import wait_until
 
 TOPIC = "canary"

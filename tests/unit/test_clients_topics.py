@@ -16,7 +16,8 @@ from kafka.protocol.admin import (
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from tests.unit.sshd import free_port
-from zkmigrate.clients import kafka, topics
+from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.clients import topics
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import ClusterTopics, TopicSetting
 

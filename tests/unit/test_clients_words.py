@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.unit.sshd import free_port
-from zkmigrate.clients.words import LIMIT, four_letter_word
 from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.zookeeper.clients.words import LIMIT, four_letter_word
 
 _NOT_SERVING = b"This ZooKeeper instance is not currently serving requests\n"
 

@@ -24,6 +24,8 @@ from tests.unit.engine_world import (
     WriteStep,
 )
 from tests.world.operator import quiet_world
+from zkmigrate.byhand import commands
+from zkmigrate.byhand.commands import Place
 from zkmigrate.engine import journal, plan
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.journal import NAME
@@ -45,9 +47,7 @@ from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look, TopicSetting
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Context, Done, Hazard, Ready, Verdict, Way
-from zkmigrate.runbook import commands
-from zkmigrate.runbook.commands import Place
-from zkmigrate.simulate.look import WorldLook
+from zkmigrate.moves.world.look import WorldLook
 
 TOPICS = ("a", "b", "c", "d", "e")
 BEFORE = {"a": "1", "c": "3"}

@@ -30,16 +30,16 @@ from tests.unit.zkdata_fixtures import (
     recorded_files,
     snapshot_of,
 )
-from zkmigrate.cli import cli
+from zkmigrate.cli.main import cli
 from zkmigrate.discovery.draft import SshDraft
 from zkmigrate.discovery.wanted import transport_ssh
-from zkmigrate.disks.collect import Asked, Server, collect
-from zkmigrate.disks.collected import filling
-from zkmigrate.disks.place import Place, reached
 from zkmigrate.engine.clock import Interrupt, RealClock
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.txnlog import MAX_RECORD
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
+from zkmigrate.zookeeper.disks.collect import Asked, Server, collect
+from zkmigrate.zookeeper.disks.collected import filling
+from zkmigrate.zookeeper.disks.place import Place, reached
 
 PADDING = bytes(70_000)
 TREE = snapshot_of({"/kafka": b"x"})
@@ -522,7 +522,10 @@ def test_a_path_that_is_no_text_is_kept_as_it_is(tmp_path: Path) -> None:
 
 
 def test_it_needs_nothing_of_the_data_pipeline() -> None:
-    code = "import sys, zkmigrate.disks.collect; print({'numpy', 'pyspark', 'pyarrow'} & set(sys.modules))"
+    code = (
+        "import sys, zkmigrate.zookeeper.disks.collect\n"
+        "print({'numpy', 'pyspark', 'pyarrow'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

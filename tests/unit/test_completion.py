@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK as MOVE
 from tests.unit.test_cli import PLAYBOOK, Place, place
-from zkmigrate import completion
-from zkmigrate.cli import cli
+from zkmigrate.cli import completion
+from zkmigrate.cli.main import cli
 from zkmigrate.engine import asked
 
 __all__ = ["place"]
@@ -81,6 +81,7 @@ def test_steps_are_those_of_the_playbook_on_the_line() -> None:
         "prepare.two",
     ]
     assert completed("zkmigrate run --playbook ", {}) == [
+        "kafka_topic_config",
         "kafka_zookeeper_move",
         "kafka_zookeeper_return",
     ]
@@ -100,7 +101,9 @@ def test_bash_completes_with_the_script(place: Place) -> None:
     """The whole way through a real bash: the script is sourced, its function called as Tab does."""
     assert place.call("run", "--yes", "--run-id", "night").exit_code == 0
     program = place.root / "zkmigrate"
-    program.write_text(f"#!{sys.executable}\nfrom zkmigrate.cli import cli\ncli(prog_name='zkmigrate')\n")
+    program.write_text(
+        f"#!{sys.executable}\nfrom zkmigrate.cli.main import cli\ncli(prog_name='zkmigrate')\n"
+    )
     program.chmod(0o755)
     (place.root / "script").write_text(completion.script(cli, "bash"))
 
@@ -147,10 +150,10 @@ def test_help_and_completion_import_nothing_heavy() -> None:
         )
         return {name.partition(".")[0] for name in done.stdout.split()} & set(heavy)
 
-    run = "from zkmigrate.cli import cli\ncli({}, standalone_mode=False)"
+    run = "from zkmigrate.cli.main import cli\ncli({}, standalone_mode=False)"
     assert imported(run.format("['--help']")) == set()
     for words in (["run", "--help"], ["plan", "--help"], ["--version"]):
         assert imported(run.format(words)) == set(), words
     typed = "import os; os.environ.update(COMP_WORDS='zkmigrate\\nrun\\n--until\\n', COMP_CWORD='3')\n"
-    asks = "from zkmigrate import completion; completion.words('steps', {}, '')"
+    asks = "from zkmigrate.cli import completion; completion.words('steps', {}, '')"
     assert imported(typed + asks) <= {"pydantic", "ruamel"}

@@ -21,8 +21,8 @@ __all__ = ["place"]
 SILENT = """
 import os, signal, sys, threading
 from tests.unit.disk_world import DiskSite
-from zkmigrate.cli import cli
-from zkmigrate.engine.lanes import together
+from zkmigrate.cli.main import cli
+from zkmigrate.hosts.lanes import together
 
 def connect():
     os.write({told}, b"connecting")
@@ -61,7 +61,7 @@ class Slow:
                 except KeyboardInterrupt:
                     pass
 sys.meta_path.insert(0, Slow())
-from zkmigrate.cli import cli
+from zkmigrate.cli.main import cli
 cli({words!r})
 """
 

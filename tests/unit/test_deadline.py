@@ -17,20 +17,20 @@ import pytest
 from tests.unit.engine_world import Tiny, TinyClock, WriteStep, inventory
 from tests.unit.sshd import make_key
 from zkmigrate import deadline
-from zkmigrate.engine import observe
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import ChangeEnded
-from zkmigrate.engine.lanes import Late, together
-from zkmigrate.engine.observe import Observe
-from zkmigrate.inventory import Source, Ssh, ZooKeeperHost
+from zkmigrate.hosts.lanes import Late, together
+from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.hosts.transport.program import Program
+from zkmigrate.hosts.transport.ssh import Transport
+from zkmigrate.inventory.inventory import Source, Ssh, ZooKeeperHost
 from zkmigrate.model.change import Change, Changes, PutFile, Restore
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Context, Hazard
-from zkmigrate.rules.window import LEAST_S, MESSAGE_S, SLOW_S, limits
-from zkmigrate.transport.channels import Channels
-from zkmigrate.transport.failure import TransportError
-from zkmigrate.transport.program import Program
-from zkmigrate.transport.ssh import Transport
+from zkmigrate.moves.rules.window import LEAST_S, MESSAGE_S, SLOW_S, limits
+from zkmigrate.site import observe
+from zkmigrate.site.observe import Observe
 
 SHUT = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
 QUICK = ("fence", "cut", "stopped", "seal", "unseal", "uncut", "reopen", "go", "checked", "open")

@@ -14,20 +14,21 @@ from tests.unit.steps.facts import SILENT, proved, stopped_by, surveyed, well
 from tests.unit.steps.facts import context as run
 from tests.unit.steps.test_check import BASELINE, CHECKED, FIRST, ONE, SECOND, TWO, Z
 from tests.unit.steps.test_survey import STATE, facts
-from zkmigrate import preflight
-from zkmigrate.dependents.kafka_plug import KafkaDependent
-from zkmigrate.facts.recorded import Drained, Surveyed, needed
-from zkmigrate.facts.sessions import Sessions, homes
+from zkmigrate.dependents.kafka import KafkaDependent
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.finding import Held
+from zkmigrate.model.recorded import needed
 from zkmigrate.model.step import Blocked, Verdict, Way
+from zkmigrate.moves import preflight
 from zkmigrate.moves.dependent import Words
-from zkmigrate.preflight import members
-from zkmigrate.preflight.check import Check
-from zkmigrate.steps.check import CheckStep, same_ownership
-from zkmigrate.steps.prove import ProveStep
-from zkmigrate.steps.survey import SurveyStep
-from zkmigrate.zkdata.words import Connection
+from zkmigrate.moves.facts.recorded import Drained, Surveyed
+from zkmigrate.moves.facts.sessions import Sessions, homes
+from zkmigrate.moves.preflight import members
+from zkmigrate.moves.preflight.check import Check
+from zkmigrate.moves.steps.check import CheckStep, same_ownership
+from zkmigrate.moves.steps.prove import ProveStep
+from zkmigrate.moves.steps.survey import SurveyStep
+from zkmigrate.zookeeper.data.words import Connection
 
 
 class Half(KafkaDependent):

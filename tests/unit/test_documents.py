@@ -15,9 +15,9 @@ from playbooks import kafka_zookeeper_return
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.preflight_world import CHECKS
 from tests.unit.test_repository import documents
-from zkmigrate.cli import cli
-from zkmigrate.inventory import schema
-from zkmigrate.inventory_hooks import Moment
+from zkmigrate.cli.main import cli
+from zkmigrate.inventory.hooks import Moment
+from zkmigrate.inventory.inventory import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 DECISIONS = ROOT / "docs" / "adr"

@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.zkdata_fixtures import VERSIONS, recorded_files
 from zkmigrate.lab.drills.disks import loaded_from
-from zkmigrate.zkdata.reader import BytesDirectory
-from zkmigrate.zkdata.snapname import snapshot_files
-from zkmigrate.zkdata.tree import Tree, diff, load_tree
+from zkmigrate.zookeeper.data.reader import BytesDirectory
+from zkmigrate.zookeeper.data.snapname import snapshot_files
+from zkmigrate.zookeeper.data.tree import Tree, diff, load_tree
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -18,7 +18,7 @@ from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
 from zkmigrate.model.window import Fallback
-from zkmigrate.rules.window import WINDOW
+from zkmigrate.moves.rules.window import WINDOW
 from zkmigrate.ui import found
 from zkmigrate.ui.console import StdConsole
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine_world import HOSTS, Tiny, decide, inventory, tiny_window, waiting
-from zkmigrate.engine import events, journal, probes
+from zkmigrate.engine import events, journal
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History
 from zkmigrate.engine.watch import (
@@ -23,17 +23,18 @@ from zkmigrate.engine.watch import (
     Watch,
 )
 from zkmigrate.errors import HostError
-from zkmigrate.facts.ensemble import EnsembleView
-from zkmigrate.facts.host import HostStatus
-from zkmigrate.inventory import Lease, Policy
+from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.inventory.inventory import Lease, Policy
 from zkmigrate.model.change import Change
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Blocked, Context, Verdict, Way
 from zkmigrate.model.window import Decision, Fallback, Probe
-from zkmigrate.simulate.ensemble import srvr
-from zkmigrate.zkdata.words import Srvr, parse_srvr
+from zkmigrate.moves.world.ensemble import srvr
+from zkmigrate.site import probes
+from zkmigrate.zookeeper.data.words import Srvr, parse_srvr
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 LEASE = Lease(fence_ttl_ms=5000, cut_ttl_ms=2000, renew_every_ms=100)
 CONTEXT = Context("tiny-1", inventory())

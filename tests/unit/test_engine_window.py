@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine_world import Tiny, tiny_window
-from zkmigrate.inventory import Policy
+from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Blocked, Verdict, Way
 from zkmigrate.model.window import Decide, Decision, Fallback

@@ -23,14 +23,13 @@ from tests.unit.preflight_world import (
     inventory,
     recorded,
 )
-from zkmigrate import hostside
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.facts import keyvalue
-from zkmigrate.facts.clients import connections, source_clients
-from zkmigrate.facts.config import parse, zoo_config
-from zkmigrate.facts.dest import DataState, data_state
-from zkmigrate.facts.ensemble import leader_mntr, learners, source_view, synced_followers
-from zkmigrate.facts.host import (
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts.facts import keyvalue
+from zkmigrate.hosts.facts.properties import parse_properties, properties_of, system_properties
+from zkmigrate.hosts.facts.runs import other_runs
+from zkmigrate.hosts.facts.sockets import Socket, parse_sockets
+from zkmigrate.hosts.facts.status import (
     Drain,
     HostStatus,
     WrittenFile,
@@ -43,15 +42,16 @@ from zkmigrate.facts.host import (
     stamp,
     unit_status,
 )
-from zkmigrate.facts.kafka import Controller, Registration, cluster_id, controller, registrations
-from zkmigrate.facts.members import Members, source_members
-from zkmigrate.facts.properties import parse_properties, properties_of, system_properties
-from zkmigrate.facts.runs import other_runs
-from zkmigrate.facts.sessions import owning_sessions
-from zkmigrate.facts.sockets import Socket, parse_sockets
+from zkmigrate.kafka.facts.cluster import Controller, Registration, cluster_id, controller, registrations
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Znode
-from zkmigrate.zkdata.zxid import Zxid
+from zkmigrate.moves.facts.connections import connections, source_clients
+from zkmigrate.moves.facts.dest import DataState, data_state
+from zkmigrate.moves.facts.sessions import owning_sessions
+from zkmigrate.zookeeper.data.zxid import Zxid
+from zkmigrate.zookeeper.facts.config import parse, zoo_config
+from zkmigrate.zookeeper.facts.ensemble import leader_mntr, learners, source_view, synced_followers
+from zkmigrate.zookeeper.facts.members import Members, source_members
 
 VERSIONS = ("3.4.14", "3.5.8", "3.6.4", "3.8.4", "3.9.3")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.unit.preflight_world import PreflightWorld
 from tests.unit.zkdata_fixtures import create_payload, log_from
-from zkmigrate.facts.subtree import source_ownership
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import DirEntry
+from zkmigrate.moves.facts.subtree import source_ownership
 
 FOLDER = "/data/version-2"
 TRANSACTIONS = 2200

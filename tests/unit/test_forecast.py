@@ -31,7 +31,7 @@ from zkmigrate.model.step import (
     Waiting,
     Way,
 )
-from zkmigrate.simulate.look import WorldLook
+from zkmigrate.moves.world.look import WorldLook
 
 REFUSED = Blocked(
     (

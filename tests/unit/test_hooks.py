@@ -17,8 +17,8 @@ from zkmigrate.engine import journal
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.ports import HookCall, HookEnd
 from zkmigrate.errors import InventoryError
-from zkmigrate.hooks import HookProcesses
-from zkmigrate.inventory import digest, load
+from zkmigrate.inventory.inventory import digest, load
+from zkmigrate.runs.hooks import HookProcesses
 
 __all__ = ["place"]
 

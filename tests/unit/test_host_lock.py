@@ -9,10 +9,10 @@ import pytest
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.preflight_world import healthy, inventory
 from tests.unit.zkm_net import Host, need_root
-from zkmigrate import standing
-from zkmigrate.facts.host import host_status
-from zkmigrate.facts.host_lock import FILE, host_lock
+from zkmigrate.hosts.facts.lock import FILE, host_lock
+from zkmigrate.hosts.facts.status import host_status
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runs import standing
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.unit.init_site import BROKER, CLUSTER_ID, DEST, SESSION, SOURCE, Site
 from tests.unit.test_admin_server import page, server
 from zkmigrate.discovery.verb import init
 from zkmigrate.errors import UsageError
-from zkmigrate.inventory import Inventory, load
+from zkmigrate.inventory.inventory import Inventory, load
 
 
 @pytest.fixture(scope="module")

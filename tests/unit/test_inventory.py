@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 from tests.examples import examples
 from zkmigrate.errors import InventoryError
-from zkmigrate.inventory import Inventory, Window, digest, load, schema
+from zkmigrate.inventory.inventory import Inventory, Window, digest, load, schema
 
 GOOD = """\
 version: 1

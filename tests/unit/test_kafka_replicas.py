@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from zkmigrate.dependents.replicas import Moment, Replicas
-from zkmigrate.zkdata.contents import Content
+from zkmigrate.kafka.rules.replicas import Moment, Replicas
+from zkmigrate.zookeeper.data.contents import Content
 
 ROOT = "/kafka/brokers"
 Row = tuple[int, str, object]

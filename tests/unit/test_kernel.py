@@ -14,11 +14,11 @@ import pytest
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.zkm_net import Dest, net
 from tests.world.operator import quiet_world
-from zkmigrate import hostside
 from zkmigrate.engine import plan
 from zkmigrate.errors import HostError
-from zkmigrate.hostside import kernel
-from zkmigrate.simulate.look import WorldLook
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts.zkm_host import kernel
+from zkmigrate.moves.world.look import WorldLook
 
 PRINT = ("--print",)
 CUTS = pytest.mark.parametrize("cut", ["zookeeper", "all"])

@@ -12,23 +12,19 @@ from hypothesis import strategies as st
 from tests.unit.steps.facts import surveyed
 from tests.unit.test_engine_watch import Moment, Renewals, fenced
 from tests.world.operator import inventory
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.watch import Watch
-from zkmigrate.facts.recorded import ChosenLease
-from zkmigrate.facts.window import Standing, Statuses
-from zkmigrate.inventory import Lease
-from zkmigrate.inventory_checks import FENCE_OUTLIVES_CUT_MS
+from zkmigrate.inventory.checks import FENCE_OUTLIVES_CUT_MS
+from zkmigrate.inventory.inventory import Lease
 from zkmigrate.model.change import Cut, Fence, Unseal
 from zkmigrate.model.step import Context
-from zkmigrate.rules.lease import Longest, chosen, in_force, longest, needed_ms
-from zkmigrate.rules.window import (
-    FIND_DOOR_S,
-    deadlines,
-    expected_way_back_s,
-)
-from zkmigrate.steps.cut import CutFacts, CutStep
-from zkmigrate.steps.fence import FenceFacts, FenceStep
-from zkmigrate.steps.seal import SealStep
+from zkmigrate.moves.facts.recorded import ChosenLease
+from zkmigrate.moves.facts.window import Standing, Statuses
+from zkmigrate.moves.rules.lease import Longest, chosen, in_force, longest, needed_ms
+from zkmigrate.moves.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+from zkmigrate.moves.steps.cut import CutFacts, CutStep
+from zkmigrate.moves.steps.fence import FenceFacts, FenceStep
+from zkmigrate.moves.steps.seal import SealStep
 
 POLICY = Lease()
 FREE = Longest(10_000, 10_000)

@@ -17,7 +17,7 @@ from zkmigrate.engine.history import hook_key
 from zkmigrate.engine.moments import variables
 from zkmigrate.engine.ports import Answer, HookCall, HookEnd
 from zkmigrate.engine.run import Ended, Walk
-from zkmigrate.inventory_hooks import MAY_STOP, Hook, Hooks, Moment
+from zkmigrate.inventory.hooks import MAY_STOP, Hook, Hooks, Moment
 
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 FINE = HookEnd("done", 0, 0.1, "fine", "log")

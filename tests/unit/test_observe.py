@@ -13,17 +13,17 @@ import pytest
 
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
-from zkmigrate import hostside
-from zkmigrate.clients import kafka as kafka_client
-from zkmigrate.clients import topics as topic_client
 from zkmigrate.engine.apply import Apply, Outcome
 from zkmigrate.engine.channel import ChannelApply
-from zkmigrate.engine.observe import FILE_LIMIT, Observe, parse_listing
 from zkmigrate.errors import HostError
-from zkmigrate.facts.broker import BrokerProcess, broker_process, same_file
-from zkmigrate.facts.host import reach
-from zkmigrate.facts.release import release
-from zkmigrate.inventory import Inventory
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts.facts.status import reach
+from zkmigrate.hosts.transport import Channels, Program, ProgramPaths, Transport, here
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.clients import admin as kafka_client
+from zkmigrate.kafka.clients import topics as topic_client
+from zkmigrate.kafka.facts.broker import BrokerProcess, broker_process, same_file
+from zkmigrate.kafka.facts.release import release
 from zkmigrate.model.change import (
     KAFKA,
     AlterTopicConfig,
@@ -36,7 +36,7 @@ from zkmigrate.model.change import (
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look, Znode
-from zkmigrate.transport import Channels, Program, ProgramPaths, Transport, here
+from zkmigrate.site.observe import FILE_LIMIT, Observe, parse_listing
 
 
 @pytest.fixture(scope="module")

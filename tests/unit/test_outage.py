@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.world.operator import inventory
 from tests.world.returned import AGREED
-from zkmigrate.inventory import Broker
+from zkmigrate.inventory.inventory import Broker
 from zkmigrate.model.look import KafkaView, PartitionState
-from zkmigrate.rules.outage import consenting, next_down
+from zkmigrate.moves.rules.outage import consenting, next_down
 
 FOUR = tuple(Broker(name=f"b{n}", address=f"10.0.0.{n}", id=n) for n in (1, 2, 3, 4))
 

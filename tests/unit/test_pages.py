@@ -16,6 +16,8 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.engine_world import ROLES, inventory
 from tests.unit.test_cluster_changes import BEFORE, CLUSTER, STEP, TOPICS, SettingStep, Toy, forward
 from tests.world.operator import quiet_world
+from zkmigrate.byhand import export, page
+from zkmigrate.byhand.sheet import Sheet
 from zkmigrate.engine import plan
 from zkmigrate.engine.brief import Brief
 from zkmigrate.errors import UsageError
@@ -29,8 +31,6 @@ from zkmigrate.report.markdown import markdown
 from zkmigrate.report.pictures import timeline
 from zkmigrate.report.sources import read
 from zkmigrate.report.tables import figures, tables
-from zkmigrate.runbook import export, page
-from zkmigrate.runbook.sheet import Sheet
 
 
 def settings_by_hand(*, witnesses: bool = False, locked: bool = True) -> str:

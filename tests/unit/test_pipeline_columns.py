@@ -22,12 +22,12 @@ from tests.unit.zkdata_fixtures import (
     set_payload,
     text,
 )
-from zkmigrate.pipeline.columns import ALL, SCHEMA, Stretch, Wanted, table
-from zkmigrate.pipeline.stretches import hop
-from zkmigrate.zkdata.errors import MalformedError, ZkDataError
-from zkmigrate.zkdata.reader import BytesReader
-from zkmigrate.zkdata.txn import TxnType
-from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, LogScan, Record
+from zkmigrate.spark.sources.columns import ALL, SCHEMA, Stretch, Wanted, table
+from zkmigrate.spark.sources.stretches import hop
+from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
+from zkmigrate.zookeeper.data.reader import BytesReader
+from zkmigrate.zookeeper.data.txn import TxnType
+from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, LogScan, Record
 
 LOGS = sorted(RECORDED.glob("*/*/log.*.gz"))
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.unit.zkdata_fixtures import build_log, create_payload, log_from, record
 from zkmigrate.errors import UsageError
-from zkmigrate.pipeline.columns import Wanted
-from zkmigrate.pipeline.following import (
+from zkmigrate.spark.sources.columns import Wanted
+from zkmigrate.spark.sources.following import (
     Asked,
     Mark,
     Missing,
@@ -24,9 +24,9 @@ from zkmigrate.pipeline.following import (
     planned,
     reached,
 )
-from zkmigrate.pipeline.txnlog import Options, rows
-from zkmigrate.zkdata.errors import CorruptError, CursorError, ZkDataError
-from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE
+from zkmigrate.spark.sources.txnlog import Options, rows
+from zkmigrate.zookeeper.data.errors import CorruptError, CursorError, ZkDataError
+from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE
 
 PADDING = bytes(70_000)
 

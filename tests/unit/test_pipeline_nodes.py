@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.unit.pipeline_rows import access, plain
 from tests.unit.zkdata_fixtures import RECORDED, pack_snappy, snapshot_of
-from zkmigrate.pipeline.nodes import NODES, SESSIONS, SnapshotTable, Sought
-from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.reader import BytesReader
-from zkmigrate.zkdata.snapname import snapshot_zxid
-from zkmigrate.zkdata.snapshot import read_snapshot
+from zkmigrate.spark.sources.nodes import NODES, SESSIONS, SnapshotTable, Sought
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.reader import BytesReader
+from zkmigrate.zookeeper.data.snapname import snapshot_zxid
+from zkmigrate.zookeeper.data.snapshot import read_snapshot
 
 FILES = sorted(RECORDED.glob("*/*/snapshot.*.gz"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

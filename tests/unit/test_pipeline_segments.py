@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.kafka_segments import batch, index, message, timeindex, unpack
-from zkmigrate.pipeline.segments import LATEST_MS, Folder, Segment, folder, read_segment, segment
-from zkmigrate.zkdata.reader import BytesReader, CountingReader, FileReader
+from zkmigrate.spark.sources.segments import LATEST_MS, Folder, Segment, folder, read_segment, segment
+from zkmigrate.zookeeper.data.reader import BytesReader, CountingReader, FileReader
 
 UUID = "f60c9836d10b4fb9b5763e8ede4aa9dc"
 

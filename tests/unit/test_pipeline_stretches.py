@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.unit.zkdata_fixtures import create_payload, log_from, record, set_payload
-from zkmigrate.pipeline import stretches
-from zkmigrate.pipeline.stretches import Part, Stretches, find, hop, parts, span
-from zkmigrate.zkdata.errors import CorruptError, ZkDataError
-from zkmigrate.zkdata.reader import BytesReader
-from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE, EndKind, LogScan
+from zkmigrate.spark.sources import stretches
+from zkmigrate.spark.sources.stretches import Part, Stretches, find, hop, parts, span
+from zkmigrate.zookeeper.data.errors import CorruptError, ZkDataError
+from zkmigrate.zookeeper.data.reader import BytesReader
+from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, EndKind, LogScan
 
 NAME = "log.1"
 

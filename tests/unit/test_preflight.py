@@ -29,14 +29,14 @@ from tests.unit.preflight_world import (
     server_properties,
     view,
 )
-from zkmigrate.inventory import Service
+from zkmigrate.inventory.inventory import Service
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import DirEntry, Znode
 from zkmigrate.model.step import Context
+from zkmigrate.moves.preflight import Gate
+from zkmigrate.moves.preflight.drilled import DRILLED, Drill
 from zkmigrate.places import Places
-from zkmigrate.preflight import Gate
-from zkmigrate.preflight.drilled import DRILLED, Drill
 from zkmigrate.ui import found, survey
 
 T = TypeVar("T")

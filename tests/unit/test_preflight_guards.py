@@ -40,13 +40,13 @@ from tests.unit.test_preflight import (
     no_file,
     word,
 )
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Context, Retired
-from zkmigrate.preflight.check import ALWAYS, AT_FIRST, JOINED, Check, Gate, Judged, Scope, unseen
-from zkmigrate.preflight.evidence import Evidence, gather
-from zkmigrate.preflight.security import in_kafka, in_zookeeper
+from zkmigrate.moves.preflight.check import ALWAYS, AT_FIRST, JOINED, Check, Gate, Judged, Scope, unseen
+from zkmigrate.moves.preflight.evidence import Evidence, gather
+from zkmigrate.moves.preflight.security import in_kafka, in_zookeeper
 
 
 def found(world: PreflightWorld, id: str, gate: str, target: str, c: Context | None = None) -> Finding:

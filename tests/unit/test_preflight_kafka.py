@@ -41,14 +41,14 @@ from tests.unit.test_preflight import (
     word,
 )
 from tests.unit.zkdata_fixtures import create_payload
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.inventory import Service
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.inventory.inventory import Service
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import DirEntry, KafkaView, Znode
 from zkmigrate.model.step import Context
-from zkmigrate.preflight.evidence import gather
-from zkmigrate.preflight.kafka_evidence import of_kafka
+from zkmigrate.moves.preflight.evidence import gather
+from zkmigrate.moves.preflight.kafka_evidence import of_kafka
 
 CMD, ENVIRON, META = "/proc/311/cmdline", "/proc/311/environ", "/var/lib/kafka/meta.properties"
 START = "/opt/kafka/service"

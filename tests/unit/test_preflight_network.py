@@ -27,8 +27,8 @@ from tests.unit.test_preflight import (
     port,
     word,
 )
-from zkmigrate.facts.surroundings import Process, Surroundings, parse_surroundings
-from zkmigrate.inventory import Service
+from zkmigrate.hosts.facts.surroundings import Process, Surroundings, parse_surroundings
+from zkmigrate.inventory.inventory import Service
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Context

@@ -24,10 +24,10 @@ from tests.unit.zkdata_fixtures import (
     snapshot_of,
     text,
 )
-from zkmigrate.cli import cli
-from zkmigrate.disks.spilled import differing
-from zkmigrate.zkdata.sums import BUCKETS
-from zkmigrate.zkdata.tree import Znode, differences
+from zkmigrate.cli.main import cli
+from zkmigrate.zookeeper.data.sums import BUCKETS
+from zkmigrate.zookeeper.data.tree import Znode, differences
+from zkmigrate.zookeeper.disks.spilled import differing
 
 OLD, NEW = 1 << 32, 2 << 32
 BROKER, STRAY, OTHER = 0x11, 0x22, 0x33

@@ -10,27 +10,24 @@ import pytest
 
 from tests.world.operator import inventory
 from zkmigrate.errors import RecordError
-from zkmigrate.facts.ownership import Ephemeral, Ownership
-from zkmigrate.facts.recorded import (
+from zkmigrate.model.recorded import Recorded, known, needed, recorded
+from zkmigrate.model.step import Context, Way
+from zkmigrate.moves.facts.recorded import (
     Checked,
     ChosenLease,
     Drained,
     Proved,
     ReadDelta,
-    Recorded,
     Stopped,
     Surveyed,
     Timed,
     Verified,
-    known,
-    needed,
-    recorded,
     seconds,
 )
-from zkmigrate.model.step import Context, Way
-from zkmigrate.rules.lease import in_force
-from zkmigrate.rules.window import deadline_s
-from zkmigrate.zkdata.txnlog import Cursor
+from zkmigrate.moves.rules.lease import in_force
+from zkmigrate.moves.rules.window import deadline_s
+from zkmigrate.zookeeper.data.txnlog import Cursor
+from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 
 DRAINED = Drained(0x5_00000003, "source2", {"dest1": 0x5_00000003, "dest2": 0xF0000000_00000001})
 STOPPED = Stopped({"dest1": 0x5_00000004}, {"dest1": "ab12"}, {"dest1": "b-1"})

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from zkmigrate.facts.recovery import Recovery, parse_recovery, parse_span
-from zkmigrate.rules.recovery import patience
+from zkmigrate.kafka.facts.recovery import Recovery, parse_recovery, parse_span
+from zkmigrate.kafka.rules.patience import patience
 
 STILL_S, MOST_S = 600.0, 7200.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.world.operator import inventory
-from zkmigrate.facts.members import Members
-from zkmigrate.inventory import Inventory, Ports
-from zkmigrate.rules.reform import observer_config, reformed_config
+from zkmigrate.inventory.inventory import Inventory, Ports
+from zkmigrate.moves.rules.reform import observer_config, reformed_config
+from zkmigrate.zookeeper.facts.members import Members
 
 SOURCE = ("server.1=a:2888:3888:participant;2181", "server.2=b:2888:3888")
 GIVEN = {"tickTime": "2000", "syncLimit": "5"}

@@ -22,13 +22,13 @@ from tests.unit.zkdata_fixtures import (
     snapshot_of,
     text,
 )
-from zkmigrate.cli import cli
-from zkmigrate.disks.place import Disks, Place
-from zkmigrate.disks.sides import opened
-from zkmigrate.facts.replay import Looking
-from zkmigrate.facts.replay_disks import Reader
-from zkmigrate.zkdata.replay import Mark
-from zkmigrate.zkdata.zxid import format_zxid
+from zkmigrate.cli.main import cli
+from zkmigrate.moves.facts.replay import Looking
+from zkmigrate.moves.facts.replay_disks import Reader
+from zkmigrate.zookeeper.data.replay import Mark
+from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.disks.place import Disks, Place
+from zkmigrate.zookeeper.disks.sides import opened
 
 CUT = OLD + 10
 EXPIRED = close_payload(OLD + 11, BROKER, ["/kafka/ids/1"])

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.world.site import INVENTORY
-from zkmigrate import books
-from zkmigrate.cli import cli
+from zkmigrate.clean import clean
+from zkmigrate.cli.main import cli
 from zkmigrate.engine import chain, process
 from zkmigrate.engine.codec import encode_change, encode_finding
 from zkmigrate.engine.journal import Journal
@@ -35,7 +35,7 @@ from zkmigrate.report.page import page
 from zkmigrate.report.sources import read
 from zkmigrate.report.tables import figures, tables
 from zkmigrate.report.timebase import Timebase
-from zkmigrate.ui.clean import clean
+from zkmigrate.runs import books
 
 HOSTILE = (
     "<script>alert(1)</script>",

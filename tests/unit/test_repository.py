@@ -8,46 +8,64 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from zkmigrate import hostside
+from zkmigrate.hosts import zkm_host as hostside
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = [ROOT / "setup" / name for name in ("requirements.txt", "requirements-spark.txt")]
 TOOL_LOCK = ROOT / "setup" / "requirements-tool.txt"
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-PURE = {"model", "zkdata", "facts", "preflight", "rules", "placement", "dependents", "steps", "moves"}
-EFFECT = {"cli", "lab", "engine", "transport", "clients", "ui", "report", "runbook", "simulate"} | {
+SPLIT = ("hosts", "kafka", "moves", "zookeeper")
+"""Packages that have modules of either side."""
+
+PURE = {
+    "model",
+    "zookeeper.data",
+    "zookeeper.facts",
+    "hosts.facts",
+    "kafka.facts",
+    "kafka.rules",
+    "moves.by_hand",
+    "moves.dependent",
+    "moves.facts",
+    "moves.go_no_go",
+    "moves.lanes",
+    "moves.member",
+    "moves.move",
+    "moves.preflight",
+    "moves.report",
+    "moves.rules",
+    "moves.steps",
+    "topics",
+    "dependents",
+}
+EFFECT = {
+    "byhand",
+    "cli",
     "discovery",
-    "disks",
-    "analyze",
-    "pipeline",
-    "watching",
-    "opening",
-    "books",
-    "completion",
-    "face",
-    "flags",
-    "hooks",
-    "operate",
-    "standing",
-    "control",
-    "wiring",
+    "engine",
+    "hosts.lanes",
+    "hosts.transport",
+    "kafka.clients",
+    "lab",
+    "moves.verbs",
+    "moves.world",
+    "report",
+    "runs",
+    "site",
+    "spark",
     "submitted",
+    "ui",
+    "zookeeper.clients",
+    "zookeeper.disks",
 }
 NEUTRAL = {
+    "clean",
     "deadline",
     "errors",
-    "hop",
-    "hostside",
+    "hosts.hop",
+    "hosts.zkm_host",
     "inventory",
-    "inventory_checks",
-    "inventory_accept",
-    "inventory_hooks",
-    "inventory_topic_config",
-    "inventory_types",
-    "marked_yaml",
     "places",
 }
 
@@ -71,16 +89,18 @@ def contract(named: str) -> dict[str, Any]:
     return dict(found)
 
 
-def layer(named: str, index: int) -> set[str]:
-    """The modules in one layer of a rule, without the marks for optional ones."""
-    return {name.strip(" ()") for name in contract(named)["layers"][index].split(" : ")}
+def layers() -> set[str]:
+    """The modules that the layers name."""
+    return {name for layer in contract("layers")["layers"] for name in layer.split(" : ")}
 
 
 def modules_on_disk() -> set[str]:
-    """The packages and modules directly below zkmigrate that hold Python code."""
-    below = (ROOT / "zkmigrate").iterdir()
+    """The packages and modules below zkmigrate that hold Python code; of SPLIT what they hold."""
+    root = ROOT / "zkmigrate"
+    below = [path for path in root.iterdir() if path.name not in SPLIT]
+    below += [path for name in SPLIT for path in (root / name).iterdir()]
     return {
-        path.stem
+        ".".join(path.relative_to(root).with_suffix("").parts)
         for path in below
         if not path.name.startswith("_") and (path.suffix == ".py" or any(path.rglob("*.py")))
     }
@@ -106,7 +126,7 @@ def test_one_module_says_where_zkm_host_stands_and_keeps_its_state() -> None:
     """Settings of the lab under its own directory begin with the same words."""
     said = files_with(rf"{hostside.INSTALLED_PATH}|{hostside.STATE_DIR}(?!-lab)")
     assert [name for name in said if re.fullmatch(r"zkmigrate/.*\.py", name)] == [
-        "zkmigrate/hostside/__init__.py"
+        "zkmigrate/hosts/zkm_host/__init__.py"
     ]
 
 
@@ -210,20 +230,27 @@ def test_every_folder_with_code_is_a_package() -> None:
     assert bare == []
 
 
-@pytest.mark.parametrize("side", [EFFECT, PURE], ids=["effect", "pure"])
-def test_import_rule_names_every_package_of_a_side(side: set[str]) -> None:
-    named = layer("pure-side", 0 if side is EFFECT else 1)
-    wanted = {f"zkmigrate.{name}" for name in side} | ({"playbooks"} if side is PURE else set())
-    assert named == wanted
+def test_every_module_on_disk_has_a_side_and_a_layer() -> None:
+    """A new one is named in PURE, EFFECT or NEUTRAL here, and in the layers of pyproject.toml."""
+    assert modules_on_disk() == PURE | EFFECT | NEUTRAL
+    assert layers() == {"playbooks", *(f"zkmigrate.{name}" for name in modules_on_disk())}
 
 
-def test_every_module_on_disk_has_a_side() -> None:
-    """A new one is named in PURE, EFFECT or NEUTRAL here and in the import rules of pyproject.toml."""
-    assert modules_on_disk() - PURE - EFFECT - NEUTRAL == set()
+def test_the_pure_side_is_kept_from_all_of_the_effect_side() -> None:
+    rule = contract("pure")
+    assert set(rule["source_modules"]) == {"playbooks", *(f"zkmigrate.{name}" for name in PURE)}
+    assert {f"zkmigrate.{name}" for name in EFFECT} <= set(rule["forbidden_modules"])
 
 
-def test_import_rules_cover_every_module_on_disk() -> None:
-    everything = {f"zkmigrate.{name}" for name in modules_on_disk()}
-    assert everything - layer("lab-apart", 0) - layer("lab-apart", 1) == set()
-    outside = contract("pure-side-outside")["source_modules"]
-    assert {f"zkmigrate.{name}" for name in modules_on_disk() & PURE} - set(outside) == set()
+def test_the_house_is_kept_from_every_playbook() -> None:
+    own = {"playbooks", "zkmigrate.dependents", "zkmigrate.moves", "zkmigrate.topics"}
+    assert set(contract("house")["forbidden_modules"]) == own
+    used = {"cli", "discovery", "lab", "site", "spark", "submitted"} | {
+        "clean",
+        "deadline",
+        "errors",
+        "places",
+    }
+    kept = {name.partition(".")[2] for name in contract("house")["source_modules"]}
+    packages = {name.partition(".")[0] for name in modules_on_disk()}
+    assert kept == packages - used - {"dependents", "moves", "topics"}

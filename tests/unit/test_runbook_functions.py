@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.zkdata_fixtures import RECORDED, VERSIONS
+from zkmigrate.byhand import page
 from zkmigrate.moves import by_hand
-from zkmigrate.runbook import page
-from zkmigrate.zkdata.words import parse_cons, parse_dump, parse_mntr, parse_srvr
+from zkmigrate.zookeeper.data.words import parse_cons, parse_dump, parse_mntr, parse_srvr
 
 FUNCTIONS = (Path(page.__file__).parent / "hand.sh").read_text() + by_hand.FUNCTIONS
 ROLES = ("leader", "follower", "observer")

@@ -14,14 +14,14 @@ import pytest
 from tests.unit.test_runbook_functions import FUNCTIONS
 from tests.world.operator import quiet_world
 from tests.world.test_runbook import made
+from zkmigrate.byhand import export, page
+from zkmigrate.byhand.commands import Place, line
+from zkmigrate.byhand.sheet import heredoc
+from zkmigrate.clean import inline
 from zkmigrate.errors import UsageError
 from zkmigrate.model.by_hand import Block
 from zkmigrate.model.change import PutFile
 from zkmigrate.model.step import Way
-from zkmigrate.runbook import export, page
-from zkmigrate.runbook.commands import Place, line
-from zkmigrate.runbook.sheet import heredoc
-from zkmigrate.ui.clean import inline
 
 SITE = """
 ALL=dest1 DEST=dest1 DEST_COUNT=1 DEST_PORT=2181 ZKM=zkm-host RUN=night

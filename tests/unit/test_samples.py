@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from zkmigrate.clients.produce import Ack, Late
 from zkmigrate.engine import events
-from zkmigrate.engine.sampler import KafkaNotes, Produced, Question, Sampler, brokers
 from zkmigrate.engine.samples import NAME, Samples
+from zkmigrate.kafka.clients.produce import Ack, Late
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.look import KafkaView, PartitionState
 from zkmigrate.model.step import Way
+from zkmigrate.site.sampler import KafkaNotes, Produced, Question, Sampler, brokers
 
 
 class Fixture:

@@ -15,25 +15,25 @@ from tests.unit.engine_world import Tiny, TinyInventory, WriteStep
 from tests.unit.preflight_world import PreflightWorld, inventory
 from tests.unit.shelf_book import ShelfInventory, ShelfSite
 from tests.unit.test_inventory import GOOD
-from zkmigrate import standing
-from zkmigrate.cli import cli
+from zkmigrate.cli.main import cli
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History, Stands
 from zkmigrate.engine.lock import UNWITNESSED, HostLock
-from zkmigrate.engine.observe import Observe
 from zkmigrate.engine.runs import standing_lines
 from zkmigrate.errors import HostError, InventoryError, JournalError, UsageError
-from zkmigrate.inventory import SECTIONS, Inventory, digest, load, schema
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.hosts.transport.ssh import Transport
+from zkmigrate.inventory.inventory import SECTIONS, Inventory, digest, load, schema
 from zkmigrate.model.change import AlterTopicConfig, Changes, ElectLeaders, PutFile
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Role
 from zkmigrate.model.step import Way
-from zkmigrate.opening import Opening
-from zkmigrate.operate.retire import _refuse_no_broker
-from zkmigrate.transport.failure import TransportError
-from zkmigrate.transport.ssh import Transport
+from zkmigrate.moves.verbs.retire import _refuse_no_broker
+from zkmigrate.runs import standing
+from zkmigrate.runs.opening import Opening
+from zkmigrate.site.observe import Observe
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "migration-yml.md"
 KAFKA = "version: 1\nname: lab\n" + GOOD[GOOD.index("kafka:\n") :]

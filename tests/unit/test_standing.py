@@ -14,7 +14,6 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.preflight_world import TIMEOUT, PreflightWorld, inventory
 from tests.unit.test_report import Run
 from tests.world.operator import quiet_world
-from zkmigrate import books, standing
 from zkmigrate.engine import asked, events, process
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import History
@@ -23,7 +22,8 @@ from zkmigrate.errors import UsageError
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.step import Hazard, Waiting, Way
-from zkmigrate.simulate.look import WorldLook
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.runs import books, standing
 from zkmigrate.ui.board import Board
 from zkmigrate.ui.plain import Plain
 from zkmigrate.ui.record import EVENTS

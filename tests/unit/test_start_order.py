@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from zkmigrate.rules.start_order import forms_quorum, freshest, places
+from zkmigrate.moves.rules.start_order import forms_quorum, freshest, places
 
 NEEDED = 0x100000EEC
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.world.operator import inventory
-from zkmigrate.facts.ensemble import EnsembleView
-from zkmigrate.facts.recorded import Drained
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Context
-from zkmigrate.steps.check import quorum
-from zkmigrate.zkdata.words import parse_srvr
+from zkmigrate.moves.facts.recorded import Drained
+from zkmigrate.moves.steps.check import quorum
+from zkmigrate.zookeeper.data.words import parse_srvr
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 LAST_OF_SOURCE = 0x1000000EC
 

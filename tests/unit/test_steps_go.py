@@ -9,14 +9,14 @@ import pytest
 
 from tests.unit.steps.facts import proved
 from tests.world.operator import inventory
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.facts.host import HostPhase, parse_phase
-from zkmigrate.facts.window import Statuses
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.hosts.facts.status import HostPhase, parse_phase
 from zkmigrate.model.finding import claim
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
-from zkmigrate.simulate import program
-from zkmigrate.simulate.host import Host
-from zkmigrate.steps.go import GoFacts, GoStep
+from zkmigrate.moves.facts.window import Statuses
+from zkmigrate.moves.steps.go import GoFacts, GoStep
+from zkmigrate.moves.world import program
+from zkmigrate.moves.world.host import Host
 
 DEST = ("dest1", "dest2", "dest3")
 

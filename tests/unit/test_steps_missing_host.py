@@ -9,18 +9,18 @@ import pytest
 
 from tests.unit.test_steps_check import seen
 from tests.unit.test_steps_go import DEST, context
-from zkmigrate.dependents.kafka_plug import KAFKA, Brokers
-from zkmigrate.facts.host import HostStatus, parse_status
-from zkmigrate.facts.window import Standing, Statuses
+from zkmigrate.dependents.kafka import KAFKA, Brokers
+from zkmigrate.hosts.facts.status import HostStatus, parse_status
 from zkmigrate.model.fact import Absent
 from zkmigrate.model.finding import Held, Severity, claim
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
-from zkmigrate.simulate import program
-from zkmigrate.simulate.host import Host
-from zkmigrate.steps.check import CheckFacts, CheckStep, those_serving
-from zkmigrate.steps.open_door import OpenStep
-from zkmigrate.steps.serve import ServeStep
-from zkmigrate.steps.verify import VerifyFacts, VerifyStep
+from zkmigrate.moves.facts.window import Standing, Statuses
+from zkmigrate.moves.steps.check import CheckFacts, CheckStep, those_serving
+from zkmigrate.moves.steps.open_door import OpenStep
+from zkmigrate.moves.steps.serve import ServeStep
+from zkmigrate.moves.steps.verify import VerifyFacts, VerifyStep
+from zkmigrate.moves.world import program
+from zkmigrate.moves.world.host import Host
 
 QUORUM = seen(dest1=("leader", 2 << 32), dest2=("follower", 2 << 32))
 

@@ -8,11 +8,11 @@ from typing import cast
 import pytest
 
 from tests.world.operator import inventory
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.facts.tenants import Tenant, Tenants, foreign_clients
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
-from zkmigrate.zkdata.words import Connection, Dump
+from zkmigrate.moves.facts.tenants import Tenant, Tenants, foreign_clients
+from zkmigrate.zookeeper.data.words import Connection, Dump
 
 WORLD = inventory()
 SILENT = Unknown("timeout", "no answer in 3 s")

@@ -12,14 +12,14 @@ from click.testing import CliRunner, Result
 
 from tests.unit.engine_world import TinyClock
 from tests.unit.topic_world import ID, KEY, VALUE, TopicLook, names, topics
-from zkmigrate.cli import cli
+from zkmigrate.cli.main import cli
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.errors import InventoryError
-from zkmigrate.inventory import Inventory, digest, load
-from zkmigrate.inventory_topic_config import TopicConfigInventory
+from zkmigrate.inventory.inventory import Inventory, digest, load
 from zkmigrate.model.change import Change, ClusterChange
-from zkmigrate.simulate.topics import TopicWorld
-from zkmigrate.wiring import Site
+from zkmigrate.moves.world.topics import TopicWorld
+from zkmigrate.site.wiring import Site
+from zkmigrate.topics.section import TopicConfigInventory
 
 FILE = f"""version: 1
 name: topics

@@ -17,7 +17,7 @@ from zkmigrate.engine import journal
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.engine.watch import LEASE_LAPSED, Watch
-from zkmigrate.inventory import Lease, Policy
+from zkmigrate.inventory.inventory import Lease, Policy
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Hazard, Way

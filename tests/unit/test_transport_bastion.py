@@ -11,9 +11,9 @@ import pytest
 
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
-from zkmigrate.inventory import Inventory
-from zkmigrate.transport import Limits, Transport, TransportError
-from zkmigrate.transport.ssh import Lane
+from zkmigrate.hosts.transport import Limits, Transport, TransportError
+from zkmigrate.hosts.transport.ssh import Lane
+from zkmigrate.inventory.inventory import Inventory
 
 WHENCE = ["sh", "-c", "echo $SSH_CONNECTION"]
 LANES: tuple[Lane, ...] = ("looks", "steps", "watch")

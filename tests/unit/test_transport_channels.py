@@ -13,7 +13,7 @@ from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate import deadline
 from zkmigrate.errors import UsageError
-from zkmigrate.transport import Channels, Transport, TransportError
+from zkmigrate.hosts.transport import Channels, Transport, TransportError
 
 SPEAKER = r"""#!/bin/sh
 started="$*"

@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
-from zkmigrate import hostside
-from zkmigrate.transport import Program, ProgramPaths, Transport, TransportError
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts.transport import Program, ProgramPaths, Transport, TransportError
 
 VISUDO = '#!/bin/sh\n[ "$1" = -cqf ] || exit 9\ngrep -q NOPASSWD "$2"\n'
 
@@ -87,7 +87,7 @@ def test_nothing_of_the_way_there_stays_on_the_host(
         names.append(secrets.token_bytes(count).hex())
         return names[-1]
 
-    monkeypatch.setattr("zkmigrate.transport.program.secrets.token_hex", named)
+    monkeypatch.setattr("zkmigrate.hosts.transport.program.secrets.token_hex", named)
     program(sshd, transport).install("d1")
     with pytest.raises(TransportError):
         program(sshd, transport, sudoers="nonsense\n").install("d1")

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate.errors import UsageError
-from zkmigrate.inventory import Inventory
-from zkmigrate.transport import Limits, Transport, TransportError, quote
-from zkmigrate.transport.reader import SftpReader
+from zkmigrate.hosts.transport import Limits, Transport, TransportError, quote
+from zkmigrate.hosts.transport.reader import SftpReader
+from zkmigrate.inventory.inventory import Inventory
 
 
 @pytest.fixture(scope="module")

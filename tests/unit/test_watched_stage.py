@@ -16,7 +16,7 @@ from zkmigrate.engine import events, journal
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.engine.watch import LOOK_UNKNOWN, Watch
-from zkmigrate.inventory import Inventory, Lease, Policy
+from zkmigrate.inventory.inventory import Inventory, Lease, Policy
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.steps.facts import surveyed
 from tests.world.operator import inventory
-from zkmigrate.engine import probes, watch
-from zkmigrate.inventory import Policy
+from zkmigrate.engine import watch
+from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Context, Hazard
 from zkmigrate.model.window import Decision, Phase, Trouble
-from zkmigrate.rules import window
-from zkmigrate.rules.window import BrokerPolicy
+from zkmigrate.moves.rules import window
+from zkmigrate.moves.rules.window import BrokerPolicy
+from zkmigrate.site import probes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "window.md"
 BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"

@@ -14,19 +14,19 @@ import pytest
 from tests.unit.sshd import make_key
 from tests.unit.test_engine_watch import Moment
 from tests.world.operator import inventory
-from zkmigrate.engine import probes
 from zkmigrate.engine.beside import Process
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.history import History
 from zkmigrate.engine.lock import HostLock
-from zkmigrate.inventory import Ports, Source, Ssh, ZooKeeperHost
+from zkmigrate.hosts.transport.channels import Answer
+from zkmigrate.inventory.inventory import Ports, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.finding import Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context
-from zkmigrate.rules.window import WINDOW
-from zkmigrate.simulate.ensemble import UNSERVING
-from zkmigrate.transport.channels import Answer
-from zkmigrate.wiring import Site
+from zkmigrate.moves.rules.window import WINDOW
+from zkmigrate.moves.world.ensemble import UNSERVING
+from zkmigrate.site import probes
+from zkmigrate.site.wiring import Site
 
 
 @pytest.fixture

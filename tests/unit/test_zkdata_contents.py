@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.test_prove import BROKER, NEW, OLD, close_payload, disk
 from tests.unit.zkdata_fixtures import create_payload, payload, set_payload, snapshot_of, text
-from zkmigrate.zkdata.contents import Content, contents
-from zkmigrate.zkdata.errors import CorruptError, NoDataError
-from zkmigrate.zkdata.reader import FileDirectory
+from zkmigrate.zookeeper.data.contents import Content, contents
+from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError
+from zkmigrate.zookeeper.data.reader import FileDirectory
 
 TREE = {"/kafka": b"k", "/kafka/a": b"1", "/kafkaesque": b"x", "/other": b""}
 LOG = [

@@ -15,8 +15,8 @@ from tests.unit.zkdata_fixtures import (
     recorded,
     text,
 )
-from zkmigrate.zkdata.delta import DeltaResult, delta, due
-from zkmigrate.zkdata.reader import BytesDirectory
+from zkmigrate.zookeeper.data.delta import DeltaResult, delta, due
+from zkmigrate.zookeeper.data.reader import BytesDirectory
 
 OWNER, OTHER = 0x77, 0x99
 

@@ -22,13 +22,13 @@ from tests.unit.zkdata_fixtures import (
     recorded_files,
     text,
 )
-from zkmigrate.zkdata.digest import DIGEST_VERSION, tree_digest, znode_digest
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import BytesDirectory, BytesReader
-from zkmigrate.zkdata.snapname import snapshot_files, snapshot_zxid
-from zkmigrate.zkdata.snapshot import read_snapshot
-from zkmigrate.zkdata.tree import Tree, load_tree
-from zkmigrate.zkdata.txn import TxnType
+from zkmigrate.zookeeper.data.digest import DIGEST_VERSION, tree_digest, znode_digest
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import BytesDirectory, BytesReader
+from zkmigrate.zookeeper.data.snapname import snapshot_files, snapshot_zxid
+from zkmigrate.zookeeper.data.snapshot import read_snapshot
+from zkmigrate.zookeeper.data.tree import Tree, load_tree
+from zkmigrate.zookeeper.data.txn import TxnType
 
 KINDS = ("standalone", "observer", "compressed", "reconfig")
 DIGESTED = [

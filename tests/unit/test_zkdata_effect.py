@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.unit.zkdata_fixtures import OPEN_ACL, create_payload, log_from, payload, set_payload, text
-from zkmigrate.facts.ownership import Ownership, rolled_forward
-from zkmigrate.pipeline.columns import Stretch, table
-from zkmigrate.pipeline.stretches import hop
-from zkmigrate.zkdata.contents import contents
-from zkmigrate.zkdata.delta import delta
-from zkmigrate.zkdata.effect import (
+from zkmigrate.spark.sources.columns import Stretch, table
+from zkmigrate.spark.sources.stretches import hop
+from zkmigrate.zookeeper.data.contents import contents
+from zkmigrate.zookeeper.data.delta import delta
+from zkmigrate.zookeeper.data.effect import (
     CONTAINER_OWNER,
     TTL_OWNER,
     Owned,
@@ -26,11 +25,11 @@ from zkmigrate.zkdata.effect import (
     owner_of,
     path_changes,
 )
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import BytesDirectory
-from zkmigrate.zkdata.sums import read_sums
-from zkmigrate.zkdata.tree import load_tree
-from zkmigrate.zkdata.txn import (
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import BytesDirectory
+from zkmigrate.zookeeper.data.sums import read_sums
+from zkmigrate.zookeeper.data.tree import load_tree
+from zkmigrate.zookeeper.data.txn import (
     CreateContainerTxn,
     CreateTTLTxn,
     CreateTxn,
@@ -39,7 +38,8 @@ from zkmigrate.zkdata.txn import (
     SetDataTxn,
     decode_txn,
 )
-from zkmigrate.zkdata.txnlog import FILE_HEADER_SIZE
+from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE
+from zkmigrate.zookeeper.facts.ownership import Ownership, rolled_forward
 
 ROOT = "/k"
 PATHS = ("/k", "/k/a", "/k/b", "/k/a/x", "/k/a/y", "/kk", "/o", "/o/a")

@@ -30,18 +30,18 @@ from tests.unit.zkdata_fixtures import (
     record,
     recorded_files,
 )
-from zkmigrate.zkdata.delta import delta
-from zkmigrate.zkdata.errors import CorruptError, MalformedError, ZkDataError
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import BytesDirectory, BytesReader, CountingReader
-from zkmigrate.zkdata.seal import check_snapshot
-from zkmigrate.zkdata.snapname import snapshot_zxid
-from zkmigrate.zkdata.snapshot import SnapshotNode, read_snapshot
-from zkmigrate.zkdata.snapstream import SNAPPY_HEADER
-from zkmigrate.zkdata.tail import newest
-from zkmigrate.zkdata.tree import load_tree
-from zkmigrate.zkdata.txn import decode_txn
-from zkmigrate.zkdata.txnlog import scan
+from zkmigrate.zookeeper.data.delta import delta
+from zkmigrate.zookeeper.data.errors import CorruptError, MalformedError, ZkDataError
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import BytesDirectory, BytesReader, CountingReader
+from zkmigrate.zookeeper.data.seal import check_snapshot
+from zkmigrate.zookeeper.data.snapname import snapshot_zxid
+from zkmigrate.zookeeper.data.snapshot import SnapshotNode, read_snapshot
+from zkmigrate.zookeeper.data.snapstream import SNAPPY_HEADER
+from zkmigrate.zookeeper.data.tail import newest
+from zkmigrate.zookeeper.data.tree import load_tree
+from zkmigrate.zookeeper.data.txn import decode_txn
+from zkmigrate.zookeeper.data.txnlog import scan
 
 LOGS = [(v, kind) for v in VERSIONS for kind in ("standalone", "reconfig") if (RECORDED / v / kind).is_dir()]
 COMPRESSED = [

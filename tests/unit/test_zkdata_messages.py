@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.tree_server import CONNECTED, children_reply, framed, header, stat
-from zkmigrate.zkdata.errors import MalformedError
-from zkmigrate.zkdata.jute import JuteInput
-from zkmigrate.zkdata.messages import (
+from zkmigrate.zookeeper.data.errors import MalformedError
+from zkmigrate.zookeeper.data.jute import JuteInput
+from zkmigrate.zookeeper.data.messages import (
     EXISTS,
     GET_CHILDREN2,
     SYNC,

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from tests.unit.zkdata_fixtures import payload, text
-from zkmigrate.zkdata.effect import path_changes
-from zkmigrate.zkdata.errors import MalformedError
-from zkmigrate.zkdata.txn import ErrorTxn, MultiTxn, decode_txn
+from zkmigrate.zookeeper.data.effect import path_changes
+from zkmigrate.zookeeper.data.errors import MalformedError
+from zkmigrate.zookeeper.data.txn import ErrorTxn, MultiTxn, decode_txn
 
 MULTI = 14
 

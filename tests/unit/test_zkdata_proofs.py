@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.zkdata_fixtures import create_payload, log_from, payload, snapshot_of, text
-from zkmigrate.zkdata.histories import Histories
-from zkmigrate.zkdata.proofs import Reach, Side, delta_proof, reach_by, reach_of, tail_proof
-from zkmigrate.zkdata.reader import BytesDirectory
-from zkmigrate.zkdata.sums import Sums
+from zkmigrate.zookeeper.data.histories import Histories
+from zkmigrate.zookeeper.data.proofs import Reach, Side, delta_proof, reach_by, reach_of, tail_proof
+from zkmigrate.zookeeper.data.reader import BytesDirectory
+from zkmigrate.zookeeper.data.sums import Sums
 
 OLD, NEW = 1 << 32, 2 << 32
 OWNER, OTHER = 0x11, 0x22

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.zkdata_fixtures import OPEN_ACL, create_payload, log_from, payload, set_payload, text
-from zkmigrate.zkdata.errors import CorruptError
-from zkmigrate.zkdata.reader import BytesDirectory
-from zkmigrate.zkdata.replay import (
+from zkmigrate.zookeeper.data.errors import CorruptError
+from zkmigrate.zookeeper.data.reader import BytesDirectory
+from zkmigrate.zookeeper.data.replay import (
     Again,
     Count,
     Create,
@@ -22,8 +22,8 @@ from zkmigrate.zkdata.replay import (
     Tally,
     needed,
 )
-from zkmigrate.zkdata.tree import Tree, Znode
-from zkmigrate.zkdata.txn import Acl, decode_txn
+from zkmigrate.zookeeper.data.tree import Tree, Znode
+from zkmigrate.zookeeper.data.txn import Acl, decode_txn
 
 CUT, OWN = 1 << 32 | 5, 2 << 32
 ACL = (Acl(31, "world", "anyone"),)

@@ -14,14 +14,14 @@ import cramjam
 import pytest
 
 from tests.unit.zkdata_fixtures import RECORDED, pack_snappy, recorded_files, snapshot_of
-from zkmigrate.zkdata import snapstream
-from zkmigrate.zkdata.errors import CorruptError, ForeignFileError, TruncatedHeaderError, ZkDataError
-from zkmigrate.zkdata.reader import BytesDirectory, BytesReader, CountingReader
-from zkmigrate.zkdata.seal import check_snapshot
-from zkmigrate.zkdata.snapshot import SnapshotDigest, SnapshotNode, read_snapshot
-from zkmigrate.zkdata.snapstream import MAX_SNAPPY_BLOCK, SNAPPY_HEADER, raw_blocks
-from zkmigrate.zkdata.tail import newest
-from zkmigrate.zkdata.tree import load_tree
+from zkmigrate.zookeeper.data import snapstream
+from zkmigrate.zookeeper.data.errors import CorruptError, ForeignFileError, TruncatedHeaderError, ZkDataError
+from zkmigrate.zookeeper.data.reader import BytesDirectory, BytesReader, CountingReader
+from zkmigrate.zookeeper.data.seal import check_snapshot
+from zkmigrate.zookeeper.data.snapshot import SnapshotDigest, SnapshotNode, read_snapshot
+from zkmigrate.zookeeper.data.snapstream import MAX_SNAPPY_BLOCK, SNAPPY_HEADER, raw_blocks
+from zkmigrate.zookeeper.data.tail import newest
+from zkmigrate.zookeeper.data.tree import load_tree
 
 COMPRESSED = tuple(sorted(path.parent.name for path in RECORDED.glob("*/compressed.json")))
 NAME = "snapshot.e"

@@ -20,10 +20,10 @@ from tests.unit.tree_server import (
     header,
 )
 from tests.unit.zkdata_fixtures import VERSIONS, recorded
-from zkmigrate.zkdata.errors import MalformedError
-from zkmigrate.zkdata.messages import Frames
-from zkmigrate.zkdata.subtree import Extent, RefusedError, Walk, extent_of
-from zkmigrate.zkdata.tree import load_tree, max_zxid
+from zkmigrate.zookeeper.data.errors import MalformedError
+from zkmigrate.zookeeper.data.messages import Frames
+from zkmigrate.zookeeper.data.subtree import Extent, RefusedError, Walk, extent_of
+from zkmigrate.zookeeper.data.tree import load_tree, max_zxid
 
 TREE: dict[str, Zxids] = {
     "/": (0, 0, 9),

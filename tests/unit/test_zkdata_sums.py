@@ -22,12 +22,12 @@ from tests.unit.zkdata_fixtures import (
     snapshot_of,
     text,
 )
-from zkmigrate.zkdata.errors import CorruptError, NoDataError, ZkDataError
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import BytesDirectory, Directory
-from zkmigrate.zkdata.sums import BUCKETS, Sums, bucket_of, hash_of, read_sums, unequal, znodes
-from zkmigrate.zkdata.tree import Tree, Znode, load_tree, max_zxid
-from zkmigrate.zkdata.txn import Acl
+from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError, ZkDataError
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import BytesDirectory, Directory
+from zkmigrate.zookeeper.data.sums import BUCKETS, Sums, bucket_of, hash_of, read_sums, unequal, znodes
+from zkmigrate.zookeeper.data.tree import Tree, Znode, load_tree, max_zxid
+from zkmigrate.zookeeper.data.txn import Acl
 
 NODE = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0, 0)
 

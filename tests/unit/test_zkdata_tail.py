@@ -22,11 +22,11 @@ from tests.unit.zkdata_fixtures import (
     recorded_files,
     text,
 )
-from zkmigrate.zkdata.errors import CorruptError, CursorError, ForeignFileError, NoDataError
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import BytesDirectory, FileDirectory
-from zkmigrate.zkdata.tail import newest
-from zkmigrate.zkdata.txnlog import Cursor
+from zkmigrate.zookeeper.data.errors import CorruptError, CursorError, ForeignFileError, NoDataError
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import BytesDirectory, FileDirectory
+from zkmigrate.zookeeper.data.tail import newest
+from zkmigrate.zookeeper.data.txnlog import Cursor
 
 PADDING = b"\0" * (64 << 10)
 
@@ -151,7 +151,7 @@ def test_a_crafted_last_payload_does_not_fool_it(monkeypatch: pytest.MonkeyPatch
     log = build_log(5, 1)
     for cursor in (None, Cursor("log.5", len(log), 5)):
         assert newest(BytesDirectory({"log.5": log + outer}), cursor=cursor).zxid == 6
-    monkeypatch.setattr("zkmigrate.zkdata.tail.reach", lambda _jute_maxbuffer: 0)
+    monkeypatch.setattr("zkmigrate.zookeeper.data.tail.reach", lambda _jute_maxbuffer: 0)
     assert newest(BytesDirectory({"log.5": log + outer})).zxid == 999  # what the search is for
 
 

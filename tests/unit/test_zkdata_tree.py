@@ -25,23 +25,23 @@ from tests.unit.zkdata_fixtures import (
     snapshot_of,
     text,
 )
-from zkmigrate.zkdata.effect import is_session
-from zkmigrate.zkdata.errors import (
+from zkmigrate.zookeeper.data.effect import is_session
+from zkmigrate.zookeeper.data.errors import (
     CorruptError,
     ForeignFileError,
     NoDataError,
     TruncatedHeaderError,
     ZkDataError,
 )
-from zkmigrate.zkdata.logdir import walk
-from zkmigrate.zkdata.reader import BytesDirectory, BytesReader
-from zkmigrate.zkdata.seal import check_snapshot
-from zkmigrate.zkdata.session import parse_session
-from zkmigrate.zkdata.snapshot import read_snapshot
-from zkmigrate.zkdata.sums import read_sums
-from zkmigrate.zkdata.tree import Tree, Znode, diff, load_tree, max_zxid, subtree_max_zxid
-from zkmigrate.zkdata.txn import Acl
-from zkmigrate.zkdata.zxid import parse_zxid
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import BytesDirectory, BytesReader
+from zkmigrate.zookeeper.data.seal import check_snapshot
+from zkmigrate.zookeeper.data.session import parse_session
+from zkmigrate.zookeeper.data.snapshot import read_snapshot
+from zkmigrate.zookeeper.data.sums import read_sums
+from zkmigrate.zookeeper.data.tree import Tree, Znode, diff, load_tree, max_zxid, subtree_max_zxid
+from zkmigrate.zookeeper.data.txn import Acl
+from zkmigrate.zookeeper.data.zxid import parse_zxid
 
 
 def expected(version: str) -> dict[str, Any]:

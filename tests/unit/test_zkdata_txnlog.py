@@ -14,12 +14,12 @@ from tests.unit.zkdata_fixtures import (
     payload,
     recorded,
 )
-from zkmigrate.zkdata.effect import touched_paths
-from zkmigrate.zkdata.errors import CorruptError, CursorError, ForeignFileError, TruncatedHeaderError
-from zkmigrate.zkdata.logdir import strays, walk
-from zkmigrate.zkdata.reader import BytesDirectory, BytesReader
-from zkmigrate.zkdata.txn import CloseSessionTxn, ErrorTxn, MultiTxn, TxnType
-from zkmigrate.zkdata.txnlog import Cursor, EndKind, cursor_from_json, cursor_to_json, log_zxid, scan
+from zkmigrate.zookeeper.data.effect import touched_paths
+from zkmigrate.zookeeper.data.errors import CorruptError, CursorError, ForeignFileError, TruncatedHeaderError
+from zkmigrate.zookeeper.data.logdir import strays, walk
+from zkmigrate.zookeeper.data.reader import BytesDirectory, BytesReader
+from zkmigrate.zookeeper.data.txn import CloseSessionTxn, ErrorTxn, MultiTxn, TxnType
+from zkmigrate.zookeeper.data.txnlog import Cursor, EndKind, cursor_from_json, cursor_to_json, log_zxid, scan
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.unit.zkdata_fixtures import RECORDED, VERSIONS
-from zkmigrate.zkdata.session import format_session, parse_session
-from zkmigrate.zkdata.words import (
+from zkmigrate.zookeeper.data.session import format_session, parse_session
+from zkmigrate.zookeeper.data.words import (
     EmptyAnswerError,
     GarbledAnswerError,
     NotServingError,

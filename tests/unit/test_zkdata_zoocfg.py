@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkmigrate.zkdata.zoocfg import ServerLine, ZooCfgError, parse_server_line, parse_zoocfg, settings
+from zkmigrate.zookeeper.data.zoocfg import ServerLine, ZooCfgError, parse_server_line, parse_zoocfg, settings
 
 SAMPLE = (
     "# made by hand\r\n"

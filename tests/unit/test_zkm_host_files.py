@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.unit.zkm_net import PROGRAM, Host, encode, need_root
-from zkmigrate import hostside
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.observe import parse_listing
-from zkmigrate.facts.host import parse_status
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts.facts.status import parse_status
 from zkmigrate.model.fact import Seen
+from zkmigrate.site.observe import parse_listing
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.zkm_net import Dest, encode, eventually, net
-from zkmigrate.facts.host import parse_phase, parse_status
+from zkmigrate.hosts.facts.status import parse_phase, parse_status
 
 
 @pytest.fixture

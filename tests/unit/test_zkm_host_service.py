@@ -15,7 +15,7 @@ import pytest
 
 from tests.namespaces import kill_all
 from tests.unit.zkm_net import Answer, Dest, Net, encode, eventually, net
-from zkmigrate.hostside import program as text_of_zkm_host
+from zkmigrate.hosts.zkm_host import program as text_of_zkm_host
 
 
 @pytest.fixture(scope="module")

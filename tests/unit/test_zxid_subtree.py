@@ -16,15 +16,15 @@ from tests.unit.sshd import Sshd
 from tests.unit.test_zxid_tail import placed, reach
 from tests.unit.tree_server import CONNECTED, EXPIRED, SYNC, TreeServer, Zxids, running
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from
-from zkmigrate.cli import cli
-from zkmigrate.clients.session import Limits
-from zkmigrate.clients.subtree import Server, walk_subtree
-from zkmigrate.disks.servers import parse_servers
-from zkmigrate.disks.subtree import Pace
+from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.subtree import Walk
-from zkmigrate.zkdata.tree import load_tree, max_zxid
+from zkmigrate.zookeeper.clients.session import Limits
+from zkmigrate.zookeeper.clients.subtree import Server, walk_subtree
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.subtree import Walk
+from zkmigrate.zookeeper.data.tree import load_tree, max_zxid
+from zkmigrate.zookeeper.disks.servers import parse_servers
+from zkmigrate.zookeeper.disks.subtree import Pace
 
 TREE: dict[str, Zxids] = {
     "/": (0, 0, 9),

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from tests.unit.zkdata_fixtures import VERSIONS, build_log, recorded_files
-from zkmigrate.cli import cli
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.tail import newest
+from zkmigrate.cli.main import cli
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.tail import newest
 
 KEYS = ["zxid", "source", "file", "offset", "torn", "bytes_read", "reads", "skipped", "strays"]
 

@@ -15,13 +15,13 @@ from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import World
 from zkmigrate.engine.run import Ended, Walk
-from zkmigrate.inventory import Broker, Kafka
-from zkmigrate.inventory_topic_config import TopicConfig, TopicConfigInventory
+from zkmigrate.inventory.inventory import Broker, Kafka
 from zkmigrate.model.change import Change, ClusterChange
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.simulate.topics import TopicQuestions, TopicWorld
-from zkmigrate.steps.topic_config import TopicConfigStep
+from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
+from zkmigrate.topics.section import TopicConfig, TopicConfigInventory
+from zkmigrate.topics.set_step import TopicConfigStep
 
 KEY, VALUE = "retention.ms", "86400000"
 ID = "A" * 22

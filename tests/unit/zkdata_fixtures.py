@@ -10,7 +10,7 @@ from pathlib import Path
 
 import cramjam
 
-from zkmigrate.zkdata.reader import BytesDirectory
+from zkmigrate.zookeeper.data.reader import BytesDirectory
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "zk"
 VERSIONS = tuple(sorted(path.parent.name for path in RECORDED.glob("*/expected.json")))

@@ -9,11 +9,11 @@ from click.testing import CliRunner, Result
 
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from tests.world.site import INVENTORY, WorldSite
-from zkmigrate.cli import cli
-from zkmigrate.inventory import Inventory, load
+from zkmigrate.cli.main import cli
+from zkmigrate.inventory.inventory import Inventory, load
 from zkmigrate.model.look import Look
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import new_world
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import new_world
 
 
 class Desk:

@@ -31,14 +31,14 @@ from zkmigrate.engine.ports import (
     World as Outside,
 )
 from zkmigrate.engine.run import Ended, Walk
-from zkmigrate.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
+from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.change import Change
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Way
 from zkmigrate.model.window import Fallback, Unanswered
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import SLICE_S, World, new_world
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import SLICE_S, World, new_world
 
 SOURCE_CONFIG = b"tickTime=2000\ndataDir=/var/lib/zookeeper\nclientPort=2181\n" + b"".join(
     b"server.%d=10.0.0.%d:2888:3888\n" % (n, n) for n in (1, 2, 3)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from playbooks.kafka_zookeeper_return import PLAYBOOK
 from tests.world.operator import Moment, Operator, quiet_world
-from zkmigrate.inventory_accept import Accept
-from zkmigrate.rules.outage import OWNER
-from zkmigrate.simulate.disk import Znode, replay
-from zkmigrate.simulate.world import World
-from zkmigrate.zkdata.replay import marker_of
+from zkmigrate.inventory.accept import Accept
+from zkmigrate.moves.rules.outage import OWNER
+from zkmigrate.moves.world.disk import Znode, replay
+from zkmigrate.moves.world.world import World
+from zkmigrate.zookeeper.data.replay import marker_of
 
 ADMIN = 0xB00000000000001
 """The session of an admin tool on dest."""

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.simulate.world import World
+from zkmigrate.moves.world.world import World
 
 
 def rolled(directory: Path) -> Operator:

@@ -14,23 +14,23 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
-from zkmigrate.cli import cli
-from zkmigrate.clients.produce import Ack, Late
+from zkmigrate.cli.main import cli
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.ports import WatchPort
-from zkmigrate.engine.sampler import Produced, Sampler, brokers, ensembles
 from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Watch
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.clients.produce import Ack, Late
 from zkmigrate.model.change import Change
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Context, Records
-from zkmigrate.rules.lease import in_force
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World, new_world
+from zkmigrate.moves.rules.lease import in_force
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World, new_world
+from zkmigrate.site.sampler import Produced, Sampler, brokers, ensembles
 
 IN_WINDOW = {"fenced", "cut", "stopped", "sealed", "go", "started", "checked"}
 MOST_S = 0.1

@@ -5,23 +5,23 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import zkmigrate.hostside
+import zkmigrate.hosts.zkm_host
 from tests.unit.steps.facts import proved
 from tests.world.operator import Operator, inventory, quiet_world
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.facts.members import Members, source_members
-from zkmigrate.facts.window import Statuses
-from zkmigrate.inventory import Inventory, Ports, ZooKeeperHost
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.inventory.inventory import Inventory, Ports, ZooKeeperHost
 from zkmigrate.model.change import Arm, Go
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
-from zkmigrate.steps.arm import ArmStep, arm_spec
-from zkmigrate.steps.go import GoFacts, GoStep
+from zkmigrate.moves.facts.window import Statuses
+from zkmigrate.moves.steps.arm import ArmStep, arm_spec
+from zkmigrate.moves.steps.go import GoFacts, GoStep
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World
+from zkmigrate.zookeeper.facts.members import Members, source_members
 
 MEMBERS = Members(())
-PROGRAM = Path(zkmigrate.hostside.__file__).parent / "zkm-host"
+PROGRAM = Path(zkmigrate.hosts.zkm_host.__file__).parent / "zkm-host"
 SPEC = "/var/lib/zkmigrate/run/spec"
 
 

@@ -9,8 +9,8 @@ from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine.events import Alarm, StepEnded
 from zkmigrate.engine.run import Walk
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World
 
 
 @dataclass(frozen=True)

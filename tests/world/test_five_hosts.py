@@ -10,8 +10,8 @@ import pytest
 from tests.world.operator import Killed, Operator, quiet_world
 from tests.world.test_move import footprint, owners
 from zkmigrate.model.change import Go
-from zkmigrate.simulate.host import Host
-from zkmigrate.simulate.world import World
+from zkmigrate.moves.world.host import Host
+from zkmigrate.moves.world.world import World
 
 FIVE = ("dest1", "dest2", "dest3", "dest4", "dest5")
 

@@ -9,13 +9,13 @@ import pytest
 
 from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine.events import StepBlocked, WaveBegun
-from zkmigrate.inventory_accept import Accept
+from zkmigrate.inventory.accept import Accept
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import KafkaView, Look, PartitionState
 from zkmigrate.model.step import Context
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
-from zkmigrate.steps.fence import FenceFacts, FenceStep
+from zkmigrate.moves.steps.fence import FenceFacts, FenceStep
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World
 
 ADDRESS, SESSION, OWNED = "10.0.0.77", 0x77, "/other/lock-0000000001"
 LINE = (

@@ -12,8 +12,8 @@ from zkmigrate.engine.events import StepEnded
 from zkmigrate.model.change import Cut, Fence
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, Held
-from zkmigrate.rules.window import TO_SEAL
-from zkmigrate.simulate.look import WorldLook
+from zkmigrate.moves.rules.window import TO_SEAL
+from zkmigrate.moves.world.look import WorldLook
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.world.operator import Killed, Operator
 from tests.world.rolled import copied, rolled
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import Event, StepBegun, StepEnded, Turned
 from zkmigrate.engine.journal import Journal
@@ -20,10 +20,10 @@ from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Context, Hazard, Way
-from zkmigrate.simulate.host import Host
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
-from zkmigrate.steps.verify import VerifyStep
+from zkmigrate.moves.steps.verify import VerifyStep
+from zkmigrate.moves.world.host import Host
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World
 
 DEST = ("dest1", "dest2", "dest3")
 

@@ -18,8 +18,8 @@ from zkmigrate.engine.run import Walk
 from zkmigrate.errors import UsageError
 from zkmigrate.model.change import Fence
 from zkmigrate.model.window import Fallback
-from zkmigrate.rules.window import TO_SEAL
-from zkmigrate.simulate.world import SESSION_TIMEOUT_MS
+from zkmigrate.moves.rules.window import TO_SEAL
+from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS
 
 
 @pytest.fixture(scope="module")

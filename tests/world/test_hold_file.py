@@ -18,7 +18,7 @@ from zkmigrate.engine.hold import NAME, Hold, HoldFile
 from zkmigrate.engine.ports import Word
 from zkmigrate.model.change import ElectLeaders
 from zkmigrate.model.playbook import Stage
-from zkmigrate.simulate.world import World
+from zkmigrate.moves.world.world import World
 
 HELD_S = 5.0
 FOR_EVER_S = 120.0

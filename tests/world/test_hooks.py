@@ -11,10 +11,10 @@ from zkmigrate.engine import events
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.journal import kept_lines
 from zkmigrate.engine.ports import Answer
-from zkmigrate.hooks import HookProcesses
-from zkmigrate.inventory_hooks import Hook, Hooks
+from zkmigrate.inventory.hooks import Hook, Hooks
 from zkmigrate.model.window import Fallback
-from zkmigrate.simulate.world import World
+from zkmigrate.moves.world.world import World
+from zkmigrate.runs.hooks import HookProcesses
 
 
 def with_hooks(world: World, hooks: Hooks) -> World:

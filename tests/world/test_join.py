@@ -9,8 +9,8 @@ import pytest
 from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine.events import Waits
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.simulate.host import File
-from zkmigrate.simulate.look import WorldLook
+from zkmigrate.moves.world.host import File
+from zkmigrate.moves.world.look import WorldLook
 
 
 def busy_after_the_first_host(

@@ -15,15 +15,15 @@ from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Ended
 from zkmigrate.engine.runs import copy_path
 from zkmigrate.errors import HostError, JournalError
-from zkmigrate.inventory import digest
+from zkmigrate.inventory.inventory import digest
 from zkmigrate.model.change import Change
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import Held
 from zkmigrate.model.step import Way
-from zkmigrate.opening import Opened, Opening
-from zkmigrate.simulate.host import File
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
+from zkmigrate.moves.world.host import File
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World
+from zkmigrate.runs.opening import Opened, Opening
 
 
 def opening(operator: Operator) -> Opening:

@@ -19,7 +19,7 @@ from zkmigrate.engine.journal import Journal
 from zkmigrate.model.change import Change
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Hazard, Reads
-from zkmigrate.simulate.world import World
+from zkmigrate.moves.world.world import World
 
 WAYS_ON = (7, 9)
 Sent = tuple[Change, str]

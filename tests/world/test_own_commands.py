@@ -9,13 +9,13 @@ import pytest
 
 from tests.world.operator import Moment, Operator, inventory, quiet_world
 from tests.world.test_move import finish, footprint
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.change import Arm, SetService
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.step import Blocked, Context, Ready, Way
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.steps.arm import ArmStep
-from zkmigrate.steps.roll import RollStep
+from zkmigrate.moves.steps.arm import ArmStep
+from zkmigrate.moves.steps.roll import RollStep
+from zkmigrate.moves.world.look import WorldLook
 
 
 @dataclass(frozen=True)

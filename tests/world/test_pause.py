@@ -9,8 +9,8 @@ import pytest
 from tests.world.operator import Killed, quiet_world
 from tests.world.test_hold_file import Room
 from zkmigrate.errors import UsageError
-from zkmigrate.rules import next_wave
-from zkmigrate.rules.next_wave import BrokerPosition
+from zkmigrate.kafka.rules import next_wave
+from zkmigrate.kafka.rules.next_wave import BrokerPosition
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine import plan, planfile
 from zkmigrate.engine.plan import Plan, PlannedStep
-from zkmigrate.facts.sessions import Sessions, owning_sessions
-from zkmigrate.hostside import kernel
+from zkmigrate.hosts.zkm_host import kernel
 from zkmigrate.model.change import Arm, Change, Go, PutFile, Seal
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.step import Context
-from zkmigrate.rules import expected
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
+from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
+from zkmigrate.moves.rules import expected
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World
 from zkmigrate.ui import planned
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.world.desk import Desk
 from tests.world.site import INVENTORY
-from zkmigrate.inventory import load
+from zkmigrate.inventory.inventory import load
 
 
 @pytest.fixture

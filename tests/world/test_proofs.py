@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import StepEnded
-from zkmigrate.facts.ownership import Ephemeral, Ownership
-from zkmigrate.facts.recorded import Drained, Stopped
-from zkmigrate.facts.subtree import digests
 from zkmigrate.model.change import Change, HostVerb
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Blocked, Context, Done, Way
-from zkmigrate.simulate.disk import Disk
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
-from zkmigrate.steps.prove import ProveStep
-from zkmigrate.steps.survey import SurveyFacts, SurveyStep
-from zkmigrate.steps.verify import _same_tree
-from zkmigrate.zkdata.sums import hash_of
-from zkmigrate.zkdata.tree import Znode
+from zkmigrate.moves.facts.recorded import Drained, Stopped
+from zkmigrate.moves.facts.subtree import digests
+from zkmigrate.moves.steps.prove import ProveStep
+from zkmigrate.moves.steps.survey import SurveyFacts, SurveyStep
+from zkmigrate.moves.steps.verify import _same_tree
+from zkmigrate.moves.world.disk import Disk
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World
+from zkmigrate.zookeeper.data.sums import hash_of
+from zkmigrate.zookeeper.data.tree import Znode
+from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 
 KAFKA_SESSION_TIMEOUT_MS = 18000
 FOREIGN = 0x300000000000777

@@ -9,7 +9,7 @@ import pytest
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG, Operator, inventory
 from zkmigrate.engine.run import Ended
 from zkmigrate.model.change import SetService
-from zkmigrate.simulate.world import Disaster, World, new_world
+from zkmigrate.moves.world.world import Disaster, World, new_world
 
 VERSION = 0x100000000
 CONFIG = "/etc/zookeeper/conf/zoo.cfg"

@@ -11,9 +11,10 @@ from tests.world.operator import Operator
 from tests.world.test_move import owners
 from tests.world.test_way_back import doors_shut, phases, rolled
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.facts.recorded import Proved, Recorded, Surveyed
 from zkmigrate.model.change import Change, Cut, SetService
-from zkmigrate.simulate.world import World
+from zkmigrate.model.recorded import Recorded
+from zkmigrate.moves.facts.recorded import Proved, Surveyed
+from zkmigrate.moves.world.world import World
 
 STRANGER = 0x300000000000777
 

@@ -13,28 +13,28 @@ import pytest
 from tests.world.operator import Operator, inventory, quiet_world
 from tests.world.site import INVENTORY
 from tests.world.test_foreign_client import accept
-from zkmigrate import standing
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine.events import Noted, StepBlocked
 from zkmigrate.errors import UsageError
-from zkmigrate.facts.clients import SourceClients
-from zkmigrate.inventory import digest
+from zkmigrate.inventory.inventory import digest
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import KafkaView, PartitionState
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Records, Retired, Way
-from zkmigrate.opening import Opening
-from zkmigrate.operate.plans import show_plan
-from zkmigrate.operate.retire import retire
-from zkmigrate.operate.runbooks import show_runbook
-from zkmigrate.operate.setting import Setting
-from zkmigrate.operate.stands import status
+from zkmigrate.moves.facts.connections import SourceClients
+from zkmigrate.moves.rules.retire import may_retire
+from zkmigrate.moves.verbs.retire import retire
+from zkmigrate.moves.verbs.watching.verb import Wanted, watch
+from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
-from zkmigrate.rules.retire import may_retire
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.watching.verb import Wanted, watch
+from zkmigrate.runs import standing
+from zkmigrate.runs.opening import Opening
+from zkmigrate.runs.plans import show_plan
+from zkmigrate.runs.runbooks import show_runbook
+from zkmigrate.runs.setting import Setting
+from zkmigrate.runs.stands import status
 
 GONE = "broker2"
 WORDS = "broker2 (broker 2) is retired from this run by {by}: its disk is broken"

@@ -19,8 +19,8 @@ from tests.world.test_move import footprint
 from zkmigrate.engine import plan
 from zkmigrate.model.change import Change, ReplayTransactions
 from zkmigrate.model.look import Look
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import WRITER, World
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import WRITER, World
 
 HALF_REPLAYED = 7
 """The moment behind the first hundred transactions."""

@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
-from zkmigrate.dependents.kafka import connect_string, with_connect
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.events import StepBegun, Waits, WaveBegun
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.inventory import Window
+from zkmigrate.inventory.inventory import Window
+from zkmigrate.kafka.rules.connect import connect_string, with_connect
+from zkmigrate.kafka.rules.leaders import misled
 from zkmigrate.model.change import Change, ElectLeaders, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
-from zkmigrate.rules.leaders import misled
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.members import Process
-from zkmigrate.simulate.world import World
-from zkmigrate.steps import roll
-from zkmigrate.steps.roll import RollStep
+from zkmigrate.moves.steps import roll
+from zkmigrate.moves.steps.roll import RollStep
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.members import Process
+from zkmigrate.moves.world.world import World
 
 
 def restarts(world: World) -> dict[str, int]:

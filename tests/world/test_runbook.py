@@ -20,11 +20,14 @@ import pytest
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.desk import Desk
 from tests.world.operator import PROPERTIES, Operator, quiet_world
-from zkmigrate import hostside
-from zkmigrate.dependents.kafka import connect_sed, with_connect
+from zkmigrate.byhand import commands, export, page
+from zkmigrate.byhand.commands import in_run
+from zkmigrate.byhand.go_no_go import LINES_OF_A_PAGE
 from zkmigrate.engine import plan, runs
 from zkmigrate.engine.journal import Journal
-from zkmigrate.inventory import digest
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.inventory.inventory import digest
+from zkmigrate.kafka.rules.connect import connect_sed, with_connect
 from zkmigrate.model.change import (
     Applied,
     ClusterChange,
@@ -37,12 +40,9 @@ from zkmigrate.model.change import (
 )
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Way
-from zkmigrate.runbook import commands, export, page
-from zkmigrate.runbook.commands import in_run
-from zkmigrate.runbook.go_no_go import LINES_OF_A_PAGE
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
-from zkmigrate.steps.roll_by_hand import controller_name
+from zkmigrate.moves.steps.roll_by_hand import controller_name
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World
 
 RUN = "night"
 LAST = {"roll.roll": "broker2"}

@@ -26,9 +26,9 @@ from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
 from zkmigrate.model.window import Fallback
-from zkmigrate.rules.window import deadline_s
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import SESSION_TIMEOUT_MS, SLICE_S
+from zkmigrate.moves.rules.window import deadline_s
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, SLICE_S
 
 SILENT = "dest2"
 APPLY_S, ZKM_S, WORD_S, MUTE_S = 20.0, 30.0, 3.0, 0.3

@@ -13,9 +13,9 @@ from zkmigrate.engine.ports import Answer
 from zkmigrate.errors import UsageError
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
+from zkmigrate.moves.rules import expected
 from zkmigrate.report.story import told
 from zkmigrate.report.timebase import Timebase
-from zkmigrate.rules import expected
 
 
 class Skipping(Operator):

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.engine import probes
 from zkmigrate.engine.events import Alarm, Turned
 from zkmigrate.engine.history import History
 from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.watch import LOOK_UNKNOWN
-from zkmigrate.facts.ensemble import source_view
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
 from zkmigrate.model.window import Fallback
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import SESSION_TIMEOUT_MS, World
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, World
+from zkmigrate.site import probes
+from zkmigrate.zookeeper.facts.ensemble import source_view
 
 HELD_S = 5.0
 

@@ -30,8 +30,8 @@ from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.model.change import AlterTopicConfig, Change
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Way
-from zkmigrate.simulate.topics import TopicWorld
-from zkmigrate.steps.topic_config import WAVE
+from zkmigrate.moves.world.topics import TopicWorld
+from zkmigrate.topics.set_step import WAVE
 
 STEP = "set.topic-config"
 FEW = 8

@@ -10,15 +10,15 @@ import pytest
 from tests.world.operator import Operator, copied
 from tests.world.test_move import footprint
 from tests.world.toy import CONFIG, KEEPER, keeper_inventory, keeper_world, servers_of
-from zkmigrate.facts.sessions import owning_sessions
 from zkmigrate.model.change import PutFile, SetService
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.step import Context, Ready, Way
-from zkmigrate.rules.expected import before_the_run
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
-from zkmigrate.steps.move import move
-from zkmigrate.steps.roll import RollStep
+from zkmigrate.moves.facts.sessions import owning_sessions
+from zkmigrate.moves.move import move
+from zkmigrate.moves.rules.expected import before_the_run
+from zkmigrate.moves.steps.roll import RollStep
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World
 
 PLAYBOOK = move(KEEPER)
 NAMES = ("keeper1", "keeper2", "keeper3")

@@ -12,7 +12,7 @@ from zkmigrate.engine.events import Alarm, StepEnded, Turned
 from zkmigrate.model.change import Change, Go
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.step import Way
-from zkmigrate.simulate.look import WorldLook
+from zkmigrate.moves.world.look import WorldLook
 
 SILENT_LOOKS = 3
 

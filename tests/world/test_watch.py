@@ -17,22 +17,22 @@ from click.testing import CliRunner, Result
 
 from tests.world.operator import Operator, quiet_world
 from tests.world.site import INVENTORY, WorldSite
-from zkmigrate.cli import cli
-from zkmigrate.dependents.kafka import with_connect
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.cli.main import cli
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import UsageError
-from zkmigrate.facts.afterwards import Position, look_around
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.connect import with_connect
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import Look
-from zkmigrate.rules import afterwards
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import WRITER, World
-from zkmigrate.watching import memory, verb
-from zkmigrate.watching.memory import Memory
-from zkmigrate.watching.verb import Screen, Wanted, Watch
+from zkmigrate.moves.facts.afterwards import Position, look_around
+from zkmigrate.moves.rules import afterwards
+from zkmigrate.moves.verbs.watching import memory, verb
+from zkmigrate.moves.verbs.watching.memory import Memory
+from zkmigrate.moves.verbs.watching.verb import Screen, Wanted, Watch
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import WRITER, World
 
 BACK = "10.0.0.1:2181,10.0.0.2:2181,10.0.0.3:2181/kafka"
 

@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import ChangeSent, Consented, StepEnded, Turned
 from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError
-from zkmigrate.facts.ensemble import EnsembleView
 from zkmigrate.model.change import Change, HostVerb, Seal
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.step import Context, Waiting, Way
-from zkmigrate.simulate.host import Host
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.simulate.world import World
-from zkmigrate.steps import check
-from zkmigrate.steps.go import GoStep
+from zkmigrate.moves.steps import check
+from zkmigrate.moves.steps.go import GoStep
+from zkmigrate.moves.world.host import Host
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.moves.world.world import World
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 
 def rolled(directory: Path) -> tuple[World, Operator]:

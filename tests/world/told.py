@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.world.operator import Operator, quiet_world
-from zkmigrate import books
 from zkmigrate.engine import events
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.run import Walk
-from zkmigrate.engine.sampler import Question, brokers, ensembles
 from zkmigrate.engine.samples import Samples
 from zkmigrate.model.change import Change
 from zkmigrate.model.report import Report
+from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
-from zkmigrate.simulate.look import WorldLook
+from zkmigrate.runs import books
+from zkmigrate.site.sampler import Question, brokers, ensembles
 
 CHANGE_S = 0.1
 

@@ -17,20 +17,20 @@ from pydantic import BaseModel, ConfigDict
 
 from tests.world.operator import SOURCE_CONFIG, inventory
 from zkmigrate.errors import UsageError
-from zkmigrate.facts.member import MemberFacts
-from zkmigrate.inventory import Inventory, Service
+from zkmigrate.inventory.inventory import Inventory, Service
 from zkmigrate.model.change import Changes, SetService
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 from zkmigrate.moves.dependent import AnyDependent, Ending, Member, Position, Progress, Words
-from zkmigrate.preflight.check import ALWAYS, Check, Judged, Scope, check
-from zkmigrate.preflight.evidence import Evidence
-from zkmigrate.simulate.ensemble import Ensemble
-from zkmigrate.simulate.host import File
-from zkmigrate.simulate.members import Kind, Process
-from zkmigrate.simulate.world import World, world_of
+from zkmigrate.moves.member import MemberFacts
+from zkmigrate.moves.preflight.check import ALWAYS, Check, Judged, Scope, check
+from zkmigrate.moves.preflight.evidence import Evidence
+from zkmigrate.moves.world.ensemble import Ensemble
+from zkmigrate.moves.world.host import File
+from zkmigrate.moves.world.members import Kind, Process
+from zkmigrate.moves.world.world import World, world_of
 
 CONFIG = "/etc/keeper/keeper.json"
 STATE = "/run/keeper/state.json"
@@ -264,7 +264,7 @@ KEEPER = KeeperDependent()
 
 
 class KeeperKind:
-    """Keepers in the model world (:class:`zkmigrate.simulate.members.Kind`)."""
+    """Keepers in the model world (:class:`zkmigrate.moves.world.members.Kind`)."""
 
     dependent: AnyDependent = KEEPER
     keeps_sessions = False

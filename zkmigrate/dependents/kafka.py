@@ -1,82 +1,239 @@
-"""Kafka as a dependent of ZooKeeper: where its connect string lives and which ephemerals must survive.
+"""Kafka, plugged into the move: its brokers, how they are rolled, and what must outlive the window.
 
-The connect string is the ``zookeeper.connect`` line of ``server.properties`` (java.util.Properties syntax).
+A broker is restarted; it is settled once it is registered and every replica that it holds is in sync. Every
+ephemeral under the chroot keeps its owner and czxid: brokers keep their sessions, and nothing is elected
+anew.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from zkmigrate.errors import UsageError
-from zkmigrate.inventory import Inventory, ZooKeeperHost
+from zkmigrate.hosts.facts.properties import properties_of
+from zkmigrate.inventory.inventory import Broker, Inventory, Service, without_brokers
+from zkmigrate.kafka.facts.cluster import cluster_id, kafka_view
+from zkmigrate.kafka.facts.recovery import Recovery, recovery
+from zkmigrate.kafka.rules import connect as kafka
+from zkmigrate.kafka.rules import next_wave
+from zkmigrate.kafka.rules.leaders import misled
+from zkmigrate.kafka.rules.next_wave import BrokerPosition, out_of_sync
+from zkmigrate.kafka.rules.patience import UNSEEN, patience
+from zkmigrate.model import change
+from zkmigrate.model.change import Changes, ElectLeaders, SetService
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import KafkaView, Look
+from zkmigrate.model.step import Context
+from zkmigrate.moves.dependent import Ending, Position, Progress, Words, unit_of
+from zkmigrate.moves.member import MemberFacts, started_after
+from zkmigrate.moves.preflight import broker, chroot, releases
+from zkmigrate.moves.preflight import kafka as cluster
+from zkmigrate.moves.preflight.check import Check
+from zkmigrate.moves.preflight.evidence import Evidence
+from zkmigrate.moves.preflight.kafka_evidence import KafkaEvidence, gather
+from zkmigrate.moves.rules.accepted import spared_topics
 
-_CONNECT = re.compile(
-    r"^(?P<head>[ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)(?P<value>[^\r\n]*)", re.MULTILINE
-)
+CHECKS = (*cluster.CHECKS, *broker.CHECKS, *releases.CHECKS, *chroot.CHECKS)
+
+LEADERS = "leaders"
+"""The target that is no broker: behind the last of them, the election of preferred leaders."""
+
+QUICK_START_S = 20.0
+"""A broker that takes longer to come back is looked at less often: its host has its log to read each time."""
 
 
-def connect_string(inventory: Inventory) -> str:
-    """``zookeeper.connect`` that names dest only: every dest host with its client port, then the chroot."""
-    return _connect(inventory.dest.hosts, inventory.dest.ports.client) + inventory.kafka.chroot
+@dataclass(frozen=True)
+class Brokers:
+    """The cluster as its brokers answer.
 
-
-def connect_to_source(inventory: Inventory) -> str:
-    """The same of source."""
-    return _connect(inventory.source.hosts, inventory.source.ports.client) + inventory.kafka.chroot
-
-
-def _connect(hosts: tuple[ZooKeeperHost, ...], port: int) -> str:
-    return ",".join(f"[{h.address}]:{port}" if ":" in h.address else f"{h.address}:{port}" for h in hosts)
-
-
-def current_connect(properties: bytes) -> str:
-    """The value of ``zookeeper.connect``.
-
-    Raises UsageError when the line is missing, stands twice, continues on a next line, or the file is not
-    UTF-8: then the file is not one that can be edited safely.
+    recovery: how far brokers have loaded their logs, of those that run and are not registered. spared: topics
+    that may be unavailable while one broker restarts, as somebody accepts. Both are asked by the roll alone.
     """
-    return _the_line(_text(properties)).group("value").strip()
+
+    view: Reading[KafkaView]
+    recovery: Mapping[str, Reading[Recovery]] = field(default_factory=dict)
+    spared: frozenset[str] = frozenset()
 
 
-def with_connect(properties: bytes, connect: str) -> bytes:
-    """The same file with ``zookeeper.connect`` replaced and every other byte kept."""
-    text = _text(properties)
-    found = _the_line(text)
-    return (text[: found.start("value")] + connect + text[found.end("value") :]).encode()
+class KafkaDependent:
+    """Implements :class:`zkmigrate.moves.dependent.Dependent`."""
 
+    words = Words(
+        kind="kafka",
+        one="broker",
+        many="brokers",
+        system="Kafka",
+        key="zookeeper.connect",
+        settled="every partition is fully in sync",
+        all_settled="every broker is registered, every partition in sync",
+        changes="brokers restart, and leaders are elected,",
+        identity="cluster_id",
+        session_key="zookeeper.session.timeout.ms",
+        left_behind="two controllers and two leaders per partition within a minute",
+        tools="admin tools (--zookeeper), old consumers and monitors",
+        own_sessions="A session from a broker's host is the broker's if it registered the broker; one more "
+        "that owns nothing may be its authorizer's, where server.properties names one.",
+    )
 
-def connect_sed(connect: str) -> str:
-    """The program for ``sed -E`` (GNU) that does to a file what ``with_connect`` does to its bytes."""
-    return rf"s|^([ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)[^\r]*|\1{connect}|"
+    shape: type[Inventory] = Inventory
 
+    def members(self, inventory: Inventory) -> tuple[Broker, ...]:
+        return inventory.kafka.brokers
 
-def names_any(connect: str, addresses: tuple[str, ...]) -> bool:
-    """Whether a connect string names one of these addresses as a host."""
-    hosts = connect.split("/", 1)[0].split(",")
-    plain = {h.strip().rsplit(":", 1)[0].strip("[]") for h in hosts}
-    return any(address in plain for address in addresses)
+    def without(self, inventory: Inventory, names: Collection[str]) -> Inventory:
+        return without_brokers(inventory, names)
 
+    def chroot(self, inventory: Inventory) -> str:
+        return inventory.kafka.chroot
 
-def registration(chroot: str, broker: int) -> str:
-    """Path of a broker's registration: an ephemeral that must keep its owner and czxid."""
-    return f"{chroot}/brokers/ids/{broker}"
+    def config(self, inventory: Inventory) -> str:
+        return inventory.kafka.config
 
+    def identity(self, inventory: Inventory) -> str:
+        return inventory.kafka.cluster_id
 
-def _text(properties: bytes) -> str:
-    try:
-        return properties.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"server.properties is not UTF-8 (byte {error.start}); needed: a text file zkmigrate can edit"
-        ) from error
+    def identity_seen(self, inventory: Inventory, look: Look, via: str) -> Reading[str]:
+        return cluster_id(look, via, inventory.kafka.chroot)
 
+    def service(self, inventory: Inventory) -> Service:
+        return inventory.kafka.service
 
-def _the_line(text: str) -> re.Match[str]:
-    found = list(_CONNECT.finditer(text))
-    if len(found) != 1:
-        raise UsageError(
-            f"server.properties has {len(found)} zookeeper.connect lines; needed: exactly one to edit"
+    def names_dest(self, inventory: Inventory, content: bytes) -> bool:
+        return kafka.names_any(kafka.current_connect(content), tuple(h.address for h in inventory.dest.hosts))
+
+    def with_dest(self, inventory: Inventory, content: bytes) -> bytes:
+        return kafka.with_connect(content, kafka.connect_string(inventory))
+
+    def takes(self, inventory: Inventory, member: str) -> Changes:
+        unit, commands = unit_of(self, inventory, inventory.broker(member))
+        return (SetService(member, unit, "restart", commands),)
+
+    def took(self, inventory: Inventory, _own: Brokers, _member: str, facts: MemberFacts) -> bool:
+        return started_after(facts, inventory.kafka.config)
+
+    def cluster(self, c: Context, look: Look) -> Brokers:
+        return Brokers(kafka_view(c, look))
+
+    def rolling(self, c: Context, look: Look, own: Brokers, members: Mapping[str, MemberFacts]) -> Brokers:
+        inventory = c.inventory
+        registered = own.view.value.brokers if isinstance(own.view, Seen) else {}
+        starting = [b.name for b in inventory.kafka.brokers
+                    if members[b.name].runs and b.id not in registered]  # fmt: skip
+        return replace(
+            own,
+            recovery=look.each(
+                starting, lambda h: recovery(look, h, *unit_of(self, inventory, inventory.broker(h)))
+            ),
+            spared=spared_topics(inventory.accept, look.wall()),
         )
-    if found[0].group("value").endswith("\\"):
-        raise UsageError("zookeeper.connect continues on the next line; needed: one line, to edit it safely")
-    return found[0]
+
+    def silent(self, own: Brokers) -> str:
+        return "" if isinstance(own.view, Seen) else str(own.view)
+
+    def settled(self, inventory: Inventory, own: Brokers, member: str) -> bool:
+        view, id = _view(own), inventory.broker(member).id
+        if view is None or id not in view.brokers:
+            return False
+        return all(id in p.isr for p in view.partitions if id in p.replicas)
+
+    def spare(self, inventory: Inventory, own: Brokers, member: str) -> bool:
+        """It holds replicas, and not one of them is in sync: to stop it costs nobody anything."""
+        view, id = _view(own), inventory.broker(member).id
+        held = [p for p in view.partitions if id in p.replicas] if view is not None else []
+        return bool(held) and not any(id in p.isr for p in held)
+
+    def next_wave(
+        self, inventory: Inventory, own: Brokers, positions: tuple[Position, ...]
+    ) -> tuple[tuple[str, ...], str]:
+        view = _view(own)
+        if view is None:
+            return (), self.silent(own)
+        brokers = tuple(
+            BrokerPosition(p.name, inventory.broker(p.name).id, p.moved, p.touched, p.down, p.settling)
+            for p in positions
+        )
+        return next_wave.next_wave(brokers, view, inventory.policy.roll_wave, own.spared)
+
+    def progress(
+        self, c: Context, own: Brokers, member: str, marks: Mapping[str, Any], now: float, least_s: float
+    ) -> Progress:
+        view, id = _view(own), c.inventory.broker(member).id
+        if view is None:
+            return Progress(self.silent(own), least_s)
+        behind = sum(id in p.replicas and id not in p.isr for p in view.partitions)
+        told = own.recovery.get(member)
+        seen = told.value if isinstance(told, Seen) else UNSEEN
+        deadline_s, marks = patience(seen, behind, marks, now, least_s, c.inventory.policy.roll_recovery_s)
+        loads = f"{seen.words}, " if seen.words else ""
+        words = f"{loads}registered: {'yes' if id in view.brokers else 'no'}, partitions behind: {behind}"
+        return Progress(words, deadline_s, 2.0 if now - marks["first"] > QUICK_START_S else 0.2, marks)
+
+    def unsettled(self, own: Brokers) -> str:
+        view = _view(own)
+        if view is None:
+            return self.silent(own)
+        sick = out_of_sync(view, frozenset())
+        return f"{len(sick)} are not" if sick else ""
+
+    def ending(self, inventory: Inventory) -> Ending:
+        """The same there and back: a restart takes the lead from a broker on either way."""
+        first = inventory.kafka.brokers[0]
+        return Ending(
+            LEADERS,
+            (ElectLeaders(change.KAFKA, first.endpoint),),
+            inventory.policy.roll_leaders,
+            "set policy.roll_leaders to false, then resume",
+        )
+
+    def unended(self, own: Brokers) -> bool:
+        view = _view(own)
+        return view is not None and bool(misled(view))
+
+    def behind(self, inventory: Inventory, own: Brokers) -> str:
+        view = _view(own)
+        if view is None:
+            return self.silent(own)
+        missing = [b.name for b in inventory.kafka.brokers if b.id not in view.brokers]
+        if missing:
+            return f"not registered: {', '.join(missing)}"
+        behind = out_of_sync(view, frozenset())
+        return f"{len(behind)} of {len(view.partitions)} partitions are catching up" if behind else ""
+
+    def proofs(self, own: Brokers) -> tuple[Finding, ...]:
+        view = _view(own)
+        held = None if view is None else True
+        brokers, partitions = (len(view.brokers), len(view.partitions)) if view is not None else (0, 0)
+        return (
+            claim("verify.registered", "every broker is registered", held, seen=f"{brokers} brokers"),
+            claim("verify.isr", "every partition is fully in sync", held, seen=f"{partitions} partitions"),
+        )
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        return CHECKS
+
+    def evidence(self, c: Context, look: Look, common: Evidence, gate: str) -> KafkaEvidence:
+        return gather(c, look, common, gate)
+
+    def keeps(self, _path: str) -> bool:
+        return True
+
+    def claims(self, inventory: Inventory, member: str, owns: tuple[str, ...]) -> bool:
+        return kafka.registration(inventory.kafka.chroot, inventory.broker(member).id) in owns
+
+    def idle_sessions(self, inventory: Inventory, look: Look, member: str) -> Reading[int]:
+        """One where the broker has an authorizer."""
+        path = inventory.kafka.config
+        properties = properties_of(look.file(member, path), path)
+        if not isinstance(properties, Seen):
+            return Unknown("failed", f"{path}, whether it has an authorizer: {properties}")
+        return Seen(1 if properties.value.get("authorizer.class.name", "").strip() else 0)
+
+
+def _view(own: Brokers) -> KafkaView | None:
+    return own.view.value if isinstance(own.view, Seen) else None
+
+
+KAFKA = KafkaDependent()

@@ -11,10 +11,10 @@ from zkmigrate.discovery.draft import HostLine, KafkaDraft, Told, agreed
 from zkmigrate.discovery.ensembles import Names
 from zkmigrate.discovery.hosts import Asker
 from zkmigrate.discovery.survey import KAFKA, HostSurvey
-from zkmigrate.facts.properties import parse_properties
+from zkmigrate.hosts.facts.properties import parse_properties
+from zkmigrate.hosts.transport.here import resolved
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView
-from zkmigrate.transport.here import resolved
 
 CONFIG = "/etc/kafka/server.properties"
 PORT = 9092

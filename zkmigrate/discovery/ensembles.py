@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from zkmigrate.clients.admin import ADMIN_PORT
 from zkmigrate.discovery.draft import Ensemble, HostLine, Told, agreed
 from zkmigrate.discovery.hosts import Asker
 from zkmigrate.discovery.survey import ZOOKEEPER, HostSurvey
-from zkmigrate.facts.config import ZooConfig, parse
-from zkmigrate.inventory_checks import OWN_SETTINGS
+from zkmigrate.hosts.transport.here import resolved
+from zkmigrate.inventory.checks import OWN_SETTINGS
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.transport.here import resolved
-from zkmigrate.zkdata.zoocfg import ServerLine, ZooCfgError
+from zkmigrate.zookeeper.clients.admin import ADMIN_PORT
+from zkmigrate.zookeeper.data.zoocfg import ServerLine, ZooCfgError
+from zkmigrate.zookeeper.facts.config import ZooConfig, parse
 
 T = TypeVar("T")
 

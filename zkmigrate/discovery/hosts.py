@@ -10,9 +10,9 @@ from typing import TypeVar
 from zkmigrate.discovery import survey
 from zkmigrate.discovery.survey import HostSurvey
 from zkmigrate.errors import UsageError
-from zkmigrate.inventory import Ssh
+from zkmigrate.hosts.transport import Transport, TransportError
+from zkmigrate.inventory.inventory import Ssh
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.transport import Transport, TransportError
 
 T = TypeVar("T")
 

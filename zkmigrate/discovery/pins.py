@@ -8,9 +8,9 @@ from pathlib import Path
 
 from zkmigrate.discovery.hosts import Asker
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts.transport import Transport, TransportError
+from zkmigrate.hosts.transport.trust import HostKey, shown
 from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.transport import Transport, TransportError
-from zkmigrate.transport.trust import HostKey, shown
 
 _ROUNDS = 9
 """A host behind eight bastions shows its key in the ninth round."""

@@ -15,9 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from zkmigrate import inventory as inventories
-from zkmigrate.clients import kafka as kafka_client
-from zkmigrate.clients.admin import ADMIN_PORT, allowed_word
 from zkmigrate.discovery import brokers, ensembles, pins, render
 from zkmigrate.discovery.brokers import Candidate
 from zkmigrate.discovery.clusters import Registered, clusters
@@ -26,13 +23,16 @@ from zkmigrate.discovery.ensembles import Names, Server
 from zkmigrate.discovery.hosts import Asker, Guests
 from zkmigrate.discovery.wanted import Named, Wanted, named_hosts, transport_ssh
 from zkmigrate.errors import InventoryError, UsageError
-from zkmigrate.hop import Hop
-from zkmigrate.inventory import Ssh
+from zkmigrate.hosts.hop import Hop
+from zkmigrate.hosts.transport import Transport, here
+from zkmigrate.inventory import inventory as inventories
+from zkmigrate.inventory.inventory import Ssh
+from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView
-from zkmigrate.transport import Transport, here
-from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.words import Connection, Dump, parse_cons, parse_dump
+from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.words import Connection, Dump, parse_cons, parse_dump
 
 CLIENT_PORT = 2181
 INCOMPLETE = 3

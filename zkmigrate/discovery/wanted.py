@@ -11,8 +11,8 @@ from zkmigrate.discovery import ansible
 from zkmigrate.discovery.ansible import AnsibleHost
 from zkmigrate.discovery.draft import SshDraft
 from zkmigrate.errors import UsageError
-from zkmigrate.hop import parse_hops
-from zkmigrate.inventory import Ssh
+from zkmigrate.hosts.hop import parse_hops
+from zkmigrate.inventory.inventory import Ssh
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.events import ChangeEnded, ChangeSent, Emit
 from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.lanes import Late, together
 from zkmigrate.errors import HostError, LockedError, UsageError
-from zkmigrate.inventory import Inventory
+from zkmigrate.hosts.lanes import Late, together
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import Applied, Change, Changes, ClusterChange, inverse
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from zkmigrate.errors import HostError
-from zkmigrate.hostside import INSTALLED_PATH
-from zkmigrate.inventory import Lease, Ssh
-from zkmigrate.transport.channels import Channels
-from zkmigrate.transport.route import Hosts
-from zkmigrate.transport.ssh import Transport
+from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.route import Hosts
+from zkmigrate.hosts.transport.ssh import Transport
+from zkmigrate.hosts.zkm_host import INSTALLED_PATH
+from zkmigrate.inventory.inventory import Lease, Ssh
 
 _LEAST_LIMIT_S = 1.0
 _LEAST_MS = 1

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from zkmigrate.engine.apply import Outcome
+from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.program import Program
 from zkmigrate.model.change import Change, ClusterChange, InstallProgram, UninstallProgram
-from zkmigrate.transport.channels import Channels
-from zkmigrate.transport.program import Program
 
 DEADLINES_S: dict[str, float] = {
     "service": 180.0,

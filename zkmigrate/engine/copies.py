@@ -15,8 +15,8 @@ from functools import partial
 from zkmigrate import deadline
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.channel import DEADLINE_S
-from zkmigrate.engine.lanes import Late, together
 from zkmigrate.errors import HostError
+from zkmigrate.hosts.lanes import Late, together
 
 Ask = Callable[[str, tuple[str, ...], int], Outcome]
 """``ask(host, words, fencing)``: a verb of zkm-host; HostError where no answer came."""

@@ -22,7 +22,7 @@ from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.watch import DEADLINE
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import LockedError, UsageError
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import inverses
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Context, Way

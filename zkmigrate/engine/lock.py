@@ -19,8 +19,8 @@ from pathlib import Path
 
 from zkmigrate.engine import process
 from zkmigrate.engine.apply import FENCED_OFF, Outcome
-from zkmigrate.engine.lanes import together
 from zkmigrate.errors import HostError, JournalError, LockedError
+from zkmigrate.hosts.lanes import together
 from zkmigrate.model.step import Way
 
 TTL_MS = 30_000

@@ -12,8 +12,8 @@ from typing import Any
 
 from zkmigrate.engine.history import History, Next
 from zkmigrate.errors import HostError
-from zkmigrate.facts.record import Operation, operations, standing
-from zkmigrate.inventory import Inventory
+from zkmigrate.hosts.facts.record import Operation, operations, standing
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage

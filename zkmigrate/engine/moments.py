@@ -27,8 +27,8 @@ from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.ports import HookCall, HookEnd, World
 from zkmigrate.errors import JournalError
-from zkmigrate.inventory import Inventory
-from zkmigrate.inventory_hooks import MAY_STOP, Hook, Moment
+from zkmigrate.inventory.hooks import MAY_STOP, Hook, Moment
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Way

@@ -19,14 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zkmigrate import hostside
 from zkmigrate.engine import brief
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.lock import UNWITNESSED
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.hostside import kernel
-from zkmigrate.inventory import Inventory
-from zkmigrate.inventory import digest as inventory_digest
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts.zkm_host import kernel
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.inventory.inventory import digest as inventory_digest
 from zkmigrate.model.change import (
     AlterTopicConfig,
     Arm,

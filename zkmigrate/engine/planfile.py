@@ -20,11 +20,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from zkmigrate import hostside
+from zkmigrate.clean import clean
 from zkmigrate.engine.plan import Plan, PlannedStep, sha256_of
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts import zkm_host as hostside
 from zkmigrate.model.step import Hazard
-from zkmigrate.ui.clean import clean
 
 _MAX_BYTES = 64 << 20
 _LISTED = 6

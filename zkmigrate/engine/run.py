@@ -26,7 +26,7 @@ from zkmigrate.engine.patience import TRIES, Patience
 from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.window import Window
 from zkmigrate.errors import HostError, RecordError, UsageError, ZkmigrateError
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import Changes
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Playbook, Stage

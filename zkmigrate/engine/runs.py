@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from zkmigrate import hostside
 from zkmigrate.engine import journal
 from zkmigrate.engine.history import Arrived, History, Next, Stands
 from zkmigrate.errors import JournalError, UsageError
-from zkmigrate.inventory import Inventory, digest
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.inventory.inventory import Inventory, digest
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Way

@@ -24,9 +24,9 @@ from functools import partial
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.beside import Alone, Beside
 from zkmigrate.engine.history import History
-from zkmigrate.engine.lanes import together
 from zkmigrate.errors import HostError
-from zkmigrate.inventory import Lease
+from zkmigrate.hosts.lanes import together
+from zkmigrate.inventory.inventory import Lease
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way

@@ -20,7 +20,7 @@ from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.logbook import Logbook
 from zkmigrate.engine.ports import Answer, Word, World
 from zkmigrate.engine.watch import LEASE_LAPSED, past_deadline
-from zkmigrate.inventory import Policy
+from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way

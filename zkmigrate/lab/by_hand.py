@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from zkmigrate import hostside
+from zkmigrate.hosts import zkm_host as hostside
 from zkmigrate.lab import readiness
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab

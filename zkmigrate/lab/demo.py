@@ -24,7 +24,6 @@ import click
 from zkmigrate.engine import runs, samples
 from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.errors import ZkmigrateError
-from zkmigrate.facts.recorded import Surveyed, recorded
 from zkmigrate.lab import canary_topic, state
 from zkmigrate.lab.baseline import save_baseline
 from zkmigrate.lab.ending import end_on_signals, running
@@ -44,8 +43,10 @@ from zkmigrate.lab.speed import measure
 from zkmigrate.lab.timeline import opened_by, step_spans
 from zkmigrate.lab.versions import kafka_version, wanted_versions, zookeeper_version
 from zkmigrate.lab.waiting import Progress
+from zkmigrate.model.recorded import recorded
+from zkmigrate.moves.facts.recorded import Surveyed
 from zkmigrate.report import verb
-from zkmigrate.zkdata.session import format_session
+from zkmigrate.zookeeper.data.session import format_session
 
 RUN = "demo"
 ANALYSES = ("tenants", "writers", "quiet")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from zkmigrate.inventory import Policy as Defaults
+from zkmigrate.inventory.inventory import Policy as Defaults
 from zkmigrate.lab.judge import Policy
 from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.spec import LabSpec

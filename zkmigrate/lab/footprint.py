@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zkmigrate import hostside
+from zkmigrate.hosts import zkm_host as hostside
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import ZOOKEEPER_DATA
 from zkmigrate.lab.spec import Role
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.tail import newest
-from zkmigrate.zkdata.tree import diff, load_tree
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.tail import newest
+from zkmigrate.zookeeper.data.tree import diff, load_tree
 
 VERSION_2 = f"{ZOOKEEPER_DATA.lstrip('/')}/version-2"
 NO_PHASE = "none"

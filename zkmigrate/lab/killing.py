@@ -17,11 +17,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from zkmigrate import wiring
-from zkmigrate.cli import main
+from zkmigrate.cli.main import main
 from zkmigrate.engine.apply import Apply, Outcome
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import AlterTopicConfig, Change
+from zkmigrate.site import wiring
 
 WAIT_S = 20.0
 NOT_CONFIRMED = 99

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from zkmigrate.clients import words
 from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, HostPlan
 from zkmigrate.model.fact import Seen
+from zkmigrate.zookeeper.clients import words
 
 _SSH_PORT = 22
 _CONNECT_S = 0.5

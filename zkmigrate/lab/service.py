@@ -5,7 +5,7 @@ Source always has units; `LabSpec.service` decides for dest hosts and brokers.
 
 from __future__ import annotations
 
-from zkmigrate import hostside
+from zkmigrate.hosts import zkm_host as hostside
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.spec import LabSpec, Role
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from zkmigrate.hostside import STATE_DIR
+from zkmigrate.hosts.zkm_host import STATE_DIR
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import UNITS, ZOO_CFG, ZOOKEEPER_DATA

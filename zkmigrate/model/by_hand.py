@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Way
 

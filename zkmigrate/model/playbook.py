@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import Manual
 from zkmigrate.model.look import Look
 from zkmigrate.model.report import Reporting

@@ -17,7 +17,7 @@ from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 
 if TYPE_CHECKING:
-    from zkmigrate.inventory import Inventory
+    from zkmigrate.inventory.inventory import Inventory
 
 F = TypeVar("F")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
-from zkmigrate.inventory import Inventory, Policy
+from zkmigrate.inventory.inventory import Inventory, Policy
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context

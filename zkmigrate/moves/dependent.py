@@ -18,8 +18,8 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 
 if TYPE_CHECKING:
-    from zkmigrate.facts.member import MemberFacts
-    from zkmigrate.inventory import Inventory, Service
+    from zkmigrate.inventory.inventory import Inventory, Service
+    from zkmigrate.moves.member import MemberFacts
 
 V = TypeVar("V")
 

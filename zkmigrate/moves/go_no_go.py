@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkmigrate.facts.sessions import owning_sessions
-from zkmigrate.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import GoNoGo, Rows
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
-from zkmigrate.rules.expected import rehearsed
-from zkmigrate.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+from zkmigrate.moves.facts.sessions import owning_sessions
+from zkmigrate.moves.rules.expected import rehearsed
+from zkmigrate.moves.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
 
 MUST = (
     ("preflight blocks nothing, the gate `cutover` included", "operator"),

@@ -293,7 +293,7 @@ def _mode(said: Any) -> str:
 
 
 def _quorum(modes: list[str]) -> tuple[str, str]:
-    """As :meth:`zkmigrate.facts.ensemble.EnsembleView.has_quorum`, from the modes alone."""
+    """As :meth:`zkmigrate.zookeeper.facts.ensemble.EnsembleView.has_quorum`, from the modes alone."""
     leading = sum(mode in ("leader", "standalone") for mode in modes)
     serving = leading + sum(mode == "follower" for mode in modes)
     heard = sum(mode in ("leader", "standalone", "follower", "refused", "not serving") for mode in modes)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from zkmigrate.facts.recorded import Drained, Proved, Stopped, recorded
 from zkmigrate.model.finding import Held
+from zkmigrate.model.recorded import recorded
 from zkmigrate.model.report import Lag, Proof, Report, Reporting, Rows, Story, Table, clock, of_kind
 from zkmigrate.moves import lanes
-from zkmigrate.zkdata.errors import ZkDataError
-from zkmigrate.zkdata.zxid import epoch, format_zxid, parse_zxid
+from zkmigrate.moves.facts.recorded import Drained, Proved, Stopped
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.zxid import epoch, format_zxid, parse_zxid
 
 _HELD = {Held.YES: "held", Held.NO: "NOT HELD", Held.UNKNOWN: "not known"}
 _COLOURS: dict[str, str] = {

@@ -9,8 +9,8 @@ import html
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from zkmigrate.clean import clean
 from zkmigrate.model.report import clock, length
-from zkmigrate.ui.clean import clean
 
 TEXT, FAINT, RULE = "#1a1a1a", "#595959", "#d9d9d9"
 FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from zkmigrate import books
-from zkmigrate import inventory as inventories
+from zkmigrate.clean import clean
 from zkmigrate.engine import runs
 from zkmigrate.errors import UsageError
+from zkmigrate.inventory import inventory as inventories
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.report import Report
 from zkmigrate.report import sources
@@ -20,7 +20,7 @@ from zkmigrate.report.build import build
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown
 from zkmigrate.report.page import page
-from zkmigrate.ui.clean import clean
+from zkmigrate.runs import books
 
 PAGE = "report.html"
 

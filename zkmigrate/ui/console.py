@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TextIO
 
-from zkmigrate.ui.clean import indented
+from zkmigrate.clean import indented
 
 _PATIENCE_S = 0.2
 _LINE_LIMIT = 1 << 16

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import TextIO
 
+from zkmigrate.clean import clean
 from zkmigrate.engine import events
-from zkmigrate.ui.clean import clean
 
 
 class JsonLines:

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from zkmigrate.ui.clean import Clean, clean
+from zkmigrate.clean import Clean, clean
 
 
 class Styled(Console):

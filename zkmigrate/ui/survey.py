@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from zkmigrate.clean import indented
 from zkmigrate.model.finding import AGAIN, Finding, Held, Severity
 from zkmigrate.places import Places
 from zkmigrate.ui import found
-from zkmigrate.ui.clean import indented
 
 _WIDEST = 120
 """Longer lines are hard to read, however wide the terminal is."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from zkmigrate.clean import indented
 from zkmigrate.engine import events
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Way
 from zkmigrate.ui import found
-from zkmigrate.ui.clean import indented
 
 _ARROW = {Way.FORWARD: "->", Way.BACK: "<-"}
 

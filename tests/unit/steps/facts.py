@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from tests.world.operator import inventory
-from zkmigrate.facts.host import HostStatus
-from zkmigrate.facts.ownership import Ownership
-from zkmigrate.facts.recorded import Proved, ReadDelta, Surveyed
-from zkmigrate.facts.window import Standing, Statuses, unknown
+from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Blocked, Context, Done, Verdict, Way
+from zkmigrate.moves.facts.recorded import Proved, ReadDelta, Surveyed
+from zkmigrate.moves.facts.window import Standing, Statuses, unknown
+from zkmigrate.zookeeper.facts.ownership import Ownership
 
 DEST = ("dest1", "dest2", "dest3")
 SILENT = Unknown("timeout", "no answer in 3 s")

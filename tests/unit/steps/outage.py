@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from tests.unit.steps.facts import ARMED, DEST
 from tests.world.operator import PROPERTIES, inventory
-from zkmigrate.dependents.kafka import connect_string, with_connect
-from zkmigrate.facts.ensemble import EnsembleView
-from zkmigrate.facts.host import HostStatus
-from zkmigrate.facts.outage import BrokerState, Registered
-from zkmigrate.facts.replay import Batch, Condition, Looked
+from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.kafka.rules.connect import connect_string, with_connect
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
-from zkmigrate.zkdata.words import Srvr, parse_srvr
+from zkmigrate.moves.facts.outage import BrokerState, Registered
+from zkmigrate.moves.facts.replay import Batch, Condition, Looked
+from zkmigrate.zookeeper.data.words import Srvr, parse_srvr
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 BROKERS = ("broker1", "broker2", "broker3")
 SOURCE = ("source1", "source2", "source3")

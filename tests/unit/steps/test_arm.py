@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import ARMED, DEST, SILENT, context, statuses, stopped_by, well
-from zkmigrate.facts.config import ZooConfig
-from zkmigrate.facts.host import HostStatus
-from zkmigrate.facts.members import Members
-from zkmigrate.facts.window import Standing, Statuses
+from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.step import Blocked, Context, Ready, Verdict, Way
-from zkmigrate.steps.arm import ArmFacts, ArmStep, arm_spec
+from zkmigrate.moves.facts.window import Standing, Statuses
+from zkmigrate.moves.steps.arm import ArmFacts, ArmStep, arm_spec
+from zkmigrate.zookeeper.facts.config import ZooConfig
+from zkmigrate.zookeeper.facts.members import Members
 
 MEMBERS = Members(("server.1=10.0.0.1:2888:3888",), version=7)
 CONFIG: Reading[ZooConfig] = Seen(ZooConfig({"version": "7"}, {}))

@@ -19,11 +19,11 @@ from tests.unit.steps.outage import (
     registered,
     view,
 )
-from zkmigrate.facts.recorded import Outage
 from zkmigrate.model.change import PutFile, SetService
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.steps.brokers_back import BackFacts, BrokersBackStep
+from zkmigrate.moves.facts.recorded import Outage
+from zkmigrate.moves.steps.brokers_back import BackFacts, BrokersBackStep
 
 OUTAGE = Outage(("broker3", "broker1", "broker2"), epoch=4)
 HOME = broker(UP, TO_SOURCE)

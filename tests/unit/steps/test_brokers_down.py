@@ -9,12 +9,12 @@ import pytest
 
 from tests.unit.steps.facts import ARMED, context, stopped_by, well
 from tests.unit.steps.outage import BROKERS, DOWN, SILENT, UNTOLD, broker, brokers, registered, view
-from zkmigrate.facts.recorded import Outage
-from zkmigrate.facts.recovery import Recovery
-from zkmigrate.inventory import without_brokers
+from zkmigrate.inventory.inventory import without_brokers
+from zkmigrate.kafka.facts.recovery import Recovery
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.step import Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.steps.brokers_down import BrokersDownStep, DownFacts, stopped_order
+from zkmigrate.moves.facts.recorded import Outage
+from zkmigrate.moves.steps.brokers_down import BrokersDownStep, DownFacts, stopped_order
 
 ALL_DOWN = brokers(broker(DOWN))
 STOPPED = Outage(("broker3", "broker1", "broker2"))

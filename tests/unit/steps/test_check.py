@@ -21,15 +21,15 @@ from tests.unit.steps.facts import (
     well,
 )
 from tests.unit.test_steps_check import seen
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.facts.ownership import Ephemeral, Ownership
-from zkmigrate.facts.recorded import Drained
-from zkmigrate.facts.sessions import Sessions
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Done, Ready, Verdict, Waiting, Way
-from zkmigrate.steps.check import NOT_ASKED, CheckFacts, CheckStep, same_ownership
+from zkmigrate.moves.facts.recorded import Drained
+from zkmigrate.moves.facts.sessions import Sessions
+from zkmigrate.moves.steps.check import NOT_ASKED, CheckFacts, CheckStep, same_ownership
+from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 
 Z = 0x1000000EC
 FIRST, SECOND = 0x1000021C3000000, 0x9000021C3000001

@@ -19,12 +19,12 @@ from tests.unit.steps.facts import (
     surveyed,
     well,
 )
-from zkmigrate.facts.host import Drain
+from zkmigrate.hosts.facts.status import Drain
 from zkmigrate.model.change import HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.steps.cut import CutFacts, CutStep
-from zkmigrate.zkdata.zxid import Zxid
+from zkmigrate.moves.steps.cut import CutFacts, CutStep
+from zkmigrate.zookeeper.data.zxid import Zxid
 
 REFUSED: Reading[dict[str, str]] = Seen({"10.0.0.1:2181": "refused", "10.0.0.1:2888": "refused"})
 LEARNERS = 5

@@ -11,7 +11,7 @@ from tests.unit.steps.facts import DEST, context, stopped_by, well
 from tests.unit.steps.outage import DOWN, SILENT, UNTOLD, UP, broker, brokers, ensemble, services
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.step import Done, Ready, Verdict, Waiting, Way
-from zkmigrate.steps.dest_down import DestDownStep, DestFacts
+from zkmigrate.moves.steps.dest_down import DestDownStep, DestFacts
 
 SAME = {host: Seen(5) for host in DEST}
 

@@ -8,12 +8,12 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
-from zkmigrate.facts.host import Drain
+from zkmigrate.hosts.facts.status import Drain
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Done, Verdict, Waiting, Way
-from zkmigrate.steps.drain import DrainFacts, DrainStep
-from zkmigrate.zkdata.zxid import Zxid
+from zkmigrate.moves.steps.drain import DrainFacts, DrainStep
+from zkmigrate.zookeeper.data.zxid import Zxid
 
 T = TypeVar("T")
 Z = 0x100000020

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import ARMED, DEST, FENCED, context, standing, stopped_by, well
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.facts.window import Standing
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.step import Blocked, Ready, Verdict, Way
-from zkmigrate.steps.fence import FenceFacts, FenceStep
+from zkmigrate.moves.facts.window import Standing
+from zkmigrate.moves.steps.fence import FenceFacts, FenceStep
 
 
 def verdict(f: Standing, way: Way = Way.FORWARD) -> Verdict:

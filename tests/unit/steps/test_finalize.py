@@ -21,17 +21,17 @@ from tests.unit.steps.facts import (
     well,
 )
 from tests.world.operator import quiet_world
-from zkmigrate import hostside
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.facts.config import ZooConfig, parse
-from zkmigrate.facts.host import HostStatus
-from zkmigrate.facts.window import Statuses
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.change import Go, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.simulate.look import WorldLook
-from zkmigrate.steps.finalize import FinalizeFacts, FinalizeStep
-from zkmigrate.steps.verify import LATE_HOST_S
+from zkmigrate.moves.facts.window import Statuses
+from zkmigrate.moves.steps.finalize import FinalizeFacts, FinalizeStep
+from zkmigrate.moves.steps.verify import LATE_HOST_S
+from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.zookeeper.facts.config import ZooConfig, parse
 
 HOSTS = (*DEST, "broker1", "broker2", "broker3")
 THERE: Reading[bytes] = Seen(hostside.program())

@@ -19,12 +19,12 @@ from tests.unit.steps.facts import (
     stopped_by,
     well,
 )
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.facts.host import HostStatus
-from zkmigrate.facts.window import Statuses, unknown
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.change import Go
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.steps.go import GoFacts, GoStep
+from zkmigrate.moves.facts.window import Statuses, unknown
+from zkmigrate.moves.steps.go import GoFacts, GoStep
 
 
 def verdict(good: HostStatus, **fact: Any) -> Verdict:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
-from zkmigrate import hostside
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.hosts import zkm_host as hostside
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.step import Ready, Verdict, Way
-from zkmigrate.steps.install import InstallFacts, InstallStep
+from zkmigrate.moves.steps.install import InstallFacts, InstallStep
 
 HOSTS = (*DEST, "broker1", "broker2", "broker3")
 THERE: Reading[bytes] = Seen(hostside.program())

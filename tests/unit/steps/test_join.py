@@ -10,14 +10,14 @@ import pytest
 from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by, well
 from tests.unit.test_steps_check import seen
 from tests.world.operator import inventory
-from zkmigrate.facts.ensemble import EnsembleView
-from zkmigrate.facts.members import Members
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import DirEntry
 from zkmigrate.model.step import Blocked, Ready, Verdict, Waiting, Way
-from zkmigrate.rules.reform import observer_config
-from zkmigrate.steps.join import JoinFacts, JoinHost, JoinStep
-from zkmigrate.zkdata.words import Srvr
+from zkmigrate.moves.rules.reform import observer_config
+from zkmigrate.moves.steps.join import JoinFacts, JoinHost, JoinStep
+from zkmigrate.zookeeper.data.words import Srvr
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView
+from zkmigrate.zookeeper.facts.members import Members
 
 NOW = 0x100000040
 MEMBERS = Members(("server.1=10.0.0.1:2888:3888",))

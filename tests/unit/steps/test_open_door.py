@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import DEST, OPEN, SEALED, STARTED, context, standing, stopped_by, well
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
-from zkmigrate.steps.open_door import OpenStep
+from zkmigrate.moves.steps.open_door import OpenStep
 
 
 def verdict(good: Any = OPEN, way: Way = Way.FORWARD, silent: str = "", **fact: Any) -> Verdict:

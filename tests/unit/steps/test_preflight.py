@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.steps.facts import context, stopped_by, well
-from zkmigrate.dependents.kafka_plug import KAFKA
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Way
-from zkmigrate.steps.preflight import PreflightStep
+from zkmigrate.moves.steps.preflight import PreflightStep
 
 HOLDS = claim("a.holds", "it is so", True)
 

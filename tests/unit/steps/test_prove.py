@@ -10,16 +10,17 @@ import pytest
 
 from tests.unit.steps.facts import DEST, HIGH, HIGH_TEXT, SILENT, context, stopped_by, surveyed, well
 from tests.unit.zkdata_fixtures import create_payload, log_from, record
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.facts.ownership import Ephemeral, Ownership
-from zkmigrate.facts.recorded import Drained, Proved, Stopped, recorded
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look, RandomReader
+from zkmigrate.model.recorded import recorded
 from zkmigrate.model.step import Blocked, Context, Done, Verdict, Waiting, Way
-from zkmigrate.steps.prove import ProveFacts, ProveStep
-from zkmigrate.zkdata.delta import DeltaFinding, DeltaResult
-from zkmigrate.zkdata.reader import BytesReader
-from zkmigrate.zkdata.txnlog import Cursor
+from zkmigrate.moves.facts.recorded import Drained, Proved, Stopped
+from zkmigrate.moves.steps.prove import ProveFacts, ProveStep
+from zkmigrate.zookeeper.data.delta import DeltaFinding, DeltaResult
+from zkmigrate.zookeeper.data.reader import BytesReader
+from zkmigrate.zookeeper.data.txnlog import Cursor
+from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 
 T = TypeVar("T")
 EPOCH = 5

@@ -9,13 +9,13 @@ import pytest
 
 from tests.unit.steps.facts import context, stopped_by, well
 from tests.world.returned import AGREED
-from zkmigrate.facts.recorded import Planned
-from zkmigrate.facts.replay import Condition
 from zkmigrate.model.change import SOURCE, BeginReplay, ReplayTransactions
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.step import Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.steps.replay import BEGIN, ReplayFacts, ReplayStep
-from zkmigrate.zkdata.replay import Mark
+from zkmigrate.moves.facts.recorded import Planned
+from zkmigrate.moves.facts.replay import Condition
+from zkmigrate.moves.steps.replay import BEGIN, ReplayFacts, ReplayStep
+from zkmigrate.zookeeper.data.replay import Mark
 
 CUT, MIDDLE, END = 1 << 32 | 9, 2 << 32 | 4, 2 << 32 | 8
 PLAN = Planned("dest2", CUT, END, ((MIDDLE, 2, "a" * 32), (END, 3, "b" * 32)))

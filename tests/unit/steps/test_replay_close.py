@@ -6,7 +6,7 @@ from tests.unit.steps.facts import context, well
 from zkmigrate.model.change import SOURCE, EndReplay
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.step import Done, Ready, Waiting, Way
-from zkmigrate.steps.replay_close import CloseFacts, ReplayCloseStep
+from zkmigrate.moves.steps.replay_close import CloseFacts, ReplayCloseStep
 
 
 def test_a_mark_is_removed_and_a_source_that_does_not_tell_is_waited_for() -> None:

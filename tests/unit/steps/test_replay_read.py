@@ -9,10 +9,11 @@ import pytest
 
 from tests.unit.steps.facts import context, stopped_by, well
 from tests.unit.steps.outage import DOWN, SILENT, UNTOLD, UP, looked, registered, services
-from zkmigrate.facts.recorded import Planned, recorded
 from zkmigrate.model.fact import Absent, Unknown
+from zkmigrate.model.recorded import recorded
 from zkmigrate.model.step import Done, Verdict, Waiting, Way
-from zkmigrate.steps.replay_read import ReadFacts, ReplayReadStep
+from zkmigrate.moves.facts.recorded import Planned
+from zkmigrate.moves.steps.replay_read import ReadFacts, ReplayReadStep
 
 
 def verdict(**facts: Any) -> Verdict:

@@ -11,11 +11,11 @@ from tests.unit.steps import outage
 from tests.unit.steps.facts import DEST, context, stopped_by, well
 from tests.unit.steps.outage import SOURCE, TO_SOURCE, broker, brokers, ensemble, looked, view
 from tests.world.returned import AGREED
-from zkmigrate.inventory_accept import Accept
+from zkmigrate.inventory.accept import Accept
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Blocked, Context, Done, Verdict, Way
-from zkmigrate.steps.return_preflight import ReturnFacts, ReturnPreflightStep
+from zkmigrate.moves.steps.return_preflight import ReturnFacts, ReturnPreflightStep
 
 NOW = 1_800_000_000.0
 WELL = ReturnFacts(

@@ -9,20 +9,20 @@ import pytest
 
 from tests.unit.steps.facts import ARMED, DEST, SILENT, context, stopped_by, well
 from tests.world.operator import inventory
-from zkmigrate.dependents.kafka import connect_string
-from zkmigrate.dependents.kafka_plug import KAFKA, Brokers
-from zkmigrate.facts.host import WrittenFile
-from zkmigrate.facts.member import MemberFacts
-from zkmigrate.facts.recovery import Recovery
-from zkmigrate.inventory import Window
+from zkmigrate.dependents.kafka import KAFKA, Brokers
+from zkmigrate.hosts.facts.status import WrittenFile
+from zkmigrate.inventory.inventory import Window
+from zkmigrate.kafka.facts.recovery import Recovery
+from zkmigrate.kafka.rules.connect import connect_string
+from zkmigrate.kafka.rules.leaders import misled
 from zkmigrate.model.change import KAFKA as CLUSTER
 from zkmigrate.model.change import ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.rules.leaders import misled
-from zkmigrate.steps.roll import WAVE_DEADLINE_S, RollFacts, RollStep
-from zkmigrate.zkdata.words import Connection
+from zkmigrate.moves.member import MemberFacts
+from zkmigrate.moves.steps.roll import WAVE_DEADLINE_S, RollFacts, RollStep
+from zkmigrate.zookeeper.data.words import Connection
 
 ID = inventory().kafka.cluster_id
 DEST_FILE: Reading[bytes] = Seen(f"zookeeper.connect={connect_string(inventory())}\n".encode())

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import DEST, SEALED, STOPPED, context, standing, stopped_by, well
-from zkmigrate.facts.recorded import Stopped
 from zkmigrate.model.change import RestoreImage, Seal, Unseal
 from zkmigrate.model.step import Blocked, Ready, Verdict, Way
-from zkmigrate.steps.seal import SealStep
+from zkmigrate.moves.facts.recorded import Stopped
+from zkmigrate.moves.steps.seal import SealStep
 
 
 def verdict(way: Way = Way.FORWARD, silent: str = "", **fact: Any) -> Verdict:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import OPEN, STARTED, context, statuses, stopped_by, well
-from zkmigrate.facts.host import HostStatus
+from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.step import Done, Verdict, Waiting, Way
-from zkmigrate.steps.serve import ServeStep
+from zkmigrate.moves.steps.serve import ServeStep
 
 
 def verdict(good: HostStatus, **fact: Any) -> Verdict:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import CUT, DEST, FENCED, SILENT, STOPPED, context, standing, stopped_by, well
-from zkmigrate.facts.recorded import Drained
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
-from zkmigrate.steps.stop import StopFacts, StopStep
-from zkmigrate.zkdata.tail import Tail
-from zkmigrate.zkdata.zxid import Zxid
+from zkmigrate.moves.facts.recorded import Drained
+from zkmigrate.moves.steps.stop import StopFacts, StopStep
+from zkmigrate.zookeeper.data.tail import Tail
+from zkmigrate.zookeeper.data.zxid import Zxid
 
 Z, OWN = 0x500000010, 0x500000014
 """Z of source, and what every host had applied when it was drained: it followed on."""

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import DEST, HIGH, HIGH_TEXT, SILENT, context, stopped_by, well
-from zkmigrate.dependents.kafka_plug import KAFKA
-from zkmigrate.facts.ownership import Ephemeral, Ownership
-from zkmigrate.facts.sessions import Homes
-from zkmigrate.facts.subtree import Comparison
-from zkmigrate.facts.tenants import Tenant, Tenants
+from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Context, Done, Verdict, Way
-from zkmigrate.rules.foreign import foreign
-from zkmigrate.rules.window import FIND_DOOR_S, TO_SEAL
-from zkmigrate.steps.survey import LEAST_TO_SEAL_S, SurveyFacts, SurveyStep
-from zkmigrate.zkdata.tail import Tail
-from zkmigrate.zkdata.tree import Difference
-from zkmigrate.zkdata.txnlog import Cursor
-from zkmigrate.zkdata.zxid import Zxid
+from zkmigrate.moves.facts.sessions import Homes
+from zkmigrate.moves.facts.subtree import Comparison
+from zkmigrate.moves.facts.tenants import Tenant, Tenants
+from zkmigrate.moves.rules.foreign import foreign
+from zkmigrate.moves.rules.window import FIND_DOOR_S, TO_SEAL
+from zkmigrate.moves.steps.survey import LEAST_TO_SEAL_S, SurveyFacts, SurveyStep
+from zkmigrate.zookeeper.data.tail import Tail
+from zkmigrate.zookeeper.data.tree import Difference
+from zkmigrate.zookeeper.data.txnlog import Cursor
+from zkmigrate.zookeeper.data.zxid import Zxid
+from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 
 NOW = 0x100000040
 SESSION = 0x1000021C3000000

@@ -22,16 +22,16 @@ from tests.unit.steps.facts import (
 )
 from tests.unit.steps.test_check import BASELINE, OWNERS, ZNODES, Z, znode
 from tests.unit.test_steps_check import seen
-from zkmigrate.dependents.kafka_plug import KAFKA, Brokers
-from zkmigrate.facts.recorded import Drained
-from zkmigrate.facts.sessions import Sessions
-from zkmigrate.facts.subtree import Digests
+from zkmigrate.dependents.kafka import KAFKA, Brokers
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import KafkaView, PartitionState
 from zkmigrate.model.step import Done, Verdict, Waiting, Way
-from zkmigrate.steps.verify import VerifyFacts, VerifyStep
-from zkmigrate.zkdata.delta import DeltaFinding, DeltaResult
-from zkmigrate.zkdata.sums import Sums
+from zkmigrate.moves.facts.recorded import Drained
+from zkmigrate.moves.facts.sessions import Sessions
+from zkmigrate.moves.facts.subtree import Digests
+from zkmigrate.moves.steps.verify import VerifyFacts, VerifyStep
+from zkmigrate.zookeeper.data.delta import DeltaFinding, DeltaResult
+from zkmigrate.zookeeper.data.sums import Sums
 
 NOW = 2 << 32
 WHOLE = PartitionState("t", 0, 1, (1, 2, 3), (1, 2, 3))

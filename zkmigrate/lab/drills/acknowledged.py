@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkmigrate.lab.load.record import Event
-from zkmigrate.zkdata.tree import Tree
+from zkmigrate.zookeeper.data.tree import Tree
 
 _SIGN = 1 << 63
 

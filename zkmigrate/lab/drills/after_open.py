@@ -34,8 +34,8 @@ from zkmigrate.lab.service import control
 from zkmigrate.lab.spec import PATIENT, Role
 from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.waiting import Progress, wait_until
-from zkmigrate.rules.outage import OWNER
-from zkmigrate.zkdata.replay import marker_of
+from zkmigrate.moves.rules.outage import OWNER
+from zkmigrate.zookeeper.data.replay import marker_of
 
 NAME = "after_open"
 RUN, RETURN = "after-open", "after-open-return"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zkmigrate import hostside
+from zkmigrate.hosts import zkm_host as hostside
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since, sessions_away
 from zkmigrate.lab.drills import result
@@ -23,7 +23,7 @@ from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.waiting import wait_until
 from zkmigrate.model.window import Phase
-from zkmigrate.zkdata.errors import ZkDataError
+from zkmigrate.zookeeper.data.errors import ZkDataError
 
 CUTOVER = ("--until", "cutover")
 JUDGED = ("lost", "duplicated", "acked_creates_missing")

@@ -43,8 +43,8 @@ from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.waiting import Progress, wait_until
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.words import parse_cons
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.words import parse_cons
 
 RUN = "cuts"
 JUDGED = (

@@ -12,10 +12,10 @@ from zkmigrate.lab.drills.acknowledged import Missing, Promised, missing_in, pro
 from zkmigrate.lab.drills.cut_figures import CutOver, figures_of
 from zkmigrate.lab.load.record import load_recording
 from zkmigrate.lab.spec import LabSpec
-from zkmigrate.zkdata.logdir import log_files
-from zkmigrate.zkdata.reader import Directory, FileDirectory
-from zkmigrate.zkdata.snapname import snapshot_files
-from zkmigrate.zkdata.tree import load_tree
+from zkmigrate.zookeeper.data.logdir import log_files
+from zkmigrate.zookeeper.data.reader import Directory, FileDirectory
+from zkmigrate.zookeeper.data.snapname import snapshot_files
+from zkmigrate.zookeeper.data.tree import load_tree
 
 KINDS = ("producer", "consumer", "metadata", "tenant", "raw")
 NOT_ENDED = {"claims": {"opened": (False, "no")}, "details": {}, "sessions_lost": [], "seconds": 0.0}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from zkmigrate.dependents.kafka_plug import LEADERS
+from zkmigrate.dependents.kafka import LEADERS
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since

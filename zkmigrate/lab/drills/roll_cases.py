@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from zkmigrate import hostside
+from zkmigrate.hosts import zkm_host as hostside
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since
 from zkmigrate.lab.commands import run as run_command

@@ -27,10 +27,10 @@ from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.waiting import wait_until
-from zkmigrate.rules.start_order import freshest
-from zkmigrate.zkdata.reader import FileDirectory
-from zkmigrate.zkdata.tail import newest
-from zkmigrate.zkdata.tree import load_tree
+from zkmigrate.moves.rules.start_order import freshest
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.tail import newest
+from zkmigrate.zookeeper.data.tree import load_tree
 
 VERSION_2 = f"{ZOOKEEPER_DATA}/version-2".lstrip("/")
 FLOWING_S = 60.0

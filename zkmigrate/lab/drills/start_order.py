@@ -52,7 +52,7 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import CLIENT_PORT, LabSpec, Role
 from zkmigrate.lab.waiting import Progress, wait_until
-from zkmigrate.rules.start_order import places
+from zkmigrate.moves.rules.start_order import places
 
 OPEN_LIMIT_MS = 600_000
 MOMENTS = (

@@ -21,7 +21,7 @@ from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.result import Case
 from zkmigrate.lab.ending import running
-from zkmigrate.preflight.drilled import DRILLED, Drill
+from zkmigrate.moves.preflight.drilled import DRILLED, Drill
 
 NAME = "versions"
 LIMIT_S, PATIENCE_S = 1500.0, 60.0

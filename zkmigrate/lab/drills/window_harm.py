@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from kazoo.exceptions import NoNodeError
 
-from zkmigrate import hostside
-from zkmigrate.inventory import Policy
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.inventory.inventory import Policy
 from zkmigrate.lab import fault, network
 from zkmigrate.lab.footprint import phases
 from zkmigrate.lab.lab import Lab
@@ -27,7 +27,7 @@ from zkmigrate.lab.source_state import source_state, without_process
 from zkmigrate.lab.spec import CLIENT_PORT, Role
 from zkmigrate.lab.waiting import wait_until
 from zkmigrate.model.window import Phase, Trouble
-from zkmigrate.rules.window import deadlines
+from zkmigrate.moves.rules.window import deadlines
 
 SERVED_S = 90.0
 TOLD_S, EXPIRED_S, BOOTED_S, ELECTED_S, JOINED_S = 30.0, 120.0, 60.0, 60.0, 90.0

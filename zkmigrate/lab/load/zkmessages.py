@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from zkmigrate.zkdata.messages import Stat as Stat  # answers of exists and get
+from zkmigrate.zookeeper.data.messages import Stat as Stat  # answers of exists and get
 
 CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_CHILDREN, SYNC, PING = 1, 2, 3, 4, 5, 8, 9, 11
 CLOSE_SESSION = -11

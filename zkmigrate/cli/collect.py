@@ -1,0 +1,219 @@
+"""The verb ``collect`` for the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkmigrate.cli import flags
+from zkmigrate.cli.zxid import ssh_of
+from zkmigrate.zookeeper.disks.collected import SERVER
+
+if TYPE_CHECKING:
+    from zkmigrate.zookeeper.disks.collect import Asked, Server
+    from zkmigrate.zookeeper.disks.place import Place
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)([kKMG]?)")
+_TIMES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
+    """The verb. do: runs it to its exit code."""
+
+    @click.command("collect")
+    @click.argument("places", metavar="[NAME=]DIR|HOST:DIR...", nargs=-1)
+    @click.option("--out", type=flags.FILE, metavar="DIR", help="The folder that takes the files.")
+    @click.option(
+        "--log-dir",
+        "log_dirs",
+        multiple=True,
+        metavar="[NAME=]DIR|HOST:DIR",
+        help="A server's dataLogDir, where it is another directory; the name tells whose.",
+    )
+    @click.option(
+        "--rate",
+        default="10M",
+        show_default=True,
+        metavar="BYTES[k|M|G]",
+        help="A second, from all hosts together; k is 1000. 0: as fast as it goes.",
+    )
+    @click.option(
+        "--newest-snapshots",
+        type=click.IntRange(0),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="So many of the newest whole snapshots of each server.",
+    )
+    @click.option(
+        "--since",
+        default="",
+        metavar="HOURS|0xZXID",
+        help="Only logs with transactions of the last HOURS before the newest, or at and behind ZXID.",
+    )
+    @click.option(
+        "--verify",
+        type=flags.FILE,
+        metavar="DIR",
+        help="Instead: compare every file in this folder with its manifest.",
+    )
+    @flags.jute_maxbuffer
+    @flags.ssh("else your own", "else ~/.ssh/known_hosts")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    def collect(**options: Any) -> None:
+        """Bring the logs and snapshots of servers into a folder, for analyze and the other readers of disks.
+
+        Run again it takes only what is new. Hosts need an sshd with SFTP and an account that may read the
+        files; the servers may be running.
+        """
+        do(lambda: _verify(options) if options["verify"] else _collect(options))
+
+    made: click.Command = collect
+    return made
+
+
+def _collect(options: dict[str, Any]) -> int:
+    """The options as a call. Imports what reaches hosts only now."""
+    from zkmigrate.engine.clock import Interrupt, RealClock
+    from zkmigrate.zookeeper.disks import collect as verb
+    from zkmigrate.zookeeper.disks.place import reached
+
+    asked = _asked(options)
+    distant = any(place.host for one in asked.servers for place in (one.data, one.log) if place is not None)
+    interrupt = Interrupt()
+    with reached(ssh_of(options) if distant else None) as disks, interrupt.listening():
+        found = verb.collect(disks, asked, RealClock(interrupt), lambda: interrupt.wanted, _hint)
+    click.echo(json.dumps(verb.body(found)) if options["as_json"] else verb.text(found))
+    return found.code
+
+
+def _verify(options: dict[str, Any]) -> int:
+    from zkmigrate.errors import UsageError
+    from zkmigrate.zookeeper.disks.collected import counted, verify
+
+    if options["places"] or options["out"] or options["log_dirs"]:
+        raise UsageError("--verify DIR compares what is here: it goes with --json only")
+    found = verify(options["verify"])
+    if options["as_json"]:
+        body = {
+            "files": found.files,
+            "bytes": found.bytes,
+            "problems": found.problems,
+            "unfinished": found.unfinished,
+        }
+        click.echo(json.dumps(body))
+        return found.code
+    for problem in found.problems:
+        click.echo(problem)
+    for name in found.unfinished:
+        click.echo(f"{name}: is not finished; the next run goes on with it")
+    said = "not as the manifest says" if found.problems else "as the manifest says"
+    click.echo(f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')} in the manifest: {said}")
+    return found.code
+
+
+def _asked(options: dict[str, Any]) -> Asked:
+    """Raises UsageError."""
+    from zkmigrate.errors import UsageError
+    from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
+    from zkmigrate.zookeeper.disks.collect import Asked
+
+    out: Path | None = options["out"]
+    if out is None or not options["places"]:
+        raise UsageError("needed: [NAME=]HOST:DIR..., and --out DIR; or --verify DIR")
+    zxid, hours = _since(options["since"])
+    return Asked(
+        out,
+        servers(options["places"], options["log_dirs"]),
+        options["newest_snapshots"],
+        rate(options["rate"]),
+        max(2 * (options["jute_maxbuffer"] + 1), MAX_RECORD),
+        zxid,
+        hours,
+    )
+
+
+def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server, ...]:
+    """The servers that were named, each with its own dataLogDir. Raises UsageError."""
+    from zkmigrate.errors import UsageError
+    from zkmigrate.zookeeper.disks.collect import Server
+
+    found: dict[str, Server] = {}
+    for text in places:
+        name, place = _named(text)
+        if name in found:
+            raise UsageError(f"two servers are {name}. Needed: a name for each, as NAME=HOST:DIR")
+        found[name] = Server(name, place)
+    for text in log_dirs:
+        name, place = _named(text)
+        if len(found) == 1 and len(log_dirs) == 1 and "=" not in text:
+            name = next(iter(found))
+        if name not in found or found[name].log is not None:
+            raise UsageError(
+                f"--log-dir {text}: {name} is {'given twice' if name in found else 'none of the servers'}. "
+                f"Needed: NAME=DIR with one of {', '.join(found)}, each once"
+            )
+        found[name] = Server(name, found[name].data, place)
+    return tuple(found.values())
+
+
+def _named(text: str) -> tuple[str, Place]:
+    """The name that was given; else the host's, and for a directory here the last of its own."""
+    from zkmigrate.errors import UsageError
+    from zkmigrate.zookeeper.disks.place import VERSION_2, parse_place
+
+    name, equals, rest = text.partition("=")
+    if equals and SERVER.fullmatch(name):
+        return name, _absolute(parse_place(rest))
+    place = _absolute(parse_place(text))
+    path = Path(place.path)
+    name = place.host or (path.parent.name if path.name == VERSION_2 else path.name)
+    if not SERVER.fullmatch(name):
+        raise UsageError(f"{text!r} gives its folder no name. Needed: NAME={text}")
+    return name, place
+
+
+def _absolute(place: Place) -> Place:
+    """The same from whichever folder a later run is called."""
+    from zkmigrate.zookeeper.disks.place import Place
+
+    return place if place.host else Place("", str(Path(place.path).absolute()))
+
+
+def rate(text: str) -> float:
+    """Bytes a second. Raises UsageError."""
+    from zkmigrate.errors import UsageError
+
+    match = _RATE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--rate {text}: needed are bytes a second, such as 500k, 10M, or 0 for no limit")
+    return float(match[1]) * _TIMES[match[2]]
+
+
+def _since(text: str) -> tuple[int | None, float | None]:
+    """The zxid or the hours. Raises UsageError."""
+    from zkmigrate.errors import UsageError
+    from zkmigrate.zookeeper.data.errors import MalformedError
+    from zkmigrate.zookeeper.data.zxid import parse_zxid
+
+    if not text:
+        return None, None
+    try:
+        if text.startswith("0x"):
+            return parse_zxid(text), None
+        hours = float(text)
+    except (MalformedError, ValueError):
+        hours = 0.0
+    if not 0 < hours < float("inf"):
+        raise UsageError(f"--since {text}: needed are hours, such as 24, or a zxid, such as 0x100000001")
+    return None, hours
+
+
+def _hint(line: str) -> None:
+    """On standard error."""
+    click.echo(line, err=True)

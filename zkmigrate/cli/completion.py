@@ -1,0 +1,86 @@
+"""Completion on the command line: the shells' scripts, which are click's, and words that only a run knows.
+
+A completion never fails and never prints: what cannot be read completes to nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+import playbooks
+from zkmigrate.engine import asked, runs
+from zkmigrate.errors import UsageError
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.runs import books
+
+PROGRAM = "zkmigrate"
+
+Given: TypeAlias = Mapping[str, Any]
+"""The options on the line so far, by parameter name."""
+
+
+def script(command: click.Command, shell: str) -> str:
+    """The script for a shell, to be sourced. UsageError for a shell that click does not know."""
+    known = get_completion_class(shell)
+    if known is None:
+        raise UsageError(f"no completion for {shell}")
+    made = known(command, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE")
+    return made.source_template % made.source_vars()  # source() would ask for bash's version, by starting it
+
+
+def words(what: str, given: Given, incomplete: str) -> list[CompletionItem]:
+    """Words for one of the kinds in ``_KINDS`` that begin with what was typed."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            found = list(_KINDS[what](given, incomplete))
+    except Exception:  # whatever is wrong with a directory, a file or a playbook: here is no place to say so
+        return []
+    return [item for item in found if item.type != "plain" or item.value.startswith(incomplete)]
+
+
+def _plain(values: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(value) for value in values]
+
+
+def _runs(_given: Given, _incomplete: str) -> list[CompletionItem]:
+    """The runs that have begun, the newest first."""
+    folder = runs.base(os.environ)
+    found = [path for path in folder.iterdir() if runs.is_id(path.name) and runs.has_begun(path)]
+    return _plain(path.name for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True))
+
+
+def _playbooks(_given: Given, incomplete: str) -> list[CompletionItem]:
+    if "/" in incomplete or "." in incomplete:
+        return [CompletionItem(incomplete, type="file")]
+    return _plain(module.name for module in pkgutil.iter_modules(playbooks.__path__))
+
+
+def _book(given: Given) -> Playbook:
+    return books.load(given.get("playbook") or books.DEFAULT)
+
+
+def _stages_and_steps(given: Given, _incomplete: str) -> list[CompletionItem]:
+    book = _book(given)
+    return _plain(
+        name for stage in book.stages for name in (stage.id, *(f"{stage.id}.{s.id}" for s in stage.steps))
+    )
+
+
+_KINDS: Mapping[str, Callable[[Given, str], list[CompletionItem]]] = {
+    "runs": _runs,
+    "playbooks": _playbooks,
+    "steps": _stages_and_steps,
+    "steps or end": lambda given, typed: [*_stages_and_steps(given, typed), *_plain(["end"])],
+    "steps or all": lambda given, typed: [*_stages_and_steps(given, typed), *_plain(["all"])],
+    "phases": lambda given, _typed: _plain(asked.phases(_book(given))),
+    "places": lambda given, _typed: _plain(asked.places(_book(given))),
+    "skippable": lambda given, _typed: _plain(s.id for s in _book(given).stages if s.skip),
+}

@@ -1,0 +1,110 @@
+"""The verb ``replay list`` for the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkmigrate.cli import flags
+from zkmigrate.cli.zxid import ssh_of
+
+if TYPE_CHECKING:
+    from zkmigrate.moves.facts.replay import Looking
+
+
+def _disks(verb: flags.F) -> flags.F:
+    """The options that name the disks of both sides."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        flags.ssh("else your own", "else ~/.ssh/known_hosts"),
+        flags.jute_maxbuffer,
+        click.option(
+            "--lines", type=click.IntRange(0), default=20, show_default=True, help="Transactions shown."
+        ),
+        click.option("--chroot", required=True, help="The subtree, such as /kafka."),
+        click.option(
+            "--dest-log-dir",
+            "dest_log_dirs",
+            multiple=True,
+            metavar="DIR|HOST:DIR",
+            help="Their dataLogDirs, in the same order, where they are others.",
+        ),
+        click.option(
+            "--dest-dir",
+            "dest_dirs",
+            required=True,
+            multiple=True,
+            metavar="DIR|HOST:DIR",
+            help="The dataDir of a dest host, its ZooKeeper stopped; once for each host.",
+        ),
+        click.option("--source-log-dir", metavar="DIR|HOST:DIR", help="Its dataLogDir, where it is another."),
+        click.option("--source-dir", required=True, metavar="DIR|HOST:DIR", help="Of source's leader."),
+    ):
+        verb = option(verb)
+    return verb
+
+
+def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
+    """The group of verbs. do: runs one to its exit code."""
+
+    @click.group("replay")
+    def replay() -> None:
+        """Behind the open door: what dest has done that source lacks."""
+
+    @replay.command("list")
+    @_disks
+    def list_(**options: Any) -> None:
+        """Say what a way back would lose, and whether it could be replayed. Writes nothing.
+
+        Ends with 10 where a condition does not hold, 11 where one cannot be told. The playbook
+        kafka_zookeeper_return replays it.
+        """
+        do(lambda: _list(options))
+
+    made: click.Command = replay
+    return made
+
+
+@contextmanager
+def _looking(options: dict[str, Any]) -> Iterator[Looking]:
+    """The options as disks. Imports what reaches hosts only now."""
+    from zkmigrate.moves.facts.replay import Looking
+    from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
+    from zkmigrate.zookeeper.disks.chroot import parse_chroot
+    from zkmigrate.zookeeper.disks.place import reached
+    from zkmigrate.zookeeper.disks.prove import Telling
+    from zkmigrate.zookeeper.disks.sides import distant, opened, paired
+
+    chroot = parse_chroot(options["chroot"])
+    pairs = paired(options)
+    with reached(ssh_of(options) if distant(pairs) else None) as disks:
+        yield Looking(
+            lambda: [opened(disks, *pair) for pair in pairs],
+            chroot,
+            options["lines"],
+            max(2 * (options["jute_maxbuffer"] + 1), MAX_RECORD),
+            Telling(_hint).of,
+        )
+
+
+def _list(options: dict[str, Any]) -> int:
+    from zkmigrate.moves.verbs.replaying import body, code, text
+    from zkmigrate.zookeeper.data.errors import ZkDataError
+    from zkmigrate.zookeeper.disks.tail import DiskError
+
+    with _looking(options) as looking:
+        try:
+            found = looking.look()
+        except ZkDataError as error:
+            raise DiskError(str(error)) from error
+    click.echo(json.dumps(body(found)) if options["as_json"] else text(found))
+    return code(found)
+
+
+def _hint(line: str) -> None:
+    """On standard error."""
+    click.echo(line, err=True)

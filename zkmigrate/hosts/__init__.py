@@ -1,0 +1,1 @@
+"""Hosts: how they are reached, zkm-host, and what they show."""

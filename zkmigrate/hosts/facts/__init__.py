@@ -1,0 +1,1 @@
+"""What a host shows, as typed facts."""

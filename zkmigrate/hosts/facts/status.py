@@ -1,0 +1,399 @@
+"""What zkm-host says of a host: its reading verbs as typed values (``zkm-host help``).
+
+Every number is checked; a key that is missing makes the reading Unknown, keys that are not known here are
+kept in ``rest``. Times are seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from zkmigrate.hosts.facts import keyvalue
+from zkmigrate.model.change import command_words
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import Look
+from zkmigrate.model.window import IDLE, Phase
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.zxid import Zxid, parse_zxid
+
+T = TypeVar("T")
+
+PHASES = (IDLE, *Phase)
+CHAIN_STATES = ("top", "present", "absent", "changed", "noipv6", "unknown")
+UNIT_STATES = (
+    "active", "reloading", "inactive", "failed", "activating", "deactivating", "maintenance", "unknown",
+)  # fmt: skip
+FINISHER_STATES = ("running", "done", "failed", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostPhase:
+    """``zkm-host phase``: where a host stands in its run, from its own records alone.
+
+    finisher_note: last line of the finisher's log. served_s: how long ago the host first served as
+    participant, which its own limit for OPEN counts from; None before that.
+    """
+
+    run: str
+    phase: str
+    lapsed: bool
+    finisher: str
+    finisher_note: str
+    served_s: float | None = None
+    rest: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """The file that zkm-host put or put back last. changed_ns: its time of change as a listing tells it.
+    uptime_s: when that was, on the clock of the boot with this id, which nobody sets."""
+
+    boot_id: str
+    uptime_s: float
+    changed_ns: int
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostStatus(HostPhase):
+    """``zkm-host status``: the same, and what holds on the host: rules, sets, sockets, the service.
+
+    in4 … out6: our chain in INPUT/OUTPUT of iptables and ip6tables: ``top`` (first rule), ``present``
+    (another rule is above it), ``changed`` (not the rules we wrote), ``absent``, ``noipv6`` (the host has no
+    IPv6), or ``unknown`` (no iptables).
+    fence_timeout_s, cut_timeout_s: what is left of the lease, None when the set is empty or permanent.
+    phase_since, unit_since: on the clock of ``uptime_s``, 0 when there is nothing to date.
+    client_sockets: established to the client port, without loopback, operator and peers; like
+    ``source_sockets`` None while nothing is armed. unit_state is unknown while nothing is armed.
+    missing: tools the host lacks. clock: the host's own, in seconds since the epoch, read together with
+    ``uptime_s``. unit_stop: TimeoutStopSec of the unit as systemd words it, empty where nobody tells.
+    written: the last file that was put; None where zkm-host does not tell.
+    """
+
+    version: str
+    boot_id: str
+    uptime_s: float
+    phase_since: float
+    fencing: int
+    in4: str
+    out4: str
+    in6: str
+    out6: str
+    fence_entries: int
+    fence_timeout_s: float | None
+    fence_permanent: bool
+    cut_entries: int
+    cut_timeout_s: float | None
+    cut_permanent: bool
+    client_sockets: int | None
+    source_sockets: int | None
+    unit_state: str
+    unit_pid: int
+    unit_since: float
+    image: str
+    missing: tuple[str, ...]
+    clock: float = 0.0
+    written: WrittenFile | None = None
+    unit_stop: str = ""
+
+    @property
+    def unit_started(self) -> float | None:
+        """When the unit's process started, on the host's own wall clock, which also dates its files; None
+        while none runs or the host cannot tell."""
+        if self.unit_state != "active" or not self.unit_since:
+            return None
+        return self.clock - (self.uptime_s - self.unit_since)
+
+    @property
+    def rules_on_top(self) -> bool:
+        """Our rules are whole and the first, in both directions of every IP version the host has."""
+        four = self.in4 == self.out4 == "top"
+        return four and {self.in6, self.out6} in ({"top"}, {"noipv6"})
+
+
+@dataclass(frozen=True)
+class Drain:
+    """``zkm-host drain``: what the local server has outstanding, its zxid and mode."""
+
+    outstanding: int
+    zxid: Zxid
+    mode: str
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """``zkm-host facts``: what the host offers.
+
+    tools: name → version, or ``present`` where it tells none; those that are not there are in ``missing``.
+    disk_free: directory → bytes, None where the directory is absent. socket_kill: whether ``ss -K`` ended a
+    connection made for the purpose, None when that could not be tried. root: it ran as root.
+    clock: seconds since the epoch when asked. unit: systemd's properties of the unit asked for. refused: why
+    it would write nothing in a directory, one reason for each that a link of another account leads to.
+    """
+
+    tools: Mapping[str, str]
+    missing: tuple[str, ...]
+    disk_free: Mapping[str, int | None]
+    socket_kill: bool | None
+    root: bool
+    addresses: tuple[str, ...]
+    clock: float
+    unit: Mapping[str, str] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+
+
+def host_phase(look: Look, host: str) -> Reading[HostPhase]:
+    """Where a dest host stands: cheap enough to be asked many times a second while servers start on it."""
+    return parsed(look.zkm(host, "phase"), parse_phase)
+
+
+def host_status(look: Look, host: str) -> Reading[HostStatus]:
+    """Status of a dest or broker host."""
+    return parsed(look.zkm(host, "status"), parse_status)
+
+
+def unit_status(look: Look, host: str, unit: str, commands: tuple[str, ...] = ()) -> Reading[HostStatus]:
+    """Status of a host, its unit_… values those of ``unit``: a broker's, or a dest host's not yet armed.
+
+    commands: the service's own, which are asked instead of systemd (``Service.commands`` of the inventory).
+    """
+    return parsed(look.zkm(host, "status", unit, *command_words(commands)), parse_status)
+
+
+def drain(look: Look, host: str) -> Reading[Drain]:
+    """What the host's own server has outstanding; Absent when it does not serve."""
+    reading = look.zkm(host, "drain")
+    if isinstance(reading, Seen) and reading.value.strip() == "unserving":
+        return Absent("the server does not serve requests")
+    return parsed(reading, parse_drain)
+
+
+def probe(look: Look, host: str) -> Reading[dict[str, str]]:
+    """Outgoing connects to source: ``address:port`` → refused, open, timeout or unreachable."""
+    return parsed(look.zkm(host, "probe"), parse_probe)
+
+
+def stamp(look: Look, host: str) -> Reading[str]:
+    """Digest over names, sizes and times of the data files, and the boot id."""
+    return parsed(look.zkm(host, "stamp"), parse_stamp)
+
+
+def host_facts(look: Look, host: str, unit: str, *directories: str) -> Reading[HostFacts]:
+    """What the host offers, with the settings of a unit, and the free space of these directories and whether
+    zkm-host may write there."""
+    return parsed(look.zkm(host, "facts", unit, *directories), parse_facts)
+
+
+def reach(look: Look, host: str, endpoints: Iterable[tuple[str, int]]) -> Reading[Mapping[str, str]]:
+    """Connects from a dest host or broker, all at once, 2 s each: ``address:port`` → refused, open, timeout
+    or unreachable. endpoints: numeric addresses with ports; none is no question."""
+    # IPv6 without brackets: what follows the last colon is the port
+    asked = [f"{address}:{port}" for address, port in endpoints]
+    if not asked:
+        return Seen({})
+    return parsed(look.zkm(host, "reach", ",".join(asked)), parse_probe)
+
+
+def parsed(reading: Reading[str], parse: Callable[[str], T]) -> Reading[T]:
+    """What a verb printed, as a value; Unknown (garbled) when it cannot be that."""
+    if not isinstance(reading, Seen):
+        return reading
+    try:
+        return Seen(parse(reading.value))
+    except (ValueError, KeyError, ZkDataError) as error:
+        why = f"no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        return Unknown("garbled", f"zkm-host's answer: {why}")
+
+
+class _Fields:
+    """Takes typed values out of ``key=value`` lines; ValueError names the key."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.left = values
+
+    def text(self, key: str) -> str:
+        return self.left.pop(key)
+
+    def whole(self, key: str) -> int:
+        value = self.left.pop(key)
+        if not re.fullmatch(r"[0-9]{1,18}", value):
+            raise ValueError(f"{key}={value!r} is not a whole number")
+        return int(value)
+
+    def seconds(self, key: str) -> float:
+        value = self.left.pop(key)
+        if not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,9})?", value):
+            raise ValueError(f"{key}={value!r} is not a number of seconds")
+        return float(value)
+
+    def lease(self, key: str) -> tuple[float | None, bool]:
+        """What is left of a lease, and whether it is permanent."""
+        if self.left[key] in ("permanent", "-"):
+            return None, self.left.pop(key) == "permanent"
+        return self.seconds(key), False
+
+    def one_of(self, key: str, values: tuple[str, ...]) -> str:
+        return _one_of(key, self.left.pop(key), values)
+
+    def sockets(self, key: str) -> int | None:
+        if self.left[key] == "-":
+            del self.left[key]
+            return None
+        return self.whole(key)
+
+    def yes(self, key: str) -> bool:
+        return self.one_of(key, ("yes", "no")) == "yes"
+
+    def microseconds(self, key: str) -> float:
+        if self.left[key] == "-":
+            del self.left[key]
+            return 0.0
+        return self.whole(key) / 1e6
+
+
+def _one_of(key: str, value: str, values: tuple[str, ...]) -> str:
+    if value not in values:
+        raise ValueError(f"{key}={value!r} is none of {', '.join(values)}")
+    return value
+
+
+def parse_phase(text: str) -> HostPhase:
+    """Raises ValueError or KeyError (the missing key)."""
+    f = _Fields(keyvalue.parse(text))
+    finisher, _, note = f.text("finisher").partition(" ")
+    return HostPhase(
+        run=f.text("run"),
+        phase=f.one_of("phase", PHASES),
+        lapsed=f.yes("lapsed"),
+        finisher=_one_of("finisher", finisher, FINISHER_STATES),
+        finisher_note=note,
+        served_s=f.seconds("served_s") if "served_s" in f.left else None,
+        rest=f.left,
+    )
+
+
+def parse_status(text: str) -> HostStatus:
+    """Raises ValueError or KeyError (the missing key)."""
+    f = _Fields(keyvalue.parse(text))
+    uptime, clock, phase_clock = f.seconds("uptime_s"), f.seconds("time"), f.seconds("phase_since")
+    # A clock that was set since then moves the phase's time on it; the boot's clock stays.
+    phase_since = max(0.0, uptime - (clock - phase_clock)) if phase_clock else 0.0
+    if "phase_up_ms" in f.left:
+        phase_since = f.whole("phase_up_ms") / 1000
+    finisher, _, note = f.text("finisher").partition(" ")
+    fence_timeout, fence_permanent = f.lease("fence_timeout_s")
+    cut_timeout, cut_permanent = f.lease("cut_timeout_s")
+    return HostStatus(
+        version=f.text("version"),
+        boot_id=f.text("boot_id"),
+        uptime_s=uptime,
+        run=f.text("run"),
+        phase=f.one_of("phase", PHASES),
+        phase_since=phase_since,
+        fencing=f.whole("fencing"),
+        lapsed=f.yes("lapsed"),
+        in4=f.one_of("in4", CHAIN_STATES),
+        out4=f.one_of("out4", CHAIN_STATES),
+        in6=f.one_of("in6", CHAIN_STATES),
+        out6=f.one_of("out6", CHAIN_STATES),
+        fence_entries=f.whole("fence_entries"),
+        fence_timeout_s=fence_timeout,
+        fence_permanent=fence_permanent,
+        cut_entries=f.whole("cut_entries"),
+        cut_timeout_s=cut_timeout,
+        cut_permanent=cut_permanent,
+        client_sockets=f.sockets("client_sockets"),
+        source_sockets=f.sockets("source_sockets"),
+        unit_state=f.one_of("unit_state", UNIT_STATES),
+        unit_pid=f.whole("unit_pid"),
+        unit_since=f.microseconds("unit_since"),
+        finisher=_one_of("finisher", finisher, FINISHER_STATES),
+        finisher_note=note,
+        image=f.one_of("image", ("none", "begun", "complete")),
+        missing=tuple(name for name in f.text("tools_missing").split(",") if name),
+        served_s=f.seconds("served_s") if "served_s" in f.left else None,
+        written=_written_file(f.text("written")) if "written" in f.left else None,
+        unit_stop=f.left.pop("unit_stop", ""),
+        rest=f.left,
+        clock=clock,
+    )
+
+
+def _written_file(text: str) -> WrittenFile:
+    match = re.fullmatch(r"([0-9a-zA-Z-]{1,40}) ([0-9]{1,15}) ([0-9]{1,12})\.([0-9]{9}) (/.*)", text)
+    if match is None:
+        raise ValueError(f"written={text[:120]!r} is no file with its times")
+    return WrittenFile(match[1], int(match[2]) / 1000, int(match[3] + match[4]), match[5])
+
+
+def parse_drain(text: str) -> Drain:
+    """One line ``outstanding=N zxid=0x… mode=…``. Raises ValueError, KeyError or ZkDataError."""
+    f = _Fields(keyvalue.words(text))
+    return Drain(f.whole("outstanding"), parse_zxid(f.text("zxid")), f.text("mode"))
+
+
+def parse_probe(text: str) -> dict[str, str]:
+    """Lines ``probe ADDRESS PORT OUTCOME``. Raises ValueError."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        match = re.fullmatch(r"probe (\S+) ([0-9]{1,5}) (refused|open|timeout|unreachable)", line)
+        if match is None:
+            raise ValueError(f"not a probe: {line[:80]!r}")
+        found[f"{match[1]}:{match[2]}"] = match[3]
+    return found
+
+
+def parse_stamp(text: str) -> str:
+    """Keys ``stamp`` and ``boot_id``. Raises ValueError or KeyError."""
+    return _digest("stamp", keyvalue.parse(text)["stamp"])
+
+
+def _digest(what: str, value: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise ValueError(f"{what} {value[:80]!r} is not a SHA-256 in hex")
+    return value
+
+
+def parse_facts(text: str) -> HostFacts:
+    """Lines ``tool.NAME=``, ``address=INTERFACE ADDRESS/LENGTH``, ``disk_free_kib=N DIRECTORY``,
+    ``refused=REASON``, ``unit.KEY=`` and plain keys; unlike in ``status`` keys may repeat. Raises ValueError
+    or KeyError."""
+    tools: dict[str, str] = {}
+    free: dict[str, int | None] = {}
+    unit: dict[str, str] = {}
+    addresses: list[str] = []
+    refused: list[str] = []
+    plain: dict[str, str] = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise ValueError(f"not key=value: {line[:80]!r}")
+        if key.startswith("tool."):
+            tools[key.removeprefix("tool.")] = value
+        elif key.startswith("unit."):
+            unit[key.removeprefix("unit.")] = value
+        elif key == "address":
+            addresses.append(value.split()[-1].partition("/")[0])
+        elif key == "refused":
+            refused.append(value)
+        elif key == "disk_free_kib":
+            amount, _, directory = value.partition(" ")
+            free[directory] = None if amount == "-" else _Fields({key: amount}).whole(key) * 1024
+        else:
+            plain[key] = value
+    f = _Fields(plain)
+    kill = f.one_of("ss_kill", ("yes", "no", "unknown"))
+    return HostFacts(
+        tools={name: said for name, said in tools.items() if said != "missing"},
+        missing=tuple(name for name, said in tools.items() if said == "missing"),
+        disk_free=free,
+        socket_kill=None if kill == "unknown" else kill == "yes",
+        root=f.whole("uid") == 0,
+        addresses=tuple(addresses),
+        clock=f.seconds("time"),
+        unit=unit,
+        refused=tuple(refused),
+    )

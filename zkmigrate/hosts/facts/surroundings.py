@@ -1,0 +1,85 @@
+"""What surrounds a service on its host: its process, the namespace that its sockets are in, and whatever else
+keeps programs and files there (``zkm-host surroundings``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.hosts.facts.status import parsed
+from zkmigrate.model.fact import Reading
+from zkmigrate.model.look import Look
+
+_PROCESS = re.compile(r"([0-9]{1,10}) (net:\[[0-9]+\]|-) (.+)")
+_COUNT = re.compile(r"([0-9]{1,9}) ([0-9]{1,9})")
+
+
+@dataclass(frozen=True)
+class Process:
+    """netns: the network namespace as ``/proc/PID/ns/net`` names it, ``-`` when it was gone or may not be
+    read. name: its command's name."""
+
+    pid: int
+    netns: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """netns: the namespace in which zkm-host sees sockets and makes rules. listeners: who listens there on
+    the service's port. main: the unit's main process. keepers: ``process PID NAME``, ``unit NAME`` or ``cron
+    FILE`` of what keeps other programs or their files. slow_fsyncs: how many of how many newest lines that
+    the unit wrote to the journal since the boot tell of a slow fsync; None where there is no journal."""
+
+    netns: str
+    listeners: tuple[Process, ...] = ()
+    main: Process | None = None
+    keepers: tuple[str, ...] = ()
+    slow_fsyncs: tuple[int, int] | None = None
+
+
+def surroundings(look: Look, host: str, unit: str, port: int) -> Reading[Surroundings]:
+    """Those of a service. unit: ``-`` where systemd does not run it."""
+    return parsed(look.zkm(host, "surroundings", unit, str(port)), parse_surroundings)
+
+
+def parse_surroundings(text: str) -> Surroundings:
+    """Lines ``netns=``, ``listener=`` and ``main=PID NETNS NAME``, ``keeper=`` and ``slow_fsyncs=N OF``.
+    Raises ValueError, or KeyError without a netns."""
+    single: dict[str, str] = {}
+    listeners: list[Process] = []
+    keepers: list[str] = []
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise ValueError(f"not key=value: {line[:80]!r}")
+        if key == "listener":
+            listeners.append(_process(value))
+        elif key == "keeper":
+            keepers.append(value)
+        else:
+            single[key] = value
+    return Surroundings(
+        single["netns"],
+        tuple(listeners),
+        _process(single["main"]) if "main" in single else None,
+        tuple(keepers),
+        _counted(single),
+    )
+
+
+def _process(value: str) -> Process:
+    match = _PROCESS.fullmatch(value)
+    if match is None:
+        raise ValueError(f"not a process: {value[:80]!r}")
+    return Process(int(match[1]), match[2], match[3])
+
+
+def _counted(values: Mapping[str, str]) -> tuple[int, int] | None:
+    if "slow_fsyncs" not in values:
+        return None
+    match = _COUNT.fullmatch(values["slow_fsyncs"])
+    if match is None:
+        raise ValueError(f"slow_fsyncs={values['slow_fsyncs']!r} is not two numbers")
+    return int(match[1]), int(match[2])

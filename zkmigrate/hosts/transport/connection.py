@@ -1,0 +1,328 @@
+"""One open ssh connection to one host: commands with deadlines, files over SFTP.
+
+Every wait here ends: paramiko's own calls that wait for ever are ended by closing their channel.
+"""
+
+from __future__ import annotations
+
+import select
+import stat
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import paramiko
+
+from zkmigrate.hosts.transport import quote
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.model.fact import Cause
+from zkmigrate.model.look import DirEntry
+
+_CHUNK = 32768
+_READ_AT_ONCE = 255 << 10
+"""Bytes that one SFTP request asks of an open file, a round trip each. OpenSSH gives as many
+(limits@openssh.com), older ones 64 KiB, and the rest is asked for again; paramiko's own value is 32 KiB."""
+_PROHIBITED = 1
+"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
+_WRITE_POLL_S = 0.02
+"""How often a full send window is looked at again while input is still to be sent."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command gave: exit code and both streams, whole."""
+
+    rc: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """stdout as text."""
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def said(self) -> str:
+        """The last line of stderr, else of stdout: what to show when it failed."""
+        for stream in (self.stderr.decode("utf-8", "replace"), self.text):
+            if stream.strip():
+                return stream.strip().rsplit("\n", 1)[-1][:400]
+        return "it said nothing"
+
+
+class Connection:
+    """A connected, authenticated client; at most ``sessions`` commands and files at a time."""
+
+    def __init__(self, host: str, client: paramiko.SSHClient, sessions: int) -> None:
+        transport = client.get_transport()
+        if transport is None:
+            raise TransportError(host, "failed", "the connection was closed as soon as it was open")
+        self.host = host
+        self._client = client
+        self._transport = transport
+        self._slots = threading.BoundedSemaphore(sessions)
+        self._sftp: paramiko.SFTPClient | None = None
+        self._sftp_lock = threading.RLock()
+
+    @property
+    def alive(self) -> bool:
+        """False once the connection is known to be broken."""
+        return self._transport.is_active()
+
+    def close(self) -> None:
+        """Close the connection and everything on it."""
+        self._client.close()
+
+    def run(self, argv: Sequence[str], stdin: bytes, deadline_s: float, limit: int) -> Output:
+        """Run a command to its end. Raises TransportError, with ``outcome_unknown`` once it was sent."""
+        line = quote.command(argv)
+        end = time.monotonic() + deadline_s
+        with self._slot(end):
+            channel = self.start(line, end)
+            try:
+                return _Collector(self.host, argv[0], channel, end, limit).collect(stdin)
+            finally:
+                channel.close()
+
+    def start(self, line: str, end: float) -> paramiko.Channel:
+        """A session that runs the command line; ``end`` is on the monotonic clock, for the start alone."""
+        channel = self._open_session(end)
+        try:
+            with self._ended_at(channel, end):
+                channel.exec_command(line)
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            channel.close()
+            raise TransportError(
+                self.host,
+                _cause(error),
+                f"the command was not confirmed to have started: {_text(error)}",
+                outcome_unknown=True,
+            ) from error
+        return channel
+
+    def tunnel(self, host: str, address: str, port: int, deadline_s: float) -> paramiko.Channel:
+        """A TCP connection from here to ``address:port``, for reaching ``host``, to which this is a bastion.
+
+        Raises TransportError, of ``host`` where it is not reached, of this one where it does not forward.
+        """
+        try:
+            return self._transport.open_channel(
+                "direct-tcpip", (address, port), ("127.0.0.1", 0), timeout=deadline_s
+            )
+        except paramiko.ChannelException as error:
+            if error.code == _PROHIBITED:
+                why = f"it forwards nothing to {address}:{port} (its sshd: AllowTcpForwarding, PermitOpen)"
+                raise TransportError(self.host, "denied", why) from error
+            why = f"{self.host} cannot connect to {address}:{port}: {error.text}"
+            raise TransportError(host, "unreachable", why) from error
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            why = f"{self.host} opened no connection to {address}:{port}: {_text(error)}"
+            raise TransportError(host, "unreachable", why) from error
+
+    # -- files ---------------------------------------------------------------------------------------------
+
+    def read_file(self, path: str, limit: int, deadline_s: float) -> bytes:
+        """A whole file of at most ``limit`` bytes; OSError (FileNotFoundError …) as the host says."""
+        with self._files(deadline_s) as sftp, sftp.open(path, "rb", bufsize=0) as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise OSError(f"{path} is larger than {limit} bytes")
+        return data
+
+    def write_file(self, path: str, content: bytes, mode: int, deadline_s: float) -> None:
+        """Write a new file that nobody else can have prepared (it must not exist)."""
+        with self._files(deadline_s) as sftp, sftp.open(path, "wx", bufsize=0) as file:
+            file.chmod(mode)
+            file.write(content)
+
+    def list_directory(self, path: str, deadline_s: float) -> tuple[DirEntry, ...]:
+        """The entries of a directory, sorted by name; SFTP version 3 does not tell ``changed_ns``."""
+        with self._files(deadline_s) as sftp:
+            return tuple(sorted((_entry(a) for a in sftp.listdir_attr(path)), key=lambda entry: entry.name))
+
+    def open_file(self, path: str, deadline_s: float) -> paramiko.SFTPFile:
+        """An open file for ``size_of`` and ``read_at``; closed when it is no longer referred to."""
+        with self._files(deadline_s) as sftp:
+            file = sftp.open(path, "rb", bufsize=0)
+        file.MAX_REQUEST_SIZE = _READ_AT_ONCE
+        return file
+
+    def size_of(self, file: paramiko.SFTPFile, deadline_s: float) -> int:
+        """The present size of a file opened on this connection."""
+        with self._files(deadline_s):
+            return file.stat().st_size or 0
+
+    def read_at(self, file: paramiko.SFTPFile, offset: int, length: int, deadline_s: float) -> bytes:
+        """Bytes of a file opened on this connection; fewer only at its end."""
+        with self._files(deadline_s):
+            file.seek(offset)  # plain seek and read: paramiko's readv was seen to hang
+            return file.read(length)
+
+    def forget_files(self) -> None:
+        """Give up the SFTP session, after it failed to answer in time."""
+        with self._sftp_lock:
+            if self._sftp is not None:
+                self._sftp.close()
+                self._sftp = None
+
+    @contextmanager
+    def _files(self, deadline_s: float) -> Iterator[paramiko.SFTPClient]:
+        """The connection's SFTP session, for one operation at a time; a failure to answer ends it.
+
+        paramiko drops the answer of one thread when another reads it, so two must not wait at once.
+        """
+        if not self._sftp_lock.acquire(timeout=deadline_s):
+            raise TransportError(self.host, "timeout", "too many file operations at once, none ended in time")
+        try:
+            yield self._sftp_session(deadline_s)
+        except (paramiko.SSHException, EOFError, TimeoutError) as error:
+            self.forget_files()
+            raise TransportError(self.host, _cause(error), f"SFTP failed: {_text(error)}") from error
+        except OSError as error:
+            if not self.alive or "Socket is closed" in str(error):
+                self.forget_files()
+                raise TransportError(self.host, "unreachable", "the connection broke") from error
+            raise
+        finally:
+            self._sftp_lock.release()
+
+    def _sftp_session(self, deadline_s: float) -> paramiko.SFTPClient:
+        if self._sftp is None:
+            end = time.monotonic() + deadline_s
+            opened = self._open_session(end)
+            with self._ended_at(opened, end):
+                opened.invoke_subsystem("sftp")
+            opened.settimeout(deadline_s)
+            self._sftp = paramiko.SFTPClient(opened)
+        channel = self._sftp.get_channel()
+        if channel is not None:
+            channel.settimeout(deadline_s)
+        return self._sftp
+
+    # -- sessions ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _slot(self, end: float) -> Iterator[None]:
+        if not self._slots.acquire(timeout=max(0.0, end - time.monotonic())):
+            raise TransportError(self.host, "timeout", "too many commands at once, none ended in time")
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    def _open_session(self, end: float) -> paramiko.Channel:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TransportError(self.host, "timeout", "no time left to start")
+        try:
+            return self._transport.open_session(timeout=left)
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise TransportError(self.host, _cause(error), f"no session: {_text(error)}") from error
+
+    @contextmanager
+    def _ended_at(self, channel: paramiko.Channel, end: float) -> Iterator[None]:
+        """Close the channel at ``end``: the only way out of a request that waits for ever."""
+        timer = threading.Timer(max(0.0, end - time.monotonic()), channel.close)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+class _Collector:
+    """Feeds one command's input and gathers its streams until it ends, the deadline or the limit."""
+
+    def __init__(self, host: str, program: str, channel: paramiko.Channel, end: float, limit: int) -> None:
+        self._host = host
+        self._program = program
+        self._channel = channel
+        self._end = end
+        self._room = limit
+        self._limit = limit
+        self._out: list[bytes] = []
+        self._err: list[bytes] = []
+
+    def collect(self, stdin: bytes) -> Output:
+        channel, pending = self._channel, memoryview(stdin)
+        channel.settimeout(max(0.001, self._end - time.monotonic()))
+        ready = select.poll()
+        ready.register(channel.fileno(), select.POLLIN)
+        open_input = True
+        while True:
+            if open_input:
+                pending, open_input = self._feed(pending)
+            ended = channel.eof_received or channel.closed
+            self._drain()
+            if ended:
+                break
+            left = self._end - time.monotonic()
+            if left <= 0:
+                raise self._failure("timeout", "did not end in time; it may still be running")
+            ready.poll(1000 * min(left, _WRITE_POLL_S if open_input else left))
+        channel.status_event.wait(max(0.0, self._end - time.monotonic()))
+        if channel.exit_status < 0:
+            raise self._failure("failed", "ended without an exit code (killed, or the connection broke)")
+        return Output(channel.exit_status, b"".join(self._out), b"".join(self._err))
+
+    def _feed(self, pending: memoryview) -> tuple[memoryview, bool]:
+        """Send what fits; returns what is left, and whether the input is still open."""
+        channel = self._channel
+        try:
+            while pending and channel.send_ready():
+                pending = pending[channel.send(bytes(pending[:_CHUNK])) :]
+            if not pending:
+                channel.shutdown_write()
+        except (OSError, EOFError, paramiko.SSHException):
+            return memoryview(b""), False  # it stopped reading; its exit code tells the rest
+        return pending, bool(pending)
+
+    def _drain(self) -> None:
+        channel = self._channel
+        while channel.recv_ready():
+            self._keep(self._out, channel.recv(_CHUNK))
+        while channel.recv_stderr_ready():
+            self._keep(self._err, channel.recv_stderr(_CHUNK))
+
+    def _keep(self, kept: list[bytes], data: bytes) -> None:
+        self._room -= len(data)
+        if self._room < 0:
+            raise self._failure("failed", f"gave more than {self._limit} bytes")
+        kept.append(data)
+
+    def _failure(self, cause: Cause, why: str) -> TransportError:
+        return TransportError(self._host, cause, f"{self._program} {why}", outcome_unknown=True)
+
+
+def _entry(attributes: paramiko.SFTPAttributes) -> DirEntry:
+    mode = attributes.st_mode or 0
+    kind = "d" if stat.S_ISDIR(mode) else "f" if stat.S_ISREG(mode) else "o"
+    owner, group = _names(attributes)
+    return DirEntry(
+        attributes.filename,
+        kind,
+        attributes.st_size or 0,
+        None,
+        f"{stat.S_IMODE(mode):04o}",
+        owner,
+        group,
+    )
+
+
+def _names(attributes: paramiko.SFTPAttributes) -> tuple[str, str]:
+    """Owner and group by name from the ``ls -l`` text of the answer, else by number."""
+    words = str(getattr(attributes, "longname", "")).split(maxsplit=8)
+    if len(words) >= 8:
+        return words[2], words[3]
+    return str(attributes.st_uid), str(attributes.st_gid)
+
+
+def _cause(error: BaseException) -> Cause:
+    return "timeout" if isinstance(error, TimeoutError) else "failed"
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,157 @@
+"""zkm-host on a host: whether it is there, how it is put there, and how to ask it while it is not.
+
+Installing it needs full sudo once, or the admin's own hand; afterwards its sudoers file lets it through.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from zkmigrate.hosts.transport.connection import Output
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.hosts.transport.ssh import Transport
+from zkmigrate.hosts.zkm_host import INSTALLED_PATH, SUDOERS_PATH
+from zkmigrate.model.fact import Cause
+
+_SIZE_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True)
+class ProgramPaths:
+    """Where the program and its sudoers file live on a host."""
+
+    program: str = INSTALLED_PATH
+    sudoers: str = SUDOERS_PATH
+
+
+class Program:
+    """The host-side program of this version of zkmigrate.
+
+    content: the program's bytes. sudoers: makes the text that allows it to the account logged in to.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        run: str,
+        content: bytes,
+        sudoers: Callable[[str], str],
+        paths: ProgramPaths = ProgramPaths(),
+    ) -> None:
+        self._transport = transport
+        self._run = run
+        self._content = content
+        self._digest = hashlib.sha256(content).hexdigest()
+        self._sudoers = sudoers
+        self.paths = paths
+        self._lock = threading.Lock()
+        self._installed: set[str] = set()
+
+    def installed(self, host: str) -> bool:
+        """Whether exactly this program is installed. Raises TransportError when that cannot be read."""
+        with self._lock:
+            if host in self._installed:
+                return True
+        try:
+            there = self._transport.read(host, self.paths.program, _SIZE_LIMIT)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise TransportError(host, "denied", f"cannot read {self.paths.program}: {error}") from error
+        if hashlib.sha256(there).hexdigest() != self._digest:
+            return False
+        with self._lock:
+            self._installed.add(host)
+        return True
+
+    def forget(self, host: str) -> None:
+        """Look again whether it is installed: somebody else may have removed it."""
+        with self._lock:
+            self._installed.discard(host)
+
+    def streamed(self, host: str, *words: str, deadline_s: float = 30.0) -> Output:
+        """Run a reading verb without installing anything: the program goes over the command's input."""
+        argv = ["sudo", "-n", "sh", "-s", "--", "--run", self._run, *words]
+        return self._transport.exec(host, argv, self._content, deadline_s)
+
+    def install(self, host: str) -> str:
+        """Put program and sudoers file in place, each whole or not at all; again is harmless.
+
+        Returns what was done. Raises TransportError; the sudoers file is checked by visudo before it is used.
+        """
+        folder = self._made_folder(host)
+        try:
+            connection = self._transport.connection(host)
+            allowed = self._sudoers(self._transport.user(host)).encode("utf-8")
+            for name, content in (("program", self._content), ("sudoers", allowed)):
+                connection.write_file(f"{folder}/{name}", content, 0o600, self._transport.file_s)
+            self._do(host, "sudo", "-n", "visudo", "-cqf", f"{folder}/sudoers")
+            self._place(host, f"{folder}/program", "0755", self.paths.program)
+            self._place(host, f"{folder}/sudoers", "0440", self.paths.sudoers)
+        except OSError as error:
+            raise TransportError(host, "failed", f"cannot write to {folder}: {error}") from error
+        finally:
+            with suppress(TransportError):
+                self._transport.exec(host, ["rm", "-rf", "--", folder])
+        with self._lock:
+            self._installed.discard(host)
+        if not self.installed(host):
+            raise TransportError(
+                host, "failed", f"{self.paths.program} is not what was written; something else changes it"
+            )
+        return f"installed {self.paths.program} and {self.paths.sudoers}"
+
+    def uninstall(self, host: str, operation: str, fencing: int, deadline_s: float = 60.0) -> Output:
+        """Run the program's own last verb; where the program is gone already there is nothing to do."""
+        if not self.installed(host):
+            return Output(0, b"zkm-host is not installed\n", b"")
+        argv = [
+            "sudo",
+            "-n",
+            self.paths.program,
+            "--run",
+            self._run,
+            "--as",
+            str(fencing),
+            "uninstall",
+            operation,
+        ]
+        done = self._transport.exec(host, argv, deadline_s=deadline_s)
+        with self._lock:
+            self._installed.discard(host)
+        return done
+
+    def _made_folder(self, host: str) -> str:
+        """A new private folder of the account, for the two files on their way."""
+        path = self._do(host, "mktemp", "-d", f"/tmp/zkm-{secrets.token_hex(4)}-XXXXXXXX").text.strip()
+        if not re.fullmatch(r"/tmp/zkm-[0-9a-f]{8}-[A-Za-z0-9]{8}", path):
+            raise TransportError(
+                host, "garbled", f"mktemp answered {path[:80]!r}; the login shell must print nothing"
+            )
+        return path
+
+    def _place(self, host: str, source: str, mode: str, target: str) -> None:
+        # A dot in the name keeps sudo from reading the file while it is written (sudoers(5), #includedir).
+        staged = f"{target}.zkm-new"
+        self._do(host, "sudo", "-n", "install", "-o", "root", "-g", "root", "-m", mode, "--", source, staged)
+        self._do(host, "sudo", "-n", "mv", "-fT", "--", staged, target)
+
+    def _do(self, host: str, *argv: str) -> Output:
+        done = self._transport.exec(host, argv)
+        if done.rc != 0:
+            words = " ".join(argv)
+            raise TransportError(host, refusal(done), f"`{words}` failed (exit {done.rc}): {done.said}")
+        return done
+
+
+def refusal(output: Output) -> Cause:
+    """Why a command that was to run under sudo failed: refused by sudo, not there, or by itself."""
+    if output.said.startswith("sudo:"):
+        return "missing-tool" if "command not found" in output.said else "denied"
+    return "missing-tool" if output.rc == 127 else "failed"

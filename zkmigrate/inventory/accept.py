@@ -1,0 +1,77 @@
+"""``accept`` in ``migration.yml``: findings of a gate that somebody answers for, by name and for a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from zkmigrate.inventory.explain import NEEDED, items_at
+from zkmigrate.inventory.marked_yaml import Path
+
+ACCEPTABLE = frozenset({
+    "source.zxid-counter", "dest.session-bounds", "dest.client-port", "dest.foreign-client",
+    "kafka.controller", "kafka.offline", "kafka.under-replicated", "kafka.replication", "kafka.min-isr",
+    "kafka.reassignment", "kafka.admin-work", "kafka.security", "kafka.authorizer",
+    "return.source-owner",
+})  # fmt: skip
+"""What somebody can answer for: it costs clients something, or a later check stops the run.
+
+Nobody can answer for any other check: a proof, the block with its lease, or the way back rests on it.
+"""
+
+Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$")]
+
+
+class Accept(BaseModel):
+    """One exception: this finding about this target does not block before ``until``.
+
+    finding: id of a check of the gates. target: as the finding names it, empty for the whole cluster. who
+    answers for it, and why.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    finding: Text
+    target: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]*$", max_length=253)] = ""
+    who: Text
+    why: Text
+    until: Annotated[
+        str,
+        StringConstraints(
+            pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})$"
+        ),
+    ]
+
+    @property
+    def words(self) -> str:
+        """Who accepted it, until when and why."""
+        return f"accepted by {self.who} until {self.until}: {self.why}"
+
+    @property
+    def line(self) -> str:
+        """The whole exception in one line."""
+        return f"{self.finding}{f' {self.target}' if self.target else ''}: {self.words}"
+
+    @property
+    def end(self) -> float:
+        """``until`` as seconds since the epoch."""
+        return datetime.fromisoformat(self.until).timestamp()
+
+
+def wrong(top: Any) -> Iterator[tuple[Path, str]]:
+    """What the types alone do not show, in the raw values of the file: the path to it and the reason."""
+    for at, item in enumerate(items_at(top, ("accept",))):
+        if not isinstance(item, dict):
+            continue
+        finding = item.get("finding")
+        if isinstance(finding, str) and finding not in ACCEPTABLE:
+            needed = ", ".join(sorted(ACCEPTABLE))
+            yield ("accept", at, "finding"), f"{finding!r} cannot be accepted (needed: one of {needed})"
+        until = item.get("until")
+        try:
+            datetime.fromisoformat(until if isinstance(until, str) else "2000-01-01")
+        except ValueError:
+            yield ("accept", at, "until"), f"no such moment (seen {until!r}, needed {NEEDED['until']})"

@@ -1,0 +1,333 @@
+"""What can be wrong in ``migration.yml`` that no single key can show.
+
+``cross_check`` finds two roles on one host, a myid twice, an even number of dest hosts. It reads the raw
+values and skips whatever has the wrong type, so that it says something useful about a file that has other
+mistakes too.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from zkmigrate.hosts.hop import parse_hops
+from zkmigrate.hosts.zkm_host import STATE_DIR
+from zkmigrate.inventory import accept as inventory_accept
+from zkmigrate.inventory import hooks as inventory_hooks
+from zkmigrate.inventory.explain import NEEDED, items_at, value_at
+from zkmigrate.inventory.marked_yaml import Document, Mistake, Path
+
+LEASE_MS = {"fence_ttl_ms": 5000, "cut_ttl_ms": 2000, "renew_every_ms": 500}
+"""The times of ``policy.lease`` where the file does not give them."""
+
+FENCE_OUTLIVES_CUT_MS = 2000
+"""The door stays shut until the host observes again."""
+
+OWN_SETTINGS = ("clientPort", "dataDir", "dataLogDir", "dynamicConfigFile", "peerType", "version")
+"""zoo.cfg keys that zkmigrate writes itself, from the inventory's other keys."""
+
+
+@dataclass(frozen=True)
+class _Host:
+    path: Path
+    role: str
+    name: str
+    addresses: tuple[tuple[Path, str], ...]
+    number: int | None
+    """myid or broker id."""
+
+
+def cross_check(document: Document) -> list[Mistake]:
+    """Every mistake that takes two keys to see."""
+    top = document.value
+    hosts = [
+        *_hosts(top, ("source", "hosts"), "source", "myid"),
+        *_hosts(top, ("dest", "hosts"), "dest", "myid"),
+        *_hosts(top, ("kafka", "brokers"), "broker", "id"),
+    ]
+    found = [
+        *_chroot(top),
+        *_twice(hosts),
+        *_addresses(hosts),
+        *_operator(top, hosts),
+        *_bastion(top),
+        *_myids(hosts),
+        *_dest_count(top),
+        *_settings(top),
+        *_services(top),
+        *_paths(top),
+        *_lease(top),
+        *inventory_hooks.wrong(top),
+        *inventory_accept.wrong(top),
+        *_window(top),
+    ]
+    return [Mistake(document.mark(path), path, reason) for path, reason in found]
+
+
+def missing(document: Document, sections: Collection[str]) -> list[Mistake]:
+    """Of the sections that a file must have, those that it lacks."""
+    there = document.value if isinstance(document.value, dict) else {}
+    lacking = [section for section in sections if section not in there]
+    return [Mistake(document.mark((section,)), (section,), _MISSING) for section in lacking]
+
+
+_Wrong = Iterator[tuple[Path, str]]
+_MISSING = "missing (needed: this key)"
+
+
+def _chroot(top: Any) -> _Wrong:
+    """Where ZooKeeper's hosts are told, it must be told what of their tree is Kafka's."""
+    kafka = value_at(top, ("kafka",))
+    if isinstance(kafka, dict) and "chroot" not in kafka and not {"source", "dest"}.isdisjoint(top):
+        yield ("kafka", "chroot"), _MISSING
+
+
+def _hosts(top: Any, path: Path, role: str, number: str) -> Iterator[_Host]:
+    for at, item in enumerate(items_at(top, path)):
+        if not isinstance(item, dict):
+            continue
+        here = (*path, at)
+        addresses = [((*here, "address"), item.get("address"))]
+        also = item.get("also")
+        addresses += [((*here, "also", n), a) for n, a in enumerate(also if isinstance(also, list) else [])]
+        name, value = item.get("name"), item.get(number)
+        yield _Host(
+            here,
+            role,
+            name if isinstance(name, str) else "",
+            tuple((p, a) for p, a in addresses if isinstance(a, str)),
+            value if isinstance(value, int) and not isinstance(value, bool) else None,
+        )
+
+
+def _address(text: str) -> str:
+    """One spelling for each address; names in small letters."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return text.lower().rstrip(".")
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _twice(hosts: list[_Host]) -> _Wrong:
+    names: dict[str, _Host] = {}
+    addresses: dict[str, _Host] = {}
+    for host in hosts:
+        if host.name:
+            first = names.setdefault(host.name, host)
+            if first is not host:
+                yield (*host.path, "name"), _clash(f"name {host.name!r}", first, host)
+        for path, text in host.addresses:
+            first = addresses.setdefault(_address(text), host)
+            if first is not host:
+                yield path, _clash(f"address {text}", first, host)
+
+
+def _clash(what: str, first: _Host, host: _Host) -> str:
+    if first.role == host.role:
+        return f"{what} is there twice among the {host.role} hosts (needed: each once)"
+    return (
+        f"{what} is already a {first.role} host, {first.name or 'without a name'} "
+        f"(needed: each host in one role, Kafka and ZooKeeper on machines of their own; are {first.role} and "
+        f"{host.role} swapped?)"
+    )
+
+
+def _addresses(hosts: list[_Host]) -> _Wrong:
+    """Blocking rules and client lists hold addresses, so each host needs one that is not a name."""
+    for host in hosts:
+        for path, text in host.addresses:
+            looks_numeric = ":" in text or text.replace(".", "").isdigit()
+            if looks_numeric and not _is_ip(text):
+                yield path, f"not an address (seen {text!r}, needed an IPv4 or IPv6 address, no port)"
+            elif path[-2:-1] == ("also",) and not _is_ip(text):
+                yield path, f"not an address (seen {text!r}, needed an IPv4 or IPv6 address)"
+        if host.addresses and not any(_is_ip(text) or ":" in text for _, text in host.addresses):
+            if all(text.replace(".", "").isdigit() for _, text in host.addresses):
+                continue
+            yield (
+                (*host.path, "address"),
+                f"a name alone (seen {host.addresses[0][1]!r}, needed also: [ADDRESS, …] beside it: rules "
+                "and client lists hold addresses)",
+            )
+
+
+def _operator(top: Any, hosts: list[_Host]) -> _Wrong:
+    known = {_address(text): host for host in hosts for _, text in host.addresses}
+    for at, text in enumerate(items_at(top, ("operator",))):
+        if not isinstance(text, str):
+            continue
+        if not _is_ip(text):
+            yield ("operator", at), f"not an address (seen {text!r}, needed an IPv4 or IPv6 address)"
+        elif host := known.get(_address(text)):
+            yield (
+                ("operator", at),
+                f"{text} is the {host.role} host {host.name} (needed: the machine zkmigrate runs on, none "
+                "of the hosts: the fence lets the operator through)",
+            )
+
+
+def _bastion(top: Any) -> _Wrong:
+    bastion = value_at(top, ("ssh", "bastion"))
+    if isinstance(bastion, str):
+        try:
+            parse_hops(bastion)
+        except ValueError as error:
+            yield ("ssh", "bastion"), f"not a way to go ({error}; needed {NEEDED['bastion']})"
+
+
+def _myids(hosts: list[_Host]) -> _Wrong:
+    for role, word in (("source", "myid"), ("dest", "myid"), ("broker", "id")):
+        seen: dict[int, _Host] = {}
+        for host in hosts:
+            if host.role != role or host.number is None:
+                continue
+            first = seen.setdefault(host.number, host)
+            if first is not host:
+                yield (
+                    (*host.path, word),
+                    f"{word} {host.number} is already {first.name}'s (needed: each once)",
+                )
+    source = {h.number: h for h in hosts if h.role == "source" and h.number is not None}
+    highest = max(source, default=None)
+    dest = [h.number for h in hosts if h.role == "dest" and h.number is not None]
+    swapped = bool(source and dest) and max(dest) < min(source)
+    for host in hosts:
+        if host.role != "dest" or host.number is None:
+            continue
+        if taken := source.get(host.number):
+            yield (
+                (*host.path, "myid"),
+                f"myid {host.number} is source host {taken.name}'s (needed: one that source does not use: "
+                "reusing it breaks that server's election connections)",
+            )
+        elif highest is not None and host.number < highest:
+            yield (
+                (*host.path, "myid"),
+                f"myid {host.number} is too low (needed: {highest + 1} to 254, above every myid of source: "
+                "the higher id opens the election connection"
+                + ("; all of dest's lie below source's: are source and dest swapped?)" if swapped else ")"),
+            )
+
+
+def _dest_count(top: Any) -> _Wrong:
+    count = len(items_at(top, ("dest", "hosts")))
+    if count >= 3 and count % 2 == 0:
+        yield (
+            ("dest", "hosts"),
+            f"an even number of dest hosts (seen {count}, needed an odd number, {count - 1} or {count + 1}: "
+            f"{count} bear no more failures than {count - 1})",
+        )
+
+
+def _settings(top: Any) -> _Wrong:
+    settings = value_at(top, ("dest", "settings"))
+    for key in settings if isinstance(settings, dict) else ():
+        if key in OWN_SETTINGS or key.startswith(("server.", "group.", "weight.")):
+            yield (
+                ("dest", "settings", key),
+                "zkmigrate writes this line itself, or does not support it (needed: the other keys of dest "
+                "say hosts, ports and directories)",
+            )
+
+
+def _services(top: Any) -> _Wrong:
+    for path in (("dest", "service"), ("kafka", "service")):
+        service = value_at(top, path)
+        if not isinstance(service, dict):
+            continue
+        given = [key for key in ("start", "stop", "status", "kill") if key in service]
+        lacking = [key for key in ("start", "stop", "status") if key not in service]
+        if given and lacking:
+            yield (
+                (*path, given[0]),
+                f"{', '.join(given)} without {', '.join(lacking)} (needed: start, stop and status, with or "
+                "without kill; or none of them: systemd then)",
+            )
+
+
+def _paths(top: Any) -> _Wrong:
+    """Directories of dest that are imaged and put back must hold nothing but ZooKeeper's data."""
+    paths: dict[tuple[str, str], str] = {}
+    for name in ("config", "java_env", "data_dir", "log_dir"):
+        value = value_at(top, ("dest", name))
+        if isinstance(value, str) and value.startswith("/"):
+            paths[("dest", name)] = value
+    for role, names in (("source", ("config", "java_env", "data_dir", "log_dir")), ("kafka", ("config",))):
+        for name in names:
+            value = value_at(top, (role, name))
+            if isinstance(value, str) and _odd(value):
+                yield (role, name), _odd_path(value)
+    for path, value in paths.items():
+        if _odd(value):
+            yield path, _odd_path(value)
+        elif _inside(value, STATE_DIR) or _inside(STATE_DIR, value):
+            yield path, f"{value} overlaps {STATE_DIR}, where zkm-host keeps its state (needed: apart)"
+    for directory in ("data_dir", "log_dir"):
+        outer = paths.get(("dest", directory))
+        for path, value in paths.items():
+            same = path[1].endswith("_dir") and outer is not None and _parts(value) == _parts(outer)
+            if outer is not None and path[1] != directory and not same and _inside(value, outer):
+                yield path, f"{value} is inside dest.{directory} (seen {outer}, needed: apart from it)"
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _inside(path: str, outer: str) -> bool:
+    return _parts(path)[: len(_parts(outer))] == _parts(outer)
+
+
+def _odd(path: str) -> bool:
+    return path.startswith("/") and (len(_parts(path)) < 2 or not {".", ".."}.isdisjoint(_parts(path)))
+
+
+def _odd_path(path: str) -> str:
+    return f"not a usable path (seen {path!r}, needed at least two levels and no . or .. in it)"
+
+
+def _window(top: Any) -> _Wrong:
+    """Both ends have to be moments that there are, the end after the begin."""
+    path = ("policy", "window")
+    ends = {key: value_at(top, (*path, key)) for key in ("begin", "end")}
+    moments: dict[str, datetime] = {}
+    for key, text in ends.items():
+        try:
+            moments[key] = datetime.fromisoformat(text if isinstance(text, str) else "")
+        except ValueError:
+            if isinstance(text, str):
+                yield (*path, key), f"no such moment (seen {text!r}, needed {NEEDED['begin']})"
+    aware = all(moment.tzinfo is not None for moment in moments.values())
+    if len(moments) == 2 and aware and moments["begin"] >= moments["end"]:
+        yield (*path, "end"), f"not after the begin (seen {ends['end']}, needed after {ends['begin']})"
+
+
+def _lease(top: Any) -> _Wrong:
+    lease = value_at(top, ("policy", "lease"))
+    lease = lease if isinstance(lease, dict) else {}
+    fence, cut, renew = (lease.get(key, default) for key, default in LEASE_MS.items())
+    here = ("policy", "lease")
+    if all(isinstance(value, int) for value in (fence, cut, renew)):
+        if fence < (least := cut + FENCE_OUTLIVES_CUT_MS):
+            yield (
+                (*here, "fence_ttl_ms"),
+                f"too short (seen {fence}, needed at least cut_ttl_ms + {FENCE_OUTLIVES_CUT_MS} = {least}: "
+                "the door must stay shut until the host observes again)",
+            )
+        if renew * 2 > cut:
+            yield (
+                (*here, "renew_every_ms"),
+                f"too long (seen {renew}, needed at most half of cut_ttl_ms = {cut // 2}: one late renewal "
+                "must not end the lease)",
+            )

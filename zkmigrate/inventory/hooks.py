@@ -1,0 +1,96 @@
+"""Hooks in ``migration.yml``: programs of the operator's own that run on this machine at moments of a run.
+
+Which moments there are, and which of them a hook may stop the run at, is decided here once; when they come is
+``engine/moments.py``, and how a program is run is ``hooks.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from zkmigrate.inventory.marked_yaml import Path
+
+Moment: TypeAlias = Literal[
+    "before_run", "before_stage", "before_wave", "before_window", "after_open", "after_stage",
+    "on_turn_back", "on_stop", "on_failure", "on_end",
+]  # fmt: skip
+
+MAY_STOP: frozenset[Moment] = frozenset(
+    ("before_run", "before_stage", "before_wave", "before_window", "after_stage")
+)
+"""Where a hook that fails stops the run, unless its ``failure`` is ``go``: stopping is harmless there."""
+
+MOST_S: dict[Moment, float] = {"before_window": 60.0}
+"""Moments at which time costs something: what was surveyed grows old while the hook runs."""
+
+Program = Annotated[str, StringConstraints(pattern=r"^(~/)?[A-Za-z0-9._/@%+-]+$", max_length=4096)]
+Word = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Hook(_Frozen):
+    """One program. ``run`` is absolute once loaded; in the file it is relative to it, ``~/`` is home.
+
+    timeout_s: after so many seconds it and what it started are killed. failure: what it means when it does
+    not end with 0: ``stop`` the run, or ``go`` on; left out, stop where that is harmless.
+    """
+
+    run: Program
+    args: tuple[Word, ...] = ()
+    timeout_s: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    failure: Literal["stop", "go"] | None = None
+
+
+class Hooks(_Frozen):
+    """The hooks of each moment, in their order."""
+
+    before_run: tuple[Hook, ...] = ()
+    before_stage: tuple[Hook, ...] = ()
+    before_wave: tuple[Hook, ...] = ()
+    before_window: tuple[Hook, ...] = ()
+    after_open: tuple[Hook, ...] = ()
+    after_stage: tuple[Hook, ...] = ()
+    on_turn_back: tuple[Hook, ...] = ()
+    on_stop: tuple[Hook, ...] = ()
+    on_failure: tuple[Hook, ...] = ()
+    on_end: tuple[Hook, ...] = ()
+
+    def of(self, moment: Moment) -> tuple[Hook, ...]:
+        """The hooks of one moment."""
+        found: tuple[Hook, ...] = getattr(self, moment)
+        return found
+
+    def each(self) -> Iterator[tuple[str, Hook]]:
+        """Every hook with its place, such as ``hooks.before_run[0]``."""
+        for moment in Hooks.model_fields:
+            for at, hook in enumerate(getattr(self, moment)):
+                yield f"hooks.{moment}[{at}]", hook
+
+
+def wrong(top: Any) -> Iterator[tuple[Path, str]]:
+    """What takes two keys to see, in the raw values of the file: the path to it and the reason."""
+    hooks = top.get("hooks") if isinstance(top, dict) else None
+    for moment, listed in hooks.items() if isinstance(hooks, dict) else ():
+        for at, hook in enumerate(listed if isinstance(listed, list) else ()):
+            if not isinstance(hook, dict):
+                continue
+            here = ("hooks", moment, at)
+            if hook.get("failure") == "stop" and moment not in MAY_STOP:
+                yield (
+                    (*here, "failure"),
+                    f"a hook cannot stop the run at {moment}: stopping is worse there (needed: go, or no "
+                    f"such line; possible at {', '.join(sorted(MAY_STOP))})",
+                )
+            most, seen = MOST_S.get(moment), hook.get("timeout_s")
+            if most is not None and isinstance(seen, int | float) and seen > most:
+                yield (
+                    (*here, "timeout_s"),
+                    f"too long (seen {seen}, needed at most {most:.0f} at {moment}: what was surveyed for "
+                    "the window grows old)",
+                )

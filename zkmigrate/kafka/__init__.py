@@ -1,0 +1,1 @@
+"""Kafka: its clients and canaries, facts about brokers, and who may be restarted next."""

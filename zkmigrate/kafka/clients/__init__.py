@@ -1,0 +1,1 @@
+"""Clients that reach brokers: admin requests and canaries."""

@@ -1,0 +1,379 @@
+"""The Kafka cluster through its brokers: members, leaders, who is in sync, what moves; and changes to it.
+
+Works with Kafka 2.3 to 3.9 over kafka-python. Brokers before 2.4 cannot list reassignments; there the one
+place that knows is the znode ``/admin/reassign_partitions`` (Kafka's ReassignPartitionsZNode); the caller
+reads it, where that is allowed yet.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.errors import (
+    ElectionNotNeededError,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    for_code,
+)
+from kafka.protocol.admin.topics import ElectionType
+from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
+from kafka.protocol.metadata import MetadataRequest
+
+from zkmigrate.errors import HostError
+from zkmigrate.kafka.clients.canary import BrokerCanary
+from zkmigrate.model.change import AlterTopicConfig, ClusterChange, ElectLeaders
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import KafkaView, PartitionState
+
+T = TypeVar("T")
+
+MIN_ISR = "min.insync.replicas"
+REASSIGNMENTS = "/admin/reassign_partitions"
+"""Below the chroot; exists exactly while a reassignment of a broker before 2.4 is under way."""
+
+_PULSE_S = 3.0
+_QUESTION_S = 20.0
+"""Five seconds were too few for brokers that shared a quarter of two cores with everything else."""
+_ELECTION_S, _TOLD_S = 60.0, 20.0
+"""Seconds for an election's answer, and then until every broker tells of the new leaders."""
+
+ALTERED = "OK"
+"""What kafka-python says for a resource that was altered; else the broker's error."""
+
+_OWN = "DYNAMIC_TOPIC_CONFIG"
+_OFFLINE = (5, 9)
+"""LEADER_NOT_AVAILABLE and REPLICA_NOT_AVAILABLE: metadata errors that describe a partition's state."""
+
+logging.getLogger("kafka").addHandler(logging.NullHandler())  # what matters is in the Reading
+
+
+def view(
+    brokers: Sequence[str],
+    reassignments: Callable[[], Reading[bytes] | None],
+    deadline_s: float = _QUESTION_S,
+) -> Reading[KafkaView]:
+    """Ask the cluster that answers at ``brokers`` (``host:port``).
+
+    reassignments: data of the znode ``REASSIGNMENTS``, asked only where the brokers cannot tell themselves;
+    None where nobody may be asked for it yet.
+    deadline_s: for each question to the cluster. A broker that hangs is not asked, only spoken of.
+    """
+
+    def question(admin: Any, releases: Mapping[str, str]) -> Reading[KafkaView]:
+        return _view(admin, reassignments, releases, everybody=len(releases) == len(set(brokers)))
+
+    return ask(brokers, question, deadline_s)
+
+
+def ask(
+    brokers: Sequence[str],
+    question: Callable[[Any, Mapping[str, str]], Reading[T]],
+    deadline_s: float = _QUESTION_S,
+) -> Reading[T]:
+    """What ``question`` reads with a client of the cluster at ``brokers`` (``host:port``). It is given those
+    that answer at all, with their releases. Whatever goes wrong is Unknown."""
+    releases = _answering(brokers)
+    answering = list(releases)
+    if not answering:
+        return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s")
+    try:
+        with closing(_admin(answering, deadline_s)) as admin:
+            return question(admin, releases)
+    except KafkaTimeoutError as error:
+        return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
+    except (KafkaError, OSError) as error:
+        return Unknown("failed", f"Kafka at {', '.join(brokers)}: {type(error).__name__}: {error}")
+    except (KeyError, ValueError, TypeError) as error:
+        return Unknown("garbled", f"Kafka at {', '.join(brokers)} answered what is not understood: {error!r}")
+
+
+def _admin(brokers: Sequence[str], deadline_s: float) -> Any:
+    """A client of the cluster at ``brokers``; deadline_s: for each question."""
+    milliseconds = int(deadline_s * 1000)
+    return KafkaAdminClient(
+        bootstrap_servers=list(brokers),
+        client_id="zkmigrate",
+        request_timeout_ms=milliseconds,
+        bootstrap_timeout_ms=milliseconds,
+    )
+
+
+def _answering(brokers: Sequence[str]) -> dict[str, str]:
+    """The brokers that answer at all now, with the release that each one's ApiVersions fit, as MAJOR.MINOR.
+
+    A client that starts from a hanging one waits in vain.
+    """
+    canary = BrokerCanary({broker: _split(broker) for broker in brokers})
+    with closing(canary):
+        pulses = canary.ask_all(_PULSE_S)
+    return {broker: _release(pulse.apis) for broker, pulse in pulses.items() if not pulse.why}
+
+
+def _release(apis: Mapping[int, tuple[int, int]]) -> str:
+    # kafka-python knows which version of which API came with which release.
+    return ".".join(map(str, infer_broker_version_from_api_versions(apis)))
+
+
+def _split(broker: str) -> tuple[str, int]:
+    address, _, port = broker.rpartition(":")
+    return address.strip("[]"), int(port)
+
+
+def _view(
+    admin: Any,
+    reassignments: Callable[[], Reading[bytes] | None],
+    releases: Mapping[str, str],
+    everybody: bool,
+) -> Reading[KafkaView]:
+    """everybody: no broker hangs, so each that is spoken of may be asked; else only those in ``releases``."""
+    first = admin._manager.run(_metadata, admin, None)
+    answers = [first]
+    for broker in first["brokers"]:
+        if everybody or f"{broker['host']}:{broker['port']}" in releases:
+            with suppress(KafkaError):  # it went down meanwhile
+                answers.append(admin._manager.run(_metadata, admin, broker["node_id"]))
+    # A broker that has just started answers without topics until its controller has told it of them, and may
+    # name all brokers in the same answer (2.8: topics and brokers are read one after the other).
+    answers = [answer for answer in answers if answer["topics"]] or answers
+    cluster = answers[-1]
+    brokers = {
+        b["node_id"]: (b["host"], b["port"], b["rack"] or "")
+        for b in cluster["brokers"]
+        if all(b["node_id"] in {other["node_id"] for other in answer["brokers"]} for answer in answers)
+    }
+    partitions: dict[tuple[str, int], PartitionState] = {}
+    for answer in answers:
+        told = _partitions(answer["topics"])
+        if isinstance(told, Unknown):
+            return told
+        for p in told:
+            known = partitions.get((p.topic, p.partition))
+            # In sync is what every broker calls so: one that has not heard of a change yet is no witness.
+            isr = p.isr if known is None else tuple(id for id in p.isr if id in known.isr)
+            partitions[p.topic, p.partition] = replace(p, isr=isr)
+    moving = _reassigning(admin, reassignments)
+    if isinstance(moving, Unknown):
+        return moving
+    names = [t["name"] for t in cluster["topics"]]
+    return Seen(
+        KafkaView(
+            cluster["cluster_id"],
+            cluster["controller_id"],
+            brokers,
+            tuple(partitions[key] for key in sorted(partitions)),
+            _min_isr(admin, names, list(brokers)),
+            moving,
+            releases,
+        )
+    )
+
+
+async def _metadata(admin: Any, broker: int | None) -> dict[str, Any]:
+    """One broker's answer about all topics, any broker's for None.
+
+    kafka-python 3.0.12 has no public call for that, and its describe_cluster fails on brokers 2.8 to 3.6
+    (KeyError: endpoint_type).
+    """
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    answer: dict[str, Any] = (await admin._manager.send(request, node_id=broker)).to_dict()
+    return answer
+
+
+def _partitions(topics: Sequence[Mapping[str, Any]]) -> list[PartitionState] | Unknown:
+    """Those of one answer; Unknown for an error that describes no partition's state."""
+    found = []
+    for topic in topics:
+        if topic["error_code"] not in (0, *_OFFLINE):
+            return Unknown("failed", f"metadata of topic {topic['name']}: error {topic['error_code']}")
+        for p in topic["partitions"]:
+            if p["error_code"] not in (0, *_OFFLINE):
+                where = f"{topic['name']}-{p['partition_index']}"
+                return Unknown("failed", f"metadata of {where}: error {p['error_code']}")
+            found.append(
+                PartitionState(
+                    topic["name"],
+                    p["partition_index"],
+                    p["leader_id"],
+                    tuple(p["replica_nodes"]),
+                    tuple(p["isr_nodes"]),
+                )
+            )
+    return found
+
+
+def _min_isr(admin: Any, topics: Sequence[str], brokers: Sequence[int]) -> dict[str, int]:
+    """Effective min.insync.replicas of each topic: its own setting, else the strictest broker's.
+
+    Brokers may differ in their static configuration, and the leader's holds: the largest is the safe one. A
+    broker that cannot answer now is left out.
+    """
+    topic_settings = _settings(admin, ConfigResourceType.TOPIC, topics)
+    defaults: list[int] = []
+    for id in brokers:
+        with suppress(KafkaError):
+            defaults += [
+                value for value, _ in _settings(admin, ConfigResourceType.BROKER, [str(id)]).values()
+            ]
+    return {name: value if own else max([value, *defaults]) for name, (value, own) in topic_settings.items()}
+
+
+def _settings(admin: Any, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, tuple[int, bool]]:
+    """min.insync.replicas of each topic or broker, and whether it is a topic's own setting."""
+    asked = [ConfigResource(kind, name, [MIN_ISR]) for name in names]
+    found = admin.describe_configs(asked, config_filter="all") if asked else {}
+    settings = found.get(kind.name.lower(), {})
+    return {
+        name: (int(settings[name][MIN_ISR]["value"]), settings[name][MIN_ISR]["config_source"] == _OWN)
+        for name in names
+    }
+
+
+class Alter:
+    """Sends changes to the cluster at ``brokers`` (``host:port``). A client that has served a change serves
+    the next: thousands of changes open few connections."""
+
+    def __init__(self, brokers: Sequence[str]) -> None:
+        self._brokers = brokers
+        self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def __call__(self, change: ClusterChange) -> tuple[int, str]:
+        """Send one change: 0 and what came of it, or 1 and why Kafka refused. HostError where nobody
+        answered, or what came of it is not known."""
+        if isinstance(change, ElectLeaders):
+            return 0, elect_preferred(change.bootstrap)
+        if not isinstance(change, AlterTopicConfig):
+            return 1, f"nothing was sent: {change.describe()} is no change of Kafka"
+        try:
+            admin = self._idle.get_nowait()
+        except queue.Empty:
+            admin = self._new(change)
+        try:
+            answer = self._alter(admin, change)
+        except BaseException:
+            admin.close()
+            raise
+        self._idle.put(admin)
+        return answer
+
+    def close(self) -> None:
+        """Close the clients that serve no change now."""
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+    def _new(self, change: AlterTopicConfig) -> Any:
+        answering = list(_answering(self._brokers))
+        if not answering:
+            asked = ", ".join(self._brokers)
+            raise HostError(f"no broker of {asked} answered in {_PULSE_S:g} s; nothing was sent to Kafka")
+        try:
+            return _admin(answering, _QUESTION_S)
+        except (KafkaError, OSError) as error:
+            raise self._not_known(change, f"{type(error).__name__}: {error}") from None
+
+    def _alter(self, admin: Any, change: AlterTopicConfig) -> tuple[int, str]:
+        """By IncrementalAlterConfigs (KIP-339, Kafka 2.3), which leaves the topic's other settings."""
+        act = AlterConfigOp.DELETE if change.value is None else AlterConfigOp.SET
+        wanted = ConfigResource(ConfigResourceType.TOPIC, change.topic, {change.key: (act, change.value)})
+        try:
+            told = admin.alter_configs([wanted], raise_on_unknown=False, incremental=True)
+            said = str(told["topic"][change.topic])
+        except IncompatibleBrokerVersion as error:  # the client knows that before it sends
+            return 1, str(error)
+        except (KafkaError, OSError, KeyError, ValueError, TypeError) as error:
+            # the last three: it is garbled
+            raise self._not_known(change, f"{type(error).__name__}: {error}") from None
+        if RequestTimedOutError.__name__ in said:  # the broker itself waited in vain, for its controller
+            raise self._not_known(change, said)
+        return (0, change.describe()) if said == ALTERED else (1, said)
+
+    def _not_known(self, change: ClusterChange, why: str) -> HostError:
+        asked = f"Kafka at {', '.join(self._brokers)} did not confirm: {change.describe()}"
+        return HostError(f"{asked}. Whether that was done is not known: {why}")
+
+
+def elect_preferred(bootstrap: str) -> str:
+    """Ask the cluster at ``address:port`` to elect every partition's preferred replica as its leader.
+
+    (KIP-460, ElectLeaders, Kafka 2.2 and later.) Returns what came of it, once every broker tells of the new
+    leaders or ``_TOLD_S`` is over.
+
+    Kafka leaves a partition as it is whose preferred replica is not in sync. HostError: what came of it is
+    not known, or Kafka refused all of it.
+    """
+    try:
+        with closing(_admin([bootstrap], _ELECTION_S)) as admin:
+            return _elect(admin)
+    except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: no controller
+        raise HostError(
+            f"Kafka at {bootstrap}, asked to elect leaders: {type(error).__name__}: {error}"
+        ) from None
+
+
+def _elect(admin: Any) -> str:
+    answer = admin.elect_leaders(ElectionType.PREFERRED, raise_errors=False).to_dict()
+    if code := answer.get("error_code", 0):  # brokers before 2.4 give none for the whole
+        raise for_code(code)
+    results = [
+        (topic["topic"], p["partition_id"], p["error_code"])
+        for topic in answer["replica_election_results"]
+        for p in topic["partition_result"]
+    ]
+    elected = {(topic, partition) for topic, partition, code in results if code == 0}
+    left = [
+        f"{topic}-{partition}: {for_code(code).__name__}"
+        for topic, partition, code in results
+        if code not in (0, ElectionNotNeededError.errno)
+    ]
+    end = time.monotonic() + _TOLD_S
+    while elected & _led_by_others(admin) and time.monotonic() < end:
+        time.sleep(_TOLD_S / 100)
+    said = f"{len(elected)} partitions have a new leader"
+    return f"{said}; {len(left)} could not: {', '.join(left[:5])}" if left else said
+
+
+def _led_by_others(admin: Any) -> set[tuple[str, int]]:
+    """Partitions that any broker says another than the preferred replica leads."""
+    found = set()
+    for broker in admin._manager.run(_metadata, admin, None)["brokers"]:
+        with suppress(KafkaError):  # it went down meanwhile
+            told = _partitions(admin._manager.run(_metadata, admin, broker["node_id"])["topics"])
+            partitions = told if isinstance(told, list) else []
+            found |= {(p.topic, p.partition) for p in partitions if p.leader != p.replicas[0]}
+    return found
+
+
+def _reassigning(
+    admin: Any, reassignments: Callable[[], Reading[bytes] | None]
+) -> tuple[tuple[str, int], ...] | Unknown | None:
+    try:
+        return tuple(sorted((tp.topic, tp.partition) for tp in admin.list_partition_reassignments()))
+    except IncompatibleBrokerVersion:
+        reading = reassignments()
+    if reading is None:
+        return None
+    if isinstance(reading, Absent):
+        return ()
+    if isinstance(reading, Unknown):
+        return Unknown(
+            reading.cause, f"these brokers cannot list reassignments; {REASSIGNMENTS}: {reading.why}"
+        )
+    return parse_reassignments(reading.value)
+
+
+def parse_reassignments(data: bytes) -> tuple[tuple[str, int], ...] | Unknown:
+    """The partitions in the znode's JSON: ``{"version":1,"partitions":[{"topic":…,"partition":…},…]}``."""
+    try:
+        listed = json.loads(data)["partitions"]
+        return tuple(sorted((str(p["topic"]), int(p["partition"])) for p in listed))
+    except (ValueError, KeyError, TypeError) as error:
+        return Unknown("garbled", f"{REASSIGNMENTS} is not what Kafka writes there: {error!r}")

@@ -1,0 +1,113 @@
+"""Topics of a Kafka cluster and one config of many of them, through its brokers; reads only.
+
+kafka-python's ``describe_configs`` leaves out what a broker says of a topic that it does not describe, so the
+request is sent here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+from kafka.errors import IncompatibleBrokerVersion, RequestTimedOutError, for_code
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import ClusterTopics, Settings, TopicSetting
+
+BATCH = 500
+"""Topics in one request: a broker with ZooKeeper reads each topic's config from there."""
+
+_OWN = 1
+"""DescribeConfigs: the source of a value that the topic itself sets (DYNAMIC_TOPIC_CONFIG)."""
+_NO_TOPIC, _DENIED = 3, (29, 31)
+"""UNKNOWN_TOPIC_OR_PARTITION; TOPIC_AUTHORIZATION_FAILED and CLUSTER_AUTHORIZATION_FAILED."""
+
+_TOO_OLD = (
+    "these brokers are older than Kafka 2.3: they have no IncrementalAlterConfigs, and the older request "
+    "replaces all settings of a topic"
+)
+
+
+def names(brokers: Sequence[str]) -> Reading[ClusterTopics]:
+    """Every topic of the cluster at ``brokers`` (``host:port``)."""
+
+    def question(admin: Any, _: object) -> Reading[ClusterTopics]:
+        answer = admin._manager.run(kafka._metadata, admin, None)
+        return Seen(ClusterTopics(answer["cluster_id"], tuple(sorted(t["name"] for t in answer["topics"]))))
+
+    return kafka.ask(brokers, question)
+
+
+def settings(brokers: Sequence[str], key: str, topics: Sequence[str]) -> Settings:
+    """One config of these topics."""
+
+    def question(admin: Any, _: object) -> Settings:
+        found: dict[str, Reading[TopicSetting] | None] = {}
+        for some in _batches(topics):
+            results = admin._manager.run(_described, admin, key, some)
+            found |= {result["resource_name"]: _setting(result, key) for result in results}
+        there = {topic: found[topic] for topic in topics}
+        if any(setting is None for setting in there.values()):
+            return Absent(key)
+        return Seen({topic: setting for topic, setting in there.items() if setting is not None})
+
+    return kafka.ask(brokers, question)
+
+
+def _batches(topics: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (topics[at : at + BATCH] for at in range(0, len(topics), BATCH))
+
+
+async def _described(admin: Any, key: str, topics: Sequence[str]) -> list[dict[str, Any]]:
+    request = DescribeConfigsRequest(
+        resources=[(ConfigResourceType.TOPIC, topic, [key]) for topic in topics], min_version=1
+    )
+    answer: dict[str, Any] = (await admin._manager.send(request)).to_dict()
+    results: list[dict[str, Any]] = answer["results"]
+    return results
+
+
+def _setting(result: Mapping[str, Any], key: str) -> Reading[TopicSetting] | None:
+    """What a broker says of one topic; None where it has no config of this name."""
+    topic, code = result["resource_name"], result["error_code"]
+    if code == _NO_TOPIC:
+        return Absent(topic)
+    if code:
+        said = result["error_message"] or for_code(code).__name__
+        return Unknown("denied" if code in _DENIED else "failed", f"config {key} of topic {topic}: {said}")
+    for config in result["configs"]:
+        if config["name"] == key:
+            own = config["config_source"] == _OWN
+            if own and config["is_sensitive"]:
+                return Unknown("denied", f"Kafka shows nobody the value of {key} of topic {topic}")
+            return Seen(TopicSetting(config["value"] if own else None, config["read_only"]))
+    return None
+
+
+def refused(
+    brokers: Sequence[str], key: str, value: str, topics: Sequence[str]
+) -> Reading[Mapping[str, str]]:
+    """Those of these topics that would not take this value, with Kafka's reason; by validation alone."""
+
+    def question(admin: Any, _: object) -> Reading[Mapping[str, str]]:
+        said: dict[str, str] = {}
+        for some in _batches(topics):
+            wanted = [
+                ConfigResource(ConfigResourceType.TOPIC, topic, {key: (AlterConfigOp.SET, value)})
+                for topic in some
+            ]
+            try:
+                told = admin.alter_configs(
+                    wanted, validate_only=True, raise_on_unknown=False, incremental=True
+                )["topic"]
+            except IncompatibleBrokerVersion as error:  # the client knows that before it sends
+                return Unknown("failed", f"{_TOO_OLD} ({error})")
+            said |= {topic: told[topic] for topic in some}
+        if late := [text for text in said.values() if RequestTimedOutError.__name__ in text]:
+            return Unknown("timeout", late[0])
+        return Seen({topic: text for topic, text in said.items() if text != kafka.ALTERED})
+
+    return kafka.ask(brokers, question)

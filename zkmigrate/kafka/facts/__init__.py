@@ -1,0 +1,1 @@
+"""What brokers and their cluster show, as typed facts."""

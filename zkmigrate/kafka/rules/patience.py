@@ -1,0 +1,29 @@
+"""How long a broker is waited for that comes back: as long as it gets on, up to the policy's limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zkmigrate.kafka.facts.recovery import Recovery
+
+UNSEEN = Recovery(0, 0, 0)
+
+
+def patience(
+    seen: Recovery, behind: int, kept: Mapping[str, Any], now: float, still_s: float, most_s: float
+) -> tuple[float, dict[str, Any]]:
+    """Seconds from the first look of this wait until it is over, and the marks to go on from.
+
+    The wait is over when nothing has moved for ``still_s``: no further log or segment was loaded, and no
+    further partition is in sync. ``most_s`` ends it in any case, unless it is shorter than ``still_s``.
+    behind: partitions in which the broker is not in sync. kept: the marks of the look before, empty at the
+    first. now: of a clock that nobody sets, in seconds.
+    """
+    first = kept.get("first", now)
+    loaded = [seen.logs, seen.of, seen.segments]
+    least = kept.get("behind", behind)
+    moved = loaded != kept.get("loaded", loaded) or behind < least
+    at = now if moved else kept.get("at", now)
+    marks = {"first": first, "at": at, "loaded": loaded, "behind": min(behind, least)}
+    return min(at - first + still_s, max(still_s, most_s)), marks

@@ -1,0 +1,121 @@
+"""Whether every replica was in sync when Kafka's brokers were stopped, from its znodes over time.
+
+A broker that stops in order leaves every ISR before it leaves `/brokers/ids`, so that a cluster at rest shows
+short ISRs whatever was before. What can be told afterwards is since when they were short, and how long after
+that the first broker left.
+
+Formats, as Kafka's kafka.zk.ZkData writes them: `/brokers/topics/T` `{"partitions": {"0": [1, 2, 3]}}`,
+`/brokers/topics/T/partitions/0/state` `{"leader": 1, "isr": [1, 2]}`, `/brokers/ids/1`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from zkmigrate.zookeeper.data.contents import Content
+
+_TOPIC = re.compile(r"topics/([^/]+)")
+_STATE = re.compile(r"topics/([^/]+)/partitions/([0-9]+)/state")
+_BROKER = re.compile(r"ids/([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A transaction and its time, milliseconds since the epoch."""
+
+    zxid: int
+    time_ms: int
+
+
+@dataclass
+class Replicas:
+    """Takes the contents of Kafka's `/brokers`, one after the other. root: its path, with the chroot.
+
+    registered: broker ids that are there. behind: partitions, `topic-number`, that lack a replica, or whose
+    state cannot be read. short: since when there are some. Since the last broker registered: whole: whether
+    there was a moment without; left: when the first broker went.
+    """
+
+    root: str
+    registered: set[int] = field(default_factory=set)
+    behind: set[str] = field(default_factory=set)
+    short: Moment | None = None
+    whole: bool = False
+    left: Moment | None = None
+    _assigned: dict[str, dict[str, frozenset[int]]] = field(default_factory=dict)
+    _isr: dict[str, dict[str, frozenset[int]]] = field(default_factory=dict)
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return sum(len(numbers) for numbers in self._assigned.values())
+
+    def take(self, content: Content) -> None:
+        """One znode as it is from now on."""
+        path = content.path[len(self.root) + 1 :]
+        now = Moment(content.zxid, content.time_ms)
+        if found := _STATE.fullmatch(path):
+            self._state(found.group(1), found.group(2), content)
+            self._judge(found.group(1))
+        elif found := _TOPIC.fullmatch(path):
+            topic = found.group(1)
+            self._assigned.pop(topic, None)
+            if content.there:
+                self._assigned[topic] = _assigned(content.data)
+            self._judge(topic)
+        elif found := _BROKER.fullmatch(path):
+            self._broker(int(found.group(1)), content.there, now)
+        if self.behind:
+            self.short = self.short or now
+        else:
+            self.short, self.whole = None, True
+
+    def _broker(self, number: int, there: bool, now: Moment) -> None:
+        if there:
+            self.registered.add(number)
+            self.whole, self.left = False, None
+        else:
+            self.registered.discard(number)
+            self.left = self.left or now
+
+    def _state(self, topic: str, number: str, content: Content) -> None:
+        numbers = self._isr.setdefault(topic, {})
+        if content.there:
+            numbers[number] = _ids(_fields(content.data).get("isr"))
+        else:
+            numbers.pop(number, None)
+
+    def _judge(self, topic: str) -> None:
+        """Anew for one topic."""
+        self.behind = {name for name in self.behind if name.rpartition("-")[0] != topic}
+        isr = self._isr.get(topic, {})
+        for number, replicas in self._assigned.get(topic, {}).items():
+            if not replicas or not replicas <= isr.get(number, frozenset()):
+                self.behind.add(f"{topic}-{number}")
+
+
+def _fields(data: bytes | None) -> dict[str, Any]:
+    """The JSON object of a znode; empty for anything else."""
+    try:
+        found = json.loads(data or b"")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _ids(found: object) -> frozenset[int]:
+    """A list of broker ids; empty for anything else, which no replica set is."""
+    if isinstance(found, list) and all(type(one) is int for one in found):
+        return frozenset(found)
+    return frozenset()
+
+
+def _assigned(data: bytes | None) -> dict[str, frozenset[int]]:
+    """Replicas by partition number. Garbled data counts as one partition that lacks them."""
+    partitions = _fields(data).get("partitions")
+    if not isinstance(partitions, dict):
+        return {"?": frozenset()}
+    return {number: _ids(replicas) for number, replicas in partitions.items()}

@@ -1,0 +1,89 @@
+"""What steps leave in the journal for those after them, as typed values: the base of every record.
+
+A field that is missing, or is of another kind, is a :class:`~zkmigrate.errors.RecordError`; fields of a later
+version are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from zkmigrate.errors import RecordError
+from zkmigrate.model.step import Context
+
+LISTED = 3
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A record; its annotated fields are the codec. step: whose it is."""
+
+    step: ClassVar[str]
+
+    def encode(self) -> dict[str, Any]:
+        """As it stands in the journal."""
+        body: dict[str, Any] = _codec(type(self)).dump_python(self, mode="json")
+        return body
+
+
+R = TypeVar("R", bound=Recorded)
+
+
+def recorded(kind: type[R], body: Mapping[str, Any], run: str) -> R:
+    """A record that the journal of a run holds. RecordError where this version cannot read it."""
+    last = _decoded.get(kind)
+    if last is None or last[0] is not body:
+        try:
+            # As JSON, for only there a list may stand for a tuple while nothing else is converted.
+            last = body, _codec(kind).validate_json(json.dumps(body), strict=True)
+        except ValidationError as error:
+            wrong = "; ".join(_named(one) for one in error.errors()[:LISTED])
+            raise RecordError(
+                f"run {run}: the journal's record of {kind.step} cannot be read: {wrong}. Needed: what this "
+                "version writes. Possible now: go on with the version that wrote it"
+            ) from None
+        _decoded[kind] = last
+    record: R = last[1]
+    return record
+
+
+def known(kind: type[R], c: Context) -> R | None:
+    """The record of a step; None where there is none, as where the journal that held it is lost."""
+    body = c.records.get(kind.step)
+    return recorded(kind, body, c.run) if body else None
+
+
+def needed(kind: type[R], c: Context) -> R:
+    """The record of a step that must have been walked. RecordError where there is none."""
+    found = known(kind, c)
+    if found is None:
+        raise RecordError(
+            f"run {c.run}: the journal holds no record of {kind.step}. Needed: that step, walked before. "
+            "Possible now: zkmigrate rollback, then run again"
+        )
+    return found
+
+
+_decoded: dict[type[Recorded], tuple[Mapping[str, Any], Any]] = {}
+"""The last record of each kind with what it was read from: every look of a run reads the same ones, and an
+ownership may be of many thousand sessions."""
+
+
+def _codec(kind: type[Recorded]) -> TypeAdapter[Any]:
+    if kind not in _codecs:
+        _codecs[kind] = TypeAdapter(kind)
+    return _codecs[kind]
+
+
+_codecs: dict[type[Recorded], TypeAdapter[Any]] = {}
+
+
+def _named(wrong: Any) -> str:
+    """One wrong field, with its place in the record, and why."""
+    field = ".".join(str(part) for part in wrong["loc"]) or "the record"
+    return f"{field} is missing" if wrong["type"] == "missing" else f"{field}: {wrong['msg']}"

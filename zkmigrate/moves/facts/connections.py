@@ -1,0 +1,107 @@
+"""Who is connected to source: from ``cons``, else from the kernels' socket lists (``ss``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zkmigrate.hosts.facts.sockets import plain, sockets
+from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import Look
+from zkmigrate.moves.dependent import AnyDependent, Member
+from zkmigrate.zookeeper.data.words import Connection, parse_cons
+from zkmigrate.zookeeper.facts.words import answer
+
+
+@dataclass(frozen=True)
+class SourceClients:
+    """Who is connected to source.
+
+    at: source host → client addresses, each once, without the operator's own. members: member → where it was
+    seen on source, in words; empty means seen nowhere. unknown: what could not be looked at; while this is
+    not empty, no member may be called gone.
+    """
+
+    at: Mapping[str, tuple[str, ...]]
+    members: Mapping[str, tuple[str, ...]]
+    unknown: tuple[str, ...]
+
+
+def connections(look: Look, host: str) -> Reading[tuple[Connection, ...]]:
+    """``cons`` of a ZooKeeper host."""
+    return answer(look, host, "cons", parse_cons)
+
+
+def addresses(host: ZooKeeperHost | Member) -> frozenset[str]:
+    """Every address of a host, names left out."""
+    return frozenset(a for text in (host.address, *host.also) for a in numeric(text))
+
+
+def numeric(text: str) -> tuple[str, ...]:
+    """The address in its one spelling; nothing where the text is a name."""
+    try:
+        return (plain(text),)
+    except ValueError:
+        return ()
+
+
+def source_clients(
+    inventory: Inventory,
+    dependent: AnyDependent,
+    look: Look,
+    cons: Mapping[str, Reading[tuple[Connection, ...]]],
+) -> SourceClients:
+    """Who is connected to source, seen from source, and from the members where they can be asked.
+
+    cons: ``connections`` of every source host. Where a host does not give it, its own sockets tell; if it can
+    be asked neither way, the sockets of every member stand in for it; a member that cannot be asked either
+    leaves it unknown.
+    """
+    members = dependent.members(inventory)
+    seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host, cons[host]))
+    from_members = look.each((m.name for m in members), lambda name: _to_source(inventory, look, name))
+    blind = {host: reading for host, reading in seen.items() if not isinstance(reading, Seen)}
+    at = {host: reading.value for host, reading in seen.items() if isinstance(reading, Seen)}
+    placed = {}
+    for member in members:
+        where = [f"client of {host}" for host, found in at.items() if addresses(member) & set(found)]
+        own = from_members[member.name]
+        where += [f"own socket to {peer}" for peer in own.value] if isinstance(own, Seen) else []
+        placed[member.name] = tuple(where)
+    unknown = [
+        f"{name}: {reading}"
+        for name, reading in from_members.items()
+        if blind and not isinstance(reading, Seen)
+    ]
+    if unknown:
+        unknown = [f"{host}: {reading}" for host, reading in blind.items()] + unknown
+    return SourceClients(at, placed, tuple(unknown))
+
+
+def _known_by(
+    inventory: Inventory, look: Look, host: str, cons: Reading[tuple[Connection, ...]]
+) -> Reading[tuple[str, ...]]:
+    operator = {plain(address) for address in inventory.operator}
+    if isinstance(cons, Seen):
+        # Without a session it is a four-letter word or a client in the act of connecting: both count.
+        return Seen(_without((plain(c.address) for c in cons.value), operator))
+    listed = sockets(look, host)
+    if not isinstance(listed, Seen):
+        return Unknown("denied", f"cons: {cons}; ss: {listed}")
+    port = inventory.source.ports.client
+    return Seen(_without((s.peer for s in listed.value if s.local_port == port), operator))
+
+
+def _without(found: Iterable[str], operator: set[str]) -> tuple[str, ...]:
+    return tuple(sorted({address for address in found if address not in operator}))
+
+
+def _to_source(inventory: Inventory, look: Look, member: str) -> Reading[tuple[str, ...]]:
+    listed = sockets(look, member)
+    if not isinstance(listed, Seen):
+        return listed
+    source = {address for host in inventory.source.hosts for address in addresses(host)}
+    port = inventory.source.ports.client
+    peers = {f"{s.peer}:{s.peer_port}" for s in listed.value if s.peer in source and s.peer_port == port}
+    return Seen(tuple(sorted(peers)))

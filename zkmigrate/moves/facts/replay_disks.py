@@ -1,0 +1,103 @@
+"""The disks that a run's replay is read from, batch after batch, and the mark that source shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import Look
+from zkmigrate.moves.facts.replay import Looking, Tell, silent
+from zkmigrate.zookeeper.data.effect import is_session
+from zkmigrate.zookeeper.data.proofs import Side
+from zkmigrate.zookeeper.data.reader import Directory, Listed
+from zkmigrate.zookeeper.data.replay import Again, Mark, Replay, marker_of, needed
+from zkmigrate.zookeeper.data.sums import read_sums, whole, znodes
+from zkmigrate.zookeeper.facts.disk import directories
+
+
+def looking(inventory: Inventory, look: Look, leader: str, tell: Callable[[str], Tell] = silent) -> Looking:
+    """The disks of source's leader and of every dest host, as the hosts show them. Raises HostError."""
+
+    def side(host: str, data_dir: str, txn_dir: str) -> Side:
+        data, logs = directories(look, host, data_dir, txn_dir)
+        snapshots = Listed(data)
+        return Side(host, snapshots, snapshots if data == logs else Listed(logs))
+
+    def opened() -> Sequence[Side]:
+        source, dest = inventory.source, inventory.dest
+        return [
+            side(leader, source.data_dir, source.txn_dir),
+            *(side(host, dest.data_dir, dest.txn_dir) for host in inventory.dest_names),
+        ]
+
+    return Looking(opened, inventory.kafka.chroot, 0, tell=tell)
+
+
+def mark_on(look: Look, host: str, chroot: str) -> Reading[tuple[Mark, int]]:
+    """The mark of a replay as an ensemble shows it through one of its hosts, and its mzxid. Absent: none is
+    there."""
+    node = look.znode(host, marker_of(chroot))
+    if isinstance(node, Absent | Unknown):
+        return node
+    try:
+        mark = Mark.decode(node.value.data, node.value.version, node.value.czxid)
+    except ValueError as error:
+        return Unknown("garbled", f"{marker_of(chroot)}: {error}")
+    return Seen((mark, node.value.mzxid))
+
+
+Disk = Callable[[str], tuple[Directory, Directory]]
+"""By the name of a host its snapshots and its logs. Raises HostError."""
+
+
+@dataclass
+class Reader:
+    """Dest's transactions behind a cut, batch after batch, from the disk of one dest host.
+
+    Its snapshot is read once, at the first batch.
+    """
+
+    chroot: str
+    disk: Disk
+    _replay: Replay | None = None
+    _of: tuple[str, int] = ("", 0)
+
+    def begin(self, host: str, cut: int) -> str:
+        """The fingerprint that stands for none of them. Raises as `Looking.look`."""
+        return self._opened(host, cut).fingerprint
+
+    def read(self, host: str, cut: int, done: int, upto: int) -> list[tuple[Again, str]]:
+        """Those behind `done` up to `upto`, each with the fingerprint up to it. Raises as `Looking.look`."""
+        if self._replay is None or self._of != (host, cut) or self._replay.upto > done:
+            self._replay, self._of = self._opened(host, cut), (host, cut)
+        found: list[tuple[Again, str]] = []
+        for again in self._replay:
+            if again.zxid > done:
+                found.append((again, self._replay.fingerprint))
+            if again.zxid >= upto:
+                break
+        return found
+
+    def _opened(self, host: str, cut: int) -> Replay:
+        data, logs = self.disk(host)
+        sums = read_sums(data, logs, chroot=self.chroot, upto=cut, view=whole)
+        paths = needed(logs, chroot=self.chroot, after=cut)
+        touched = {
+            path: node
+            for path, node in znodes(data, logs, sums)
+            if path in paths or is_session(node.ephemeral_owner)
+        }
+        return Replay(logs, chroot=self.chroot, after=cut, at_cut=touched, owners=sums.owners)
+
+
+def reader(inventory: Inventory, look: Look) -> Reader:
+    """Of the disks of dest's hosts, as the hosts show them."""
+    dest = inventory.dest
+
+    def disk(host: str) -> tuple[Directory, Directory]:
+        data, logs = directories(look, host, dest.data_dir, dest.txn_dir)
+        return Listed(data), Listed(logs)
+
+    return Reader(inventory.kafka.chroot, disk)

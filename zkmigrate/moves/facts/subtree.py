@@ -1,0 +1,163 @@
+"""The subtree of the chroot as a host's disk holds it: read whole, outside the window.
+
+Whatever is read here crosses the held-open root channel at about 20 MB/s and is parsed in Python: a gigabyte
+of snapshot and logs takes a minute and more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from zkmigrate.errors import HostError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Teller, untold
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.sums import Sums, read_sums
+from zkmigrate.zookeeper.data.tree import Difference, Tree, diff, load_tree, subtree_max_zxid
+from zkmigrate.zookeeper.data.txnlog import Cursor
+from zkmigrate.zookeeper.facts.disk import directories
+from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership, rolled_forward
+
+
+def source_ownership(
+    look: Look,
+    host: str,
+    data_dir: str,
+    txn_dir: str,
+    chroot: str,
+    known: tuple[Ownership, Cursor] | None = None,
+    teller: Teller = untold,
+) -> Reading[tuple[Ownership, Cursor | None]]:
+    """Who owns what under the chroot, and the log cursor at exactly that state.
+
+    known: an earlier state of the same host's log with its cursor; then only the rest of the log is read, if
+    the cursor's file is still there. teller: told how far it is, where it takes long.
+    """
+    data, logs = directories(look, host, data_dir, txn_dir)
+    try:
+        if known is None or known[1].file not in logs.names_with_sizes():
+            tree = load_tree(data, logs, chroot=chroot, tell=_telling(look, teller, host))
+            state = ownership(tree, chroot)
+            rest = walk(logs, after=state.upto)
+        else:
+            state, rest = known[0], walk(logs, cursor=known[1])
+        # Reading the tree took its time: what was written meanwhile is read now, so that the window need not.
+        state = rolled_forward(state, rest)
+        if rest.gaps:
+            return Unknown("failed", f"{host}: the log has a hole: {rest.gaps[0]}")
+    except (HostError, ZkDataError) as error:
+        return Unknown("failed", f"{host}: {error}")
+    return Seen((state, rest.cursor))
+
+
+# More dest disks are compared as long as this has not passed; the first one always is.
+COMPARE_S = 20.0
+_TOLD_AFTER_S = 2.0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Dest disks beside source's, at one zxid: host → the paths that differ, or why that cannot be told.
+
+    znodes: how many source has under the chroot.
+    """
+
+    zxid: int
+    znodes: int
+    hosts: Mapping[str, Reading[tuple[Difference, ...]]]
+
+
+def compared_ownership(
+    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = untold
+) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
+    """As :func:`source_ownership` from the whole tree, and the comparison of dest's disks with that tree.
+
+    zxid: one that every dest disk holds, read from them before this is called, so that source's log reaches
+    it. Two trees are held at a time. Further hosts than the first are compared for ``COMPARE_S``.
+    """
+    source, dest = inventory.source, inventory.dest
+    data, logs = directories(look, leader, source.data_dir, source.txn_dir)
+    try:
+        tree = load_tree(data, logs, chroot=chroot, upto=zxid, tell=_telling(look, teller, leader))
+    except (HostError, ZkDataError) as error:
+        unread = Unknown("failed", f"{leader}: {error}")
+        return unread, unread
+    hosts: dict[str, Reading[tuple[Difference, ...]]] = {}
+    began = look.now()
+    for host in inventory.dest_names:
+        if hosts and look.now() - began > COMPARE_S:
+            break
+        theirs = directories(look, host, dest.data_dir, dest.txn_dir)
+        try:
+            other = load_tree(*theirs, chroot=chroot, upto=zxid, tell=_telling(look, teller, host))
+            hosts[host] = Seen(diff(tree, other))
+        except (HostError, ZkDataError) as error:
+            hosts[host] = Unknown("failed", f"{host}: {error}")
+    comparison = Comparison(zxid, len(tree.nodes), hosts)
+    try:
+        rest = walk(logs, after=zxid)
+        state = rolled_forward(ownership(tree, chroot), rest)
+    except (HostError, ZkDataError) as error:
+        return Unknown("failed", f"{leader}: {error}"), Seen(comparison)
+    if rest.gaps:
+        return Unknown("failed", f"{leader}: the log has a hole: {rest.gaps[0]}"), Seen(comparison)
+    return Seen((state, rest.cursor)), Seen(comparison)
+
+
+@dataclass(frozen=True)
+class Digests:
+    """The chroot's subtree at one zxid, summed on source's disk and on each dest disk."""
+
+    zxid: int
+    source: Reading[Sums]
+    hosts: Mapping[str, Reading[Sums]]
+
+
+def digests(
+    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = untold
+) -> Digests:
+    """Read every disk once, in memory that does not grow with the tree. leader: of source's."""
+
+    def summed(host: str, data_dir: str, txn_dir: str) -> Reading[Sums]:
+        tell = _telling_of(look, teller, host)
+        try:
+            data, logs = directories(look, host, data_dir, txn_dir)
+            return Seen(read_sums(data, logs, chroot=chroot, upto=zxid, tell=tell))
+        except (HostError, ZkDataError) as error:
+            return Unknown("failed", f"{host}: {error}")
+
+    source, dest = inventory.source, inventory.dest
+    hosts = {host: summed(host, dest.data_dir, dest.txn_dir) for host in inventory.dest_names}
+    return Digests(zxid, summed(leader, source.data_dir, source.txn_dir), hosts)
+
+
+def _telling(look: Look, teller: Teller, host: str) -> Callable[[int, int | None], None]:
+    tell = _telling_of(look, teller, host)
+    return lambda done, total: tell("transactions", done, total)
+
+
+def _telling_of(look: Look, teller: Teller, host: str) -> Callable[[str, int, int | None], None]:
+    began = look.now()
+
+    def tell(what: str, done: int, total: int | None) -> None:
+        if look.now() - began < _TOLD_AFTER_S:
+            return
+        of = "" if total is None else f" of {total}"
+        since = " since its snapshot" if what == "transactions" else " of its snapshot"
+        teller(f"the tree on the disk of {host}", f"{done}{of} {what}{since}")
+
+    return tell
+
+
+def ownership(tree: Tree, chroot: str) -> Ownership:
+    """The small state that the window keeps current (``facts/ownership.py``)."""
+    ephemerals = {
+        path: Ephemeral(owner, tree.nodes[path].czxid)
+        for owner, paths in tree.owners.items()
+        for path in paths
+    }
+    return Ownership(chroot, tree.zxid, subtree_max_zxid(tree, chroot), ephemerals, dict(tree.sessions))

@@ -1,0 +1,123 @@
+"""The move of a dependent from one ZooKeeper ensemble to a new, empty one: the table of contents.
+
+Each step is one file beside this one, its undo in it. The protocol: docs/explanation/protocol.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.by_hand import Manual
+from zkmigrate.model.look import Look
+from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
+from zkmigrate.model.report import Reporting
+from zkmigrate.model.step import AnyStep, Context
+from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.facts.sessions import owning_sessions
+from zkmigrate.moves.rules import expected
+from zkmigrate.moves.rules.window import WINDOW
+from zkmigrate.moves.steps.arm import ArmStep
+from zkmigrate.moves.steps.check import CheckStep
+from zkmigrate.moves.steps.cut import CutStep
+from zkmigrate.moves.steps.drain import DrainStep
+from zkmigrate.moves.steps.fence import FenceStep
+from zkmigrate.moves.steps.finalize import FinalizeStep
+from zkmigrate.moves.steps.go import GoStep
+from zkmigrate.moves.steps.install import InstallStep
+from zkmigrate.moves.steps.join import JoinStep
+from zkmigrate.moves.steps.open_door import OpenStep
+from zkmigrate.moves.steps.preflight import PreflightStep
+from zkmigrate.moves.steps.prove import ProveStep
+from zkmigrate.moves.steps.roll import RollStep
+from zkmigrate.moves.steps.seal import SealStep
+from zkmigrate.moves.steps.serve import ServeStep
+from zkmigrate.moves.steps.stop import StopStep
+from zkmigrate.moves.steps.survey import SurveyStep
+from zkmigrate.moves.steps.verify import VerifyStep
+
+
+def move(dependent: AnyDependent, manual: Manual | None = None, report: Reporting | None = None) -> Playbook:
+    """The runbook of this dependent. manual, report: what is special of its page by hand and its report."""
+    words = dependent.words
+
+    def zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
+        return inventory.dest.service.unit, inventory.dest.commands
+
+    def members(inventory: Inventory) -> tuple[str, ...]:
+        return tuple(member.name for member in dependent.members(inventory))
+
+    def foreseen(c: Context, look: Look) -> tuple[str, ...]:
+        hosts = (*c.inventory.source_names, *c.inventory.dest_names)
+        sessions = owning_sessions(look, hosts, dependent.chroot(c.inventory))
+        return expected.before_the_run(dependent, c, sessions)
+
+    window = replace(WINDOW, remarks=expected.before_the_cut)
+    arm_to_check: tuple[AnyStep, ...] = (
+        ArmStep(),
+        SurveyStep(dependent),
+        FenceStep(dependent),
+        DrainStep(),
+        CutStep(),
+        StopStep(),
+        ProveStep(dependent),
+        SealStep(),
+        GoStep(dependent),
+        ServeStep(),
+        CheckStep(dependent),
+    )
+    return Playbook(
+        id=f"{words.kind}_zookeeper_move",
+        title=f"Move {words.system} to a ZooKeeper ensemble of its own",
+        stages=(
+            Stage("preflight", "Look first", (PreflightStep(dependent),), locked=False, refused=3),
+            Stage("install", "Install the host program", (InstallStep(dependent),), locked=False),
+            Stage("join", "Join dest as observers of source", (JoinStep(),)),
+            Stage(
+                "rehearse",
+                "Rehearse the cut-over, then restore",
+                arm_to_check,
+                consent=f"Rehearse on the dest hosts now? No {words.one} uses them yet.",
+                rehearsal=True,
+                window=window,
+                skip="nobody has tried dest's configs, rights and start; how long the window will be is not "
+                "known, and the way back counts with policy.way_back_s",
+            ),
+            Stage(
+                "roll",
+                f"Roll the {words.many} to dest",
+                (PreflightStep(dependent, gate="roll"), RollStep(dependent)),
+                consent=f"{words.again.capitalize()} the {words.many} one wave at a time?",
+                noticed=True,
+            ),
+            Stage(
+                "cutover",
+                "Cut over",
+                (PreflightStep(dependent, gate="cutover"), *arm_to_check, OpenStep(dependent)),
+                consent="Cut over now? Everything up to OPEN has a way back.",
+                window=window,
+                noticed=True,
+            ),
+            Stage("verify", "Verify", (VerifyStep(dependent),), noticed=True),
+            Stage(
+                "finalize",
+                "Finalize",
+                (FinalizeStep(dependent),),
+                consent="Remove the images and zkm-host? There is no way back after this.",
+            ),
+        ),
+        counted=(
+            Counted("join.join", "dest hosts", lambda inventory: inventory.dest_names),
+            Counted("roll.roll", words.many, members, paced=True),
+        ),
+        inventory=dependent.shape,
+        sections=("operator", "ssh", "source", "dest", words.kind),
+        roles=(
+            Role("source", "source hosts"),
+            Role("dest", "dest hosts", changed=True, witness=True, service=zookeeper),
+            Role(words.many, words.many, changed=True, without=dependent.without),
+        ),
+        manual=manual or Manual(),
+        report=report or Reporting(),
+        foreseen=foreseen,
+    )

@@ -1,0 +1,321 @@
+"""Checks of each broker's own host: its file is the one it runs with, and nothing else names ZooKeeper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from zkmigrate.errors import UsageError
+from zkmigrate.kafka.facts.broker import LogDirectory
+from zkmigrate.kafka.facts.recovery import parse_span
+from zkmigrate.kafka.rules.connect import current_connect
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Severity
+from zkmigrate.model.step import Context
+from zkmigrate.moves.preflight.check import Gate, Judged, Scope, check, unseen
+from zkmigrate.moves.preflight.evidence import Evidence
+from zkmigrate.moves.preflight.kafka_evidence import of_kafka, properties_at
+from zkmigrate.moves.preflight.security import in_kafka
+
+LISTED = 5
+BEFORE_ROLL = (Gate.PREFLIGHT, Gate.ROLL)
+"""Gates at which the brokers still have to be fit to be restarted."""
+
+_KRAFT = ("process.roles", "controller.quorum.voters", "zookeeper.metadata.migration.enable")
+_CORRECT_FILE = "correct kafka.config in migration.yml"
+
+
+@check("kafka.config", "server.properties is the broker it is taken for, and names the chroot", Scope.BROKERS)
+def config(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P32. The roll edits this file's zookeeper.connect: it has to be the broker's own, a plain file, with
+    that key on one line of its own."""
+    k = of_kafka(e)
+    inventory = c.inventory
+    path = inventory.kafka.config
+    for host, reading in e.files.items():
+        properties = properties_at(e, host, path)
+        if not isinstance(reading, Seen) or not isinstance(properties, Seen):
+            yield unseen(properties, f"{path}, readable through sudo", host, (_CORRECT_FILE,))
+            continue
+        entry = k.brokers[host].entry if host in k.brokers else Absent()
+        if isinstance(entry, Unknown):
+            yield unseen(entry, f"{path}, a plain file", host, (_CORRECT_FILE,))
+            continue
+        id = properties.value.get("broker.id", "").strip()
+        connect = properties.value.get("zookeeper.connect", "")
+        wrong = _file_mistakes(c, host, id, connect, reading.value)
+        where = _line(reading.value)
+        yield Judged(
+            not wrong,
+            f"{path}{where}: " + ("; ".join(wrong) or f"broker {id}, zookeeper.connect={connect}"),
+            f"broker.id {inventory.broker(host).id}, source hosts, chroot {inventory.kafka.chroot}",
+            host,
+            (
+                "correct kafka in migration.yml",
+                "correct the broker's file: zookeeper.connect with addresses and chroot written out",
+            ),
+        )
+
+
+def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes) -> list[str]:
+    inventory = c.inventory
+    source = {a for h in inventory.source.hosts for a in (h.address, *h.also)}
+    servers, slash, path = connect.partition("/")
+    names = {item.strip().rpartition(":")[0].strip("[]") or item.strip() for item in servers.split(",")}
+    ours = inventory.kafka.chroot
+    wrong = []
+    if id != str(inventory.broker(host).id):
+        wrong.append(f"broker.id={id or '(none)'}, in the inventory {inventory.broker(host).id}")
+    if "${" in connect:
+        return [
+            *wrong,
+            f"zookeeper.connect={connect} is taken from a config provider, which the roll cannot edit",
+        ]
+    if slash + path.strip() in ("", "/"):
+        wrong.append(
+            f"no chroot: Kafka is at the root of ZooKeeper, and only a subtree such as {ours} is moved"
+        )
+    elif slash + path.strip() != ours:
+        wrong.append(f"chroot {slash + path}, in the inventory {ours}")
+    if strange := sorted(names - source):
+        wrong.append(f"zookeeper.connect names {', '.join(strange)}, no source host")
+    try:
+        current_connect(content)
+    except UsageError as error:
+        wrong.append(str(error))
+    return wrong
+
+
+def _line(content: bytes) -> str:
+    """``:LINE`` of zookeeper.connect in a file; nothing where it is not on a line of its own."""
+    for number, line in enumerate(content.splitlines(), 1):
+        if line.lstrip().startswith(b"zookeeper.connect") and line.strip()[17:18] in (b"=", b":", b" "):
+            return f":{number}"
+    return ""
+
+
+@check("kafka.security", "neither SASL nor TLS is configured on the broker", Scope.BROKERS)
+def security(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P04. The move has not been drilled with either: refused by name."""
+    moves = ("do not move this cluster with zkmigrate yet",)
+    for host in e.files:
+        reading = properties_at(e, host, c.inventory.kafka.config)
+        if isinstance(reading, Seen):
+            found = in_kafka(reading.value)
+            yield Judged(not found, ", ".join(found) or "none", "none of these keys", host, moves)
+        else:
+            yield unseen(reading, "server.properties, readable through sudo", host)
+
+
+@check("kafka.authorizer", "the authorizer has no ZooKeeper of its own", Scope.BROKERS, BEFORE_ROLL)
+def authorizer(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P32. With authorizer.zookeeper.url the ACLs are read from and written to another place than the chroot.
+    The roll does not edit that key: after the cut-over the authorizer would still use source."""
+    key = "authorizer.zookeeper.url"
+    for host in e.files:
+        reading = properties_at(e, host, c.inventory.kafka.config)
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "server.properties, readable through sudo", host)
+            continue
+        value = reading.value.get(key, "").strip()
+        moves = (
+            f"take {key} out and restart the broker: the authorizer then uses zookeeper.connect, ACLs too",
+        )
+        yield Judged(not value, f"{key}={value}" if value else "none", f"no {key}", host, moves)
+
+
+@check("kafka.kraft", "the broker keeps its metadata in ZooKeeper alone", Scope.BROKERS, BEFORE_ROLL)
+def kraft(c: Context, e: Evidence) -> Iterator[Judged]:
+    """A cluster on its way to KRaft writes its metadata twice, and its controllers are clients of ZooKeeper
+    that no broker list names: finish or undo that migration first."""
+    for host in e.files:
+        reading = properties_at(e, host, c.inventory.kafka.config)
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "server.properties, readable through sudo", host)
+            continue
+        found = [
+            f"{key}={value}"
+            for key in _KRAFT
+            if (value := reading.value.get(key, "").strip()) not in ("", "false")
+        ]
+        moves = ("finish or undo the migration to KRaft first",)
+        yield Judged(not found, ", ".join(found) or "none", f"none of {', '.join(_KRAFT)}", host, moves)
+
+
+@check(
+    "kafka.started-with", "the broker runs with that file, and nothing overrides it", Scope.BROKERS,
+    BEFORE_ROLL,
+)  # fmt: skip
+def started_with(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P32. Seen in the command line and the environment of the process: a broker started with another file,
+    with --override zookeeper.connect, or in a container that writes its file from its environment would come
+    back on source."""
+    k = of_kafka(e)
+    path = c.inventory.kafka.config
+    needed = f"a process started with {path} and no other zookeeper.connect"
+    for host, broker in k.brokers.items():
+        process = broker.process
+        if not isinstance(process, Seen):
+            move = "start the broker" if isinstance(process, Absent) else "correct kafka.service"
+            yield unseen(process, needed, host, (move,))
+            continue
+        found = [*process.value.overrides, *(f"environment: {name}" for name in process.value.exported)]
+        if isinstance(broker.same, Unknown) and not found:
+            yield unseen(broker.same, needed, host, (_CORRECT_FILE,))
+            continue
+        if broker.same == Seen(False):
+            found.insert(0, f"started with {process.value.config or 'no file'}")
+        seen = f"process {process.value.pid}: {', '.join(found) or process.value.config}"
+        moves = (_CORRECT_FILE, "take zookeeper.connect out of the command line and the environment")
+        yield Judged(not found, seen, needed, host, moves)
+
+
+@check(
+    "kafka.only-place", "nothing else sets zookeeper.connect when the broker starts again", Scope.BROKERS,
+    BEFORE_ROLL,
+)  # fmt: skip
+def only_place(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P32. Looked for in the unit, its drop-ins, its environment files and the scripts that it runs, or in
+    the inventory's own start command: what writes the key there undoes the roll's edit at the next start."""
+    k = of_kafka(e)
+    needed = f"zookeeper.connect in {c.inventory.kafka.config} alone"
+    for host, broker in k.brokers.items():
+        starts = broker.starts
+        if not isinstance(starts, Seen):
+            yield unseen(starts, needed, host)
+            continue
+        places, read = starts.value.places, starts.value.read
+        yield Judged(
+            not places,
+            ", ".join(places) or f"not in {', '.join(read) or 'any script that starts it'}",
+            needed,
+            host,
+            ("take it out of these files", "let them name dest, if they write server.properties"),
+        )
+
+
+@check(
+    "kafka.pending-config", "server.properties has not been changed since the broker started", Scope.BROKERS,
+    BEFORE_ROLL, Severity.WARN,
+)  # fmt: skip
+def pending_config(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """The roll restarts the broker: whatever somebody has put into the file since comes into force then, on
+    one broker after the other."""
+    k = of_kafka(e)
+    needed = "a file older than the process"
+    for host, broker in k.brokers.items():
+        entry, started = broker.entry, broker.started
+        if not isinstance(entry, Seen):
+            yield unseen(entry, needed, host)
+        elif started is None or entry.value.changed_ns is None:
+            yield Judged(None, "when the broker started is not known", needed, host)
+        else:
+            late = entry.value.changed_ns / 1e9 - started
+            seen = f"changed {_span(abs(late))} {'after' if late > 0 else 'before'} the broker's start"
+            moves = ("look at what was changed, or restart this broker by itself first",)
+            yield Judged(late <= _TICK_S, seen, needed, host, moves)
+
+
+@check(
+    "kafka.stop-timeout", "the broker's unit gives its controlled shutdown the time that it may take",
+    Scope.BROKERS, BEFORE_ROLL, Severity.WARN,
+)  # fmt: skip
+def stop_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
+    """When TimeoutStopSec is over systemd kills the broker: at its next start it recovers every log, for half
+    an hour perhaps. A controlled shutdown is tried controlled.shutdown.max.retries times; each try may take
+    controller.socket.timeout.ms and controlled.shutdown.retry.backoff.ms."""
+    unit, path = c.inventory.kafka.service.unit, c.inventory.kafka.config
+    for host in () if c.inventory.kafka.service.has_commands else e.files:
+        facts, properties = e.facts[host], properties_at(e, host, path)
+        needed = "TimeoutStopSec and server.properties, readable through sudo"
+        if not isinstance(facts, Seen) or not isinstance(properties, Seen):
+            yield unseen(properties if isinstance(facts, Seen) else facts, needed, host)
+            continue
+        told = facts.value.unit.get("TimeoutStopUSec", "")
+        try:
+            given_s, wanted_s = parse_span(told), _shutdown_s(properties.value)
+        except ValueError as error:
+            yield Judged(None, str(error), needed, host)
+            continue
+        moves = (f"systemctl edit {unit}: [Service] TimeoutStopSec={math.ceil(wanted_s)}",)
+        seen, needed = f"{unit}: TimeoutStopSec={told}", f"{wanted_s:g} s or more"
+        yield Judged(given_s >= wanted_s, seen, needed, host, moves)
+
+
+_SHUTDOWN = {
+    "controlled.shutdown.max.retries": 3,
+    "controlled.shutdown.retry.backoff.ms": 5000,
+    "controller.socket.timeout.ms": 30000,
+}
+"""Kafka's defaults (KafkaConfig)."""
+
+
+def _shutdown_s(properties: Mapping[str, str]) -> float:
+    """Seconds that a controlled shutdown may take. ValueError for a setting that is no number."""
+    tries, backoff_ms, answer_ms = (int(properties.get(key, default)) for key, default in _SHUTDOWN.items())
+    return tries * (backoff_ms + answer_ms) / 1000
+
+
+_TICK_S = 0.02
+"""A process's start is known to a hundredth of a second, the clock that dates it to a thousandth: a file that
+was changed right before the restart must not seem younger."""
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+@check("kafka.log-dirs", "no log directory belongs to another broker or cluster", Scope.BROKERS, BEFORE_ROLL)
+def log_dirs(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P30. meta.properties of every directory in log.dirs. A broker that meets another cluster's id does not
+    start again; before Kafka 2.4 the file holds none."""
+    k = of_kafka(e)
+    for host, broker in k.brokers.items():
+        dirs = broker.log_dirs
+        id = c.inventory.broker(host).id
+        needed = f"broker.id={id}, cluster.id={c.inventory.kafka.cluster_id}"
+        if not isinstance(dirs, Seen):
+            yield unseen(dirs, "server.properties, readable through sudo", host)
+        else:
+            yield _log_dirs(dirs.value, str(id), c.inventory.kafka.cluster_id, needed, host)
+
+
+def _log_dirs(
+    dirs: Mapping[str, Reading[LogDirectory]], id: str, cluster_id: str, needed: str, host: str
+) -> Judged:
+    wrong, unknown, without = [], [], []
+    for path, reading in dirs.items():
+        file = f"{path}/meta.properties"
+        if isinstance(reading, Unknown):
+            unknown.append(reading)
+        elif isinstance(reading, Absent):
+            wrong.append(f"no {file}")
+        elif isinstance(reading, Seen):
+            if reading.value.cluster_id not in (None, cluster_id):
+                wrong.append(f"{file}: cluster.id={reading.value.cluster_id}")
+            if reading.value.broker_id != id:
+                wrong.append(f"{file}: broker.id={reading.value.broker_id or '(none)'}")
+            without += [path] if reading.value.cluster_id is None else []
+    if wrong:
+        moves = ("correct kafka in migration.yml", "correct log.dirs, or bring the missing disk back")
+        return Judged(False, "; ".join(wrong[:LISTED]), needed, host, moves)
+    if unknown:
+        return unseen(unknown[0], needed, host)
+    seen = ", ".join(dirs) + (f"; no cluster.id in {', '.join(without)}" if without else "")
+    return Judged(True, seen, needed, host)
+
+
+CHECKS = (
+    config,
+    security,
+    authorizer,
+    kraft,
+    started_with,
+    only_place,
+    pending_config,
+    stop_timeout,
+    log_dirs,
+)

@@ -1,0 +1,246 @@
+"""Checks of Kafka: fit to be rolled, the cluster it is taken for, and gone from source at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.finding import Severity
+from zkmigrate.model.look import KafkaView, PartitionState
+from zkmigrate.model.step import Context
+from zkmigrate.moves.preflight import members
+from zkmigrate.moves.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen
+from zkmigrate.moves.preflight.evidence import Evidence
+from zkmigrate.moves.preflight.kafka_evidence import of_kafka
+from zkmigrate.moves.rules.retire import NOT_ON_SOURCE, on_source
+
+LISTED = 5
+BROKERS_ANSWER = "an answer of the brokers"
+
+
+@check("kafka.brokers", "exactly the brokers of the inventory are registered", Scope.CLUSTER, ALWAYS)
+def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P27. A broker that the inventory does not know would stay behind on source: a split brain."""
+    k = of_kafka(e)
+    wanted = {broker.id for broker in c.inventory.kafka.brokers}
+    needed = f"brokers {_numbers(wanted)}"
+    if not isinstance(k.view, Seen):
+        yield unseen(k.view, needed)
+        return
+    there = set(k.view.value.brokers)
+    yield Judged(
+        there == wanted,
+        f"brokers {_numbers(there)}",
+        needed,
+        moves=("start the brokers that are missing", "list the others in migration.yml"),
+    )
+
+
+@check("kafka.controller", "one broker is the controller", Scope.CLUSTER, ALWAYS)
+def controller(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P28. Without a controller nothing is elected; the roll restarts it last. Brokers that name another one
+    than ZooKeeper holds are behind, or cut off from it. ZooKeeper is asked once dest has joined."""
+    k = of_kafka(e)
+    needed = "a registered broker, the same in ZooKeeper as by the brokers' answer"
+    if not isinstance(k.view, Seen):
+        yield unseen(k.view, BROKERS_ANSWER)
+        return
+    id, moves = (
+        k.view.value.controller,
+        ("wait until a controller is elected", "look at the brokers' logs"),
+    )
+    if id not in k.view.value.brokers:
+        yield Judged(False, f"broker {id}" if id >= 0 else "none", needed, moves=moves)
+    elif k.chroot is None:
+        yield Judged(True, f"broker {id} by the brokers' answer", needed)
+    elif isinstance(k.chroot.controller, Seen):
+        registered = k.chroot.controller.value.broker
+        seen = f"broker {id}" if registered == id else f"broker {id}; in ZooKeeper broker {registered}"
+        yield Judged(registered == id, seen, needed, moves=moves)
+    elif isinstance(k.chroot.controller, Absent):
+        yield Judged(False, f"broker {id}; none in ZooKeeper", needed, moves=moves)
+    else:
+        yield unseen(k.chroot.controller, needed)
+
+
+@check("kafka.cluster-id", "the brokers belong to the cluster of the inventory", Scope.CLUSTER, ALWAYS)
+def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P30. The inventory names its cluster, so that no other one is ever moved by mistake."""
+    k = of_kafka(e)
+    needed = c.inventory.kafka.cluster_id
+    if isinstance(k.view, Seen):
+        seen = k.view.value.cluster_id
+        yield Judged(seen == needed, seen or "none", needed, moves=("correct kafka in migration.yml",))
+    else:
+        yield unseen(k.view, needed)
+
+
+def _partitions(
+    e: Evidence, wrong: Iterable[PartitionState], needed: str, moves: tuple[str, ...] = ()
+) -> Iterator[Judged]:
+    """The verdict over a list of partitions that are not as they should be."""
+    k = of_kafka(e)
+    if not isinstance(k.view, Seen):
+        yield unseen(k.view, BROKERS_ANSWER)
+        return
+    names = [f"{p.topic}-{p.partition}" for p in wrong]
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    seen = f"{len(names)}: {', '.join(names[:LISTED])}{more}" if names else "none"
+    of = f" of {len(k.view.value.partitions)} partitions"
+    yield Judged(not names, seen + of, needed, moves=moves)
+
+
+def _all(reading: Reading[KafkaView]) -> tuple[PartitionState, ...]:
+    return reading.value.partitions if isinstance(reading, Seen) else ()
+
+
+@check("kafka.offline", "no partition is offline", Scope.CLUSTER, ALWAYS)
+def offline(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P28. An offline partition may need the very broker that is restarted next."""
+    k = of_kafka(e)
+    yield from _partitions(e, [p for p in _all(k.view) if p.leader < 0], "none offline")
+
+
+@check("kafka.under-replicated", "every partition is fully in sync", Scope.CLUSTER, ALWAYS)
+def under_replicated(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P28. Restarting a broker while another one is behind takes partitions below their minimum."""
+    k = of_kafka(e)
+    behind = [p for p in _all(k.view) if set(p.isr) != set(p.replicas)]
+    yield from _partitions(e, behind, "none under-replicated", ("wait until the replicas have caught up",))
+
+
+def _topics(
+    e: Evidence, wrong: Iterable[PartitionState], seen: str, needed: str, moves: tuple[str, ...]
+) -> Iterator[Judged]:
+    """The same, topic by topic, so that somebody can answer for one of them."""
+    k = of_kafka(e)
+    topics = sorted({p.topic for p in wrong})
+    if not topics or not isinstance(k.view, Seen):
+        yield from _partitions(e, (), needed, moves)
+    accept = "accept its pause during each restart: name the topic under accept in migration.yml"
+    for topic in topics:
+        yield Judged(False, seen, needed, topic, (*moves, accept))
+
+
+@check("kafka.replication", "every partition has a second replica", Scope.CLUSTER)
+def replication(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P29. A partition with one replica is down while its broker restarts."""
+    k = of_kafka(e)
+    single = [p for p in _all(k.view) if len(p.replicas) < 2]
+    needed = "no partition with replication factor 1"
+    yield from _topics(e, single, "a partition has one replica", needed, ("add replicas",))
+
+
+@check("kafka.min-isr", "every partition can lose one broker and still be written", Scope.CLUSTER)
+def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P29. With min.insync.replicas equal to the replication factor acks=all fails during each restart."""
+    k = of_kafka(e)
+    if isinstance(k.view, Seen):
+        told = k.view.value.min_isr
+        unknown = sorted({p.topic for p in k.view.value.partitions} - set(told))
+        if unknown:
+            yield Judged(
+                None, f"min.insync.replicas of {', '.join(unknown[:LISTED])} not told", "known for all"
+            )
+            return
+        tight = [
+            p for p in k.view.value.partitions if len(p.replicas) > 1 and told[p.topic] >= len(p.replicas)
+        ]
+        moves = ("lower min.insync.replicas or add replicas",)
+        needed = "min.insync.replicas below the replication factor"
+        yield from _topics(e, tight, "min.insync.replicas is as high as the replicas are many", needed, moves)
+    else:
+        yield unseen(k.view, BROKERS_ANSWER)
+
+
+@check("kafka.reassignment", "no reassignment is in flight", Scope.CLUSTER, ALWAYS)
+def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P28. A reassignment goes on through the controller that the roll moves and the window cuts off. Brokers
+    before 2.4 cannot tell: there ZooKeeper is asked, once dest has joined."""
+    k = of_kafka(e)
+    if isinstance(k.view, Seen):
+        if k.view.value.reassigning is None:
+            told = "brokers before 2.4 do not tell; ZooKeeper is asked"
+            first = k.chroot is None
+            yield Judged(None, f"later: {told} at the gate roll" if first else told, "none", later=first)
+            return
+        names = [f"{topic}-{partition}" for topic, partition in k.view.value.reassigning]
+        seen = f"{len(names)}: {', '.join(names[:LISTED])}" if names else "none"
+        yield Judged(not names, seen, "none", moves=("wait until it has ended, or cancel it",))
+    else:
+        yield unseen(k.view, BROKERS_ANSWER)
+
+
+@check(
+    "kafka.canary-topic", "the canary's topic is there and fit for every broker", Scope.CLUSTER, ALWAYS,
+    severity=Severity.WARN,
+)  # fmt: skip
+def canary_topic(c: Context, e: Evidence) -> Iterator[Judged]:
+    """Only where kafka.canary_topic names one. A broker that is the preferred leader of none of its
+    partitions is sent nothing; a partition with one replica is down while its broker restarts, which no other
+    producer sees. Nothing rests on the canary, so this is a warning."""
+    k = of_kafka(e)
+    topic = c.inventory.kafka.canary_topic
+    if topic is None:
+        return
+    needed = "in every partition all replicas in sync, two or more, each broker the first of one"
+    moves = (f"make {topic} with a partition for each broker", "or take kafka.canary_topic out")
+    if not isinstance(k.view, Seen):
+        yield unseen(k.view, needed)
+        return
+    own = [p for p in k.view.value.partitions if p.topic == topic]
+    if not own:
+        yield Judged(False, f"no topic {topic}", needed, moves=moves)
+        return
+    first = {p.replicas[0] for p in own if p.replicas}
+    idle = [broker.name for broker in c.inventory.kafka.brokers if broker.id not in first]
+    wrong = [f"{p.topic}-{p.partition} is not in sync" for p in own if set(p.isr) != set(p.replicas)]
+    wrong += [f"{p.topic}-{p.partition} has one replica" for p in own if len(p.replicas) < 2]
+    wrong += [f"{name} is the preferred leader of none" for name in idle]
+    seen = "; ".join(wrong[:LISTED]) + (f" and {len(wrong) - LISTED} more" if len(wrong) > LISTED else "")
+    yield Judged(not wrong, seen or f"{len(own)} partitions", needed, moves=moves)
+
+
+@check("kafka.retired", "a retired broker stays away", Scope.CLUSTER, (Gate.CUTOVER,))
+def retired(c: Context, e: Evidence) -> Iterator[Judged]:
+    """A host that was left out of the run as gone for good may come back, with a file that names source. By
+    the client lists of all source hosts; kafka.brokers tells whether it has registered."""
+    if not c.retired:
+        yield Judged(True, "none retired", NOT_ON_SOURCE)
+    for broker in c.retired:
+        if e.clients is None:
+            yield Judged(None, "not looked at", NOT_ON_SOURCE, broker.host)
+            continue
+        held, seen = on_source(broker, e.clients, c.inventory.source_names)
+        yield Judged(held, seen, NOT_ON_SOURCE, broker.host, ("end the broker there, or cut that host off",))
+
+
+@check(
+    "kafka.addresses", "brokers' registered addresses are those of the inventory", Scope.BROKERS,
+    severity=Severity.WARN,
+)  # fmt: skip
+def addresses(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P27. What a broker advertises may differ from where it is reached by ssh; where it does not, ids that
+    were swapped in the inventory show here."""
+    k = of_kafka(e)
+    for broker in c.inventory.kafka.brokers:
+        needed = f"{broker.address}:{broker.port}"
+        if not isinstance(k.view, Seen):
+            yield unseen(k.view, needed, broker.name)
+            continue
+        there = k.view.value.brokers.get(broker.id)
+        if there is None:
+            yield Judged(None, "not registered", needed, broker.name)
+        else:
+            same = there[0] in (broker.address, *broker.also, broker.name) and there[1] == broker.port
+            yield Judged(same, f"{there[0]}:{there[1]}", needed, broker.name)
+
+
+def _numbers(values: Iterable[int]) -> str:
+    return ", ".join(str(value) for value in sorted(values)) or "none"
+
+
+CHECKS = (
+    brokers, controller, cluster_id, offline, under_replicated, replication, min_isr, reassignment, addresses,
+    canary_topic, members.left_source, retired, members.sessions_on_dest, members.session_timeout,
+)  # fmt: skip

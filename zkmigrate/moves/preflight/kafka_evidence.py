@@ -1,0 +1,76 @@
+"""What Kafka's own checks judge by: the cluster, the brokers' hosts, what goes on under the chroot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from zkmigrate.hosts.facts.properties import properties_of
+from zkmigrate.hosts.facts.status import unit_status
+from zkmigrate.kafka.facts.broker import BrokerHost, broker_host
+from zkmigrate.kafka.facts.chroot import Chroot, chroot_seen
+from zkmigrate.kafka.facts.cluster import kafka_view
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.look import KafkaView, Look
+from zkmigrate.model.step import Context
+from zkmigrate.moves.facts.writers import Written, lately_written
+from zkmigrate.moves.preflight.evidence import NOT_ASKED, Evidence, leader_of
+
+
+@dataclass(frozen=True)
+class KafkaEvidence:
+    """view: the cluster as its brokers answer. brokers: what their hosts show, until they are rolled. chroot:
+    what one dest host shows of it, None before the join. written: who wrote under it lately."""
+
+    view: Reading[KafkaView]
+    brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
+    chroot: Chroot | None = None
+    written: Reading[Written] = NOT_ASKED
+
+
+def of_kafka(e: Evidence) -> KafkaEvidence:
+    """Kafka's part of the evidence; its checks run for no other dependent."""
+    return cast(KafkaEvidence, e.of_dependent)
+
+
+def properties_at(e: Evidence, broker: str, path: str) -> Reading[Mapping[str, str]]:
+    """A broker's file, which stands at this path, as properties."""
+    return properties_of(e.files[broker], path)
+
+
+def gather(c: Context, look: Look, common: Evidence, gate: str) -> KafkaEvidence:
+    """Look at all that Kafka's checks of this gate need."""
+    view, joined, servers = kafka_view(c, look), c.inventory.dest_names, common.dest.servers
+    chroot = None
+    if common.joined:
+        via = next((host for host in joined if isinstance(servers[host], Seen)), joined[0])
+        chroot = chroot_seen(look, via, c.inventory.kafka.chroot, view if gate == "roll" else None)
+    return KafkaEvidence(
+        view,
+        _at_brokers(c, look, common) if gate != "cutover" else {},
+        chroot,
+        _written(c, common) if gate != "roll" else NOT_ASKED,
+    )
+
+
+def _at_brokers(c: Context, look: Look, common: Evidence) -> Mapping[str, BrokerHost]:
+    kafka = c.inventory.kafka
+
+    def one(host: str) -> BrokerHost:
+        # Commands of its own may have been asked for the service's state already.
+        status = common.own.statuses.get(host)
+        if status is None:
+            status = unit_status(look, host, kafka.service.unit, kafka.commands(host))
+        properties = properties_of(common.files[host], kafka.config)
+        return broker_host(look, host, kafka, status, common.facts[host], properties)
+
+    return look.each(c.inventory.broker_names, one)
+
+
+def _written(c: Context, common: Evidence) -> Reading[Written]:
+    if not isinstance(common.disk, Seen):
+        return common.disk
+    _, logs = common.disk.value
+    chroot = c.inventory.kafka.chroot
+    return lately_written(leader_of(c, common), logs, chroot, common.dumps, common.cons, c.tell)

@@ -1,0 +1,134 @@
+"""Checks of any dependent's members and of who else uses ZooKeeper; ids and texts say its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import Held, Severity
+from zkmigrate.model.step import Context
+from zkmigrate.moves.dependent import Member
+from zkmigrate.moves.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
+from zkmigrate.moves.preflight.evidence import Evidence
+from zkmigrate.moves.rules.foreign import FOREIGN, NO_FOREIGNER, foreign
+from zkmigrate.moves.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+
+LISTED = 5
+
+
+@check("{kind}.left-source", "the {one} is no client of source any more", Scope.BROKERS, (Gate.CUTOVER,))
+def left_source(c: Context, e: Evidence) -> Iterator[Judged]:
+    """One {one} left on source means {left_behind}. Seen in source's cons, else in the socket lists of source
+    and {many}; neither is unknown, and stops."""
+    for member in e.dependent.members(c.inventory):
+        yield _left(member, e)
+
+
+def _left(member: Member, e: Evidence) -> Judged:
+    words, needed = e.dependent.words, "seen nowhere on source"
+    moves = (f"{words.again} this {words.one} with {words.key} naming dest",)
+    if e.clients is None:
+        return Judged(None, "not looked at", needed, member.name, moves)
+    where = e.clients.members[member.name]
+    if where:
+        return Judged(False, ", ".join(where), needed, member.name, moves)
+    if e.clients.unknown:
+        allow = ("allow cons in source's 4lw.commands.whitelist, or let the ssh account run ss",)
+        return Judged(None, "; ".join(e.clients.unknown), needed, member.name, allow)
+    return Judged(True, "nowhere", needed, member.name)
+
+
+@check(
+    "{kind}.sessions-on-dest", "every session that owns a part of the chroot is a client of dest only",
+    Scope.CLUSTER, (Gate.CUTOVER,),
+)  # fmt: skip
+def sessions_on_dest(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """A session that no dest host serves is expired by dest after OPEN, with all it owns. Seen in cons of
+    every dest and source host; one that cannot be asked is unknown, and stops. SURVEY asks again before
+    FENCE."""
+    needed = "in the cons of a dest host, in none of source's"
+    moves = ("move this client to dest, or stop it", "allow cons in 4lw.commands.whitelist")
+    if e.homes is None or not isinstance(e.sessions, Seen):
+        yield unseen(e.sessions, needed, moves=moves)
+        return
+    astray = [f"session {s:#x}: {where}" for s, where in sorted(e.homes.astray.items())]
+    held = None if e.homes.unknown else not astray
+    seen = "; ".join((*e.homes.unknown, *astray[:LISTED])) or f"{len(e.homes.on_dest)} sessions, all on dest"
+    yield Judged(held, seen, needed, moves=moves)
+
+
+@check(
+    "{kind}.session-timeout", "the session timeouts leave time for the way back", Scope.CLUSTER,
+    (Gate.CUTOVER,), early=True,
+)  # fmt: skip
+def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P33. T is the smallest timeout of the sessions that own ephemerals under the chroot: source may expire
+    one T - T/3 after FENCE, so the way back must start that long less its own length less 3 s for clients to
+    find the door. That length is the policy's, or the rehearsal's of this run where that was longer. Sessions
+    of 6 s leave nothing. The way forward is not bounded by this."""
+    way_back = expected_way_back_s(c)
+    needed = f"more than 0 s after FENCE to start the way back (T - T/3 - {way_back:g} - 3)"
+    enough = max(18, ceil((way_back + FIND_DOOR_S) * 3 / 2) + 3)
+    words = e.dependent.words
+    moves = (f"raise {words.session_key} on the {words.many} to {enough}000 and roll them",)
+    if not isinstance(e.sessions, Seen):
+        yield unseen(e.sessions, needed, moves=("allow dump and cons on source",))
+        return
+    kept = e.sessions.value.kept(e.dependent.keeps)
+    smallest = kept.smallest_timeout_ms
+    if e.sessions.value.owners and not kept.owners:
+        yield Judged(True, f"the {words.many} keep no session through the window", "no session to keep")
+        return
+    if smallest is None:
+        seen = (
+            "no session owns anything under the chroot" if not e.sessions.value.owners
+            else "an owner's timeout is not told by any server"
+        )  # fmt: skip
+        yield Judged(None, seen, needed, moves=("allow dump and cons on source",))
+        return
+    left = deadlines(smallest / 1000, way_back).start_back
+    yield Judged(left > 0, f"T = {smallest / 1000:g} s leaves {left:.1f} s", needed, moves=moves)
+
+
+@check(
+    "{kind}.other-clients", "source has no client beside the {many} and the operator", Scope.CLUSTER,
+    (Gate.PREFLIGHT, Gate.ROLL), Severity.WARN,
+)  # fmt: skip
+def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P06, P35. Each address is a tenant that stays behind: right for those that have nothing to do with
+    {system}, wrong for {system}'s {tools}, which would go on writing to source. An owner of a part of the
+    chroot is a part of {system} that the inventory does not know. By cons and dump of source's servers; who
+    only reads or watches a path is not to be seen from outside."""
+    words, chroot = e.dependent.words, e.dependent.chroot(c.inventory)
+    needed = f"each of them known, and none of them {words.system}'s"
+    for tenant in e.tenants.found:
+        inside = [path for path in tenant.owns if f"{path}/".startswith(f"{chroot}/")]
+        moves = (
+            (f"list it as a {words.one}, or stop it: it owns a part of the chroot",)
+            if inside
+            else (
+                "find out what each is: leave other tenants alone, give "
+                f"{words.system}'s tools dest's addresses",
+            )
+        )
+        yield Judged(False, tenant.words(tuple(inside)), needed, tenant.address, moves)
+    if e.tenants.unknown:
+        allow = ("allow cons in source's 4lw.commands.whitelist, or let the ssh account run ss",)
+        yield Judged(None, "; ".join(e.tenants.unknown), needed, moves=allow)
+    elif not e.tenants.found:
+        yield Judged(True, "none", needed)
+
+
+@check(FOREIGN, NO_FOREIGNER, Scope.CLUSTER, JOINED)
+def foreign_client(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P06, P35. A session on dest that is no {one}'s, no operator's and no canary's. After OPEN it would
+    write to dest, while others of its kind write to source: two truths. By cons and dump of dest's servers;
+    SURVEY looks once more, just before FENCE. {own_sessions} One
+    from the operator's machine is the operator's."""
+    for f in foreign(e.dependent.words, e.foreign):
+        held = None if f.held is Held.UNKNOWN else f.held is Held.YES
+        yield Judged(held, f.seen, f.needed, f.target, f.moves)
+
+
+CHECKS = (left_source, sessions_on_dest, session_timeout, other_clients, foreign_client)

@@ -1,0 +1,302 @@
+"""Checks of what lies between the hosts: ports, names, clocks, login shells, and the network namespace in
+which a dest host's ZooKeeper is reached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+from zkmigrate.hosts.facts.status import HostFacts
+from zkmigrate.hosts.facts.surroundings import Surroundings
+from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
+from zkmigrate.model.finding import LOGIN, Severity
+from zkmigrate.model.step import Context
+from zkmigrate.moves.facts.connections import addresses, numeric
+from zkmigrate.moves.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen, why
+from zkmigrate.moves.preflight.evidence import Dated, Evidence, door, first_address, named
+from zkmigrate.zookeeper.facts.members import MOST_CUT_PORTS, config_ports, cut_ports
+
+CLOCK_LIMIT_S = 1.0
+SHELL_LIMIT_S = 2.0
+LET_IN = ("check ssh.user, ssh.key and the host's key in ssh.known_hosts",)
+"""What there is to do about a host that answers and does not let the account in."""
+
+_CONTAINER = re.compile(
+    r"\b(docker|podman|nerdctl|containerd|lxc-start|machinectl|systemd-nspawn|nsenter|unshare)\b"
+    r"|\bip netns exec\b"
+)
+_HOST_NETWORK = re.compile(r"--net(work)?[= ]host\b")
+PROXIES = ("docker-proxy", "rootlessport", "slirp4netns", "pasta", "conmon", "systemd-socket-")
+"""Who listens in a container's place, as far as a command's name tells: 15 characters."""
+
+
+def _unreached(
+    reading: Reading[Mapping[str, str]],
+    wanted: Mapping[tuple[str, str], tuple[str, int]],
+    fine: tuple[str, ...],
+    e: Evidence,
+) -> tuple[list[str], list[str]]:
+    """What was reached and should not be as it is, and what is not known; wanted: host and door in words →
+    where. A door of a host that does not answer the operator either tells nothing of a firewall between."""
+    if not isinstance(reading, Seen):
+        return [], [why(reading)]
+    wrong: list[str] = []
+    unknown: list[str] = []
+    for (host, words), where in wanted.items():
+        how = reading.value.get(door(*where))
+        status = e.statuses[host]
+        if how is None:
+            unknown.append(f"{host}{words} not told")
+        elif how in fine:
+            continue
+        elif isinstance(status, Unknown) and status.cause in get_args(NotHeard):
+            unknown.append(f"{host}{words} {how}, and {host} does not answer")
+        else:
+            wrong.append(f"{host}{words} {how}")
+    return wrong, unknown
+
+
+@check("dest.cut-ends", "the cut ends no connection but ZooKeeper's own", Scope.DEST, ALWAYS, Severity.WARN)
+def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
+    """From CUT until finalize ZooKeeper's ports are refused between dest's and source's addresses, whoever
+    uses them; with `policy.cut: all` every port but that of this host's sshd. By the connections that each
+    dest host has with source hosts now; one that comes and goes, such as a backup's, is seen only while it is
+    there."""
+    source, dest = c.inventory.source, c.inventory.dest
+    refused = _refused(c, e)
+    everything = c.inventory.policy.cut == "all"
+    of = {a: h.name for h in source.hosts for a in addresses(h)}
+    own = {p for ports in (source.ports, dest.ports) for p in (ports.quorum, ports.election)}
+    needed = "no connection with source beside quorum, election and ssh"
+    for host, reading in e.dest_sockets.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, needed, host)
+            continue
+        ends = [
+            f"port {s.local_port} with {of[s.peer]} port {s.peer_port}"
+            for s in reading.value
+            if s.peer in of
+            and not own & {s.local_port, s.peer_port}
+            and s.local_port != c.inventory.ssh.port
+            and (everything or {s.local_port, s.peer_port} & set(refused))
+        ]
+        moves = (
+            "see what it is: it is refused from CUT until finalize; let it use another host meanwhile",
+            *(
+                ("set policy.cut: zookeeper in migration.yml, which refuses ZooKeeper's ports alone",)
+                * everything
+            ),
+        )
+        yield Judged(not ends, ", ".join(ends) or "none", needed, host, moves)
+
+
+@check("dest.cut-ports", "one rule can refuse all ports of ZooKeeper", Scope.CLUSTER, ALWAYS)
+def cut_at_once(c: Context, e: Evidence) -> Iterator[Judged]:
+    """CUT refuses ZooKeeper's ports in one rule of iptables, which names 15 at most. ARM refuses more."""
+    ports, needed = _refused(c, e), f"at most {MOST_CUT_PORTS}"
+    if not any(isinstance(reading, Seen) for reading in e.source_config.values()):
+        yield Judged(None, "source's configs, which name ports too, could not be read", needed)
+        return
+    yield Judged(
+        c.inventory.policy.cut == "all" or len(ports) <= MOST_CUT_PORTS,
+        f"{len(ports)} ports: {', '.join(map(str, ports))}",
+        needed,
+        moves=("set policy.cut: all in migration.yml, which needs no list of ports",),
+    )
+
+
+def _refused(c: Context, e: Evidence) -> tuple[int, ...]:
+    """The ports that `policy.cut: zookeeper` refuses."""
+    configs = [r.value for r in e.source_config.values() if isinstance(r, Seen)]
+    return cut_ports(c.inventory, (port for config in configs for port in config_ports(config)))
+
+
+@check("dest.ports", "the dest host reaches the other dest hosts' quorum and election ports", Scope.DEST)
+def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P02. Dest's own quorum needs them, for the first time in the rehearsal. Nobody listens yet, so that a
+    refusal is as it should be; a timeout is a firewall's."""
+    ports = {"quorum": c.inventory.dest.ports.quorum, "election": c.inventory.dest.ports.election}
+    moves = ("open the quorum and election ports between the dest hosts, both ways",)
+    for own in c.inventory.dest.hosts:
+        others = {
+            (other.name, f"'s {name} port {port}"): (first_address(other), port)
+            for other in c.inventory.dest.hosts
+            for name, port in ports.items()
+            if other != own
+        }
+        reading = e.reach[own.name]
+        wrong, unknown = _unreached(reading, others, ("open", "refused"), e)
+        needed = "open, or refused as long as nobody listens"
+        if unknown and not wrong:
+            yield (
+                unseen(reading, needed, own.name)
+                if not isinstance(reading, Seen)
+                else Judged(None, "; ".join(unknown), needed, own.name)
+            )
+        else:
+            yield Judged(not wrong, "; ".join(wrong) or f"{len(others)} reached", needed, own.name, moves)
+
+
+@check("dest.client-port", "the {one} reaches every dest host's client port", Scope.BROKERS,
+       (Gate.PREFLIGHT, Gate.ROLL))  # fmt: skip
+def client_port(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P02. The roll sends the {one} there. Before the join a refusal is as it should be, a timeout is not;
+    before the roll the port has to be open."""
+    port = c.inventory.dest.ports.client
+    doors = {(host.name, f" {port}"): (first_address(host), port) for host in c.inventory.dest.hosts}
+    fine = ("open",) if e.joined else ("open", "refused")
+    needed = "open" if e.joined else "open, or refused as long as nobody listens"
+    for member in e.files:
+        reading = e.reach[member]
+        wrong, unknown = _unreached(reading, doors, fine, e)
+        if unknown and not wrong:
+            yield (
+                unseen(reading, needed, member)
+                if not isinstance(reading, Seen)
+                else Judged(None, "; ".join(unknown), needed, member)
+            )
+        else:
+            seen = "; ".join(wrong) or f"{len(doors)} reached"
+            moves = (f"open dest's client port for the {e.dependent.words.many}",)
+            yield Judged(not wrong, seen, needed, member, moves)
+
+
+@check("dest.from-operator", "the operator's machine reaches the dest host's client port", Scope.DEST)
+def from_operator(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P20. Modes, zxids and clients are asked there. As above: refused is as it should be, silence is not."""
+    needed = "an answer, or refused as long as nobody listens"
+    for host, reading in e.knocks.items():
+        heard = isinstance(e.statuses[host], Seen)
+        if not isinstance(reading, Unknown):
+            yield Judged(True, "it answers", needed, host)
+        elif reading.cause == "refused":
+            yield Judged(True, "refused: reached, nobody listens", needed, host)
+        elif heard and reading.cause in ("timeout", "unreachable"):
+            moves = ("open dest's client port for the operator's machine",)
+            yield Judged(False, reading.cause, needed, host, moves)
+        else:
+            yield unseen(reading, needed, host)
+
+
+@check("host.names", "every name in the inventory means the same addresses everywhere", Scope.CLUSTER, ALWAYS)
+def names(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P26. Rules and client lists hold the addresses that the inventory gives beside a name; a host that
+    resolves it to another one (a stale record, or 127.0.1.1 in its own /etc/hosts) passes them by."""
+    needed = "on every host and here the addresses of the inventory"
+    wrong: list[str] = []
+    unknown: list[str] = []
+    for (asker, name), reading in e.resolved.items():
+        known = addresses(named(c.inventory, e.dependent)[name])
+        where = asker or "this machine"
+        if isinstance(reading, Unknown):
+            unknown.append(f"{name} on {where}: {reading}")
+        elif not isinstance(reading, Seen):
+            wrong.append(f"{name} is unknown on {where}")
+        elif strange := sorted({a for text in reading.value for a in numeric(text)} - known):
+            wrong.append(f"{name} is {', '.join(strange)} on {where}")
+    seen = (
+        "; ".join((wrong or unknown)[:5])
+        or f"{len(named(c.inventory, e.dependent))} names, the same everywhere"
+    )
+    moves = ("correct DNS or /etc/hosts there", "add the address to also in migration.yml", "use addresses")
+    yield Judged(False if wrong else None if unknown else True, seen, needed, moves=moves)
+
+
+@check("host.namespace", "dest's ZooKeeper is reached where our rules are", Scope.DEST, ALWAYS)
+def namespace(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. In a container, or a unit with a network of its own, ZooKeeper's connections pass our rules by,
+    and none of them is seen to be ended. Before it runs its unit or start command tells; afterwards its
+    process and who listens."""
+    moves = ("give it the host's own network (docker run --network host; no PrivateNetwork=)",)
+    needed = "the network namespace of the host itself"
+    for host in c.inventory.dest_names:
+        if e.joined:
+            around = e.around[host]
+            found = _where(around.value) if isinstance(around, Seen) else None
+            yield unseen(around, needed, host) if found is None else Judged(*found, needed, host, moves)
+            continue
+        script = e.own.start_scripts.get(host)
+        told = _of_unit(e.facts[host]) if script is None else _of_script(script)
+        if isinstance(told, Seen):
+            yield Judged(not told.value, told.value or "the host's own", needed, host, moves)
+        else:
+            yield unseen(told, needed, host)
+
+
+def _where(around: Surroundings) -> tuple[bool | None, str]:
+    """Whether those who listen, and the unit's process, are where the rules are, and what was seen."""
+    if not around.listeners:
+        return False, f"nobody listens on the client port in {around.netns}"
+    processes = {p.pid: p for p in (*around.listeners, *((around.main,) if around.main else ()))}.values()
+    seen = ", ".join(f"{p.name} ({p.pid}) in {p.netns}" for p in processes)
+    if any(p.name.startswith(PROXIES) for p in around.listeners):
+        return False, f"{seen}: a container's"
+    if any(p.netns not in (around.netns, "-") for p in processes):
+        return False, f"{seen}, the rules in {around.netns}"
+    return (None if any(p.netns == "-" for p in processes) else True), seen
+
+
+def _of_unit(facts: Reading[HostFacts]) -> Reading[str]:
+    """What a unit's settings say against the host's own namespace; empty for nothing."""
+    if not isinstance(facts, Seen):
+        return facts if isinstance(facts, Unknown) else Unknown("failed", why(facts))
+    unit = facts.value.unit
+    if unit.get("LoadState") != "loaded":
+        return Unknown("failed", f"the unit is {unit.get('LoadState', 'not told')}")
+    keys = ("NetworkNamespacePath", "JoinsNamespaceOf")
+    found = [f"{key}={unit[key]}" for key in keys if unit.get(key)]
+    found += ["PrivateNetwork=yes"] if unit.get("PrivateNetwork") == "yes" else []
+    found += _container(unit.get("ExecStart", ""))
+    return Seen(", ".join(found))
+
+
+def _of_script(script: Reading[bytes]) -> Reading[str]:
+    if not isinstance(script, Seen):
+        return script if isinstance(script, Unknown) else Unknown("failed", why(script))
+    return Seen(", ".join(_container(script.value.decode("utf-8", "replace"))))
+
+
+def _container(command: str) -> list[str]:
+    found = _CONTAINER.search(command)
+    return [] if found is None or _HOST_NETWORK.search(command) else [f"started by {found[0]}"]
+
+
+@check(LOGIN, "a login shell is there at once", Scope.EACH, ALWAYS, Severity.WARN)
+def login(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """Every look runs in a login shell of the ssh account: profiles that ask a directory, a mount or a slow
+    banner cost their seconds each time. Measured with `date` over a connection that was open."""
+    needed = f"at most {SHELL_LIMIT_S:g} s"
+    moves = ("see what /etc/profile, ~/.profile, pam and sshd's AuthorizedKeysCommand wait for",)
+    for host, dated in e.dates.items():
+        if isinstance(dated.clock, Seen):
+            yield Judged(dated.took_s <= SHELL_LIMIT_S, f"{dated.took_s:.1f} s", needed, host, moves)
+        else:
+            yield unseen(dated.clock, needed, host, LET_IN)
+
+
+@check("run.clocks", "the clocks of the hosts that tell theirs agree", Scope.CLUSTER, ALWAYS, Severity.WARN)
+def clocks(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P25. Two hosts may be as far apart as both together from the operator. Nothing is decided by it; logs
+    of several hosts are hard to bring into order. What is surely apart counts: a host read its clock at some
+    moment between question and answer. One that tells none is named by host.login."""
+    needed = f"within {CLOCK_LIMIT_S:g} s"
+    bounds = {host: bound for host, dated in e.dates.items() if (bound := _ahead(dated)) is not None}
+    if len(bounds) < 2:
+        yield Judged(None, f"{len(bounds)} of {len(e.dates)} hosts tell their clock", needed)
+        return
+    first = max(bounds, key=lambda host: bounds[host][0])
+    last = min(bounds, key=lambda host: bounds[host][1])
+    apart = max(0.0, bounds[first][0] - bounds[last][1])
+    seen = f"{first} is {apart:.1f} s ahead of {last}" if apart else f"{len(bounds)} hosts, none surely apart"
+    yield Judged(apart <= CLOCK_LIMIT_S, seen, needed, moves=("run NTP on them",))
+
+
+def _ahead(dated: Dated) -> tuple[float, float] | None:
+    """How far a host's clock is ahead of the operator's, at least and at most."""
+    if not isinstance(dated.clock, Seen):
+        return None
+    return dated.clock.value - dated.after, dated.clock.value - dated.before
+
+
+CHECKS = (cut_ends, cut_at_once, dest_ports, client_port, from_operator, names, namespace, login, clocks)

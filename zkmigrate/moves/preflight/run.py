@@ -1,0 +1,54 @@
+"""Checks of the run itself: its hour, and what its own rehearsal measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import Severity
+from zkmigrate.model.step import Context
+from zkmigrate.moves.facts.recorded import seconds
+from zkmigrate.moves.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
+from zkmigrate.moves.preflight.evidence import Evidence
+from zkmigrate.moves.rules.expected import rehearsed_s
+from zkmigrate.moves.rules.hour import MOVES, hour
+from zkmigrate.moves.rules.window import STEPS
+
+WINDOW_FACTOR = 3
+"""The maintenance window has to be open for so many times as long as the rehearsed cut-over took."""
+
+FORWARD = STEPS.between(STEPS.serves, STEPS.opens)
+"""The steps between dest's new leader and its open door."""
+
+
+@check(
+    "run.hour", "now is inside the maintenance window, and long enough before its end", Scope.CLUSTER, JOINED
+)
+def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P38. Only where policy.window gives one. Looking, joining and rehearsing need none; the roll and the
+    cut-over do. Before the cut-over three times what the rehearsal took has to be left."""
+    now = hour(c.inventory.policy.window, e.at, WINDOW_FACTOR * (rehearsed_s(c) or 0.0))
+    yield Judged(now.inside, now.seen, now.needed, moves=() if c.inventory.policy.window is None else MOVES)
+
+
+@check("run.forward", "as rehearsed, dest's door opens before dest itself ends a session", Scope.CLUSTER,
+       (Gate.CUTOVER,), Severity.WARN)  # fmt: skip
+def forward(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P33. Until dest has a leader nobody ends a session; from then on every client has its own timeout to be
+    connected again. Compared: what the rehearsal's serve and check took, and T, the smallest timeout."""
+    rehearsed = seconds(c, "rehearse")
+    took = sum(rehearsed.get(step, 0.0) for step in FORWARD)
+    needed = "less than the smallest session timeout"
+    if not took:
+        yield Judged(None, "not rehearsed in this run", needed, moves=("rehearse first",))
+    elif not isinstance(e.sessions, Seen):
+        yield unseen(e.sessions, needed)
+    elif (smallest := e.sessions.value.smallest_timeout_ms) is None:
+        yield Judged(None, f"{took:.1f} s; no server tells every owner's timeout", needed)
+    else:
+        words = e.dependent.words
+        moves = (f"raise {words.session_key} on the {words.many} and roll them",)
+        yield Judged(took < smallest / 1000, f"{took:.1f} s, T = {smallest / 1000:g} s", needed, moves=moves)
+
+
+CHECKS = (in_hour, forward)

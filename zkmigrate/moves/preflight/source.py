@@ -1,0 +1,345 @@
+"""Checks of source: never start on a sick ensemble, and know it as it is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Severity
+from zkmigrate.model.step import Context
+from zkmigrate.moves.preflight.check import ALWAYS, NOT_HEARD, Judged, Scope, check, unseen, why
+from zkmigrate.moves.preflight.drilled import DRILLED, NEEDED
+from zkmigrate.moves.preflight.evidence import Evidence, door, first_address
+from zkmigrate.moves.preflight.security import security_of
+from zkmigrate.zookeeper.data.words import Conf, Mntr, Srvr
+from zkmigrate.zookeeper.data.zoocfg import ServerLine
+from zkmigrate.zookeeper.data.zxid import counter, format_zxid
+from zkmigrate.zookeeper.facts.config import ZooConfig, parse
+
+COUNTER_LIMIT = 0xF0000000
+"""A zxid counter above this may run over during the move, which forces an election on source."""
+
+
+@check("source.quorum", "source is whole: one leader, all others follow in sync", Scope.CLUSTER, ALWAYS)
+def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P01. A sick ensemble is repaired first: the move leans on its quorum until the reform."""
+    modes = e.source.modes()
+    needed = f"1 leader, {len(modes) - 1} followers, all in sync"
+    seen = ", ".join(f"{host} {mode}" for host, mode in modes.items())
+    moves = ("repair source before anything else",)
+    if sorted(modes.values()) != sorted(["leader", *["follower"] * (len(modes) - 1)]):
+        unasked = any(isinstance(reading, Unknown) for reading in e.source.servers.values())
+        yield Judged(None if unasked else False, seen, needed, moves=(NOT_HEARD,) if unasked else moves)
+        return
+    # zk_synced_followers counts voting followers only, no observers.
+    synced = e.leader.value.synced_followers if isinstance(e.leader, Seen) else None
+    if synced is None:
+        told = why(e.leader) if not isinstance(e.leader, Seen) else "not told by the leader"
+        yield Judged(None, f"{seen}; synced followers: {told}", needed, moves=("allow mntr on source",))
+        return
+    yield Judged(synced == len(modes) - 1, f"{seen}; {synced} in sync", needed, moves=moves)
+
+
+@check("source.ports", "every dest host reaches this server's quorum and election ports", Scope.SOURCE)
+def ports(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P02. A server whose election listener has died looks healthy, but no observer can join through it. Only
+    a leader listens on its quorum port: on the others a refusal is as it should be, a timeout is not."""
+    quorum, election = c.inventory.source.ports.quorum, c.inventory.source.ports.election
+    for name in c.inventory.source_names:
+        wrong: list[str] = []
+        unknown: dict[str, list[str]] = {}
+        asked = 0
+        for dest in c.inventory.dest_names:
+            reading = e.reach[dest]
+            for port in (quorum, election):
+                asked += 1
+                idle = port == quorum and name != e.source.leader
+                where = door(first_address(c.inventory.source_host(name)), port)
+                how = reading.value.get(where, "not told") if isinstance(reading, Seen) else ""
+                if not isinstance(reading, Seen) or how == "not told":
+                    told = how or why(reading)
+                    unknown.setdefault(f"from {dest}: {told}", []).append(str(port))
+                elif how != "open" and not (idle and how == "refused"):
+                    wrong.append(f"{port} from {dest}: {how}")
+        yield Judged(
+            False if wrong else None if unknown or not asked else True,
+            "; ".join((*wrong, *(f"{' and '.join(p)} {text}" for text, p in unknown.items())))
+            or f"{asked} connects as they should be",
+            "open",
+            name,
+            (
+                "open the ports between dest and source",
+                "if only the election port refuses, its listener has died: restart that server",
+            )
+            if wrong
+            else (),
+        )
+
+
+@check(
+    "source.config", "the server's own config says what the inventory says of source", Scope.SOURCE, ALWAYS
+)
+def config(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P05. Dest takes these server lines over and the proof reads logs in these directories: a difference is
+    found here, not in the window."""
+    for host, reading in e.source_config.items():
+        if not isinstance(reading, Seen):
+            yield unseen(
+                reading,
+                f"{c.inventory.source.config}, readable by the ssh account",
+                host,
+                ("let the ssh account read it", "correct source.config in migration.yml"),
+            )
+            continue
+        wrong = [*_server_mistakes(c.inventory, reading.value), *_path_mistakes(c.inventory, reading.value)]
+        yield Judged(
+            not wrong,
+            "; ".join(wrong) or f"{len(reading.value.servers)} servers, ports and directories equal",
+            "the same servers, addresses, ports and directories",
+            host,
+            ("correct the source part of migration.yml", "correct this server's config"),
+        )
+
+
+def _server_mistakes(inventory: Inventory, config: ZooConfig) -> Iterator[str]:
+    known = {host.myid: host for host in inventory.source.hosts}
+    ports = (inventory.source.ports.quorum, inventory.source.ports.election)
+    for odd in config.odd:
+        yield f"a server line that is not understood: {odd}"
+    for myid, server in config.servers.items():
+        if myid not in known:
+            yield f"server.{myid}={server.host} is not in the inventory"
+        elif server.host not in (known[myid].address, *known[myid].also):
+            yield f"server.{myid} is {server.host}, in the inventory {known[myid].address}"
+        elif (server.quorum_port, server.election_port) != ports:
+            used = f"{server.quorum_port}:{server.election_port}"
+            yield f"server.{myid} uses ports {used}, not {ports[0]}:{ports[1]}"
+    for myid in sorted(set(known) - set(config.servers)):
+        yield f"no line for server.{myid} ({known[myid].name})"
+
+
+def _path_mistakes(inventory: Inventory, config: ZooConfig) -> Iterator[str]:
+    source = inventory.source
+    data_dir = config.values.get("dataDir", "")
+    if data_dir.rstrip("/") != source.data_dir.rstrip("/"):
+        yield f"dataDir={data_dir or '(none)'}, in the inventory {source.data_dir}"
+    log_dir = config.values.get("dataLogDir", data_dir)
+    if log_dir.rstrip("/") != source.txn_dir.rstrip("/"):
+        yield f"dataLogDir={log_dir or '(none)'}, in the inventory {source.txn_dir}"
+    client = {str(server.client_port) for server in config.servers.values() if server.client_port is not None}
+    client |= {config.values["clientPort"]} if "clientPort" in config.values else set()
+    if client != {str(source.ports.client)}:
+        yield f"client ports {', '.join(sorted(client)) or 'none'}, in the inventory {source.ports.client}"
+
+
+@check("source.myid", "the server's myid file is what the inventory says", Scope.SOURCE)
+def myid(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P14. Two servers swapped in the inventory would be looked at under each other's name."""
+    for host, reading in e.source_myid.items():
+        needed = str(c.inventory.source_host(host).myid)
+        moves = ("correct myid or address of this host in migration.yml",)
+        if isinstance(reading, Seen):
+            yield Judged(reading.value == needed, reading.value, needed, host, moves)
+        else:
+            yield unseen(reading, needed, host)
+
+
+@check("source.security", "neither SASL nor TLS is configured on source", Scope.SOURCE, ALWAYS)
+def security(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P04. The move has not been drilled with either: refused by name."""
+    for host, reading in e.source_config.items():
+        yield security_of(host, reading, e.source_flags[host])
+
+
+@check("source.sync-enabled", "source's config does not switch observers' logs off", Scope.SOURCE, ALWAYS)
+def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P16. With syncEnabled=false an observer keeps no log: its newest zxid is not on its disk, and there is
+    nothing to prove or to reform from. Dest settings are often copied from source."""
+    for host, reading in e.source_config.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "a readable config", host)
+            continue
+        value = reading.value.values.get("syncEnabled", "true").strip()
+        yield Judged(
+            value.lower() == "true", f"syncEnabled={value}", "true", host, ("remove syncEnabled=false",)
+        )
+
+
+@check(
+    "source.reconfig", "source's servers have their members in one version, as they run", Scope.SOURCE, ALWAYS
+)
+def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P05. A source that may reconfigure itself keeps its members in a dynamic file, with a version.
+    Observers are given that version with the members: one with an earlier version begins its election anew
+    with every answer and never follows, hundreds of times a minute. So nobody may change source's members
+    before the move is over."""
+    newest = newest_members(e)
+    needed = f"version {newest:#x} in its files, and while it runs"
+    moves = ("let the reconfiguration of source end", "restart the server that goes by other members")
+    for host, reading in e.source_config.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "a readable config", host)
+            continue
+        told = e.confs[host]
+        runs = told.value.values.get("version") if isinstance(told, Seen) else None
+        held = reading.value.version == newest and runs in (None, f"{newest:x}")
+        seen = f"version {reading.value.version:#x}" + ("" if runs is None else f", runs with 0x{runs}")
+        yield Judged(held, seen, needed, host, moves)
+
+
+def newest_members(e: Evidence) -> int:
+    """The latest version of the members in source's files; 0 where they are static."""
+    return max((r.value.version for r in e.source_config.values() if isinstance(r, Seen)), default=0)
+
+
+@check(
+    "source.version", "a move from the server's version has been drilled", Scope.SOURCE,
+    severity=Severity.WARN,
+)  # fmt: skip
+def version(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P03, P12. Another version may well work: then the rehearsal is its first trial. Dest's version is seen
+    once it has joined; for Kafka's see kafka.version."""
+    known = {drill.source for drill in DRILLED}
+    for host, reading in e.source.servers.items():
+        if isinstance(reading, Seen):
+            seen = reading.value.version.number
+            yield Judged(seen in known, seen, NEEDED, host, ("rehearse with particular care",))
+        else:
+            yield unseen(reading, NEEDED, host)
+
+
+@check("source.zxid-counter", "source's zxid counter is far from its end", Scope.CLUSTER, ALWAYS)
+def zxid_counter(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P07. When the counter runs over, source holds an election in the middle of the move."""
+    newest = max(e.source.zxids().values(), default=None)
+    needed = f"a counter below {COUNTER_LIMIT:#x}"
+    if newest is None:
+        yield Judged(None, "no source server answers", needed)
+        return
+    moves = ("restart source's leader: a new epoch starts the counter again",)
+    yield Judged(counter(newest) < COUNTER_LIMIT, format_zxid(newest), needed, moves=moves)
+
+
+@check("source.purge", "source does not purge logs by itself", Scope.SOURCE, ALWAYS, Severity.WARN)
+def purge(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P08. The proof reads source's logs from the last snapshot on; a purge that keeps few may take them."""
+    for host, reading in e.source_config.items():
+        if isinstance(reading, Seen):
+            interval = reading.value.values.get("autopurge.purgeInterval", "0").strip()
+            seen = f"autopurge.purgeInterval={interval}"
+            yield Judged(interval == "0", seen, "0, or logs kept for longer than the move", host)
+        else:
+            yield unseen(reading, "a readable config", host)
+
+
+FIXED_IN = {(3, 4): 13, (3, 5): 4}
+"""ZOOKEEPER-2959, by release line: the first release that has it fixed; lines above never had it."""
+
+
+@check("source.known-defect", "no known defect of the server's version touches the move", Scope.SOURCE,
+       severity=Severity.WARN)  # fmt: skip
+def known_defect(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P03. ZOOKEEPER-2959: before 3.4.13 and 3.5.4 an observer's answer counts in the vote for a new epoch,
+    so an election on source while dest observes may end without a true majority. Of other defects the steps
+    take care: the config that 3.5.8 leaves behind is removed before START (ZOOKEEPER-3829), transactions that
+    a stop may lose (ZOOKEEPER-4712) are looked for on the disk."""
+    needed = "3.4.13, 3.5.4 or later"
+    moves = ("update source first", "or see that nothing makes source elect while dest observes")
+    for host, reading in e.source.servers.items():
+        if isinstance(reading, Seen):
+            version = reading.value.version
+            *line, release = version.numbers
+            held = release >= FIXED_IN.get((line[0], line[1]), 0)
+            seen = version.number if held else f"{version.number}: ZOOKEEPER-2959"
+            yield Judged(held, seen, needed, host, moves)
+        else:
+            yield unseen(reading, needed, host)
+
+
+RUNS_WITH = ("tickTime", "initLimit", "syncLimit", "minSessionTimeout", "maxSessionTimeout", "clientPort")
+"""Keys that ``conf`` tells as the file says them."""
+
+
+@check("source.running", "the server runs with the config that is on its disk", Scope.SOURCE, ALWAYS,
+       severity=Severity.WARN)  # fmt: skip
+def running(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P05, P11. Members, limits and session bounds are taken from the file; the server goes by what it read
+    when it started, or was told since. Seen in its answer to conf; 3.4 does not tell the members."""
+    moves = ("find out who changed the file, and when this server is going to read it",)
+    for host, told in e.confs.items():
+        file = e.source_config[host]
+        if not isinstance(told, Seen) or not isinstance(file, Seen):
+            reading = file if isinstance(told, Seen) else told
+            yield unseen(reading, "the config, and an answer to conf", host, ("allow conf on source",))
+            continue
+        wrong = list(_differs(c.inventory, host, told.value, file.value))
+        yield Judged(not wrong, "; ".join(wrong) or "as in the file", "as in the file", host, moves)
+
+
+def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> Iterator[str]:
+    wanted = {key: file.values[key].strip() for key in RUNS_WITH if key in file.values}
+    wanted["dataDir"] = f"{inventory.source.data_dir.rstrip('/')}/version-2"
+    wanted["dataLogDir"] = f"{inventory.source.txn_dir.rstrip('/')}/version-2"
+    wanted["serverId"] = str(inventory.source_host(host).myid)
+    for key, value in wanted.items():
+        if value != "-1" and told.values.get(key, value) != value:
+            yield f"{key} is {told.values[key]}, in the file {value}"
+    if not told.servers:
+        return
+    runs = {(n, s.host, s.quorum_port, s.election_port, s.role) for n, s in _members(told).items()}
+    listed = {(n, s.host, s.quorum_port, s.election_port, s.role) for n, s in file.servers.items()}
+    if runs != listed:
+        yield f"its servers are {_lines(told.servers)}, in the file others"
+
+
+def _lines(servers: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in servers.items())
+
+
+def _members(told: Conf) -> Mapping[int, ServerLine]:
+    lines = "".join(f"{key}={value}\n" for key, value in told.servers.items())
+    return parse(lines, "conf").servers
+
+
+SLOW_MS = 50
+"""Milliseconds that a request or an fsync may take on average."""
+
+
+@check("source.latency", "source's servers and their disks keep up", Scope.SOURCE, ALWAYS,
+       severity=Severity.WARN)  # fmt: skip
+def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P18. Every write of every client waits for a majority of these disks, and dest adds to their work. The
+    average since the server's start, by srvr; of fsync too where mntr tells it: not in 3.5."""
+    for host, reading in e.source.servers.items():
+        yield slowness(host, reading, e.mntrs[host])
+
+
+def tells_of_fsync(mntr: Reading[Mntr]) -> bool:
+    """Whether this version's ``mntr`` says how its disk does."""
+    keys = ("zk_avg_fsynctime", "zk_fsync_threshold_exceed_count")
+    return isinstance(mntr, Seen) and any(mntr.value.number(key) is not None for key in keys)
+
+
+def slowness(host: str, srvr: Reading[Srvr], mntr: Reading[Mntr]) -> Judged:
+    """The verdict over one server's average latency and what its ``mntr`` says of its disk."""
+    needed = f"at most {SLOW_MS} ms on average; no fsync above its limit"
+    if not isinstance(srvr, Seen):
+        return unseen(srvr, needed, host)
+    average = srvr.value.latency_ms[1]
+    told = [f"requests {average:g} ms"]
+    slow = average > SLOW_MS
+    if isinstance(mntr, Seen):
+        if (fsync := mntr.value.number("zk_avg_fsynctime")) is not None:
+            told.append(f"fsync {fsync:g} ms")
+            slow |= fsync > SLOW_MS
+        if count := mntr.value.number("zk_fsync_threshold_exceed_count"):
+            told.append(f"{count:g} fsyncs above their limit")
+            slow = True
+    return Judged(not slow, ", ".join(told), needed, host, ("look at the disk of the logs: is it shared?",))
+
+
+CHECKS = (
+    quorum, ports, config, myid, running, security, sync_enabled, reconfig, version, known_defect,
+    zxid_counter, purge, latency,
+)  # fmt: skip

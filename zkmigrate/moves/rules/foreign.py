@@ -1,0 +1,31 @@
+"""Foreign clients of dest: what writes there after OPEN while others of its kind still write to source."""
+
+from __future__ import annotations
+
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.moves.dependent import Words
+from zkmigrate.moves.facts.tenants import Tenants
+
+FOREIGN = "dest.foreign-client"
+NO_FOREIGNER = "dest has no client beside the {many}, the operator and the canary"
+"""many: what the dependent's members are called."""
+
+_NEEDED = "no session of anybody else on dest"
+_MOVES = (
+    "stop this client, or give it source's addresses",
+    "if somebody answers for it: name it under accept in migration.yml, then resume",
+)
+_BLIND = ("allow cons and dump in dest's 4lw.commands.whitelist, and let the ssh account run ss",)
+
+
+def foreign(words: Words, found: Tenants) -> tuple[Finding, ...]:
+    """One finding for each address, with the ephemerals it owns; unknown where a host's clients are."""
+    sentence = NO_FOREIGNER.format(many=words.many)
+    findings = [
+        claim(FOREIGN, sentence, False, seen=t.words(), needed=_NEEDED, target=t.address, moves=_MOVES)
+        for t in found.found
+    ]
+    if found.unknown:
+        seen = "; ".join(found.unknown)
+        findings.append(claim(FOREIGN, sentence, None, seen=seen, needed=_NEEDED, moves=_BLIND))
+    return tuple(findings) or (claim(FOREIGN, sentence, True, seen="none", needed=_NEEDED),)

@@ -1,0 +1,31 @@
+"""Whether it is the hour in which members and clients may notice something: ``policy.window``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from zkmigrate.inventory.inventory import Window
+
+MOVES = ("wait for the window", "correct policy.window in migration.yml")
+
+
+@dataclass(frozen=True)
+class Hour:
+    """inside: now is in the window, and long enough before its end. seen, needed: as in a finding."""
+
+    inside: bool
+    seen: str
+    needed: str
+
+
+def hour(window: Window | None, at: float, length_s: float = 0.0) -> Hour:
+    """at: now, in seconds since the epoch. length_s: more than this has to be left of the window."""
+    if window is None:
+        return Hour(True, "no policy.window given", "no window, or now inside it")
+    begin, end = (datetime.fromisoformat(text) for text in (window.begin, window.end))
+    now = datetime.fromtimestamp(at, UTC)
+    left = (end - now).total_seconds()
+    needed = f"from {window.begin} to {window.end}" + (f", {length_s:.0f} s of it left" if length_s else "")
+    seen = f"now is {now:%Y-%m-%dT%H:%M:%SZ}" + (f", {left:.0f} s left" if left > 0 and begin <= now else "")
+    return Hour(begin <= now and left > length_s, seen, needed)

@@ -1,0 +1,80 @@
+"""The lease of the block: how long the kernel holds it without a renewal.
+
+``policy.lease`` says how long it should be. Where the hosts answer too slowly for that, it is made longer, as
+far as the window's deadline allows; :func:`chosen` decides before FENCE, :func:`in_force` tells what was
+decided.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from zkmigrate.inventory.checks import FENCE_OUTLIVES_CUT_MS
+from zkmigrate.inventory.inventory import Lease
+from zkmigrate.model.recorded import known
+from zkmigrate.model.step import Context
+from zkmigrate.moves.facts.recorded import Terms
+from zkmigrate.moves.rules.window import FIND_DOOR_S, STEPS, deadlines, expected_way_back_s, rehearsed_s
+
+# A renewal may reach the host two round trips and one period after the one before; one trip is to spare.
+ROUND_TRIPS = 3
+_SECOND_MS = 1000
+
+
+@dataclass(frozen=True)
+class Longest:
+    """The longest that the leases may be, in milliseconds."""
+
+    fence_ms: float
+    cut_ms: float
+
+
+def needed_ms(lease: Lease, worst_s: float) -> int:
+    """The shortest cut that renewals hold, in whole seconds as the kernel counts. worst_s: the longest round
+    trip that was measured."""
+    least = max(2 * lease.renew_every_ms, lease.renew_every_ms + ROUND_TRIPS * worst_s * 1000)
+    return math.ceil(least / _SECOND_MS) * _SECOND_MS
+
+
+def longest(c: Context, smallest_timeout_s: float | None) -> Longest:
+    """What the policy and the deadline allow. smallest_timeout_s: T; None while no client is at stake.
+
+    An operator who dies right after FENCE leaves an observer behind the shut door: clients find it again once
+    the fence has ended, and must have found it by T - T/3. One who dies right after CUT leaves a host that
+    goes back by itself once the cut has ended: that must be before the way back would have to start.
+    """
+    lease = c.inventory.policy.lease
+    most = max(lease.longest_ms, lease.fence_ttl_ms)
+    if smallest_timeout_s is None:
+        return Longest(most, most)
+    limits = deadlines(smallest_timeout_s, expected_way_back_s(c))
+    to_cut = rehearsed_s(c, *STEPS.between(STEPS.begins, STEPS.cuts)) or 0.0
+    return Longest(
+        min(most, (limits.clients_back - FIND_DOOR_S) * 1000),
+        min(most, (limits.start_back - to_cut) * 1000),
+    )
+
+
+def chosen(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
+    """The policy's lease, longer where renewals need it, shorter where the deadline does; None where no lease
+    is both long enough for the renewals and short enough for the deadline."""
+    needed = needed_ms(lease, worst_s)
+    most = _whole(min(allowed.cut_ms, allowed.fence_ms - FENCE_OUTLIVES_CUT_MS))
+    if most < needed:
+        return None
+    cut = min(max(lease.cut_ttl_ms, needed), most)
+    fence = min(max(lease.fence_ttl_ms, cut + FENCE_OUTLIVES_CUT_MS), _whole(allowed.fence_ms))
+    return lease.model_copy(update={"fence_ttl_ms": fence, "cut_ttl_ms": cut})
+
+
+def in_force(c: Context) -> Lease:
+    """The lease that SURVEY chose and recorded; the policy's before that."""
+    lease = c.inventory.policy.lease
+    terms = known(Terms, c)
+    picked = terms.lease if terms is not None else None
+    return lease if picked is None else lease.model_copy(update=asdict(picked))
+
+
+def _whole(milliseconds: float) -> int:
+    return math.floor(milliseconds / _SECOND_MS) * _SECOND_MS

@@ -1,0 +1,59 @@
+"""May a broker be left out of a run: it serves nothing, and it is no client of source any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import KafkaView
+from zkmigrate.model.step import Retired
+from zkmigrate.moves.facts.connections import SourceClients
+
+NOT_ON_SOURCE = "none of its addresses among source's clients"
+
+
+def may_retire(
+    broker: Retired, view: Reading[KafkaView], clients: SourceClients, source: Collection[str]
+) -> tuple[Finding, ...]:
+    """What must hold before this broker is retired. source: the names of all source hosts."""
+    held, seen = on_source(broker, clients, source)
+    return (
+        _serves_nothing(broker, view),
+        claim(
+            "retire.left-source",
+            "the broker is no client of source",
+            held,
+            target=broker.host,
+            seen=seen,
+            needed=NOT_ON_SOURCE,
+            moves=(
+                "end the broker there, or cut the host off, then retire it again",
+                "allow cons in source's 4lw.commands.whitelist, or let the ssh account run ss there",
+            ),
+        ),
+    )
+
+
+def on_source(broker: Retired, clients: SourceClients, source: Collection[str]) -> tuple[bool | None, str]:
+    """Whether this broker has left source, by the client lists of all source hosts, with what was seen."""
+    where = [host for host, found in clients.at.items() if set(found) & set(broker.addresses)]
+    if where:
+        return False, f"client of {', '.join(where)}"
+    blind = [host for host in source if host not in clients.at]
+    return (None, f"not known of {', '.join(blind)}") if blind else (True, "nowhere on source")
+
+
+def _serves_nothing(broker: Retired, view: Reading[KafkaView]) -> Finding:
+    sentence, needed = "the broker serves nothing", "not registered, or in the ISR of no partition"
+    moves = (
+        "stop the broker, or wait until the controller has taken it out of every ISR",
+        "move its replicas elsewhere, then retire it again",
+    )
+    if not isinstance(view, Seen):
+        return claim("retire.serves", sentence, None, target=broker.host, seen=str(view), needed=needed)
+    registered = broker.id in view.value.brokers
+    count = sum(broker.id in p.isr for p in view.value.partitions)
+    seen = f"{'registered' if registered else 'not registered'}, in the ISR of {count} partitions"
+    held = not registered or not count
+    return claim("retire.serves", sentence, held, target=broker.host, seen=seen, needed=needed, moves=moves)

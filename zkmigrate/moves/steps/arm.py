@@ -1,0 +1,230 @@
+"""What: prepare every dest host for the cut-over: staged configs, own rules with empty sets, image, guard.
+
+Why now: everything that takes time is done before the window.
+
+Clients may notice: nothing; the rules' sets are empty.
+
+Way back: remove rules, sets, guard, image and staged files.
+
+Proof: own rules on top in both families, their sets empty, the image begun, the observer running, and the
+host works from the spec that this inventory and this stage give it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from zkmigrate.errors import HostError
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
+from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.window import IDLE
+from zkmigrate.moves.facts.connections import numeric
+from zkmigrate.moves.facts.window import Standing, foreseen, statuses, unknown
+from zkmigrate.moves.rules.reform import observer_config, reformed_config
+from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
+from zkmigrate.zookeeper.facts.members import REJOIN, Members, cut_ports, source_members
+
+# What a host armed for its own commands must not keep when the inventory names systemd.
+COMMAND_KEYS = ("start", "stop", "status", "kill", "ports")
+
+
+@dataclass(frozen=True)
+class ArmFacts:
+    """What every dest host says of itself, source's own members, the spec each dest host was armed with, and
+    the config that each observes with."""
+
+    stand: Standing
+    members: Reading[Members]
+    specs: Mapping[str, Reading[bytes]]
+    configs: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    rules = "in4=top out4=top 'in6=(top|noipv6)' 'out6=(top|noipv6)'"
+    wants = f"phase=armed {rules} fence_entries=0 cut_entries=0 'image=(begun|complete)' unit_state=active"
+    check = (f'until_like 10 "$DEST" {wants}',)
+    return (*s.waves(Way.FORWARD), Block(s.inventory.dest_names, check, "`OK` with all these words"))
+
+
+BY_HAND = ByHand(
+    needs="every dest host observes source, `stand` shows `phase=idle` on all.",
+    forward=_by_hand,
+)
+
+
+class ArmStep(Step[ArmFacts]):
+    """See the module."""
+
+    id = "arm"
+    title = "Arm dest"
+    hazard = Hazard.REVERSIBLE
+    by_hand = BY_HAND
+
+    def observe(self, c: Context, look: Look) -> ArmFacts:
+        hosts = statuses(c, look)
+        if c.way is Way.BACK:
+            return ArmFacts(Standing(hosts, hosts), Absent("asked only going forward"), {})
+        spec = f"{hostside.run_dir(c.run)}/spec"
+        return ArmFacts(
+            Standing(hosts, hosts),
+            source_members(c.inventory, look),
+            look.each(c.inventory.dest_names, lambda host: look.file(host, spec)),
+            look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, c.inventory.dest.config)),
+        )
+
+    def check(self, c: Context, f: ArmFacts, way: Way) -> Verdict:
+        hosts = f.stand.hosts
+        if hosts.unknown:
+            return Blocked(hosts.unknown)
+        if way is Way.BACK:
+            left = tuple(h for h, s in hosts.at.items() if s.phase == "armed" or h in c.unrestored)
+            return Ready(left) if left else Done()
+        if wrong := hosts.outside("arm", "idle", "armed"):
+            return Blocked(wrong)
+        if not isinstance(f.members, Seen):
+            return Blocked((unknown("arm.source-config", "source", f.members),))
+        if nameless := _without_address(c.inventory):
+            return Blocked(nameless)
+        unread = [unknown("arm.spec", h, r) for h, r in f.specs.items() if isinstance(r, Unknown)]
+        unread += [unknown("arm.config", h, r) for h, r in f.configs.items() if isinstance(r, Unknown)]
+        if unread:
+            return Blocked(tuple(unread))
+        if changed := _changed(f.members.value, f.configs):
+            return Blocked(changed)
+        wanted = _keys(arm_spec(c.inventory, c.rehearsal, f.members.value))
+        stale = {h for h, r in f.specs.items() if isinstance(r, Absent) or not _is_armed_as(wanted, r)}
+        if todo := hosts.in_phase(IDLE) or tuple(h for h in hosts.at if h in stale):
+            return Ready(todo)
+        findings = _armed(f)
+        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+
+    def plan(self, c: Context, f: ArmFacts, target: str) -> Changes:
+        members = f.members.value if isinstance(f.members, Seen) else Members(())
+        staged = f"{hostside.run_dir(c.run)}/staged"
+        return (
+            PutFile(target, f"{staged}/reform.cfg", reformed_config(c.inventory), "root:root", "0600"),
+            PutFile(
+                target, f"{staged}/observer.cfg", observer_config(c.inventory, members), "root:root", "0600"
+            ),
+            Arm(target, arm_spec(c.inventory, c.rehearsal, members)),
+        )
+
+    def undo(self, c: Context, f: ArmFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (HostVerb(target, "disarm"), *inverses(applied))
+
+    def forecast(self, c: Context, look: Look) -> Forecast[ArmFacts]:
+        members = source_members(c.inventory, look)
+        if not isinstance(members, Seen):
+            raise HostError(f"source's server lines cannot be read: {members}")
+        return Forecast(ArmFacts(foreseen(c, IDLE), members, {}))
+
+
+def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
+    """What a dest host must know to act alone, as ``zkm-host arm`` takes it: of hosts their addresses only.
+
+    Rules and sets hold addresses, and a name may not resolve while the host is alone. IndexError for a host
+    without any.
+    """
+    dest, source = inventory.dest, inventory.source
+    values = {
+        "unit": dest.service.unit,
+        "user": f"{dest.user}:{dest.group}",
+        "client_port": dest.ports.client,
+        "quorum_port": dest.ports.quorum,
+        "election_port": dest.ports.election,
+        "operator": ",".join(inventory.operator),
+        "peers": ",".join(a for h in dest.hosts for a in _numeric(h)),
+        "source": ",".join(a for h in source.hosts for a in _numeric(h)),
+        "data_dir": dest.data_dir,
+        "log_dir": dest.txn_dir,
+        "config_path": dest.config,
+        "dynamic_glob": f"{dest.config}.dynamic*",
+        "members": ",".join(endpoint(h, dest.ports.client) for h in dest.hosts),
+        "rehearsal": "yes" if rehearsal else "no",
+        "cut": inventory.policy.cut,
+        "cut_ports": ",".join(str(port) for port in cut_ports(inventory, members.ports)),
+    }
+    lines = (*(f"{key}={value}" for key, value in values.items()), *command_words(dest.commands))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _numeric(host: ZooKeeperHost) -> tuple[str, ...]:
+    """The addresses of a host, names left out, in the inventory's order and their one spelling."""
+    return tuple(dict.fromkeys(a for text in (host.address, *host.also) for a in numeric(text)))
+
+
+def endpoint(host: ZooKeeperHost, port: int) -> str:
+    address = _numeric(host)[0]
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _without_address(inventory: Inventory) -> tuple[Finding, ...]:
+    return tuple(
+        claim(
+            "arm.address",
+            "every ZooKeeper host has an address that a rule can hold",
+            False,
+            target=h.name,
+            seen=", ".join((h.address, *h.also)),
+            needed="an IPv4 or IPv6 address in address or also",
+            moves=("add the address of this host under also in migration.yml",),
+        )
+        for h in (*inventory.source.hosts, *inventory.dest.hosts)
+        if not _numeric(h)
+    )
+
+
+def _changed(members: Members, configs: Mapping[str, Reading[ZooConfig]]) -> tuple[Finding, ...]:
+    """A reconfiguration of source since the join: cut off for a moment, an observer of the members before
+    would not follow any more."""
+    return tuple(
+        claim(
+            "arm.members",
+            "the dest host observes the members that source has now",
+            config.value.version == members.version,
+            target=host,
+            seen=f"version {config.value.version:#x}",
+            needed=f"source's version {members.version:#x}",
+            moves=(REJOIN,),
+        )
+        for host, config in configs.items()
+        if isinstance(config, Seen) and config.value.version != members.version
+    )
+
+
+def _keys(spec: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in spec.splitlines() if "=" in line)
+
+
+def _is_armed_as(wanted: Mapping[str, str], spec: Reading[bytes]) -> bool:
+    """Whether the host's spec says what is wanted; keys that the program added itself do not count."""
+    if not isinstance(spec, Seen):
+        return False
+    there = _keys(spec.value.decode("utf-8", "replace"))
+    given = (*wanted, *COMMAND_KEYS)
+    return all(there.get(key) == wanted.get(key) for key in given)
+
+
+def _armed(f: ArmFacts) -> tuple[Finding, ...]:
+    return f.stand.whole.every(
+        "arm.ready",
+        "own rules are on top with empty sets and the image has begun",
+        lambda s: (
+            s.rules_on_top
+            and s.fence_entries == 0
+            and s.cut_entries == 0
+            and s.image != "none"
+            and s.unit_state == "active"
+        ),
+        lambda s: (
+            f"rules {s.in4}/{s.out4}/{s.in6}/{s.out6}, fence {s.fence_entries}, cut {s.cut_entries}, "
+            f"image {s.image}, unit {s.unit_state}"
+        ),
+    )

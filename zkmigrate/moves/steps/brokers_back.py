@@ -1,0 +1,172 @@
+"""What: write source into every broker's file and start the brokers: the one that stopped last first, alone.
+
+Why now: source holds what dest held, and dest is down.
+
+Clients may notice: the end of the outage: they connect again as brokers register.
+
+Way back: none once a broker has registered on source: it has written there what dest does not have. Before
+that the files are put back.
+
+Proof: every broker is registered on source and in sync, a controller is elected there, and its epoch is above
+dest's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.errors import UsageError
+from zkmigrate.kafka.facts.cluster import kafka_view
+from zkmigrate.kafka.rules.connect import connect_to_source, with_connect
+from zkmigrate.model.change import Applied, Changes, PutFile, SetService, inverses
+from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import KafkaView, Look
+from zkmigrate.model.recorded import known
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.facts.outage import BrokerState, Registered, brokers, registered
+from zkmigrate.moves.facts.recorded import Outage
+from zkmigrate.moves.facts.replay_disks import mark_on
+from zkmigrate.moves.facts.window import unknown
+from zkmigrate.moves.rules.outage import next_up
+from zkmigrate.moves.steps.brokers_down import STILL_S, coming_back, untold
+from zkmigrate.zookeeper.facts.ensemble import source_view
+
+
+@dataclass(frozen=True)
+class BackFacts:
+    """Every broker, Kafka as those answer that are up, and what source shows of them. replayed: the zxid at
+    which source took the last transaction of the replay; Absent once its mark is removed."""
+
+    brokers: Mapping[str, BrokerState]
+    view: Reading[KafkaView]
+    source: Reading[Registered]
+    replayed: Reading[int]
+
+
+class BrokersBackStep(Step[BackFacts]):
+    """See the module."""
+
+    id = "brokers-back"
+    title = "Start the brokers against source"
+    hazard = Hazard.FINAL
+
+    def observe(self, c: Context, look: Look) -> BackFacts:
+        inventory = c.inventory
+        leader = source_view(inventory, look).leader
+        hosts = inventory.source_names if leader is None else (leader, *inventory.source_names)
+        chroot = inventory.kafka.chroot
+        mark = mark_on(look, hosts[0], chroot)
+        return BackFacts(
+            brokers(inventory, look),
+            kafka_view(c, look),
+            registered(look, hosts, chroot),
+            Seen(mark.value[1]) if isinstance(mark, Seen) else mark,
+        )
+
+    def check(self, c: Context, f: BackFacts, way: Way) -> Verdict:
+        if lost := (*untold("brokers-back", f.brokers), *_unread(f)):
+            return Blocked(lost)
+        source = c.inventory.source.hosts
+        there = [name for name, state in f.brokers.items() if state.names(source)]
+        started = [name for name, state in f.brokers.items() if state.runs]
+        if way is Way.BACK:
+            return _back(f, there, started)
+        if strange := tuple(name for name in started if name not in there):
+            return Blocked(tuple(_stranger(name) for name in strange))
+        ids = f.source.value.ids if isinstance(f.source, Seen) else frozenset()
+        here = [name for name in started if c.inventory.broker(name).id in ids]
+        if wave := next_up(_order(c), started, here):
+            return Ready(wave)
+        if waits := coming_back(c, f.brokers, f.view, here, "source"):
+            return waits
+        assert isinstance(f.source, Seen)
+        if f.source.value.controller is None:
+            return Waiting("source has a controller", "none is registered", STILL_S, 1.0)
+        findings = (_epoch(c, f.source.value),)
+        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+
+    def plan(self, c: Context, f: BackFacts, target: str) -> Changes:
+        kafka, broker = c.inventory.kafka, f.brokers[target]
+        if not isinstance(broker.properties, Seen) or broker.entry is None:
+            raise UsageError(f"{target}: {kafka.config} could not be read; needed: the file to edit")
+        entry = broker.entry
+        content = with_connect(broker.properties.value, connect_to_source(c.inventory))
+        return (
+            PutFile(target, kafka.config, content, f"{entry.owner}:{entry.group}", entry.mode),
+            SetService(target, kafka.service.unit, "start", kafka.commands(target)),
+        )
+
+    def undo(self, c: Context, f: BackFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return inverses(applied)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[BackFacts]:
+        """From the brokers' files, as they are now."""
+        unasked = Absent("not asked")
+        facts = BackFacts(brokers(c.inventory, look), unasked, unasked, unasked)
+        return Forecast(facts, c.inventory.broker_names)
+
+
+def _order(c: Context) -> tuple[str, ...]:
+    """The broker that stopped last first; those of which nothing is known last."""
+    outage = known(Outage, c)
+    last_first = outage.order[::-1] if outage is not None else ()
+    return (
+        *(name for name in last_first if name in c.inventory.broker_names),
+        *(name for name in c.inventory.broker_names if name not in last_first),
+    )
+
+
+def _unread(f: BackFacts) -> tuple[Finding, ...]:
+    files = ((host, state.properties) for host, state in f.brokers.items())
+    return tuple(unknown("brokers-back.file", host, r) for host, r in files if not isinstance(r, Seen))
+
+
+def _back(f: BackFacts, there: list[str], started: list[str]) -> Verdict:
+    """The files name dest again, as long as no broker has been on source."""
+    used = sorted(set(there) & set(started))
+    if not used and not isinstance(f.replayed, Absent):
+        if not isinstance(f.source, Seen) or not isinstance(f.replayed, Seen):
+            told = f.replayed if not isinstance(f.replayed, Seen) else f.source
+            return Blocked((unknown("brokers-back.source", "", told),))
+        if f.source.value.changed <= f.replayed.value:
+            return Ready(tuple(there)) if there else Done()
+    seen = f"{', '.join(used)} started against source" if used else "a broker has been registered on source"
+    return Blocked((_no_way_back(seen),), no_way_back=True)
+
+
+def _no_way_back(seen: str) -> Finding:
+    return claim(
+        "brokers-back.no-way-back",
+        "no broker has used source",
+        False,
+        seen=seen,
+        needed="none",
+        moves=("resume goes forward", "once all is well, a new move leads to dest again"),
+    )
+
+
+def _stranger(host: str) -> Finding:
+    return claim(
+        "brokers-back.file",
+        "a broker that runs was started against source",
+        False,
+        target=host,
+        seen="it runs, and its file does not name source",
+        needed="stopped, or started by this step",
+        moves=("stop it and find out who started it, then resume",),
+    )
+
+
+def _epoch(c: Context, source: Registered) -> Finding:
+    outage = known(Outage, c)
+    before = outage.epoch if outage is not None else 0
+    return claim(
+        "brokers-back.epoch",
+        "the controller's epoch on source is above dest's",
+        source.epoch > before,
+        seen=f"{source.epoch}, controller {source.controller}",
+        needed=f"more than {before}",
+        moves=("stop the brokers and look at controller_epoch on source",),
+    )

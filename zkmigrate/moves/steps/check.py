@@ -1,0 +1,302 @@
+"""What: compare the reformed ensemble with the baseline, behind the closed door.
+
+Why now: this is the last moment at which everything can still be put back.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: stop all dest hosts, put the images back, start the observers, unblock, reopen.
+
+Proof: a quorum with one leader and every follower synced, in a new epoch; every ephemeral under the chroot
+that the dependent must keep has the owner and czxid of the baseline; nothing more and nothing less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from zkmigrate.hosts.facts.status import HostPhase
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
+from zkmigrate.model.change import Applied, Changes, HostVerb
+from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.finding import Finding, Severity, claim, each
+from zkmigrate.model.look import Look, Znode
+from zkmigrate.model.recorded import known, needed
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.facts.recorded import Checked, Drained, Proved
+from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
+from zkmigrate.moves.facts.window import SERVING, H, Statuses, phases
+from zkmigrate.moves.steps.serve import go_on_without
+from zkmigrate.zookeeper.data.session import format_session, unsigned
+from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr, synced_followers
+from zkmigrate.zookeeper.facts.ownership import Ownership
+
+SYNCED_DEADLINE_S = 10.0
+MOVES = ("roll back: zkmigrate rollback",)
+
+
+@dataclass(frozen=True)
+class CheckFacts:
+    """Dest as it serves: state of each server, the leader's monitor values, owners by ``dump``, the
+    znodes."""
+
+    hosts: Statuses[HostPhase]
+    servers: EnsembleView
+    synced: int
+    owners: Reading[Sessions]
+    znodes: dict[str, Reading[Znode]]
+
+
+NOT_ASKED = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not formed yet"), {})
+"""For the way back, and for plans that are only shown."""
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    look = Block(
+        s.inventory.dest_names,
+        ("reformed",),
+        "mode and zxid of every host, then `OK … leads …` with the ephemerals of before",
+        f"behind the closed door nothing is lost yet: {WALK_BACK}",
+    )
+    return (look, *s.waves(Way.FORWARD))
+
+
+BY_HAND = ByHand(
+    needs="`phase=started` on all. Be done before the hosts open by themselves: `served_s` in `stand` "
+    "counts.",
+    weaker="`dump` shows who owns which ephemeral, but no czxid. That the disks held Z is seen from a "
+    "follower: until dest makes its first transaction, those that formed the quorum show the last one that "
+    "came off the disks (one that came later shows dest's own epoch, which proves nothing). If none does: "
+    "ZooKeeper's own log of each host says `New election` with the zxid that it proposes; it must be at "
+    "least Z.",
+    forward=_by_hand,
+)
+
+
+class CheckStep(Step[CheckFacts]):
+    """See the module."""
+
+    id = "check"
+    title = "Check dest behind the closed door"
+    hazard = Hazard.WINDOW
+    by_hand = BY_HAND
+
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
+    def observe(self, c: Context, look: Look) -> CheckFacts:
+        if c.way is Way.BACK:
+            return NOT_ASKED
+        hosts = phases(c, look)
+        servers = dest_view(c.inventory, look)
+        leader = servers.leader
+        if leader is None:
+            return CheckFacts(hosts, servers, 0, Absent("leader"), {})
+        mntr = leader_mntr(look, leader)
+        synced = (synced_followers(mntr.value) or 0) if isinstance(mntr, Seen) else 0
+        paths = tuple(baseline(c).ephemerals) if has_baseline(c) else ()
+        znodes = look.each(paths, lambda path: look.znode(leader, path))
+        owners = owning_sessions(look, (leader,), self.dependent.chroot(c.inventory))
+        return CheckFacts(hosts, servers, synced, owners, znodes)
+
+    def check(self, c: Context, f: CheckFacts, way: Way) -> Verdict:
+        if way is Way.BACK:
+            return Done()
+        opened = f.hosts.in_phase("open")
+        partly = go_on_without(c, f.hosts)
+        if f.hosts.unknown and not partly:
+            return Blocked(f.hosts.unknown)
+        if wrong := f.hosts.outside("check", *SERVING, *(("go", "sealed") if partly else ())):
+            return Blocked(wrong)
+        serving = c.inventory.dest.majority if opened else len(f.hosts.in_phase(*SERVING))
+        followers = serving - 1
+        if f.synced < followers and f.hosts.unknown:
+            # The host that is not heard may have led: the others elect anew, and nothing may turn them back.
+            leaderless = _leaderless(f, followers)
+            if len(opened) < len(f.hosts.at):
+                return Blocked((leaderless,))
+            # It may also lead on, unheard by the operator alone. Behind the open door VERIFY asks again.
+            told = replace(leaderless, severity=Severity.WARN)
+            return Done((told,), Checked(f.servers.leader).encode())
+        if f.synced < followers:
+            return Waiting("every follower is synced", f"{f.synced} of {followers}", SYNCED_DEADLINE_S, 0.05)
+        if has_baseline(c):
+            same = same_ownership(self.dependent, baseline(c), f.owners, f.znodes, exact=True)
+        else:
+            same = (without_baseline("check.baseline"),)
+        findings = (*quorum(c, those_serving(f.servers, f.hosts)), *same)
+        if opened:
+            # A finisher reached its own limit: there is no way back, so what does not hold is only said.
+            findings = tuple(replace(x, severity=Severity.WARN) for x in findings)
+        if any(x.blocks for x in findings):
+            return Blocked(findings)
+        if todo := f.hosts.in_phase("started"):
+            return Ready(todo, findings)
+        return Done(findings, Checked(f.servers.leader).encode())
+
+    def plan(self, c: Context, f: CheckFacts, target: str) -> Changes:
+        return (HostVerb(target, "checked"),)
+
+    def undo(self, c: Context, f: CheckFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[CheckFacts]:
+        return Forecast(NOT_ASKED, c.inventory.dest_names)
+
+
+def _leaderless(f: CheckFacts, followers: int) -> Finding:
+    return claim(
+        "check.leader",
+        "a leader with a majority is heard",
+        None,
+        seen=f"leader {f.servers.leader or 'not heard'}, {f.synced} followers synced",
+        needed=f"a leader, {followers} followers synced",
+        moves=("wait: the hosts elect anew, and open by themselves at policy.open_limit_s",),
+    )
+
+
+def those_serving(servers: EnsembleView, hosts: Statuses[H]) -> EnsembleView:
+    """Without the hosts that are missing: neither zkm-host nor the server there says that it serves."""
+    modes = servers.modes()
+    left = {
+        host: reading
+        for host, reading in servers.servers.items()
+        if hosts.phase(host) in SERVING or modes[host] in ("leader", "follower")
+    }
+    return replace(servers, servers=left)
+
+
+def baseline(c: Context) -> Ownership:
+    """The state under the chroot that PROVE recorded."""
+    return needed(Proved, c).baseline
+
+
+def has_baseline(c: Context) -> bool:
+    """False where the journal that held PROVE's record is lost."""
+    return known(Proved, c) is not None
+
+
+def without_baseline(id: str, severity: Severity = Severity.BLOCK) -> Finding:
+    """That sessions and their ephemerals cannot be compared with those before the cut."""
+    return claim(
+        id,
+        "sessions and ephemerals are those from before the cut",
+        None,
+        severity=severity,
+        seen="what they were stood in the lost part of the journal",
+        needed="the record of PROVE",
+        moves=(
+            "wait: the dest hosts check their quorum and open by themselves at policy.open_limit_s",
+            "before that: zkmigrate rollback",
+        ),
+    )
+
+
+def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
+    """One leader, the others follow, all in one epoch above source's, if DRAIN's record of that is left."""
+    modes = servers.modes()
+    epochs = {host: epoch(zxid) for host, zxid in servers.zxids().items()}
+    led = epochs.get(servers.leader or "", 0)
+    drained = known(Drained, c)
+    old = 0 if drained is None else epoch(drained.z)
+    return (
+        claim(
+            "check.quorum",
+            "dest has one leader and all others follow",
+            sorted(modes.values()) == sorted(["leader", *["follower"] * (len(modes) - 1)]),
+            seen=each(modes),
+            moves=MOVES,
+        ),
+        claim(
+            "check.epoch",
+            "dest's leader serves in a new epoch and nobody in a later one",
+            # A follower shows the old epoch until the first transaction of the new one.
+            led > old and max(epochs.values()) == led,
+            seen=f"epochs {each(epochs)}; leader {servers.leader or 'none'}",
+            needed=f"the leader's above {old}",
+            moves=MOVES,
+        ),
+    )
+
+
+def same_ownership(
+    dependent: AnyDependent,
+    wanted: Ownership,
+    owners: Reading[Sessions],
+    znodes: dict[str, Reading[Znode]],
+    exact: bool,
+) -> tuple[Finding, ...]:
+    """Every session that owned part of the chroot owns the same, with the same czxid, as far as the dependent
+    must keep it; what it need not keep may be gone.
+
+    exact: nothing may have been added either, as long as the door is closed. Else nothing is left to compare
+    where the dependent keeps nothing.
+    """
+    kept = wanted.kept(dependent.keeps)
+    if not exact and wanted.ephemerals and not kept.ephemerals:
+        return ()
+    if not isinstance(owners, Seen):
+        return (
+            claim("check.owners", "dest's leader lists its sessions", None, seen=str(owners), moves=MOVES),
+        )
+    expected = {unsigned(owner): paths for owner, paths in kept.owners.items()}
+    free = {unsigned(owner): set(paths) for owner, paths in wanted.owners.items()}
+    free = {owner: paths - set(expected.get(owner, ())) for owner, paths in free.items()}
+    under = wanted.chroot + "/"
+    seen = {
+        owner: tuple(
+            sorted(
+                p
+                for p in paths
+                if p.startswith(under)
+                and (exact or p in kept.ephemerals)
+                and p not in free.get(unsigned(owner), ())
+            )
+        )
+        for owner, paths in owners.value.owners.items()
+    }
+    seen = {owner: paths for owner, paths in seen.items() if paths}
+    wrong = {
+        o: (expected.get(o, ()), seen.get(o, ()))
+        for o in {*expected, *seen}
+        if expected.get(o) != seen.get(o)
+    }
+    moved = [
+        f"{path}: czxid {_czxid(znodes.get(path))}, was {format_zxid(e.czxid)}"
+        for path, e in kept.ephemerals.items()
+        if not _same(znodes.get(path), e.czxid, e.owner)
+    ]
+    unread = any(not isinstance(znodes.get(path), Seen | Absent) for path in kept.ephemerals)
+    return (
+        claim(
+            "check.owners",
+            "every session under the chroot owns the same ephemerals",
+            not wrong,
+            seen="; ".join(
+                f"{format_session(o)}: had {a}, has {b}" for o, (a, b) in sorted(wrong.items())[:5]
+            )
+            or f"{len(seen)} sessions, {sum(len(p) for p in seen.values())} ephemerals",
+            needed=f"{len(expected)} sessions, {len(kept.ephemerals)} ephemerals",
+            moves=MOVES,
+        ),
+        claim(
+            "check.czxid",
+            "every ephemeral under the chroot is the same znode as before",
+            None if unread else not moved,
+            seen="; ".join(moved[:5]) or f"{len(kept.ephemerals)} the same",
+            moves=MOVES,
+        ),
+    )
+
+
+def _same(reading: Reading[Znode] | None, czxid: int, owner: int) -> bool:
+    return (
+        isinstance(reading, Seen)
+        and reading.value.czxid == czxid
+        and unsigned(reading.value.ephemeral_owner) == unsigned(owner)
+    )
+
+
+def _czxid(reading: Reading[Znode] | None) -> str:
+    return format_zxid(reading.value.czxid) if isinstance(reading, Seen) else str(reading)

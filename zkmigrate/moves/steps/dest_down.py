@@ -1,0 +1,134 @@
+"""What: stop ZooKeeper on every dest host and read the newest zxid from its disk.
+
+Why now: no broker runs any more. What the disks say from now on is final.
+
+Clients may notice: nothing more; no broker serves them.
+
+Way back: start the servers again; their disks were only read.
+
+Proof: no dest server runs, and a majority of the disks hold the same newest transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.errors import HostError
+from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.model.change import Applied, Changes, SetService
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.facts.outage import BrokerState, brokers, dest_services, runs
+from zkmigrate.moves.facts.window import unknown
+from zkmigrate.moves.steps.brokers_down import untold
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.facts.disk import durable_tail
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view
+
+SERVES_S = 120.0
+
+
+@dataclass(frozen=True)
+class DestFacts:
+    """Every broker; ZooKeeper of every dest host; the newest zxid on the disk of each that is stopped.
+    view: walking back, how dest serves."""
+
+    brokers: Mapping[str, BrokerState]
+    services: Mapping[str, Reading[HostStatus]]
+    tails: Mapping[str, Reading[int]]
+    view: EnsembleView | None = None
+
+
+class DestDownStep(Step[DestFacts]):
+    """See the module."""
+
+    id = "dest"
+    title = "Stop dest and read its disks"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> DestFacts:
+        dest = c.inventory.dest
+        services = dest_services(c.inventory, look)
+
+        def tail(host: str) -> Reading[int]:
+            try:
+                return Seen(durable_tail(look, host, dest.data_dir, dest.txn_dir).zxid)
+            except (HostError, ZkDataError) as error:
+                return Unknown("failed", str(error))
+
+        down = [host for host, status in services.items() if runs(status) is False]
+        back = c.way is Way.BACK
+        tails = {} if back else look.each(down, tail)
+        return DestFacts(
+            brokers(c.inventory, look), services, tails, dest_view(c.inventory, look) if back else None
+        )
+
+    def check(self, c: Context, f: DestFacts, way: Way) -> Verdict:
+        lost = tuple(unknown("dest.service", h, r) for h, r in f.services.items() if runs(r) is None)
+        if lost or (lost := untold("dest", f.brokers)):
+            return Blocked(lost)
+        up = tuple(host for host, status in f.services.items() if runs(status))
+        if way is Way.BACK:
+            down = tuple(host for host in f.services if host not in up)
+            if down:
+                return Ready(down)
+            if f.view is None or f.view.has_quorum() is not True:
+                seen = "" if f.view is None else ", ".join(f"{h} {m}" for h, m in f.view.modes().items())
+                return Waiting("dest serves", seen, SERVES_S, 1.0)
+            return Done()
+        if busy := _at_work(f.brokers):
+            return Blocked(busy)
+        if up:
+            return Ready(up)
+        findings = (*(unknown("dest.tail", h, r) for h, r in f.tails.items() if not isinstance(r, Seen)),)
+        if findings:
+            return Blocked(findings)
+        equal = _equal(c, {host: r.value for host, r in f.tails.items() if isinstance(r, Seen)})
+        return Blocked((equal,)) if equal.blocks else Done((equal,))
+
+    def plan(self, c: Context, f: DestFacts, target: str) -> Changes:
+        dest = c.inventory.dest
+        return (SetService(target, dest.service.unit, "stop", dest.commands),)
+
+    def undo(self, c: Context, f: DestFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        dest = c.inventory.dest
+        return (SetService(target, dest.service.unit, "start", dest.commands),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[DestFacts]:
+        """All of them; until its turn brokers and dest run."""
+        return Forecast(DestFacts({}, {}, {}), c.inventory.dest_names)
+
+
+def _at_work(states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
+    """A finding for each broker that runs: somebody has started it since."""
+    return tuple(
+        claim(
+            "dest.brokers-down",
+            "the broker is down",
+            False,
+            target=host,
+            seen="its service runs",
+            needed="stopped",
+            moves=("stop it and find out who started it, then resume", "rollback"),
+        )
+        for host, state in states.items()
+        if state.runs
+    )
+
+
+def _equal(c: Context, tails: Mapping[str, int]) -> Finding:
+    newest = max(tails.values(), default=0)
+    holding = [host for host, zxid in tails.items() if zxid == newest]
+    majority = c.inventory.dest.majority
+    return claim(
+        "dest.tail",
+        "a majority of dest's disks hold the same newest transaction",
+        len(holding) >= majority,
+        seen=", ".join(f"{host} {format_zxid(zxid)}" for host, zxid in tails.items()),
+        needed=f"the newest on {majority}",
+        moves=("rollback to outage.dest: dest starts and its servers catch up; then run again",),
+    )

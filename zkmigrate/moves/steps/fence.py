@@ -1,0 +1,138 @@
+"""What: refuse clients at the client port of every dest host and end their connections.
+
+Why now: nothing may reach dest between the last proof and the reform; what is not sent cannot be lost.
+Right before, it is looked once more for a foreign client that came to dest since SURVEY.
+
+Clients may notice: members lose ZooKeeper and keep retrying; Kafka's producers and consumers go on. What a
+client had sent but not acknowledged is unknown to it, as in any disconnect.
+
+Way back: reopen; no session is lost while the way back starts before the deadline. The kernel reopens by
+itself when the lease is not renewed.
+
+Proof: own rules on top, the set filled, no client socket left, on every dest host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
+from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
+from zkmigrate.model.finding import Finding
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.window import Phase
+from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.facts.connections import connections
+from zkmigrate.moves.facts.sessions import dump
+from zkmigrate.moves.facts.tenants import foreign_clients
+from zkmigrate.moves.facts.window import Standing, Statuses, foreseen, standing
+from zkmigrate.moves.rules.accepted import accepted
+from zkmigrate.moves.rules.foreign import foreign
+from zkmigrate.moves.rules.lease import in_force
+
+
+@dataclass(frozen=True)
+class FenceFacts:
+    """foreign: who else is a client of dest, asked going forward before a door is shut; what somebody answers
+    for only warns."""
+
+    stand: Standing
+    foreign: tuple[Finding, ...] = ()
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    rules = "in4=top 'in6=(top|noipv6)' 'fence_entries=[2-9]'"
+    check = f'until_like 2 "$DEST" phase=fenced {rules} client_sockets=0'
+    look = Block(s.inventory.dest_names, (check,), "`OK` with all these words; the clock runs", WALK_BACK)
+    return (*s.waves(Way.FORWARD), look)
+
+
+def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
+    check = ('until_like 2 "$DEST" phase=armed fence_entries=0',)
+    return (
+        *s.waves(Way.BACK),
+        Block(s.inventory.dest_names, check, "`OK`: clients reach dest again", way=Way.BACK),
+    )
+
+
+BY_HAND = ByHand(
+    needs="the go/no-go page is signed, `survey` has just said OK, you have read everything down to OPEN.",
+    forward=_by_hand,
+    back=_back_by_hand,
+)
+
+
+class FenceStep(Step[FenceFacts]):
+    """See the module."""
+
+    id = "fence"
+    title = "Fence clients off"
+    hazard = Hazard.WINDOW
+    by_hand = BY_HAND
+
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
+    def observe(self, c: Context, look: Look) -> FenceFacts:
+        stand = standing(c, look, "armed")
+        # A rehearsal comes before the roll: nobody is to be on dest then, and the roll's gate asks.
+        if c.way is Way.BACK or c.rehearsal or not stand.hosts.in_phase("armed"):
+            return FenceFacts(stand)
+        cons = look.each(c.inventory.dest_names, lambda host: connections(look, host))
+        dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
+        found = foreign_clients(c.inventory, self.dependent, look, cons, dumps)
+        return FenceFacts(
+            stand, accepted(c.inventory.accept, foreign(self.dependent.words, found), look.wall())
+        )
+
+    def check(self, c: Context, facts: FenceFacts, way: Way) -> Verdict:
+        f = facts.stand
+        if way is Way.BACK:
+            hosts = f.whole
+            shut = hosts.where(lambda s: s.phase == "fenced" or (s.phase == "armed" and s.fence_entries > 0))
+            if shut:
+                return Ready(shut)
+            return Blocked(hosts.unknown, others_back=True) if hosts.unknown else _reopened(hosts)
+        if f.hosts.unknown:
+            return Blocked(f.hosts.unknown)
+        if wrong := f.hosts.outside("fence", "armed", "fenced"):
+            return Blocked(wrong)
+        if todo := f.hosts.in_phase("armed"):
+            return Blocked(facts.foreign) if any(x.blocks for x in facts.foreign) else Ready(todo)
+        findings = closed(f.whole)
+        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+
+    def plan(self, c: Context, f: FenceFacts, target: str) -> Changes:
+        return (Fence(target, in_force(c).fence_ttl_ms),)
+
+    def undo(self, c: Context, f: FenceFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (HostVerb(target, "reopen"),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[FenceFacts]:
+        return Forecast(FenceFacts(foreseen(c, Phase.ARMED)))
+
+
+def _closed(s: HostStatus) -> bool:
+    return s.rules_on_top and s.fence_entries >= 2 and s.client_sockets == 0
+
+
+def closed(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
+    """The door is shut on every host, as observed, not as ordered."""
+    return f.every(
+        "fence.closed",
+        "no client reaches this dest host",
+        _closed,
+        lambda s: f"rules {s.in4}/{s.in6}, {s.fence_entries} set entries, {s.client_sockets} client sockets",
+    )
+
+
+def _reopened(f: Statuses[HostStatus]) -> Verdict:
+    findings = f.every(
+        "fence.reopened",
+        "clients reach this dest host again",
+        lambda s: s.fence_entries == 0,
+        lambda s: f"{s.fence_entries} set entries",
+    )
+    return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)

@@ -1,0 +1,150 @@
+"""What: remove what the move left on the hosts: the cut's rules, the guard, the images, zkm-host itself.
+
+Why now: dest has been verified; nothing here is needed to run it.
+
+Clients may notice: nothing.
+
+Way back: none; the images are gone after it. Dest stays as it is.
+
+Proof: zkm-host is gone, after it removed every rule, set, guard and state of this run. A dest host that
+VERIFY left out and that still does not answer is named; one that answers again gets its GO first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.hosts.facts.status import HostPhase
+from zkmigrate.hosts.zkm_host import INSTALLED_PATH, program
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.by_hand import ByHand
+from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.recorded import known
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.window import Phase
+from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.facts.recorded import Verified
+from zkmigrate.moves.facts.window import Statuses, foreseen, statuses, unknown
+from zkmigrate.moves.steps.go import GoFacts, GoStep, past_the_door
+from zkmigrate.moves.steps.verify import LATE_HOST_S
+from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
+
+
+@dataclass(frozen=True)
+class FinalizeFacts:
+    """The installed program per host, Absent where it is gone; each dest host's config and phase."""
+
+    programs: dict[str, Reading[bytes]]
+    configs: dict[str, Reading[ZooConfig]]
+    hosts: Statuses[HostPhase]
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """Dest hosts behind the open door: they say so, or run the reformed config with nothing armed any
+        more."""
+        return tuple(
+            host
+            for host, config in self.configs.items()
+            if self.hosts.phase(host) == "open"
+            or (
+                self.hosts.phase(host) in ("", "idle")
+                and isinstance(config, Seen)
+                and _reformed(config.value)
+            )
+        )
+
+
+BY_HAND = ByHand(
+    needs="days later, when nobody needs the images any more.",
+)
+
+
+class FinalizeStep(Step[FinalizeFacts]):
+    """See the module."""
+
+    id = "finalize"
+    title = "Remove what the move left"
+    hazard = Hazard.FINAL
+    by_hand = BY_HAND
+
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
+    def _hosts(self, inventory: Inventory) -> tuple[str, ...]:
+        """The hosts that zkm-host is put on: dest's and the members'."""
+        return (*inventory.dest_names, *(m.name for m in self.dependent.members(inventory)))
+
+    def observe(self, c: Context, look: Look) -> FinalizeFacts:
+        hosts = self._hosts(c.inventory)
+        dest = c.inventory.dest
+        return FinalizeFacts(
+            look.each(hosts, lambda host: look.file(host, INSTALLED_PATH)),
+            look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, dest.config)),
+            statuses(c, look),
+        )
+
+    def check(self, c: Context, f: FinalizeFacts, way: Way) -> Verdict:
+        if way is Way.BACK:
+            return (
+                Blocked((past_the_door(self.dependent.words, f.opened),), no_way_back=True)
+                if f.opened
+                else Done()
+            )
+        verified = known(Verified, c)
+        missing = verified.missing if verified is not None else ()
+        silent = {h: r for h, r in f.programs.items() if isinstance(r, Unknown)}
+        if lost := tuple(unknown("finalize.answer", h, r) for h, r in silent.items() if h not in missing):
+            return Blocked(lost)
+        # A host that VERIFY left out and that is here again: a sealed one gets its GO, below.
+        if joining := f.hosts.in_phase("go", "started", "checked"):
+            limit = c.inventory.policy.open_limit_s + LATE_HOST_S
+            return Waiting("every dest host is open", f"not yet: {', '.join(joining)}", limit, 1.0)
+        todo = tuple(h for h, r in f.programs.items() if isinstance(r, Seen))
+        if todo:
+            return Ready(todo)
+        gone = (h for h in f.programs if h not in silent)
+        return Done(
+            (
+                *(claim("finalize.gone", "nothing of ours is left", True, target=h) for h in gone),
+                *(_left_there(host, reading) for host, reading in silent.items()),
+            )
+        )
+
+    def plan(self, c: Context, f: FinalizeFacts, target: str) -> Changes:
+        if f.hosts.phase(target) == "sealed":
+            return GoStep(self.dependent).plan(c, GoFacts(f.hosts, ()), target)
+        if target in c.inventory.dest_names:
+            return (HostVerb(target, "finalize"), UninstallProgram(target))
+        return (UninstallProgram(target),)
+
+    def undo(self, c: Context, f: FinalizeFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[FinalizeFacts]:
+        hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
+        return Forecast(
+            FinalizeFacts({host: Seen(program()) for host in hosts}, {}, foreseen(c, Phase.OPEN).hosts)
+        )
+
+
+def _left_there(host: str, reading: Reading[bytes]) -> Finding:
+    return claim(
+        "finalize.left",
+        "nothing of ours is left",
+        None,
+        severity=Severity.WARN,
+        target=host,
+        seen=str(reading),
+        needed="an answer",
+        moves=("clean it up when it is back, or replace it: docs/how-to/host-died.md",),
+    )
+
+
+def _reformed(config: ZooConfig) -> bool:
+    """Whether a dest config is of an ensemble of its own: it has servers, and no observer, wherever they
+    stand: with reconfigEnabled ZooKeeper has moved them to a dynamic file."""
+    roles = {server.role for server in config.servers.values()}
+    return roles == {"participant"} and config.values.get("peerType", "participant") != "observer"

@@ -1,0 +1,102 @@
+"""What: install zkm-host, the one program that acts on a host, on dest hosts and the members' hosts.
+
+Why now: every later change goes through it, with an operation id, a before-image and a stored outcome.
+
+Clients may notice: nothing.
+
+Way back: remove it, its sudoers file and the run's state. A run that keeps what it finds removes it only
+where it was not there before.
+
+Proof: the installed file has the digest of the one in this package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.by_hand import ByHand
+from zkmigrate.model.change import Applied, Changes, InstallProgram, UninstallProgram
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.recorded import known
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.facts.recorded import Installed
+from zkmigrate.moves.facts.window import unknown
+
+
+@dataclass(frozen=True)
+class InstallFacts:
+    """The installed program per host; Absent where it is not installed."""
+
+    programs: dict[str, Reading[bytes]]
+
+
+BY_HAND = ByHand(
+    needs="full sudo on these hosts, once.",
+)
+
+
+class InstallStep(Step[InstallFacts]):
+    """See the module. keep: another run left zkm-host on the hosts, with its own state: it stays there."""
+
+    id = "install"
+    title = "Install zkm-host"
+    hazard = Hazard.REVERSIBLE
+    by_hand = BY_HAND
+
+    def __init__(self, dependent: AnyDependent, *, keep: bool = False) -> None:
+        self.dependent = dependent
+        self._keep = keep
+
+    def _hosts(self, inventory: Inventory) -> tuple[str, ...]:
+        """The hosts that zkm-host is put on: dest's and the members'."""
+        return (*inventory.dest_names, *(m.name for m in self.dependent.members(inventory)))
+
+    def observe(self, c: Context, look: Look) -> InstallFacts:
+        hosts = self._hosts(c.inventory)
+        return InstallFacts(look.each(hosts, lambda host: look.file(host, hostside.INSTALLED_PATH)))
+
+    def check(self, c: Context, f: InstallFacts, way: Way) -> Verdict:
+        lost = tuple(unknown("install.answer", h, r) for h, r in f.programs.items() if isinstance(r, Unknown))
+        if lost:
+            return Blocked(lost)
+        if way is Way.BACK:
+            there = tuple(h for h, r in f.programs.items() if not isinstance(r, Absent))
+            if self._keep:
+                there = tuple(h for h in there if h in _without(c))
+            return Ready(there) if there else Done()
+        wanted = hostside.program()
+        todo = tuple(h for h, r in f.programs.items() if not (isinstance(r, Seen) and r.value == wanted))
+        if todo:
+            without = tuple(h for h, r in f.programs.items() if isinstance(r, Absent))
+            found = Installed(_without(c) if c.begun else without).encode()
+            return Ready(todo, record=found if self._keep else {})
+        return Done(
+            tuple(
+                claim(
+                    "install.same",
+                    "zkm-host is this package's",
+                    True,
+                    target=h,
+                    seen=f"sha256 {hashlib.sha256(wanted).hexdigest()[:12]}",
+                )
+                for h in f.programs
+            )
+        )
+
+    def plan(self, c: Context, f: InstallFacts, target: str) -> Changes:
+        return (InstallProgram(target),)
+
+    def undo(self, c: Context, f: InstallFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (UninstallProgram(target),)
+
+
+def _without(c: Context) -> tuple[str, ...]:
+    """The hosts that had no zkm-host before this run."""
+    installed = known(Installed, c)
+    return installed.without if installed is not None else ()

@@ -1,0 +1,265 @@
+"""What: start each dest host as an observer of source, one at a time.
+
+Why now: dest is empty and proven to be; observers do not vote, so source's quorum is not affected.
+
+Clients may notice: a snapshot sync of a large tree costs source some latency; that is why it is one at a
+time, and why the next one waits while more requests are outstanding on source than the policy allows.
+
+Way back: stop the observers and put every file back; what they wrote is moved aside. Source forgets them.
+
+Proof: every dest host says observer and has reached the zxid source's leader had when it was asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from zkmigrate.errors import HostError
+from zkmigrate.hosts.facts.status import HostStatus, unit_status
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
+from zkmigrate.model.change import Applied, Change, Changes, Discard, MoveAside, PutFile, SetService, inverses
+from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.finding import claim
+from zkmigrate.model.look import DirEntry, Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.facts.dest import written_by_zookeeper
+from zkmigrate.moves.facts.window import unknown
+from zkmigrate.moves.rules.reform import observer_config
+from zkmigrate.zookeeper.data.words import Srvr
+from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
+from zkmigrate.zookeeper.facts.members import Members, source_members
+
+
+@dataclass(frozen=True)
+class JoinHost:
+    """One dest host: its two files, its directories, its service and how it serves."""
+
+    myid: Reading[bytes]
+    config: Reading[bytes]
+    config_dir: Reading[tuple[DirEntry, ...]]
+    data: Reading[tuple[DirEntry, ...]]
+    txn: Reading[tuple[DirEntry, ...]]
+    status: Reading[HostStatus]
+    stat: Reading[Srvr]
+
+
+@dataclass(frozen=True)
+class JoinFacts:
+    """source is read before dest, so a dest zxid at or above source's is caught up."""
+
+    source: EnsembleView
+    members: Reading[Members]
+    hosts: dict[str, JoinHost]
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    return tuple(
+        block for host in s.hosts(Way.FORWARD) for block in (*s.alone(host, Way.FORWARD), _joined(host))
+    )
+
+
+def _joined(host: str) -> Block:
+    wait = (
+        "leader=$(source_leader); LEADER_AT=${leader#*=}; wanted=$(source_zxid)",
+        f'until_mode 300 observer {host} && until_zxid 300 "$wanted" {host}',
+    )
+    expect = (
+        f"`OK {host}: observer`, `OK {host}: at least 0x…`. Look at source's latency before the next host"
+    )
+    return Block((host,), wait, expect, f"look at ZooKeeper's log on {host}; its way back is below")
+
+
+def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
+    return tuple(block for host in s.hosts(Way.BACK) for block in s.alone(host, Way.BACK))
+
+
+BY_HAND = ByHand(
+    needs="dest's data directories are empty and ZooKeeper is stopped there; source has a quorum.",
+    weaker="whether source is busy you see yourself (`Outstanding` in `srvr`) before the next host joins.",
+    forward=_by_hand,
+    back=_back_by_hand,
+    alone=True,
+)
+
+
+class JoinStep(Step[JoinFacts]):
+    """See the module."""
+
+    id = "join"
+    title = "Join dest as observers"
+    hazard = Hazard.REVERSIBLE
+    by_hand = BY_HAND
+
+    def observe(self, c: Context, look: Look) -> JoinFacts:
+        dest = c.inventory.dest
+        view = source_view(c.inventory, look)
+        members = source_members(c.inventory, look)
+        servers = dest_view(c.inventory, look).servers
+
+        def one(host: str) -> JoinHost:
+            return JoinHost(
+                look.file(host, f"{dest.data_dir}/myid"),
+                look.file(host, dest.config),
+                look.listing(host, dest.config.rsplit("/", 1)[0]),
+                look.listing(host, dest.data_dir),
+                look.listing(host, dest.txn_dir),
+                unit_status(look, host, dest.service.unit, dest.commands),
+                servers[host],
+            )
+
+        return JoinFacts(view, members, look.each(c.inventory.dest_names, one))
+
+    def check(self, c: Context, f: JoinFacts, way: Way) -> Verdict:
+        lost = tuple(
+            unknown("join.answer", h, s.status) for h, s in f.hosts.items() if not isinstance(s.status, Seen)
+        )
+        if lost:
+            return Blocked(lost)
+        if way is Way.BACK:
+            hosts = reversed(c.inventory.dest_names)
+            left = [h for h in hosts if h in c.unrestored or _left_over(c.inventory, f.hosts[h])]
+            return Ready((left[0],)) if left else Done()
+        if not isinstance(f.members, Seen):
+            return Blocked((unknown("join.source-config", "source", f.members),))
+        leader = f.source.servers[f.source.leader] if f.source.leader is not None else None
+        if not isinstance(leader, Seen):
+            # An election takes seconds; a source that finds no leader is told by the deadline.
+            limit = c.inventory.policy.step_deadline_s
+            modes = ", ".join(f"{host}: {mode}" for host, mode in f.source.modes().items())
+            return Waiting("source has a leader", modes, limit, 1.0)
+        for host in c.inventory.dest_names:
+            state = f.hosts[host]
+            if not self._placed(c, f, host):
+                return _busy(c, f.source, host) or Ready((host,))
+            stat = state.stat
+            if (
+                not isinstance(stat, Seen)
+                or stat.value.mode != "observer"
+                or stat.value.zxid < leader.value.zxid
+            ):
+                seen = (
+                    f"{stat.value.mode} {format_zxid(stat.value.zxid)}"
+                    if isinstance(stat, Seen)
+                    else "does not serve yet"
+                    if isinstance(stat, Absent)
+                    else str(stat)
+                )
+                return Waiting(
+                    f"{host} observes source and has caught up",
+                    f"{seen}, source {format_zxid(leader.value.zxid)}",
+                    c.inventory.policy.step_deadline_s,
+                )
+        return Done(
+            tuple(
+                claim("join.observing", "the dest host observes source", True, target=h, seen=_zxid(s.stat))
+                for h, s in f.hosts.items()
+            )
+        )
+
+    def _placed(self, c: Context, f: JoinFacts, host: str) -> bool:
+        state = f.hosts[host]
+        files = {p.path: p.content for p in _files(c.inventory, f, host)}
+        dest = c.inventory.dest
+        return (
+            isinstance(state.myid, Seen)
+            and state.myid.value == files[f"{dest.data_dir}/myid"]
+            and isinstance(state.config, Seen)
+            and state.config.value == files[dest.config]
+            and isinstance(state.status, Seen)
+            and state.status.value.unit_state in ("active", "activating")
+        )
+
+    def plan(self, c: Context, f: JoinFacts, target: str) -> Changes:
+        dest = c.inventory.dest
+        state = f.hosts[target].status
+        running = isinstance(state, Seen) and state.value.unit_state == "active"
+        action = SetService(target, dest.service.unit, "restart" if running else "start", dest.commands)
+        return (*_files(c.inventory, f, target), action)
+
+    def undo(self, c: Context, f: JoinFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        state = f.hosts[target]
+        dest = c.inventory.dest
+        changes: list[Change] = [SetService(target, dest.service.unit, "stop", dest.commands)]
+        changes += [MoveAside(target, path) for path in _written(c.inventory, state)]
+        changes += [Discard(target, operation, path) for path, operation in _aside(c.inventory, state)]
+        return (*changes, *inverses(applied))
+
+    def forecast(self, c: Context, look: Look) -> Forecast[JoinFacts]:
+        f = self.observe(c, look)
+        if not isinstance(f.members, Seen):
+            raise HostError(f"source's server lines cannot be read: {f.members}")
+        left = tuple(host for host in c.inventory.dest_names if not self._placed(c, f, host))
+        # What ZooKeeper writes once it runs: the way back moves it aside.
+        data = Seen((DirEntry("version-2", "d", 0, None),))
+        hosts = {host: replace(state, data=data, txn=data) for host, state in f.hosts.items()}
+        return Forecast(replace(f, hosts=hosts), left)
+
+
+def _busy(c: Context, source: EnsembleView, host: str) -> Waiting | None:
+    """Source answers more slowly than the policy allows, perhaps because of the last host's sync."""
+    limit = c.inventory.policy.join_outstanding
+    waiting = {h: r.value.outstanding for h, r in source.servers.items() if isinstance(r, Seen)}
+    busy = ", ".join(f"{h}: {n} outstanding" for h, n in waiting.items() if n > limit)
+    if not busy:
+        return None
+    what = f"source has answered what it was asked before {host} joins"
+    return Waiting(what, f"{busy}, at most {limit}", c.inventory.policy.step_deadline_s, 1.0)
+
+
+def _files(inventory: Inventory, f: JoinFacts, host: str) -> tuple[PutFile, ...]:
+    dest = inventory.dest
+    owner = f"{dest.user}:{dest.group}"
+    members = f.members.value if isinstance(f.members, Seen) else Members(())
+    return (
+        PutFile(host, f"{dest.data_dir}/myid", f"{inventory.dest_host(host).myid}\n".encode(), owner),
+        PutFile(host, dest.config, observer_config(inventory, members), owner),
+    )
+
+
+def _written(inventory: Inventory, state: JoinHost) -> tuple[str, ...]:
+    """Paths that ZooKeeper itself wrote: its data, its logs, and what it leaves beside the config: 3.5 a
+    dynamic file as an observer, later ones and a ``.bak`` once it was reformed with reconfigEnabled."""
+    dest = inventory.dest
+    paths = []
+    for directory, reading in ((dest.data_dir, state.data), (dest.txn_dir, state.txn)):
+        if isinstance(reading, Seen) and any(e.name == "version-2" for e in reading.value):
+            paths.append(f"{directory}/version-2")
+    config_dir, name = dest.config.rsplit("/", 1)
+    if isinstance(state.config_dir, Seen):
+        paths += [
+            f"{config_dir}/{e.name}"
+            for e in state.config_dir.value
+            if written_by_zookeeper(name, e.name) and ".zkm-" not in e.name
+        ]
+    return tuple(dict.fromkeys(paths))
+
+
+def _left_over(inventory: Inventory, state: JoinHost) -> bool:
+    running = isinstance(state.status, Seen) and state.status.value.unit_state not in ("inactive", "failed")
+    return running or bool(_written(inventory, state)) or bool(_aside(inventory, state))
+
+
+def _aside(inventory: Inventory, state: JoinHost) -> list[tuple[str, str]]:
+    """What this step's undo has moved aside: path and operation, as zkm-host's ``move-aside`` names it.
+
+    It can go for good: preflight saw these directories empty, so all of it was written by the observer.
+    """
+    dest = inventory.dest
+    directories = {
+        dest.data_dir: state.data,
+        dest.txn_dir: state.txn,
+        dest.config.rsplit("/", 1)[0]: state.config_dir,
+    }
+    found = []
+    for directory, reading in directories.items():
+        for entry in reading.value if isinstance(reading, Seen) else ():
+            _, mark, operation = entry.name.partition(".zkm-")
+            if mark and operation.startswith("join."):
+                found.append((f"{directory}/{entry.name}", operation))
+    return found
+
+
+def _zxid(reading: Reading[Srvr]) -> str:
+    return format_zxid(reading.value.zxid) if isinstance(reading, Seen) else str(reading)

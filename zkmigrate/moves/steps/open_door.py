@@ -1,0 +1,81 @@
+"""What: open the client door of dest: the point of no return.
+
+Why now: dest has been checked behind the closed door.
+
+Clients may notice: members reconnect within about three seconds, Kafka's with their old sessions.
+
+Way back: none that costs nothing. From now on members have seen dest's transactions; repair forward.
+
+Proof: the fence is empty on every host that serves and the phase file says open.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
+from zkmigrate.model.change import Applied, Changes, HostVerb
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.window import Phase
+from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.facts.window import SERVING, Standing, foreseen, standing
+from zkmigrate.moves.steps.go import past_the_door
+from zkmigrate.moves.steps.serve import go_on_without, late
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    (sent,) = s.waves(Way.FORWARD)
+    moves = "open the others all the same; a host that did not open is mended afterwards, **never** restored"
+    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
+
+
+BY_HAND = ByHand(
+    needs="CHECK has said OK on all.",
+    forward=_by_hand,
+)
+
+
+class OpenStep(Step[Standing]):
+    """See the module."""
+
+    id = "open"
+    title = "Open the door"
+    hazard = Hazard.FINAL
+    by_hand = BY_HAND
+
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
+    def observe(self, c: Context, look: Look) -> Standing:
+        return standing(c, look, "started", "checked")
+
+    def check(self, c: Context, f: Standing, way: Way) -> Verdict:
+        hosts = f.hosts
+        opened = hosts.in_phase("open")
+        if way is Way.BACK and opened:
+            return Blocked((past_the_door(self.dependent.words, opened),), no_way_back=True)
+        partly = go_on_without(c, hosts)
+        if hosts.unknown and not (way is Way.FORWARD and partly):
+            return Blocked(hosts.unknown)
+        if way is Way.BACK:
+            return Done()
+        if wrong := hosts.outside("open", *SERVING, *(("go", "sealed") if partly else ())):
+            return Blocked(wrong)
+        if todo := hosts.in_phase("started", "checked"):
+            return Ready(todo)
+        findings = f.whole.every(
+            "open.door",
+            "clients reach this dest host, or it has not come yet",
+            lambda s: s.fence_entries == 0 or s.phase in ("go", "sealed"),
+            lambda s: f"{s.fence_entries} set entries, {s.client_sockets} client sockets",
+        )
+        return Blocked(findings) if any(x.blocks for x in findings) else Done((*findings, *late(hosts)))
+
+    def plan(self, c: Context, f: Standing, target: str) -> Changes:
+        # A finisher may have reached its own limit between CHECK and here: open is right from both phases.
+        return (HostVerb(target, "open"),)
+
+    def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[Standing]:
+        return Forecast(foreseen(c, Phase.CHECKED))

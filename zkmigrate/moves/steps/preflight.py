@@ -1,0 +1,58 @@
+"""What: look at everything that could go wrong and can be seen beforehand; change nothing.
+
+Why now: every later step rests on it, and on day one it is useful by itself.
+
+Clients may notice: nothing; it only reads.
+
+Way back: nothing was changed.
+
+Proof: every blocking check holds; unknown never passes.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
+from zkmigrate.model.finding import Finding, blocking
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
+from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.preflight import run_preflight
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    hosts = (*s.inventory.dest_names, *s.inventory.broker_names)
+    text = (*(f"at {host} true &" for host in hosts), f"say '' {' '.join(hosts)} && source_leader")
+    expect = "`OK` with every host, then the name and address of source's one leader"
+    return (
+        Block(hosts, text, expect, "no host may be silent and source must have a leader: mend that first"),
+    )
+
+
+BY_HAND = ByHand(
+    needs="this machine is one of the `operator` addresses of the inventory, with the same key and "
+    "known_hosts.",
+    weaker="`zkmigrate preflight` looks at some fifty things; here is only what the next boxes need. Look "
+    "yourself at session timeouts (40 s for a move by hand), running reassignments, disk space, clocks, "
+    "versions, `jute.maxbuffer`, and whatever restarts services or rewrites files.",
+    forward=_by_hand,
+)
+
+
+class PreflightStep(Reads[tuple[Finding, ...]]):
+    """See the module. gate: which checks are due, ``preflight``, ``roll`` or ``cutover``."""
+
+    id = "preflight"
+    title = "Preflight"
+    by_hand = BY_HAND
+
+    def __init__(self, dependent: AnyDependent, gate: str = "preflight") -> None:
+        self.dependent = dependent
+        self.gate = gate
+
+    def observe(self, c: Context, look: Look) -> tuple[Finding, ...]:
+        return run_preflight(c, self.dependent, look, self.gate)
+
+    def check(self, c: Context, f: tuple[Finding, ...], way: Way) -> Verdict:
+        if way is Way.BACK:
+            return Done()
+        return Blocked(f) if blocking(f) else Done(f)

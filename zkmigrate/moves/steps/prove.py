@@ -1,0 +1,227 @@
+"""What: prove that every dest disk holds every transaction that touched the chroot.
+
+Why now: ZooKeeper is down on dest, its disk cannot change, and source can still be read.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: nothing was changed by this step.
+
+Proof: tail — the newest durable zxid of every dest host is at least the newest transaction that touches the
+chroot or a session owning part of it. Delta — the log of source's leader, read without a gap and under the
+same
+leader and epoch before and after, holds nothing after dest's zxid that touches them, except expiries of
+sessions that live on dest and of which no dest disk knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.errors import HostError
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.recorded import needed
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
+from zkmigrate.moves.dependent import AnyDependent, Words
+from zkmigrate.moves.facts.recorded import Drained, Proved, ReadDelta, Stopped, Surveyed
+from zkmigrate.moves.rules.start_order import freshest
+from zkmigrate.zookeeper.data.delta import DeltaResult, delta, due
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.proofs import covers
+from zkmigrate.zookeeper.data.session import format_session
+from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
+from zkmigrate.zookeeper.facts.disk import directories
+from zkmigrate.zookeeper.facts.ensemble import source_view
+from zkmigrate.zookeeper.facts.ownership import Ownership, rolled_forward
+
+LOG_DEADLINE_S = 2.0
+LISTED = 10
+
+
+@dataclass(frozen=True)
+class ProveFacts:
+    """leader and zxid of source before and after the log was read, the state at dest's zxid, and the
+    delta."""
+
+    before: tuple[str | None, int]
+    after: tuple[str | None, int]
+    state: Reading[Ownership]
+    delta: Reading[DeltaResult]
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    moves = f"somebody writes under the chroot on source, or source has had an election: {WALK_BACK} at once"
+    return (
+        Block(
+            s.inventory.dest_names, ("in_time 2 && same_source",), "`OK source has written nothing …`", moves
+        ),
+    )
+
+
+BY_HAND = ByHand(
+    needs="`OK stamps`.",
+    weaker="the tool decodes the log of source's leader, sessions included. Here its text is searched: a "
+    "path under the chroot is seen, the opening or expiry of a session is not. A payload, or another "
+    "tenant, that names the chroot gives a false STOP; there is no false OK for a path.",
+    forward=_by_hand,
+)
+
+
+class ProveStep(Reads[ProveFacts]):
+    """See the module."""
+
+    id = "prove"
+    title = "Prove that nothing is missing"
+    by_hand = BY_HAND
+
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
+    def observe(self, c: Context, look: Look) -> ProveFacts:
+        before = _leader(c, look)
+        survey = needed(Surveyed, c)
+        tails = needed(Stopped, c).tails.values()
+        lowest, highest = min(tails), max(tails)
+        source = c.inventory.source
+        try:
+            _, logs = directories(look, survey.leader, source.data_dir, source.txn_dir)
+            cursor = survey.cursors.get(survey.leader)
+            since = walk(logs, cursor=cursor)
+            state = rolled_forward(survey.ownership, since, lowest)
+            if since.gaps:
+                raise HostError(f"{survey.leader}: the log has a hole: {since.gaps[0]}")
+            found = delta(
+                logs,
+                chroot=self.dependent.chroot(c.inventory),
+                after=lowest,
+                upto=due(before[1]),
+                owners=state.owners,
+                living=self._living(survey, state),
+                highest=highest,
+                cursor=cursor,
+            )
+        except (HostError, ZkDataError) as error:
+            unread = Unknown("failed", str(error))
+            return ProveFacts(before, _leader(c, look), unread, unread)
+        return ProveFacts(before, _leader(c, look), Seen(state), Seen(found))
+
+    def check(self, c: Context, f: ProveFacts, way: Way) -> Verdict:
+        if way is Way.BACK:
+            return Done()
+        if not isinstance(f.state, Seen) or not isinstance(f.delta, Seen):
+            why = str(f.state if not isinstance(f.state, Seen) else f.delta)
+            return Blocked((claim("prove.source-log", "source's log can be read", None, seen=why),))
+        result = f.delta.value
+        if result.held is None and result.last < f.before[1]:
+            return Waiting(
+                "source's log reaches its zxid",
+                f"at {format_zxid(result.last)} of {format_zxid(f.before[1])}: {result.unproved}",
+                LOG_DEADLINE_S,
+                0.02,
+            )
+        tails = needed(Stopped, c).tails
+        first = freshest(tails, f.state.value.newest)
+        findings = (
+            _same_leader(c, f),
+            _from_survey(c, min(tails.values())),
+            *_tail_claims(tails, f.state.value),
+            *_delta_claims(self.dependent.words, c, result),
+        )
+        if any(x.blocks for x in findings):
+            return Blocked(findings)
+        record = Proved(
+            first=first,
+            needed=f.state.value.newest,
+            delta=ReadDelta(result.after, result.last, result.records),
+            cursor=result.cursor,
+            baseline=f.state.value,
+        )
+        return Done(findings, record.encode())
+
+    def _living(self, survey: Surveyed, state: Ownership) -> set[int]:
+        """The sessions that dest lets live, whatever source does with them: those that SURVEY saw as clients
+        of dest, none in a rehearsal, where members are on source; and those of which nothing must be kept."""
+        kept = state.kept(self.dependent.keeps).owners.keys()
+        return {owner for owner in state.owners if owner in survey.on_dest or owner not in kept}
+
+
+def _leader(c: Context, look: Look) -> tuple[str | None, int]:
+    view = source_view(c.inventory, look)
+    stat = view.servers[view.leader] if view.leader is not None else None
+    return view.leader, stat.value.zxid if isinstance(stat, Seen) else -1
+
+
+def _same_leader(c: Context, f: ProveFacts) -> Finding:
+    survey = needed(Surveyed, c)
+    wanted = (survey.leader, survey.epoch)
+    seen = [(name, epoch(zxid) if zxid >= 0 else None) for name, zxid in (f.before, f.after)]
+    drained = epoch(needed(Drained, c).z)
+    return claim(
+        "prove.leader",
+        "source has had the same leader and epoch since SURVEY",
+        all(pair == wanted for pair in seen) and drained == wanted[1],
+        seen=f"epoch {drained} in DRAIN, {seen[0]} before, {seen[1]} after reading the log",
+        needed=f"{wanted}",
+        moves=("roll back and cut over again: the proof needs one unbroken log",),
+    )
+
+
+def _from_survey(c: Context, lowest: int) -> Finding:
+    """The log is read from SURVEY's place on: what a dest disk lacks from before it would not be seen."""
+    survey = needed(Surveyed, c)
+    cursor = survey.cursors.get(survey.leader)
+    start = cursor.zxid if cursor is not None else 0
+    return claim(
+        "prove.cursor",
+        "every dest disk reaches the place in source's log that SURVEY read up to",
+        lowest >= start,
+        seen=format_zxid(lowest),
+        needed=f"at least {format_zxid(start)}",
+        moves=("roll back: the dest host catches up, then cut over again",),
+    )
+
+
+def _tail_claims(tails: Mapping[str, int], state: Ownership) -> tuple[Finding, ...]:
+    return tuple(
+        claim(
+            "prove.tail",
+            "the newest durable zxid covers everything that touched the chroot",
+            covers(zxid, state.newest),
+            target=host,
+            seen=format_zxid(zxid),
+            needed=f"at least {format_zxid(state.newest)}",
+            moves=("roll back: the dest host catches up, then cut over again",),
+        )
+        for host, zxid in tails.items()
+    )
+
+
+def _delta_claims(words: Words, c: Context, result: DeltaResult) -> tuple[Finding, ...]:
+    listed = "; ".join(
+        f"{format_zxid(m.zxid)} {m.type} {m.path} session {format_session(m.session)}"
+        for m in result.missing[:LISTED]
+    )
+    # Until the roll members write through source, so a rehearsal's delta is read but may hold their writes.
+    rehearsed = c.rehearsal and not result.unproved
+    severity = Severity.INFO if rehearsed else Severity.BLOCK
+    why = f" (expected in a rehearsal: the {words.many} still write through source)" if rehearsed else ""
+    return (
+        claim(
+            "prove.delta",
+            "nothing that touches the chroot is on source and not on dest",
+            result.held,
+            severity=severity,
+            seen=result.unproved
+            or (
+                f"{len(result.missing)} missing{why}: {listed}"
+                if result.missing
+                else f"{result.records} read, none missing"
+            ),
+            needed="none missing, no gap",
+            moves=("roll back: find the writer named here and stop it, then cut over again",),
+        ),
+    )

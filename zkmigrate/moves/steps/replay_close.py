@@ -1,0 +1,62 @@
+"""What: remove the mark of the replay from source.
+
+Why now: the brokers run against source; nobody goes on behind the mark any more.
+
+Clients may notice: nothing.
+
+Way back: none is needed; the step before has none.
+
+Proof: source shows no mark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.model.change import SOURCE, Applied, Changes, EndReplay
+from zkmigrate.model.fact import Absent, Reading, Unknown
+from zkmigrate.model.finding import claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.facts.replay_disks import mark_on
+from zkmigrate.zookeeper.facts.ensemble import source_view
+
+
+@dataclass(frozen=True)
+class CloseFacts:
+    """The mark on source."""
+
+    mark: Reading[object]
+
+
+class ReplayCloseStep(Step[CloseFacts]):
+    """See the module."""
+
+    id = "close"
+    title = "Remove the mark from source"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> CloseFacts:
+        leader = source_view(c.inventory, look).leader
+        if leader is None:
+            return CloseFacts(Unknown("failed", "source has no one leader"))
+        return CloseFacts(mark_on(look, leader, c.inventory.kafka.chroot))
+
+    def check(self, c: Context, f: CloseFacts, way: Way) -> Verdict:
+        if way is Way.BACK:
+            return Done()
+        if isinstance(f.mark, Unknown):
+            return Waiting("source tells", str(f.mark), c.inventory.policy.step_deadline_s, 1.0)
+        if isinstance(f.mark, Absent):
+            return Done((claim("close.mark", "source shows no mark of the replay", True, seen="none"),))
+        return Ready((SOURCE,))
+
+    def plan(self, c: Context, f: CloseFacts, target: str) -> Changes:
+        return (EndReplay(SOURCE, c.inventory.kafka.chroot),)
+
+    def undo(self, c: Context, f: CloseFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[CloseFacts]:
+        """The mark is there by then."""
+        return Forecast(CloseFacts(Absent("not asked")), (SOURCE,))

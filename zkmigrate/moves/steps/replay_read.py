@@ -1,0 +1,82 @@
+"""What: read from the disks what dest did behind the cut, and plan its replay.
+
+Why now: brokers and dest are down; nothing changes any more.
+
+Clients may notice: nothing more; no broker serves them.
+
+Way back: nothing was changed.
+
+Proof: every condition of a replay holds, and the plan has a fingerprint over all of its requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.finding import claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
+from zkmigrate.moves.facts.outage import Registered, dest_services, registered, runs
+from zkmigrate.moves.facts.recorded import Planned
+from zkmigrate.moves.facts.replay import Looked
+from zkmigrate.moves.steps.return_preflight import disks, replayable
+from zkmigrate.zookeeper.facts.ensemble import source_view
+
+SESSION_S = 120.0
+
+
+@dataclass(frozen=True)
+class ReadFacts:
+    """ZooKeeper of every dest host, and what source shows of Kafka. replay: what the disks say. They are read
+    whole, so only once no broker is registered on source."""
+
+    services: Mapping[str, Reading[HostStatus]]
+    source: Reading[Registered]
+    replay: Reading[Looked]
+
+
+class ReplayReadStep(Reads[ReadFacts]):
+    """See the module."""
+
+    id = "read"
+    title = "Read what dest did"
+
+    def observe(self, c: Context, look: Look) -> ReadFacts:
+        inventory = c.inventory
+        services = dest_services(inventory, look)
+        source = registered(look, inventory.source_names, inventory.kafka.chroot)
+        if isinstance(source, Seen) and source.value.anybody:
+            return ReadFacts(services, source, Absent("not asked"))
+        return ReadFacts(services, source, replayable(c, look, source_view(inventory, look).leader))
+
+    def check(self, c: Context, f: ReadFacts, way: Way) -> Verdict:
+        if way is Way.BACK:
+            return Done()
+        down = tuple(
+            claim(
+                "read.dest-down",
+                "ZooKeeper of dest is stopped, so that its disk is whole",
+                None if (up := runs(status)) is None else not up,
+                target=host,
+                seen="it runs" if up else str(status) if up is None else "stopped",
+                needed="stopped",
+                moves=("stop it and find out who started it, then resume",),
+            )
+            for host, status in f.services.items()
+        )
+        if any(x.blocks for x in down):
+            return Blocked(down)
+        if isinstance(f.source, Seen) and f.source.value.anybody:
+            seen = f.source.value.words
+            return Waiting("source has ended the brokers' old sessions", seen, SESSION_S, 1.0)
+        findings = (*down, *disks(f.replay))
+        if not isinstance(f.replay, Seen):
+            return Blocked(findings)
+        found = f.replay.value
+        if any(x.blocks for x in findings):
+            return Blocked(findings)
+        batches = tuple((batch.upto, batch.count, batch.fingerprint) for batch in found.batches)
+        return Done(findings, Planned(found.dest, found.cut, found.upto, batches).encode())

@@ -1,0 +1,209 @@
+"""What: look at everything that speaks against going back to source, and at what it costs; change nothing.
+
+Why now: once the first broker is stopped, each minute is one that clients are served less.
+
+Clients may notice: nothing; it only reads: among others the disks of source's leader and of dest, whole.
+
+Way back: nothing was changed.
+
+Proof: source is whole and nobody else wrote under the chroot there; each of dest's transactions can be done
+again; every broker is known, names dest and is in sync; the owner of source agrees by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.errors import ZkmigrateError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.facts.cluster import kafka_view
+from zkmigrate.kafka.rules.next_wave import out_of_sync
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Severity, claim, each
+from zkmigrate.model.look import KafkaView, Look
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
+from zkmigrate.moves.facts.outage import BrokerState, brokers
+from zkmigrate.moves.facts.replay import Looked
+from zkmigrate.moves.facts.replay_disks import looking, mark_on
+from zkmigrate.moves.rules.outage import agreed
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.replay import Mark
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
+
+PACE = 200
+"""Transactions a second, as the replay goes at most."""
+
+LATER = ("source.at-rest", "dest.at-rest")
+"""Conditions of a replay that hold once the brokers are down."""
+
+
+@dataclass(frozen=True)
+class ReturnFacts:
+    """Both ensembles, Kafka as its brokers tell, their files, and what dest's disks say. wall: seconds since
+    the epoch."""
+
+    source: EnsembleView
+    dest: EnsembleView
+    view: Reading[KafkaView]
+    brokers: Mapping[str, BrokerState]
+    replay: Reading[Looked]
+    wall: float
+
+
+class ReturnPreflightStep(Reads[ReturnFacts]):
+    """See the module."""
+
+    id = "preflight"
+    title = "Look what going back costs"
+
+    def observe(self, c: Context, look: Look) -> ReturnFacts:
+        source = source_view(c.inventory, look)
+        return ReturnFacts(
+            source,
+            dest_view(c.inventory, look),
+            kafka_view(c, look),
+            brokers(c.inventory, look),
+            replayable(c, look, source.leader),
+            look.wall(),
+        )
+
+    def check(self, c: Context, f: ReturnFacts, way: Way) -> Verdict:
+        if way is Way.BACK:
+            return Done()
+        findings = (
+            whole_source(f.source),
+            _dest_serves(f.dest),
+            *_kafka(c.inventory, f.view),
+            *_files(c.inventory, f.brokers),
+            *disks(f.replay, LATER),
+            agreed(c.inventory, f.wall, cost(f.replay)),
+        )
+        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+
+
+def replayable(c: Context, look: Look, leader: str | None) -> Reading[Looked]:
+    """What the disks of source's leader and of dest say; a replay that has begun is gone on with."""
+    if leader is None:
+        return Unknown("failed", "source has no one leader, whose disk would be read")
+    mark = mark_on(look, leader, c.inventory.kafka.chroot)
+    if isinstance(mark, Unknown):
+        return mark
+    begun: Mark | None = mark.value[0] if isinstance(mark, Seen) else None
+    try:
+        return Seen(looking(c.inventory, look, leader).look(begun))
+    except (ZkmigrateError, ZkDataError) as error:
+        return Unknown("failed", str(error))
+
+
+def disks(replay: Reading[Looked], later: tuple[str, ...] = ()) -> tuple[Finding, ...]:
+    """The conditions of a replay as findings. later: those that are not asked yet."""
+    if not isinstance(replay, Seen):
+        return (claim("return.disks", "what dest did can be read from the disks", None, seen=str(replay)),)
+    return tuple(
+        claim(
+            x.id,
+            x.claim,
+            x.held,
+            seen=x.seen,
+            moves=("docs/reference/replay.md tells what each condition is for", "repair forward instead"),
+        )
+        for x in replay.value.conditions
+        if x.id not in later
+    )
+
+
+def cost(replay: Reading[Looked]) -> str:
+    """What going back costs, in words, as far as it is known."""
+    if not isinstance(replay, Seen):
+        return "every broker is down until the end; how much there is to replay is not known"
+    tally = replay.value.tally
+    took = tally.transactions / PACE
+    return (
+        "every broker is down from the last one's stop until source serves the first one again; "
+        f"{tally.transactions} transactions are replayed meanwhile, in about {took:.0f} s. Lost for good: "
+        f"dest's zxids and times, {tally.counts + replay.value.passed} transactions of ephemerals, and what "
+        "others than Kafka keep on dest"
+    )
+
+
+def whole_source(view: EnsembleView) -> Finding:
+    """That every server of source is there."""
+    modes = view.modes()
+    wanted = sorted(["leader", *["follower"] * (len(modes) - 1)])
+    unheard = any(isinstance(reading, Unknown) for reading in view.servers.values())
+    held = sorted(modes.values()) == wanted
+    return claim(
+        "return.source",
+        "every server of source serves",
+        None if unheard and not held else held,
+        seen=each(modes),
+        needed=f"1 leader, {len(modes) - 1} followers",
+        moves=("repair source first",),
+    )
+
+
+def _dest_serves(view: EnsembleView) -> Finding:
+    return claim(
+        "return.dest",
+        "a majority of dest serves, so that brokers hand over in order and their sessions end",
+        view.has_quorum(),
+        seen=each(view.modes()),
+        needed="a quorum of participants",
+        moves=("bring dest hosts back first",),
+    )
+
+
+def _kafka(inventory: Inventory, view: Reading[KafkaView]) -> tuple[Finding, ...]:
+    if not isinstance(view, Seen):
+        return (claim("return.brokers", "the brokers answer", None, seen=str(view)),)
+    told = view.value
+    wanted = {broker.id for broker in inventory.kafka.brokers}
+    sick = out_of_sync(told, frozenset())
+    moving = told.reassigning
+    return (
+        claim(
+            "return.brokers",
+            "exactly the brokers of the inventory are registered",
+            set(told.brokers) == wanted,
+            seen=str(sorted(told.brokers)),
+            needed=str(sorted(wanted)),
+            moves=("start the brokers that are missing", "list the others in migration.yml"),
+        ),
+        claim(
+            "return.in-sync",
+            "every replica of every partition is in sync",
+            not sick,
+            seen=f"{len(sick)} of {len(told.partitions)} partitions lack a replica",
+            needed="none",
+            moves=("wait until they are in sync",),
+        ),
+        claim(
+            "return.reassignment",
+            "no partition is being reassigned",
+            None if moving is None else not moving,
+            severity=Severity.WARN if moving is None else Severity.BLOCK,
+            seen="these brokers cannot tell" if moving is None else f"{len(moving)} partitions",
+            needed="none",
+            moves=("let it end, or cancel it",),
+        ),
+    )
+
+
+def _files(inventory: Inventory, states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
+    def held(state: BrokerState) -> bool | None:
+        dest, source = state.names(inventory.dest.hosts), state.names(inventory.source.hosts)
+        return None if dest is None else dest and not source
+
+    return tuple(
+        claim(
+            "return.file",
+            "the broker's file names dest and not source",
+            held(state),
+            target=host,
+            seen=str(state.properties) if not isinstance(state.properties, Seen) else "its zookeeper.connect",
+            needed="dest alone, as the roll left it",
+            moves=("look at zookeeper.connect of that broker",),
+        )
+        for host, state in states.items()
+    )

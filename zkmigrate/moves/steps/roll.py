@@ -1,0 +1,432 @@
+"""What: give the members of the dependent dest's addresses, one safe wave at a time.
+
+Why now: dest follows source, so a member sees the same tree through dest; its sessions live on dest hosts
+then.
+
+Clients may notice: what any rolling restart of this dependent costs. Of Kafka's brokers: leaders move, a
+producer may wait up to a few seconds.
+
+Way back: the same waves with the old file put back, one by one; never all members at once. What follows
+behind the last wave, where the policy asks for it, is done there and back.
+
+Proof: every member's file names dest, its process has read that file, it is connected to dest and not to
+source, the whole is settled, and source's own client lists hold no member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.hosts.facts.sockets import plain, sockets
+from zkmigrate.hosts.facts.status import HostStatus, unit_status
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.facts.recovery import parse_span
+from zkmigrate.model.change import Applied, Changes, PutFile, inverses
+from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import DirEntry, Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.dependent import AnyDependent, Ending, Member, Position, unit_of
+from zkmigrate.moves.facts.connections import addresses, connections
+from zkmigrate.moves.facts.window import unknown
+from zkmigrate.moves.member import MemberFacts
+from zkmigrate.moves.rules.hour import hour
+from zkmigrate.moves.rules.soak import soaked
+from zkmigrate.moves.steps.roll_by_hand import BY_HAND
+from zkmigrate.zookeeper.data.words import Connection
+
+WAVE_DEADLINE_S = 600.0
+_SOAK = "soak"
+_PROGRESS = "progress"
+
+STOP_MARGIN_S = 60.0
+"""So long after its unit's TimeoutStopSec a member has stopped: systemd has killed it by then."""
+
+
+@dataclass(frozen=True)
+class RollFacts:
+    """Members, how the dependent stands by its own looks, its identity as seen through each dest host,
+    source's client lists.
+
+    wall: the operator's clock, in seconds since the epoch. now: the same in seconds, on a clock that nobody
+    sets.
+    """
+
+    members: dict[str, MemberFacts]
+    own: Any
+    identities: dict[str, Reading[str]]
+    source_clients: dict[str, Reading[tuple[Connection, ...]]]
+    wall: float = 0.0
+    now: float = 0.0
+
+
+class RollStep(Step[RollFacts]):
+    """See the module."""
+
+    id = "roll"
+    hazard = Hazard.REVERSIBLE
+    by_hand = BY_HAND
+
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+        self.title = f"Roll the {dependent.words.many} to dest"
+
+    def observe(self, c: Context, look: Look) -> RollFacts:
+        d, inventory, wall = self.dependent, c.inventory, look.wall()
+        ports = {inventory.source.ports.client, inventory.dest.ports.client}
+
+        def one(host: str) -> MemberFacts:
+            return replace(
+                self._file(inventory, look, host),
+                status=unit_status(look, host, *unit_of(d, inventory, at[host])),
+                zookeepers=_peers(look, host, ports),
+            )
+
+        at = {m.name: m for m in d.members(inventory)}
+        members = look.each(at, one)
+        return RollFacts(
+            members,
+            d.rolling(c, look, d.cluster(c, look), members),
+            look.each(inventory.dest_names, lambda h: d.identity_seen(inventory, look, h)),
+            look.each(inventory.source_names, lambda h: connections(look, h)),
+            wall,
+            look.now(),
+        )
+
+    def check(self, c: Context, f: RollFacts, way: Way) -> Verdict:
+        verdict = self._verdict(c, f, way)
+        if isinstance(verdict, Waiting):
+            # A wait for anything but the soak means that something is not well: it begins anew.
+            return replace(verdict, keep={_SOAK: {}, **verdict.keep})
+        return verdict
+
+    def _verdict(self, c: Context, f: RollFacts, way: Way) -> Verdict:
+        d, inventory = self.dependent, c.inventory
+        silent = {h: why for h, m in f.members.items() if (why := _silence(m))}
+        heard = {h: m for h, m in f.members.items() if h not in silent}
+        lost = [unknown("roll.answer", h, m.file) for h, m in heard.items() if not isinstance(m.file, Seen)]
+        lost += [_untold(d, h, m.status) for h, m in heard.items() if not _told(m.status)]
+        if lost:
+            return Blocked(tuple(lost))
+        if way is Way.FORWARD and (wrong := self._another(inventory, f)):
+            return Blocked(wrong)
+        if nobody := d.silent(f.own):
+            return Waiting(f"the {d.words.many} answer", nobody, WAVE_DEADLINE_S)
+        # A silent member may be up or down. The others go on while all is settled all the same.
+        positions = tuple(
+            self._position(inventory, m, f, way) for m in d.members(inventory) if m.name in heard
+        )
+        wave, reason = d.next_wave(inventory, f.own, positions)
+        if wave and (changing := self._changing(inventory, f, wave[0], way)):
+            return changing
+        if wave and self._took(inventory, f, wave[0], way):
+            return self._wait_for(c, f, wave[0], way)
+        if way is Way.BACK and (unknown_before := self._without_image(c, f, wave)):
+            return Blocked(unknown_before)
+        if wave and way is Way.FORWARD:
+            first = next(p for p in positions if p.name == wave[0])
+            if not first.down and (closed := self._out_of_hours(inventory, f, positions)):
+                return Blocked(closed)
+            if not first.touched and (soaks := self._soaking(c, f, positions, wave)):
+                return soaks
+        if wave:
+            return Ready(wave)
+        if silent:
+            return _unheard(c, silent, reason)
+        if reason := reason or d.unsettled(f.own):
+            return Waiting(d.words.settled, reason, WAVE_DEADLINE_S)
+        if (ending := d.ending(inventory)) and ending.asked and d.unended(f.own):
+            closed = self._out_of_hours(inventory, f, positions) if way is Way.FORWARD else ()
+            return Blocked(closed) if closed else Ready((ending.target,))
+        if way is Way.BACK:
+            return Done()
+        findings = self._left_source(inventory, f)
+        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+
+    def plan(self, c: Context, f: RollFacts, target: str) -> Changes:
+        if ending := self._ending(c.inventory, target):
+            return ending.changes
+        d, member, path = self.dependent, f.members[target], self.dependent.config(c.inventory)
+        if not isinstance(member.file, Seen) or member.entry is None:
+            raise UsageError(f"{target}: {path} could not be read; needed: the file to edit")
+        entry, content = member.entry, d.with_dest(c.inventory, member.file.value)
+        put = PutFile(target, path, content, f"{entry.owner}:{entry.group}", entry.mode)
+        return (put, *d.takes(c.inventory, target))
+
+    def undo(self, c: Context, f: RollFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        if ending := self._ending(c.inventory, target):
+            return ending.changes
+        # The file first: an operator that is gone in between leaves a member that runs, not one that is down.
+        return (*inverses(applied), *self.dependent.takes(c.inventory, target))
+
+    def forecast(self, c: Context, look: Look) -> Forecast[RollFacts]:
+        """From the members' files alone: until its turn the cluster may be as it likes."""
+        d = self.dependent
+        members = look.each(
+            (m.name for m in d.members(c.inventory)), lambda h: self._file(c.inventory, look, h)
+        )
+        for host, member in members.items():
+            if not isinstance(member.file, Seen):
+                raise HostError(f"{host}: {d.config(c.inventory)} cannot be read: {member.file}")
+        left = (host for host, member in members.items() if not self._names_dest(c.inventory, member))
+        ending = d.ending(c.inventory)
+        last = (ending.target,) if ending is not None and ending.asked else ()
+        return Forecast(RollFacts(members, None, {}, {}), (*left, *last))
+
+    def _file(self, inventory: Inventory, look: Look, host: str) -> MemberFacts:
+        path = self.dependent.config(inventory)
+        entry = _entry(look.listing(host, path.rpartition("/")[0]), path)
+        return MemberFacts(look.file(host, path), entry)
+
+    def _ending(self, inventory: Inventory, target: str) -> Ending | None:
+        """What follows behind the last wave, where this is its target."""
+        ending = self.dependent.ending(inventory)
+        return ending if ending is not None and ending.target == target else None
+
+    def _names_dest(self, inventory: Inventory, member: MemberFacts) -> bool:
+        return isinstance(member.file, Seen) and self.dependent.names_dest(inventory, member.file.value)
+
+    def _position(self, inventory: Inventory, member: Member, f: RollFacts, way: Way) -> Position:
+        d, name, state = self.dependent, member.name, f.members[member.name]
+        file_done = self._names_dest(inventory, state) is (way is Way.FORWARD)
+        moved = file_done and _connected(inventory, state, way) and d.settled(inventory, f.own, name)
+        # On the way back whoever is not moved was changed by us; one that never came back whole is ours too.
+        lost = way is Way.BACK and d.spare(inventory, f.own, name)
+        touched = not moved and (file_done or not state.runs or lost)
+        settling = touched and self._took(inventory, f, name, way)
+        return Position(name, moved, touched, not state.runs, settling)
+
+    def _took(self, inventory: Inventory, f: RollFacts, name: str, way: Way) -> bool:
+        """The file is right and the process has read it: another change would change nothing."""
+        state = f.members[name]
+        if self._names_dest(inventory, state) is not (way is Way.FORWARD):
+            return False
+        return self.dependent.took(inventory, f.own, name, state)
+
+    def _changing(self, inventory: Inventory, f: RollFacts, name: str, way: Way) -> Waiting | None:
+        """The wait for a service that systemd is stopping, or is starting with the right file: another
+        restart would change nothing. None where neither is so."""
+        state = f.members[name]
+        status = state.status.value if isinstance(state.status, Seen) else None
+        if status is None:
+            return None
+        longest_s = inventory.policy.roll_recovery_s
+        if status.unit_state == "deactivating":
+            stop_s = min(_stop_s(status) + STOP_MARGIN_S, longest_s)
+            told = f"systemd stops it; TimeoutStopSec is {status.unit_stop or 'not known'}"
+            return Waiting(f"{name} has stopped", told, max(WAVE_DEADLINE_S, stop_s), 1.0)
+        file_done = self._names_dest(inventory, state) is (way is Way.FORWARD)
+        if file_done and status.unit_state in ("activating", "reloading"):
+            told = f"systemd says that it is {status.unit_state}"
+            return Waiting(f"{name} has started", told, WAVE_DEADLINE_S, 1.0)
+        return None
+
+    def _wait_for(self, c: Context, f: RollFacts, name: str, way: Way) -> Waiting:
+        """What a member that has read the right file still lacks."""
+        state, d = f.members[name], self.dependent
+        status = state.status.value if isinstance(state.status, Seen) else None
+        key = "" if status is None else f"{name} {status.boot_id} {status.unit_since}"
+        kept = c.kept.get(_PROGRESS, {}).get(key, {})
+        lacks = d.progress(c, f.own, name, kept, f.now, WAVE_DEADLINE_S)
+        peers = state.zookeepers
+        where = ",".join(sorted(peers.value)) if isinstance(peers, Seen) else peers
+        progress = f"{lacks.words}, connected to: {where or 'nothing'}"
+        strangers = _on_other(c.inventory, state, way)
+        if not strangers:
+            what, keep = f"{name} is back and in sync", {_PROGRESS: {key: lacks.marks}}
+            return Waiting(what, progress, lacks.deadline_s, lacks.poll_s, keep)
+        other, wanted = ("source", "dest") if way is Way.FORWARD else ("dest", "source")
+        return Waiting(
+            f"no process of {name} is a client of {other} any more",
+            f"the {d.words.one} was started after its file named {wanted}, yet the host is connected to "
+            f"{', '.join(strangers)} of {other}: another process? find it there with ss -tnp; {progress}",
+            WAVE_DEADLINE_S,
+        )
+
+    def _out_of_hours(
+        self, inventory: Inventory, f: RollFacts, positions: tuple[Position, ...]
+    ) -> tuple[Finding, ...]:
+        """Outside of policy.window no member that runs is changed, and nothing ends the roll, on the way
+        forward. A member that is down is started at any hour, and the way back waits for none."""
+        now = hour(inventory.policy.window, f.wall)
+        if now.inside:
+            return ()
+        words, moved = self.dependent.words, sum(p.moved for p in positions)
+        ending = self.dependent.ending(inventory) if moved == len(positions) else None
+        return (
+            claim(
+                "roll.hour",
+                f"{words.changes} inside the maintenance window only",
+                False,
+                seen=f"{now.seen}; {moved} of {len(f.members)} {words.many} have moved",
+                needed=now.needed,
+                moves=(
+                    "wait for the window, then resume",
+                    "give policy.window in migration.yml another time, then resume",
+                    *(() if ending is None else (ending.without,)),
+                    "rollback, at any hour",
+                ),
+            ),
+        )
+
+    def _soaking(
+        self, c: Context, f: RollFacts, positions: tuple[Position, ...], wave: tuple[str, ...]
+    ) -> Waiting | None:
+        """The wait for policy.roll_soak_s between two waves; None when it is over. A half-done member is
+        finished without it."""
+        statuses = {p.name: f.members[p.name].status for p in positions if p.moved}
+        moved = {name: status.value for name, status in statuses.items() if isinstance(status, Seen)}
+        well_s, marks = soaked(moved, c.kept.get(_SOAK, {}))
+        soak_s = c.inventory.policy.roll_soak_s
+        if well_s >= soak_s:
+            return None
+        return Waiting(
+            f"the {self.dependent.words.many} that have moved stay well for {soak_s:g} s",
+            f"{len(moved)} of {len(f.members)} have moved; {', '.join(wave)} next, "
+            f"in {soak_s - well_s:.0f} s",
+            soak_s + WAVE_DEADLINE_S,
+            1.0,
+            {_SOAK: marks},
+        )
+
+    def _without_image(self, c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:
+        """The way back puts before-images back; a file that names dest without one cannot be undone."""
+        words, path = self.dependent.words, self.dependent.config(c.inventory)
+        return tuple(
+            claim(
+                "roll.before-image",
+                f"the journal knows what the {words.one}'s file held before the roll",
+                False,
+                target=host,
+                seen=f"{path} names dest, and no change to it is in the journal",
+                needed="the change that wrote it",
+                moves=(
+                    "recover the journal from its copies on the dest hosts, then roll back again",
+                    f"put {words.key} back by hand and {words.again} the {words.one}, then roll back again",
+                ),
+            )
+            for host in wave
+            if host not in c.unrestored and self._names_dest(c.inventory, f.members[host])
+        )
+
+    def _another(self, inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:
+        """What shows that the chroot, as dest serves it, is not this dependent's; nothing where it is."""
+        wanted = self.dependent.identity(inventory)
+        findings = tuple(
+            claim(
+                "roll.cluster-id",
+                "the chroot seen through dest belongs to this cluster",
+                reading.value == wanted if isinstance(reading, Seen) else None,
+                target=host,
+                seen=reading.value if isinstance(reading, Seen) else str(reading),
+                needed=wanted,
+                moves=(self.dependent.words.wrong_section, "wait for dest to catch up"),
+            )
+            for host, reading in f.identities.items()
+        )
+        return tuple(x for x in findings if x.blocks)
+
+    def _left_source(self, inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:
+        words = self.dependent.words
+        members = {address: m.name for m in self.dependent.members(inventory) for address in addresses(m)}
+        findings = []
+        for host, reading in f.source_clients.items():
+            left = (
+                sorted({members[a] for x in reading.value if (a := plain(x.address)) in members})
+                if isinstance(reading, Seen)
+                else []
+            )
+            findings.append(
+                claim(
+                    "roll.left-source",
+                    f"no {words.one} is a client of source any more",
+                    not left if isinstance(reading, Seen) else None,
+                    target=host,
+                    seen=", ".join(left) if isinstance(reading, Seen) else str(reading),
+                    needed=f"no {words.one}",
+                    moves=(f"{words.again} the {words.one} named here", "resume: zkmigrate looks again"),
+                )
+            )
+        return tuple(findings)
+
+
+def _entry(listing: Reading[tuple[DirEntry, ...]], path: str) -> DirEntry | None:
+    """The file at this path, as its directory lists it."""
+    name = path.rpartition("/")[2]
+    return next((e for e in listing.value if e.name == name), None) if isinstance(listing, Seen) else None
+
+
+def _silence(member: MemberFacts) -> str:
+    """Why a member's host could not be asked, where that may pass; empty where it answers."""
+    for reading in (member.file, member.status):
+        if isinstance(reading, Unknown) and reading.cause in get_args(NotHeard):
+            return str(reading)
+    return ""
+
+
+def _unheard(c: Context, silent: Mapping[str, str], reason: str) -> Waiting:
+    """The hosts that do not answer, by name, and what to do about one that never will."""
+    names = ", ".join(silent)
+    told = "; ".join(f"{host}: {why}" for host, why in silent.items())
+    waits = f"; the others wait too: {reason}" if reason else ""
+    return Waiting(
+        f"{names} answers" if len(silent) == 1 else f"{names} answer",
+        f"{told}{waits}; a host that is gone for good: zkmigrate retire {next(iter(silent))} "
+        f"--run-id {c.run} --reason …",
+        c.inventory.policy.step_deadline_s,
+        1.0,
+    )
+
+
+def _told(status: Reading[HostStatus]) -> bool:
+    return isinstance(status, Seen) and status.value.unit_state != "unknown"
+
+
+def _untold(dependent: AnyDependent, host: str, status: Reading[HostStatus]) -> Finding:
+    """Whether a member runs is not known: it may be up, so it must not be taken for one to restart."""
+    return claim(
+        "roll.service",
+        f"the host tells whether its {dependent.words.one} runs",
+        None,
+        target=host,
+        seen="neither systemd nor the status command can tell" if isinstance(status, Seen) else str(status),
+        needed="active or not",
+        moves=("run the status command, or systemctl status, on that host by hand; then resume",),
+    )
+
+
+def _peers(look: Look, host: str, ports: set[int]) -> Reading[frozenset[str]]:
+    """Addresses at one of these ports that the host has an established connection to."""
+    reading = sockets(look, host)
+    if not isinstance(reading, Seen):
+        return reading
+    return Seen(frozenset(s.peer for s in reading.value if s.peer_port in ports))
+
+
+def _connected(inventory: Inventory, state: MemberFacts, way: Way) -> bool:
+    """Connected to the wanted ensemble and not to the other."""
+    if not isinstance(state.zookeepers, Seen):
+        return False
+    source = {a for h in inventory.source.hosts for a in addresses(h)}
+    dest = {a for h in inventory.dest.hosts for a in addresses(h)}
+    wanted, other = (dest, source) if way is Way.FORWARD else (source, dest)
+    return bool(state.zookeepers.value & wanted) and not state.zookeepers.value & other
+
+
+def _stop_s(status: HostStatus) -> float:
+    """Seconds that systemd gives the unit to stop; 0 where that is not known."""
+    try:
+        return parse_span(status.unit_stop)
+    except ValueError:
+        return 0.0
+
+
+def _on_other(inventory: Inventory, state: MemberFacts, way: Way) -> tuple[str, ...]:
+    """The hosts of the ensemble to be left that the member's host is still connected to."""
+    if not isinstance(state.zookeepers, Seen):
+        return ()
+    hosts = inventory.source.hosts if way is Way.FORWARD else inventory.dest.hosts
+    return tuple(h.name for h in hosts if addresses(h) & state.zookeepers.value)

@@ -1,0 +1,96 @@
+"""What: make the block permanent on every dest host, if nothing has changed since the proof.
+
+Why now: the proof holds and the lease still runs; from here no timer may undo the block while dest reforms.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: put the image back, unseal all, then start the observers,
+unblock, reopen. A sealed host that cannot be reached stays shut, which is safe.
+
+Proof: every host compared boot id, lease, rules and data stamp under its own lock and answered sealed.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
+from zkmigrate.model.change import Applied, Changes, RestoreImage, Seal, Unseal
+from zkmigrate.model.look import Look
+from zkmigrate.model.recorded import needed
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.window import Phase
+from zkmigrate.moves.facts.recorded import Stopped
+from zkmigrate.moves.facts.window import Standing, foreseen, standing
+from zkmigrate.moves.rules.lease import in_force
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    (sent,) = s.waves(Way.FORWARD)
+    moves = f"**all** hosts walk back, those that are sealed too; {WALK_BACK}"
+    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
+
+
+def none_open_first(s: Sheet) -> tuple[Block, ...]:
+    """Whoever walks back while a host is open, or about to open, makes two ensembles."""
+    moves = (
+        "**do not go on with this way back.** Open anywhere: forward only. Not answering: bring it back first"
+    )
+    look = Block(
+        s.inventory.dest_names, ("none_open",), "`OK none is open`, from every host", moves, Way.BACK
+    )
+    return (look, *s.waves(Way.BACK))
+
+
+BY_HAND = ByHand(
+    needs="PROVE has said OK a moment ago.",
+    forward=_by_hand,
+    back=none_open_first,
+)
+
+
+class SealStep(Step[Standing]):
+    """See the module."""
+
+    id = "seal"
+    title = "Seal the block"
+    hazard = Hazard.WINDOW
+    by_hand = BY_HAND
+
+    def observe(self, c: Context, look: Look) -> Standing:
+        return standing(c, look, "stopped")
+
+    def check(self, c: Context, f: Standing, way: Way) -> Verdict:
+        if way is Way.BACK:
+            # Here GO was never sent, or every host has been stopped: the hosts that answer need not wait shut
+            # for one that does not. That one stays shut, which is safe.
+            if sealed := f.hosts.in_phase("sealed"):
+                return Ready(sealed)
+            unknown = f.hosts.unknown
+            return Blocked(unknown, others_back=True) if unknown else Done()
+        if f.hosts.unknown:
+            return Blocked(f.hosts.unknown)
+        if wrong := f.hosts.outside("seal", "stopped", "sealed"):
+            return Blocked(wrong)
+        if todo := f.hosts.in_phase("stopped"):
+            return Ready(todo)
+        findings = f.whole.every(
+            "seal.permanent",
+            "the block no longer ends by itself",
+            lambda s: s.fence_permanent and s.cut_permanent and not s.lapsed,
+            lambda s: f"fence {s.fence_entries} and cut {s.cut_entries} entries, lapsed {s.lapsed}",
+        )
+        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+
+    def plan(self, c: Context, f: Standing, target: str) -> Changes:
+        stopped = needed(Stopped, c)
+        return (Seal(target, stopped.boots[target], stopped.stamps[target]),)
+
+    def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:
+        lease = in_force(c)
+        unseal = Unseal(target, lease.fence_ttl_ms, lease.cut_ttl_ms)
+        # Restoring is right in every case: where the host had not started yet, its data is left untouched.
+        return (RestoreImage(target), unseal)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[Standing]:
+        hosts = c.inventory.dest_names
+        stopped = Stopped({}, dict.fromkeys(hosts, "STAMP"), dict.fromkeys(hosts, "BOOT-ID"))
+        return Forecast(foreseen(c, Phase.STOPPED), records={Stopped.step: stopped.encode()})

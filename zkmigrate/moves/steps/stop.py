@@ -1,0 +1,172 @@
+"""What: kill ZooKeeper on every dest host and read the newest durable zxid from its disk.
+
+Why now: after the cut a server answers "not serving" and memory cannot be asked; the disk of a dead process
+is
+the one thing that cannot change under the proof.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: start the observers again, unblock, reopen.
+
+Proof: the unit is down, the disk holds at least Z and every zxid seen while draining.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.errors import HostError
+from zkmigrate.hosts.facts.status import stamp
+from zkmigrate.model import recorded
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
+from zkmigrate.model.change import Applied, Changes, HostVerb, SetService
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.window import Phase
+from zkmigrate.moves.facts.recorded import Drained, Stopped, Surveyed
+from zkmigrate.moves.facts.window import Standing, foreseen, standing, unknown
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.tail import Tail
+from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.facts.disk import durable_tail
+
+
+@dataclass(frozen=True)
+class StopFacts:
+    """tails and stamps are read only from hosts whose ZooKeeper is down, and only going forward."""
+
+    stand: Standing
+    tails: dict[str, Reading[Tail]]
+    stamps: dict[str, Reading[str]]
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    stamps = (
+        *(f"zkm {host} stamp >{host}.stamp" for host in s.inventory.dest_names),
+        " && ".join(f"grep -q '^stamp=.' {host}.stamp" for host in s.inventory.dest_names)
+        + ' && echo "OK stamps"',
+    )
+    expect = "`OK stamps`: what each disk holds now, for SEAL to compare with"
+    return (*s.waves(Way.FORWARD), Block(s.inventory.dest_names, stamps, expect))
+
+
+def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
+    (sent,) = s.waves(Way.BACK)
+    text = (*sent.text[:-1], f"{sent.text[-1]} && keep STARTED=yes")
+    return (Block(s.inventory.dest_names, text, sent.expect, way=Way.BACK),)
+
+
+BY_HAND = ByHand(
+    needs="`phase=cut` on all, every probe refused, source's leader counts no dest host any more.",
+    weaker="the tool reads the newest transaction off each disk here and turns back if it lies below Z. By "
+    "hand CHECK sees it, behind the closed door.",
+    forward=_by_hand,
+    back=_back_by_hand,
+)
+
+
+class StopStep(Step[StopFacts]):
+    """See the module."""
+
+    id = "stop"
+    title = "Stop dest and read its disks"
+    hazard = Hazard.WINDOW
+    by_hand = BY_HAND
+
+    def observe(self, c: Context, look: Look) -> StopFacts:
+        stand = standing(c, look, "cut")
+        if c.way is Way.BACK:
+            return StopFacts(stand, {}, {})
+        down = stand.whole.where(lambda s: s.phase == "stopped" and s.unit_state in ("inactive", "failed"))
+
+        survey = recorded.known(Surveyed, c)
+        cursors = survey.cursors if survey is not None else {}
+
+        def tail(host: str) -> Reading[Tail]:
+            dest = c.inventory.dest
+            try:
+                return Seen(
+                    durable_tail(look, host, dest.data_dir, dest.txn_dir, cursors.get(host), check=False)
+                )
+            except (HostError, ZkDataError) as error:
+                return Unknown("failed", str(error))
+
+        tails = look.each(down, tail)
+        return StopFacts(stand, tails, look.each(down, lambda host: stamp(look, host)))
+
+    def check(self, c: Context, f: StopFacts, way: Way) -> Verdict:
+        if way is Way.BACK:
+            down = f.stand.whole.where(
+                lambda s: (
+                    s.phase == "stopped" or (s.phase == "cut" and s.unit_state in ("inactive", "failed"))
+                )
+            )
+            if down:
+                return Ready(down)
+            unknown = f.stand.hosts.unknown
+            return Blocked(unknown, others_back=True) if unknown else Done()
+        hosts = f.stand.hosts
+        if hosts.unknown:
+            return Blocked(hosts.unknown)
+        if wrong := hosts.outside("stop", "cut", "stopped"):
+            return Blocked(wrong)
+        if todo := hosts.in_phase("cut"):
+            return Ready(todo)
+        findings = tuple(finding for host in c.inventory.dest_names for finding in _durable(c, f, host))
+        if any(x.blocks for x in findings):
+            return Blocked(findings)
+        record = Stopped(
+            {h: r.value.zxid for h, r in f.tails.items() if isinstance(r, Seen)},
+            {h: r.value for h, r in f.stamps.items() if isinstance(r, Seen)},
+            {h: s.boot_id for h, s in f.stand.whole.at.items()},
+        )
+        return Done(findings, record.encode())
+
+    def plan(self, c: Context, f: StopFacts, target: str) -> Changes:
+        dest = c.inventory.dest
+        return (
+            SetService(target, dest.service.unit, "kill", dest.commands),
+            HostVerb(target, "stopped"),
+        )
+
+    def undo(self, c: Context, f: StopFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (HostVerb(target, "started-observer"),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[StopFacts]:
+        return Forecast(StopFacts(foreseen(c, Phase.CUT), {}, {}))
+
+
+def _durable(c: Context, f: StopFacts, host: str) -> tuple[Finding, ...]:
+    tail, data_stamp = f.tails.get(host), f.stamps.get(host)
+    if tail is None:
+        return (
+            claim(
+                "stop.down", "ZooKeeper is down", False, target=host, seen=f.stand.whole.at[host].unit_state
+            ),
+        )
+    if not isinstance(tail, Seen):
+        return (unknown("stop.tail", host, tail),)
+    if not isinstance(data_stamp, Seen):
+        return (unknown("stop.stamp", host, data_stamp or Unknown("failed", "not read")),)
+    drained = recorded.needed(Drained, c)
+    needed = max(drained.z, drained.zxids[host])
+    return (
+        claim(
+            "stop.tail",
+            "the disk holds everything the host had applied",
+            _holds(tail.value, needed),
+            target=host,
+            seen=f"{format_zxid(tail.value.zxid)} in {tail.value.file}"
+            + (" (torn end)" if tail.value.torn else ""),
+            needed=f"at least {format_zxid(needed)}",
+            moves=("roll back: zkmigrate rollback", "look at the disk: zkmigrate status"),
+        ),
+    )
+
+
+def _holds(tail: Tail, needed: int) -> bool:
+    # A server that has just joined an epoch shows epoch << 32 although no such transaction exists anywhere.
+    no_transaction = needed & 0xFFFFFFFF == 0
+    return tail.zxid >= needed or (no_transaction and tail.zxid >> 32 == (needed >> 32) - 1)

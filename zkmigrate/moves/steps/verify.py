@@ -1,0 +1,345 @@
+"""What: look again after twice the smallest session timeout: sessions, owners, members, dest's quorum.
+
+Why now: a session that did not survive shows itself only when its timeout has passed on dest.
+
+Clients may notice: nothing; this step only reads. One exception: a dest host that GO did not reach gets its
+GO here, once it answers again, and joins the others.
+
+Way back: nothing was changed by this step.
+
+Proof: every member is registered and settled, dest has one leader and all others follow it. Each session that
+owned a part of the chroot, and each of its znodes, is compared with the baseline as far as the dependent must
+keep it; one that is not what it was is named and does not stop the run: nothing can bring it back, and a
+member that was restarted since has a session of its own. What source's log holds since PROVE is read once
+more: whoever still wrote under the chroot there is named, because dest does not have it. The subtree of every
+dest disk, as it was at the cut, is compared with source's. A dest host that does not come back within a
+minute is named and left out, as long as a majority of them is open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zkmigrate.errors import HostError
+from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
+from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Held, Severity, claim
+from zkmigrate.model.look import Look, Znode
+from zkmigrate.model.recorded import known, needed
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.facts.recorded import Proved, Stopped, Surveyed, Verified, seconds
+from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
+from zkmigrate.moves.facts.subtree import Digests, digests
+from zkmigrate.moves.facts.window import SERVING, Statuses, statuses
+from zkmigrate.moves.rules.window import STEPS
+from zkmigrate.moves.steps.check import (
+    baseline,
+    has_baseline,
+    quorum,
+    same_ownership,
+    those_serving,
+    without_baseline,
+)
+from zkmigrate.moves.steps.go import GoFacts, GoStep
+from zkmigrate.zookeeper.data.delta import DeltaResult, delta
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.session import format_session
+from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.facts.disk import directories
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view
+
+TIMEOUTS = 2
+# For a host that was not there when the others opened: its start, then its own limit.
+LATE_HOST_S = 60.0
+LISTED = 10
+IN_SYNC_S = 120.0
+DIGITS = 16
+# What ZooKeeper takes where its configuration does not say.
+DEFAULT_TICK_MS = 3000
+MOST_TICKS = 20
+NOT_YET = Absent("not looked at yet")
+
+
+@dataclass(frozen=True)
+class VerifyFacts:
+    """own: how the dependent stands, by its own looks. settled_for: seconds that the youngest of dest's
+    servers has run. since_proof: source's log after PROVE. trees: the subtree as it was at the cut, on every
+    disk; None where it was not looked at. since: when a host was first missing, by the look's clock; waited:
+    seconds since then."""
+
+    hosts: Statuses[HostStatus]
+    settled_for: float
+    servers: EnsembleView
+    owners: Reading[Sessions]
+    znodes: dict[str, Reading[Znode]]
+    own: Any
+    since_proof: Reading[DeltaResult] = NOT_YET
+    trees: Digests | None = None
+    since: float = 0.0
+    waited: float = 0.0
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    first = s.inventory.kafka.brokers[0]
+    text = (
+        "sleep $((${T_MS:-40000} * 2 / 1000)) && still_owned &&",
+        f"until_in_sync 120 {first.name} {first.endpoint}",
+    )
+    moves = "brokers that are missing: look at their logs; there is no way back, mend forward"
+    return (
+        Block(
+            s.inventory.dest_names,
+            text,
+            "after twice T: `OK … every owner of before is there`, `OK in sync`",
+            moves,
+        ),
+    )
+
+
+BY_HAND = ByHand(
+    needs="`phase=open` on all.",
+    weaker="source's log is not read once more for writers that were forgotten: look at `cons` of source "
+    "yourself.",
+    forward=_by_hand,
+)
+
+
+class VerifyStep(Step[VerifyFacts]):
+    """See the module."""
+
+    id = "verify"
+    title = "Verify on dest"
+    hazard = Hazard.LATE
+    by_hand = BY_HAND
+
+    def __init__(self, dependent: AnyDependent) -> None:
+        self.dependent = dependent
+
+    def observe(self, c: Context, look: Look) -> VerifyFacts:
+        hosts = statuses(c, look)
+        now = look.now()
+        since = c.kept.get("since", now)
+        settled = min((_age_s(s) for s in hosts.at.values() if s.phase == "open"), default=0.0)
+        servers = dest_view(c.inventory, look)
+        leader = servers.leader
+        if leader is None or settled < self._needed_s(c) or not has_baseline(c):
+            own = self.dependent.cluster(c, look)
+            return VerifyFacts(hosts, settled, servers, NOT_YET, {}, own, since=since, waited=now - since)
+        znodes = look.each(tuple(baseline(c).ephemerals), lambda path: look.znode(leader, path))
+        own = self.dependent.cluster(c, look)
+        return VerifyFacts(
+            hosts,
+            settled,
+            servers,
+            owning_sessions(look, (leader,), self.dependent.chroot(c.inventory)),
+            znodes,
+            own,
+            self._since_proof(c, look),
+            # It takes as long as the trees are large, so only once all the rest is as it must be.
+            None if self.dependent.behind(c.inventory, own) else self._trees(c, look),
+            since,
+            now - since,
+        )
+
+    def check(self, c: Context, f: VerifyFacts, way: Way) -> Verdict:
+        if way is Way.BACK:
+            return Done()
+        enough = len(f.hosts.in_phase("open")) >= c.inventory.dest.majority
+        if f.hosts.unknown and not enough:
+            return Blocked(f.hosts.unknown)
+        # A machine that was put in the place of a dead one knows nothing of this run: idle.
+        if wrong := f.hosts.outside("verify", "sealed", "go", *SERVING, *(("idle",) if enough else ())):
+            return Blocked(wrong)
+        if sealed := f.hosts.in_phase("sealed"):
+            return Ready(sealed)
+        missing = _missing(f)
+        limit = c.inventory.policy.open_limit_s + LATE_HOST_S
+        if missing and not (enough and f.waited >= limit):
+            # Hosts that serve without it do not wait for ever: the deadline is that of too few.
+            keep = {"since": f.since}
+            late = f"not yet: {', '.join(missing)}"
+            return Waiting("every dest host is open", late, limit + LATE_HOST_S, 1.0, keep)
+        needed, d = self._needed_s(c), self.dependent
+        if f.settled_for < needed:
+            return Waiting(
+                "twice the smallest session timeout has passed on dest",
+                f"{f.settled_for:.0f} of {needed:.0f} s",
+                needed + 10.0,
+                1.0,
+            )
+        if behind := d.behind(c.inventory, f.own):
+            return Waiting(d.words.all_settled, behind, IN_SYNC_S, 0.5)
+        if has_baseline(c):
+            compared = same_ownership(d, baseline(c), f.owners, f.znodes, exact=False)
+            same = tuple(_told(d, x) for x in compared)
+        else:
+            same = (without_baseline("verify.baseline", Severity.WARN),)
+        findings = (
+            *quorum(c, those_serving(f.servers, f.hosts)),
+            *same,
+            *d.proofs(f.own),
+            _strays(f.since_proof),
+            *_same_tree(f.trees),
+            *_left_out(missing),
+        )
+        if any(x.blocks for x in findings):
+            return Blocked(findings)
+        return Done(findings, Verified(tuple(sorted(missing))).encode())
+
+    def plan(self, c: Context, f: VerifyFacts, target: str) -> Changes:
+        return GoStep(self.dependent).plan(c, GoFacts(f.hosts, ()), target)
+
+    def undo(self, c: Context, f: VerifyFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def _needed_s(self, c: Context) -> float:
+        """Twice the smallest timeout, and what passed between a server's start and the opening of its
+        door."""
+        smallest = (
+            baseline(c).kept(self.dependent.keeps).smallest_timeout_ms
+            if has_baseline(c)
+            else _longest_timeout_ms(c)
+        )
+        took = seconds(c, "cutover")
+        until_open = sum(took.get(step, 0.0) for step in STEPS.after(STEPS.seals))
+        return TIMEOUTS * (smallest or 0) / 1000 + until_open
+
+    def _trees(self, c: Context, look: Look) -> Digests | None:
+        stopped, survey = known(Stopped, c), known(Surveyed, c)
+        if stopped is None or not stopped.tails or survey is None:
+            return None
+        chroot, at_the_cut = self.dependent.chroot(c.inventory), min(stopped.tails.values())
+        return digests(look, c.inventory, chroot, survey.leader, at_the_cut, c.tell)
+
+    def _since_proof(self, c: Context, look: Look) -> Reading[DeltaResult]:
+        """Source's log from where PROVE stopped to its present end; dest's sessions expire in it."""
+        proved, source = needed(Proved, c), c.inventory.source
+        owners = proved.baseline.owners
+        leader = needed(Surveyed, c).leader
+        try:
+            _, logs = directories(look, leader, source.data_dir, source.txn_dir)
+            return Seen(
+                delta(
+                    logs,
+                    chroot=self.dependent.chroot(c.inventory),
+                    after=proved.delta.last,
+                    upto=None,
+                    owners=owners,
+                    living=owners.keys(),
+                    cursor=proved.cursor,
+                )
+            )
+        except (HostError, ZkDataError) as error:
+            return Unknown("failed", f"{leader}: {error}")
+
+
+def _missing(f: VerifyFacts) -> dict[str, str]:
+    """Dest hosts that are not open, each with what it says; but a replaced one that serves is not missing."""
+    modes = f.servers.modes()
+    said = {str(x.target): x.seen for x in f.hosts.unknown}
+    said |= {
+        host: f"phase {status.phase}, server {modes[host]}"
+        for host, status in f.hosts.at.items()
+        if status.phase != "open" and not (status.phase == "idle" and modes[host] in ("leader", "follower"))
+    }
+    return said
+
+
+def _left_out(missing: dict[str, str]) -> tuple[Finding, ...]:
+    return tuple(
+        claim(
+            "verify.missing",
+            "the dest host serves with the others",
+            False,
+            severity=Severity.WARN,
+            target=host,
+            seen=f"{seen}; the others serve without it",
+            needed="phase open",
+            moves=("bring it back or replace it: docs/how-to/host-died.md",),
+        )
+        for host, seen in sorted(missing.items())
+    )
+
+
+def _age_s(status: HostStatus) -> float:
+    """How long the server has run, on the host's boot clock, which no correction of its wall clock moves.
+
+    Where the host cannot date its service, the time since it went open stands in.
+    """
+    return status.uptime_s - (status.unit_since or status.phase_since)
+
+
+def _longest_timeout_ms(c: Context) -> int:
+    """The longest timeout that dest grants any session, by its configuration."""
+    settings = c.inventory.dest.settings
+    tick = int(settings.get("tickTime", DEFAULT_TICK_MS))
+    return int(settings.get("maxSessionTimeout", MOST_TICKS * tick))
+
+
+def _same_tree(trees: Digests | None) -> tuple[Finding, ...]:
+    """A warning: the move is past its way back. prove names each path that differs."""
+    if trees is None:
+        return ()
+    source = trees.source.value if isinstance(trees.source, Seen) else None
+    findings = []
+    for host, reading in trees.hosts.items():
+        theirs = reading.value if isinstance(reading, Seen) else None
+        at = f"at {format_zxid(trees.zxid)}"
+        if source is None or theirs is None:
+            held, seen = None, str(trees.source if source is None else reading)
+        else:
+            held = source.sums == theirs.sums
+            same = f"{theirs.znodes} znodes {at}, digest {theirs.digest[:DIGITS]}"
+            seen = same if held else f"{same}; on source {source.znodes}, digest {source.digest[:DIGITS]}"
+        findings.append(
+            claim(
+                "verify.same-tree",
+                "the dest disk held the same subtree as source at the cut",
+                held,
+                severity=Severity.WARN,
+                target=host,
+                seen=seen,
+                needed="equal data, ACL, stat fields and owners",
+                moves=("zkmigrate prove digest --after-cut names every path that differs",),
+            )
+        )
+    return tuple(findings)
+
+
+def _told(dependent: AnyDependent, found: Finding) -> Finding:
+    """What is known to be another session's now is told and no more; what is not known stops as ever."""
+    if found.held is not Held.NO:
+        return found
+    one = dependent.words.one
+    moves = (
+        f"a {one} that was restarted, or was away for its session's timeout, has a session of its own: it is "
+        "registered again, and nothing is left to do",
+        f"else see why the session ended: the report's timeline, the {one}'s log",
+    )
+    return replace(found, severity=Severity.WARN, moves=moves)
+
+
+def _strays(reading: Reading[DeltaResult]) -> Finding:
+    """A warning: what is named here was written to source alone, and the move is past its way back."""
+    result = reading.value if isinstance(reading, Seen) else None
+    written = [m for m in result.missing if not m.expiry] if result is not None else []
+    listed = "; ".join(
+        f"{m.type} {m.path} by session {format_session(m.session)} at {format_zxid(m.zxid)}"
+        for m in written[:LISTED]
+    )
+    unread = result.unproved if result is not None else str(reading)
+    return claim(
+        "verify.strays",
+        "nobody has written under the chroot on source since the proof",
+        False if written else None if unread else True,
+        severity=Severity.WARN,
+        seen=f"{len(written)} lost to dest: {listed}" if written else unread or "nothing but expiries",
+        needed="nothing but expiries of the sessions that live on dest",
+        moves=(
+            "find the client by its session in source's logs, point it to dest, repeat what it wrote there",
+        ),
+    )

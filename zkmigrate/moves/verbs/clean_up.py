@@ -1,0 +1,438 @@
+"""The verb clean-up: after the end of a run, list what other tenants of source left on dest, and delete it.
+
+Nothing is deleted that was not named, kept in a file and journaled first. Begun again it goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.engine import runs
+from zkmigrate.engine.clock import RealClock
+from zkmigrate.engine.codec import encode_finding
+from zkmigrate.engine.history import History
+from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.lock import LocalLock
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory import inventory as inventories
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import Finding, Held, blocking
+from zkmigrate.model.look import Look
+from zkmigrate.model.recorded import recorded
+from zkmigrate.moves.facts.clean_up import Users, users
+from zkmigrate.moves.facts.recorded import Stopped
+from zkmigrate.moves.rules import clean_up as rules
+from zkmigrate.moves.rules.clean_up import Node, Subtree
+from zkmigrate.moves.verbs import clean_up_image as image
+from zkmigrate.moves.verbs.deletion import ChangedError, Dest, dest
+from zkmigrate.runs.setting import Setting, existing, print_json, reached, read
+from zkmigrate.site.replay import Pace
+from zkmigrate.ui import found
+from zkmigrate.ui.console import StdConsole
+from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.zxid import format_zxid
+
+REFUSED = 6
+STOPPED = 130
+_BATCH = 50
+_TELL_S = 3.0
+_CUT = "cutover.stop"
+_KEPT = ("file", "sha256", "znodes", "bytes")
+"""What the journal tells of a file that was kept."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The options of clean-up. accept: findings that somebody answers for, as ``ID:TARGET``. rate: znodes a
+    second."""
+
+    run_id: str = ""
+    subtrees: tuple[str, ...] = ()
+    all: bool = False
+    yes: bool = False
+    reason: str = ""
+    accept: tuple[str, ...] = ()
+    put_back: bool = False
+    rate: float = 0.0
+
+    @property
+    def chooses(self) -> bool:
+        return self.all or bool(self.subtrees)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What dest holds outside every chroot. of_dest: what must hold whatever is deleted. verdicts: subtree →
+    its own findings."""
+
+    users: Users
+    trees: Mapping[str, Subtree]
+    of_dest: tuple[Finding, ...]
+    verdicts: Mapping[str, tuple[Finding, ...]]
+
+    def against(self, path: str) -> tuple[Finding, ...]:
+        """What keeps this subtree from being deleted."""
+        return blocking((*self.of_dest, *self.verdicts[path]))
+
+
+@dataclass
+class Work:
+    """One call of the verb, with everything open. told: what came of each subtree, for ``--json``."""
+
+    setting: Setting
+    wishes: Wishes
+    inventory: Inventory
+    look: Look
+    journal: Journal
+    dest: Dest
+    run_dir: Path
+    told: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def history(self) -> History:
+        return self.journal.history
+
+    @property
+    def by(self) -> dict[str, str]:
+        return {"by": getpass.getuser(), "reason": " ".join(self.wishes.reason.split())}
+
+    def cut(self) -> int | None:
+        """The last zxid that dest had from source: the newest on its disks when they stood still."""
+        body = self.history.records().get(_CUT)
+        tails = recorded(Stopped, body, self.history.run).tails if body else {}
+        return max(tails.values(), default=None)
+
+    def unfinished(self, path: str) -> Mapping[str, Any] | None:
+        """The begin of a deletion that did not come to its end."""
+        begun = self.history.cleaned.get(path)
+        return begun if begun is not None and begun["event"] in ("begin", "stopped") else None
+
+    def journaled(self, path: str, event: str, body: Mapping[str, Any]) -> None:
+        self.journal.append("cleaned", {"subtree": path, "event": event, **self.by, **body})
+        self.told[path] = {"event": event, **body}
+
+    def known(self, path: str) -> rules.Marks | None:
+        begun = self.unfinished(path)
+        if begun is None:
+            return None
+        kept = image.read(self.run_dir / begun["file"], begun["sha256"])
+        return {one.node.path: one.node.mark for one in kept}
+
+    def listed(self) -> Listed:
+        """Look at dest once."""
+        self.dest.sync()
+        using = users(self.inventory, KAFKA, self.look)
+        chroots = {self.inventory.kafka.chroot}
+        chroots |= {r.value for r in using.chroots.values() if isinstance(r, Seen)}
+        names = {path: self.dest.names(path) for path in rules.ancestors(chroots)}
+        trees = {path: self.summed(path, self.walked(path)) for path in rules.outside(names, chroots)}
+        return self.judged(using, trees)
+
+    def walked(self, path: str) -> Iterator[Node]:
+        """The znodes of a subtree. Says now and then how many it has listed."""
+        told = time.monotonic()
+        for number, node in enumerate(self.dest.walk(path), 1):
+            yield node
+            if time.monotonic() - told >= _TELL_S:
+                told = time.monotonic()
+                _say(self, f"{path}: {number} znodes listed")
+
+    def summed(self, path: str, nodes: Iterable[Node]) -> Subtree:
+        above = self.dest.node(path.rpartition("/")[0] or "/")
+        if above is None:
+            raise ChangedError(f"the parent of {path} is not there any more")
+        return rules.summed(path, nodes, above, self.cut(), self.known(path))
+
+    def judged(self, using: Users, trees: Mapping[str, Subtree]) -> Listed:
+        who = ": ".join(text for text in (f"accepted by {self.by['by']}", self.by["reason"]) if text)
+        cut = self.cut()
+
+        def answered(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+            return rules.answered(findings, self.wishes.accept, who)
+
+        return Listed(
+            using,
+            trees,
+            answered(rules.of_dest(using.watches, using.clients, using.chroots)),
+            {path: answered(rules.of_subtree(tree, cut, using.watches)) for path, tree in trees.items()},
+        )
+
+
+def clean_up(setting: Setting, wishes: Wishes) -> int:
+    """List; delete, or put back, what is named. UsageError for a run that is not at its end."""
+    _refuse_words(setting, wishes)
+    inventory, playbook = read(setting)
+    run_dir = existing(setting, wishes.run_id, inventory, playbook)
+    clock = RealClock(setting.interrupt)
+    with contextlib.ExitStack() as stack:
+        alone = LocalLock(run_dir, setting.verb)
+        stack.callback(alone.close)
+        journal = Journal.open(run_dir, clock.wall)
+        stack.callback(journal.close)
+        runs.check_same(journal.history, playbook.id, inventories.digest(inventory))
+        stand = runs.stand(journal.history, playbook)
+        if stand.state != "complete":
+            raise UsageError(
+                f"run {journal.history.run} has not ended ({stand.where}); needed: finalize is done. "
+                "Possible now: zkmigrate status"
+            )
+        left = playbook.without(inventory, journal.history.retired)
+        site = stack.enter_context(reached(setting, left, run_dir.name))
+        servers = [Server(host.address, inventory.dest.ports.client) for host in inventory.dest.hosts]
+        there = stack.enter_context(dest(servers))
+        work = Work(setting, wishes, left, site.look, journal, there, run_dir)
+        return _put_back(work) if wishes.put_back else _delete(work)
+
+
+def _refuse_words(setting: Setting, wishes: Wishes) -> None:
+    if wishes.all and wishes.subtrees:
+        raise UsageError("--all and --subtree exclude each other")
+    if wishes.put_back and not wishes.chooses:
+        raise UsageError("--put-back needs --subtree PATH, or --all")
+    wrong = [word for word in wishes.accept if word.partition(":")[0] not in rules.ACCEPTABLE]
+    if wrong:
+        possible = ", ".join(f"{id}:TARGET" for id in rules.ACCEPTABLE)
+        raise UsageError(f"--accept {wrong[0]} cannot be accepted. Possible: {possible}")
+    if wishes.chooses and not wishes.reason.strip():
+        raise UsageError("--reason is missing; needed: why, for whoever reads the report")
+    if wishes.chooses and not wishes.yes and (setting.as_json or not setting.interactive):
+        raise UsageError("nobody can be asked here: give --yes, or run it on a terminal without --json")
+
+
+def _delete(work: Work) -> int:
+    listed = work.listed()
+    chosen = _chosen(work, {*listed.trees, *(p for p in work.history.cleaned if work.unfinished(p))})
+    wrong = [path for path in chosen if path in listed.trees and listed.against(path)]
+    _show(work, listed)
+    code = REFUSED if wrong else 0
+    if wrong:
+        _say(work, f"nothing was deleted: {', '.join(wrong)} may not go")
+    elif chosen and not _agreed(work, "delete", chosen):
+        code = STOPPED
+    elif chosen:
+        code = _each(work, chosen, lambda path: _deleted(work, path))
+    _close(work, listed, code)
+    return code
+
+
+def _each(work: Work, chosen: Sequence[str], act: Callable[[str], bool]) -> int:
+    """One subtree after the other. act: False where somebody asked to stop. One that is refused does not keep
+    the others."""
+    refused = False
+    for path in chosen:
+        try:
+            if not act(path):
+                return STOPPED
+        except ChangedError as error:
+            refused = True
+            work.told.setdefault(path, {})["why"] = str(error)
+            _say(work, f"{path} was stopped: {error}")
+    return REFUSED if refused else 0
+
+
+def _deleted(work: Work, path: str) -> bool:
+    """Keep, prove again, journal, delete. ChangedError where the proof or a delete is refused."""
+    work.dest.sync()
+    nodes = list(work.walked(path))
+    begun = work.unfinished(path)
+    if begun is None and not nodes:
+        raise ChangedError(f"{path} is not there any more")
+    with _unless_refused(work) if begun is None else contextlib.nullcontext():
+        begun = {key: begun[key] for key in _KEPT} if begun else _kept(work, nodes)
+        if nodes:
+            _prove_again(work, path, nodes)
+    if nodes:
+        work.journaled(path, "begin", {**begun, "accepted": list(work.wishes.accept)})
+    with work.setting.interrupt.listening():  # from here on Ctrl-C waits for the end of a batch
+        done = _bottom_up(work, path, nodes)
+    if done is None:
+        return False
+    gone = begun["znodes"] - done
+    work.journaled(path, "done", {"znodes": done, "gone": gone})
+    _say(work, f"{path} is deleted: {done} znodes now, {gone} were gone; kept in {begun['file']}")
+    return True
+
+
+def _bottom_up(work: Work, path: str, nodes: Sequence[Node]) -> int | None:
+    """Delete these, the last first; how many were there, None where somebody asked to stop."""
+    told = _Told(work, path, len(nodes), "deleted")
+    pace, done, order = Pace(work.wishes.rate / _BATCH), 0, nodes[::-1]
+    try:
+        for at in range(0, len(order), _BATCH):
+            pace.wait()
+            if work.setting.interrupt.wanted:
+                work.journaled(path, "stopped", {"znodes": done, "why": "asked to stop"})
+                _say(work, f"{path}: {done} of {len(nodes)} znodes deleted; the same command goes on")
+                return None
+            done += work.dest.delete(order[at : at + _BATCH])
+            told.at(done)
+    except ChangedError as error:
+        work.journaled(path, "stopped", {"znodes": done, "why": str(error)})
+        raise
+    return done
+
+
+def _kept(work: Work, nodes: Sequence[Node]) -> dict[str, Any]:
+    """Write the file that the subtree can be put back from."""
+    name = _new_file(work)
+    digest = image.write(work.run_dir / name, work.dest.read(nodes))
+    size = sum(node.size for node in nodes)
+    return dict(zip(_KEPT, (name, digest, len(nodes), size), strict=True))
+
+
+def _new_file(work: Work) -> str:
+    """A name that no line of the journal tells of."""
+    return f"clean-up-{work.history.entries}.jsonl"
+
+
+@contextlib.contextmanager
+def _unless_refused(work: Work) -> Iterator[None]:
+    """Leaves no file of a subtree that was not begun."""
+    try:
+        yield
+    except ChangedError:
+        (work.run_dir / _new_file(work)).unlink(missing_ok=True)
+        raise
+
+
+def _prove_again(work: Work, path: str, nodes: Sequence[Node]) -> None:
+    """All dest servers are asked once more, behind the question and the file. ChangedError where somebody has
+    come meanwhile."""
+    using = users(work.inventory, KAFKA, work.look)
+    again = work.judged(using, {path: work.summed(path, nodes)})
+    if wrong := again.against(path):
+        raise ChangedError("; ".join(found.finding(one) for one in wrong))
+
+
+def _put_back(work: Work) -> int:
+    chosen = _chosen(work, work.history.cleaned)
+    for path in chosen:
+        begun = work.history.cleaned[path]
+        _say(work, f"{path}: {begun['znodes']} znodes, {begun['bytes']} bytes, from {begun['file']}")
+    if not _agreed(work, "put back", chosen):
+        return STOPPED
+    code = _each(work, chosen, lambda path: _restored(work, path))
+    if work.setting.as_json:
+        print_json(work.setting, {"run": work.history.run, "code": code, "put_back": work.told})
+    return code
+
+
+def _restored(work: Work, path: str) -> bool:
+    """Create what is missing, parents first; what is there stays as it is."""
+    begun = work.history.cleaned[path]
+    kept = list(image.read(work.run_dir / begun["file"], begun["sha256"]))
+    work.journaled(path, "putting-back", {"znodes": len(kept)})
+    told = _Told(work, path, len(kept), "put back")
+    pace, made = Pace(work.wishes.rate / _BATCH), 0
+    for at in range(0, len(kept), _BATCH):
+        pace.wait()
+        made += work.dest.create(batch := kept[at : at + _BATCH])
+        told.at(at + len(batch))
+    work.journaled(path, "put-back", {"znodes": made, "there": len(kept) - made})
+    _say(work, f"{path} is put back: {made} znodes created, {len(kept) - made} were there")
+    return True
+
+
+def _chosen(work: Work, possible: Any) -> tuple[str, ...]:
+    if unknown := sorted(set(work.wishes.subtrees) - set(possible)):
+        listed = ", ".join(sorted(possible)) or "none"
+        raise UsageError(f"{unknown[0]} is no subtree that can be chosen. Possible: {listed}")
+    return tuple(sorted(possible if work.wishes.all else set(work.wishes.subtrees)))
+
+
+def _agreed(work: Work, what: str, chosen: Sequence[str]) -> bool:
+    if work.wishes.yes or not chosen:
+        return True
+    setting, names = work.setting, " ".join(chosen)
+    console = StdConsole(setting.stdin, setting.out)
+    console.forget()
+    typed = console.ask(f"To {what} these, type their names ({names}): ")
+    if typed is not None and typed.split() == list(chosen):
+        return True
+    _say(work, "not agreed: nothing was changed")
+    return False
+
+
+def _say(work: Work, text: str) -> None:
+    out = sys.stderr if work.setting.as_json else work.setting.out
+    out.write(f"{text}\n")
+    out.flush()
+
+
+def _show(work: Work, listed: Listed) -> None:
+    """The plan, before anybody is asked."""
+    cut = work.cut()
+    where = "not known" if cut is None else format_zxid(cut)
+    _say(work, f"subtrees of dest outside every chroot: {len(listed.trees)}; the cut was at {where}")
+    for path, tree in listed.trees.items():
+        may = "may NOT go" if listed.against(path) else "may go"
+        again = ", its deletion has begun" if work.unfinished(path) else ""
+        _say(
+            work,
+            f"  {path}: {tree.znodes} znodes, {tree.bytes} bytes, last written {_time(tree.changed_ms)} "
+            f"(newest zxid {format_zxid(tree.newest)}), {len(tree.owned)} ephemerals: {may}{again}",
+        )
+    every = (*listed.of_dest, *(f for of_tree in listed.verdicts.values() for f in of_tree))
+    for line in found.whole([f for f in every if f.held is not Held.YES]):
+        _say(work, line)
+
+
+def _close(work: Work, listed: Listed, code: int) -> None:
+    if not work.setting.as_json:
+        return
+    print_json(
+        work.setting,
+        {
+            "run": work.history.run,
+            "code": code,
+            "subtrees": [_body(work, listed, path) for path in listed.trees],
+            "findings": [encode_finding(f) for f in listed.of_dest],
+            "deleted": work.told,
+        },
+    )
+
+
+def _body(work: Work, listed: Listed, path: str) -> dict[str, Any]:
+    tree = listed.trees[path]
+    return {
+        "path": path,
+        "may_go": not listed.against(path),
+        "begun": work.unfinished(path) is not None,
+        "znodes": tree.znodes,
+        "bytes": tree.bytes,
+        "newest": format_zxid(tree.newest),
+        "changed": _time(tree.changed_ms),
+        "ephemerals": len(tree.owned),
+        "written": len(tree.written),
+        "findings": [encode_finding(f) for f in listed.verdicts[path]],
+    }
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class _Told:
+    """Says now and then how far it is, and how long the rest will take."""
+
+    def __init__(self, work: Work, path: str, total: int, did: str) -> None:
+        self._work, self._path, self._total, self._did = work, path, total, did
+        self._began = self._told = time.monotonic()
+
+    def at(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self._told >= _TELL_S and done:
+            self._told = now
+            left = (self._total - done) * (now - self._began) / done
+            far = f"{done} of {self._total} znodes {self._did}"
+            _say(self._work, f"{self._path}: {far}, about {left:.0f} s left")

@@ -1,0 +1,232 @@
+"""Subtrees through one session on dest: list them, read them whole, delete them, create them again.
+
+A znode is deleted only as it was kept: it is compared before each batch, and each delete carries its
+version. A batch is one multi, so all of it is done or none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import ACL, Id
+
+from zkmigrate.errors import HostError, ZkmigrateError
+from zkmigrate.moves.rules.clean_up import Acl, Node
+from zkmigrate.zookeeper.clients.subtree import Server
+
+_CONNECT_S, _ANSWER_S, _SESSION_S = 10.0, 30.0, 30.0
+_IN_FLIGHT = 200
+_LOST = (KazooTimeoutError, OSError)
+_NOT_ITS_OWN = (RolledBackError, RuntimeInconsistency)
+"""What the other operations of a failed multi answer."""
+
+
+class ChangedError(ZkmigrateError):
+    """A znode is not as it was kept, or may not be touched; nothing of its batch was done."""
+
+    exit_code = 6
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A znode as it is put back: its listing and its data. data None: ZooKeeper's own null."""
+
+    node: Node
+    data: bytes | None
+
+
+@dataclass
+class Dest:
+    """A session on dest; opened by `dest`."""
+
+    client: Any
+
+    def sync(self) -> None:
+        """From here on the session sees everything that dest has committed."""
+        with _named("sync"):
+            self.client.sync_async("/").get(timeout=_ANSWER_S)
+
+    def names(self, path: str) -> Sequence[str]:
+        """The names below a znode; none where it is not there."""
+        with _named(path):
+            try:
+                found: list[str] = self.client.get_children_async(path).get(timeout=_ANSWER_S)
+            except NoNodeError:
+                return ()
+        return sorted(found)
+
+    def node(self, path: str) -> Node | None:
+        """One znode; None where it is not there."""
+        found = self._looked(path, *self._asked(path))
+        return None if found is None else found[0]
+
+    def walk(self, root: str) -> Iterator[Node]:
+        """The znodes at and below this one, parents before their children. What goes meanwhile is passed
+        over."""
+        ahead, asked = deque([root]), deque[tuple[str, Any, Any]]()
+        while ahead or asked:
+            while ahead and len(asked) < _IN_FLIGHT:
+                path = ahead.popleft()
+                asked.append((path, *self._asked(path)))
+            path, listed, acl = asked.popleft()
+            if (found := self._looked(path, listed, acl)) is not None:
+                ahead.extend(f"{path}/{name}" for name in found[1])
+                yield found[0]
+
+    def _asked(self, path: str) -> tuple[Any, Any]:
+        return self.client.get_children_async(path, include_data=True), self.client.get_acls_async(path)
+
+    def _looked(self, path: str, listed: Any, acl: Any) -> tuple[Node, Sequence[str]] | None:
+        with _named(path):
+            try:
+                names, stat = listed.get(timeout=_ANSWER_S)
+                rights = tuple(Acl(a.perms, a.id.scheme, a.id.id) for a in acl.get(timeout=_ANSWER_S)[0])
+            except NoNodeError:
+                return None
+            except NoAuthError:  # newer servers do not even tell whether it is there
+                return Node(path, 0, 0, 0, 0, 0, 0, 0, 0, None), ()
+        return _node(path, stat, rights), sorted(names)
+
+    def read(self, nodes: Sequence[Node]) -> Iterator[Kept]:
+        """These znodes with their data. ChangedError for one that is not as it was listed."""
+        for at in range(0, len(nodes), _IN_FLIGHT):
+            some = nodes[at : at + _IN_FLIGHT]
+            for node, answer in [(node, self.client.get_async(node.path)) for node in some]:
+                with _named(node.path):
+                    try:
+                        data, stat = answer.get(timeout=_ANSWER_S)
+                    except NoNodeError:
+                        raise ChangedError(f"{node.path} went while it was read") from None
+                if _mark(stat) != node.mark:
+                    raise ChangedError(f"{node.path} was changed while it was read")
+                yield Kept(node, data)
+
+    def delete(self, nodes: Sequence[Node]) -> int:
+        """Delete these in this order, children before their parents; how many were still there.
+
+        ChangedError where one is not as it was kept, or has a child, with none of them deleted.
+        """
+        while there := self._as_kept(nodes):
+            multi = self.client.transaction()
+            for node in there:
+                multi.delete(node.path, version=node.version)
+            with _named(there[0].path):
+                results = multi.commit_async().get(timeout=_ANSWER_S)
+            wrong = [
+                (node.path, result)
+                for node, result in zip(there, results, strict=False)
+                if isinstance(result, Exception) and not isinstance(result, _NOT_ITS_OWN)
+            ]
+            if not wrong:
+                return len(there)
+            if not isinstance(wrong[0][1], NoNodeError):  # else it went a moment ago: look again
+                raise _refused(*wrong[0])
+        return 0
+
+    def _as_kept(self, nodes: Sequence[Node]) -> list[Node]:
+        """Those that are still there."""
+        there = []
+        for node, answer in [(node, self.client.exists_async(node.path)) for node in nodes]:
+            with _named(node.path):
+                try:
+                    stat = answer.get(timeout=_ANSWER_S)
+                except NoAuthError as error:
+                    raise _refused(node.path, error) from None
+            if stat is None:
+                continue
+            if _mark(stat) != node.mark:
+                raise ChangedError(f"{node.path} was changed, or made anew, since it was kept")
+            there.append(node)
+        return there
+
+    def create(self, kept: Sequence[Kept]) -> int:
+        """Create those that are missing, in this order, parents before their children; how many."""
+        made = 0
+        for one in kept:
+            path = one.node.path
+            acl = [ACL(a.perms, Id(a.scheme, a.id)) for a in one.node.acl or ()]
+            with _named(path):
+                try:
+                    self.client.create_async(path, one.data, acl=acl).get(timeout=_ANSWER_S)
+                    made += 1
+                except NodeExistsError:
+                    continue
+                except (NoAuthError, NoNodeError) as error:
+                    raise _refused(path, error) from None
+        return made
+
+
+def _refused(path: str, error: Exception) -> ChangedError:
+    why = {
+        BadVersionError: "was changed since it was kept",
+        NotEmptyError: "has a child that was not kept",
+        NoAuthError: "may not be touched by this client: an ACL forbids it",
+        NoNodeError: "has no parent any more",
+    }
+    return ChangedError(f"{path} {why.get(type(error), f'answered {type(error).__name__}')}")
+
+
+def _node(path: str, stat: Any, acl: tuple[Acl, ...] | None) -> Node:
+    return Node(
+        path,
+        stat.czxid,
+        stat.mzxid,
+        stat.pzxid,
+        stat.version,
+        stat.ephemeralOwner,
+        stat.dataLength,
+        stat.mtime,
+        stat.numChildren,
+        acl,
+    )
+
+
+def _mark(stat: Any) -> tuple[int, int, int]:
+    return stat.czxid, stat.mzxid, stat.version
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Turns what kazoo raises into HostError that says at what."""
+    try:
+        yield
+    except _LOST as error:
+        raise HostError(f"dest was lost at {what}: {type(error).__name__} {error}".rstrip()) from error
+    except KazooException as error:
+        raise HostError(f"dest, at {what}: {type(error).__name__} {error}".rstrip()) from error
+
+
+@contextmanager
+def dest(servers: Sequence[Server]) -> Iterator[Dest]:
+    """A session with one of the servers, for as long as the block lasts. Raises HostError."""
+    client = KazooClient(
+        hosts=",".join(map(str, servers)),
+        timeout=_SESSION_S,
+        randomize_hosts=False,
+        connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": 0.5},
+        command_retry={"max_tries": 0},
+    )
+    try:
+        with _named(", ".join(map(str, servers))):
+            client.start(timeout=_CONNECT_S)
+        yield Dest(client)
+    finally:
+        with suppress(KazooException, OSError):
+            client.stop()
+            client.close()

@@ -1,0 +1,121 @@
+"""What ``replay list`` says: for a reader, and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zkmigrate.moves.facts.replay import Looked
+from zkmigrate.zookeeper.data.proofs import Held
+from zkmigrate.zookeeper.data.replay import Again
+from zkmigrate.zookeeper.data.session import format_session
+from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.disks.prove import NOT_HELD, UNPROVED
+
+_WORDS: dict[Held, str] = {True: "holds", False: "DOES NOT HOLD", None: "not known"}
+
+
+def code(found: Looked) -> int:
+    """0 where all conditions hold, NOT_HELD, or UNPROVED where one is not known and none fails."""
+    held = {condition.held for condition in found.conditions}
+    return NOT_HELD if False in held else UNPROVED if None in held else 0
+
+
+def text(found: Looked) -> str:
+    """For a reader."""
+    lines = [
+        f"dest went on by itself behind {format_zxid(found.cut)}, up to {format_zxid(found.upto)} "
+        f"({found.dest}): {found.under} transactions under {found.chroot}"
+    ]
+    lines += _kinds(found)
+    for condition in found.conditions:
+        lines.append(f"  {condition.id:18} {_WORDS[condition.held]}: {condition.claim}: {condition.seen}")
+    lines += [f"  {line}" for again in found.first for line in shown(again)]
+    left = found.tally.transactions - len(found.first)
+    if left > 0:
+        lines.append(f"  and {left} transactions more; --lines N shows more")
+    lines.append(_standing(found))
+    return "\n".join(lines)
+
+
+def _standing(found: Looked) -> str:
+    if code(found):
+        return "It may not be replayed as it is: nothing was written."
+    return f"It may be replayed: {found.tally.transactions} transactions. Nothing was written."
+
+
+def _kinds(found: Looked) -> list[str]:
+    tally = found.tally
+    kinds = (
+        (tally.creates, "create"),
+        (tally.writes, "setData"),
+        (tally.deletes, "delete"),
+        (tally.acls, "setACL"),
+        (tally.counts, "of an ephemeral (its parent's counter)"),
+    )
+    said = ", ".join(f"{count} {word}" for count, word in kinds if count) or "nothing"
+    return [
+        f"  to replay: {tally.transactions} of them, on {len(tally.paths)} znodes: {said}",
+        f"  {found.passed} leave nothing: ephemerals that went",
+    ]
+
+
+def shown(again: Again) -> list[str]:
+    """One transaction: a line for each request."""
+    head = f"{format_zxid(again.zxid)} by {format_session(again.session)}"
+    return [f"{head} {_words(request)}" for request in again.requests]
+
+
+def _words(request: Any) -> str:
+    version = _version(request)
+    bound = "" if version is None else f" at version {version}"
+    return f"{type(request).__name__} {request.path}{bound}"
+
+
+def _version(request: Any) -> int | None:
+    """That which the request is bound to; None for a create."""
+    version: int | None = getattr(request, "version", getattr(request, "aversion", None))
+    return version
+
+
+def body(found: Looked) -> dict[str, Any]:
+    """As JSON values."""
+    tally, held = found.tally, code(found)
+    return {
+        "possible": None if held == UNPROVED else not held,
+        "chroot": found.chroot,
+        "dest": found.dest,
+        "cut": format_zxid(found.cut),
+        "upto": format_zxid(found.upto),
+        "under": found.under,
+        "passed": found.passed,
+        "fingerprint": found.batches[-1].fingerprint if found.batches else "",
+        "replay": {
+            "transactions": tally.transactions,
+            "znodes": len(tally.paths),
+            "create": tally.creates,
+            "setData": tally.writes,
+            "delete": tally.deletes,
+            "setACL": tally.acls,
+            "count": tally.counts,
+        },
+        "conditions": [
+            {"id": c.id, "claim": c.claim, "held": c.held, "seen": c.seen} for c in found.conditions
+        ],
+        "transactions": [_transaction(again) for again in found.first],
+    }
+
+
+def _transaction(again: Again) -> dict[str, Any]:
+    return {
+        "zxid": format_zxid(again.zxid),
+        "time_ms": again.time_ms,
+        "session": format_session(again.session),
+        "requests": [
+            {
+                "kind": type(r).__name__,
+                "path": r.path,
+                "version": getattr(r, "version", getattr(r, "aversion", None)),
+            }
+            for r in again.requests
+        ],
+    }

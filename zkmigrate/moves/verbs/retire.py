@@ -1,0 +1,94 @@
+"""The verb retire: leave a broker that is gone for good out of a run, with who says so and why."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.engine import runs
+from zkmigrate.engine.clock import RealClock
+from zkmigrate.engine.codec import encode_finding
+from zkmigrate.engine.history import History, Next
+from zkmigrate.engine.lock import LocalLock
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.finding import blocking
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Retired
+from zkmigrate.moves.facts.connections import addresses, connections, source_clients
+from zkmigrate.moves.rules.retire import may_retire
+from zkmigrate.runs.opening import Opening
+from zkmigrate.runs.setting import Setting, existing, print_json, reached, read
+from zkmigrate.ui import found
+
+REFUSED = 6
+
+
+def retire(setting: Setting, run_id: str, host: str, reason: str) -> int:
+    """Prove that the broker serves nothing and has left source, then journal that it is left out.
+
+    6 where that is not proved. UsageError for a host that cannot be retired, or a run that is no place for
+    it.
+    """
+    inventory, playbook = read(setting)
+    _refuse_no_broker(inventory, playbook, host)
+    if not reason.strip():
+        raise UsageError("--reason is empty; needed: why this host is left out, for whoever reads the report")
+    run_dir = existing(setting, run_id, inventory, playbook)
+    clock = RealClock(setting.interrupt)
+    with contextlib.ExitStack() as stack:
+        alone = LocalLock(run_dir, setting.verb)
+        stack.callback(alone.close)
+        stack.callback(alone.leave)
+        site = stack.enter_context(reached(setting, inventory, run_dir.name))
+        opened = Opening(run_dir, playbook, inventory, site.look, clock.wall).opened(
+            lambda: site.window_lines(playbook, {})
+        )
+        journal = opened.journal
+        stack.callback(journal.close)
+        _refuse_now(journal.history, playbook, inventory, host)
+        broker = inventory.broker(host)
+        gone = Retired(
+            host, broker.id, tuple(sorted(addresses(broker))), getpass.getuser(), " ".join(reason.split())
+        )
+        cons = site.look.each(inventory.source_names, lambda name: connections(site.look, name))
+        clients = source_clients(inventory, KAFKA, site.look, cons)
+        findings = may_retire(gone, site.look.kafka(), clients, inventory.source_names)
+        refused = bool(blocking(findings))
+        told = [encode_finding(f) for f in findings]
+        if not refused:
+            body = {"host": host, "id": gone.id, "addresses": list(gone.addresses)}
+            journal.append("retired", {**body, "by": gone.by, "reason": gone.reason, "findings": told})
+    if setting.as_json:
+        print_json(setting, {"retired": not refused, "host": host, "findings": told})
+    else:
+        end = f"{host} is not retired: nothing was changed" if refused else gone.words
+        setting.out.write("".join(f"{line}\n" for line in (*found.whole(findings), end)))
+    return REFUSED if refused else 0
+
+
+def _refuse_no_broker(inventory: Inventory, playbook: Playbook, host: str) -> None:
+    if "brokers" not in playbook.retirable:
+        raise UsageError(f"a run of {playbook.id} does not go on without a host: none can be retired from it")
+    if host in inventory.broker_names:
+        return
+    hosts = (*inventory.source_names, *inventory.dest_names)
+    what = f"a {inventory.role(host)} host" if host in hosts else "no host of the inventory"
+    possible = ", ".join(inventory.broker_names)
+    raise UsageError(f"{host} is {what}; only a broker can be retired from a run. Possible: {possible}")
+
+
+def _refuse_now(history: History, playbook: Playbook, inventory: Inventory, host: str) -> None:
+    if host in history.retired:
+        raise UsageError(f"{history.retired[host].words}; it cannot be retired twice")
+    if not playbook.without(inventory, {*history.retired, host}).brokers:
+        raise UsageError(f"{host} is the last broker of the run; needed: one that is left to move")
+    if runs.stand(history, playbook).state == "complete":
+        raise UsageError(f"run {history.run} is complete; there is nothing left to leave {host} out of")
+    at = history.next(playbook)
+    if isinstance(at, Next) and at.stage.window and history.touched_in(at.stage.id):
+        raise UsageError(
+            f"run {history.run} is inside its window, at {at.id}; a broker can be retired before or after "
+            "it. Possible now: resume or rollback, which end the window first"
+        )

@@ -1,0 +1,252 @@
+"""Runs the operator's own programs on this machine, for the hooks of a run.
+
+Each gets a session of its own, so that a Ctrl-C at the terminal reaches the run first and a program that
+hangs can be killed with everything it has started. Its output goes to ``runs/RUN/hooks/NUMBER-MOMENT.log``
+(0600, the first MiB of it), what it is told comes by environment and standard input, never as arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from zkmigrate.engine.clock import Interrupt
+from zkmigrate.engine.ports import HookCall, HookEnd, HookHow
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory.hooks import Hooks
+
+FOLDER = "hooks"
+_KEPT = 1 << 20
+_SAID = 300
+_POLL_S = 0.1
+_GRACE_S = 2.0
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n -~\u00a0-\uffff]")
+
+
+def missing(hooks: Hooks) -> tuple[str, ...]:
+    """Hooks that cannot be run here, one clause each."""
+    found = []
+    for place, hook in hooks.each():
+        path = Path(hook.run)
+        if not path.is_file():
+            found.append(
+                f"{place}: {path} is not there" if not path.exists() else f"{place}: {path} is no file"
+            )
+        elif not os.access(path, os.X_OK):
+            found.append(f"{place}: {path} may not be executed")
+    return tuple(found)
+
+
+def refuse_missing(hooks: Hooks) -> None:
+    """UsageError when there is a hook that cannot be run here."""
+    if found := missing(hooks):
+        raise UsageError(
+            f"{'; '.join(found)}; needed: programs that may be executed; nothing was done. Possible now: "
+            "mend that, or take them out of migration.yml"
+        )
+
+
+class HookProcesses:
+    """``HookRunner`` of one process. folder: where a program is run, the inventory's directory. grace_s: how
+    long one that has to end may take over it before it is killed."""
+
+    def __init__(self, run_dir: Path, folder: Path, interrupt: Interrupt, grace_s: float = _GRACE_S) -> None:
+        self._grace_s = grace_s
+        self._run_dir = run_dir.absolute()
+        self._folder = folder.absolute()
+        self._interrupt = interrupt
+        self._guard = threading.Lock()
+        self._groups: set[int] = set()
+        self._threads: list[threading.Thread] = []
+
+    def run(self, call: HookCall) -> HookEnd:
+        """Run and wait. A Ctrl-C that comes meanwhile ends the program; a second one kills it at once."""
+        before = self._interrupt.wanted
+        return self._run(call, lambda: self._interrupt.wanted and not before)
+
+    def start(self, call: HookCall, done: Callable[[HookEnd], None]) -> None:
+        """Run in a thread of its own."""
+
+        def work() -> None:
+            done(self._run(call, lambda: False))
+
+        # Not a daemon's thread, which would leave the program without its time limit when the tool ends.
+        thread = threading.Thread(target=work, name=f"hook-{call.name}")
+        self._threads.append(thread)
+        thread.start()
+
+    def settle(self) -> None:
+        """Wait for what still runs; at most as long as its time limit, a Ctrl-C ends it."""
+        left = [thread for thread in self._threads if thread.is_alive()]
+        if not left:
+            return
+        names = ", ".join(thread.name.removeprefix("hook-") for thread in left)
+        sys.stderr.write(f"zkmigrate: the run has ended; its hooks still run: {names}. Ctrl-C ends them\n")
+        try:
+            for thread in left:
+                thread.join()
+        except KeyboardInterrupt:
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill everything that still runs, now."""
+        with self._guard:
+            groups = tuple(self._groups)
+        for group in groups:
+            _signal(group, signal.SIGKILL)
+
+    # --- one program -----------------------------------------------------------------------------------
+
+    def _run(self, call: HookCall, unwanted: Callable[[], bool]) -> HookEnd:
+        began = time.monotonic()
+        try:
+            with contextlib.ExitStack() as stack:
+                log = _Log(*self._log_file(call.name))
+                stack.callback(log.close)
+                process = stack.enter_context(self._spawn(call))
+                try:
+                    how = self._watch(process, log, began + call.timeout_s, unwanted)
+                except BaseException:
+                    _signal(process.pid, signal.SIGKILL)
+                    process.wait()
+                    raise
+                finally:
+                    with self._guard:
+                        self._groups.discard(process.pid)
+                seconds = time.monotonic() - began
+                code = _exit_code(process.returncode) if how == "done" else None
+                log.footer(f"{how}, exit code {code}, {seconds:.1f} s")
+                return HookEnd(how, code, seconds, log.said(), str(log.path))
+        except (OSError, ValueError) as error:
+            return HookEnd("not-started", None, time.monotonic() - began, str(error), "")
+
+    def _log_file(self, name: str) -> tuple[Path, IO[bytes]]:
+        folder = self._run_dir / FOLDER
+        folder.mkdir(mode=0o700, exist_ok=True)
+        number = 1 + max((int(p.name[:4]) for p in folder.glob("[0-9][0-9][0-9][0-9]-*.log")), default=0)
+        while True:
+            path = folder / f"{number:04d}-{name}.log"
+            try:
+                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            except FileExistsError:
+                number += 1
+                continue
+            return path, os.fdopen(fd, "wb")
+
+    def _spawn(self, call: HookCall) -> subprocess.Popen[bytes]:
+        variables = {**os.environ, **call.variables, "ZKMIGRATE_RUN_DIR": str(self._run_dir)}
+        # A file and no pipe: nobody has to wait for a program that does not read what it is told.
+        with tempfile.TemporaryFile() as told, self._guard:
+            told.write(call.text.encode("utf-8", "replace"))
+            told.seek(0)
+            process = subprocess.Popen(
+                [call.run, *call.args],
+                stdin=told,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                env=variables,
+                start_new_session=True,
+            )
+            self._groups.add(process.pid)
+        return process
+
+    def _watch(
+        self, process: subprocess.Popen[bytes], log: _Log, end: float, unwanted: Callable[[], bool]
+    ) -> HookHow:
+        """Until it ends, or has to. Its children may keep the pipe open: the program's own end counts."""
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while process.poll() is None:
+                if unwanted() or time.monotonic() >= end:
+                    asked = unwanted()
+                    self._end(process)
+                    log.take(process.stdout)
+                    return "interrupted" if asked else "timeout"
+                if selector.get_map():
+                    selector.select(min(_POLL_S, max(0.0, end - time.monotonic())))
+                    if log.take(process.stdout):
+                        selector.unregister(process.stdout)
+                else:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_POLL_S)
+            log.take(process.stdout)
+        return "done"
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Ask the whole group to end, then make it."""
+        _signal(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(self._grace_s)
+        _signal(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class _Log:
+    """The file that keeps a program's output, and its end in memory."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self.path = path
+        self._file = file
+        self._left = _KEPT
+        self._tail = b""
+
+    def take(self, source: IO[bytes]) -> bool:
+        """What there is to read now, at most a MiB; True at the end."""
+        for _ in range(16):
+            try:
+                part = os.read(source.fileno(), 1 << 16)
+            except BlockingIOError:
+                return False
+            if not part:
+                return True
+            self._tail = (self._tail + part)[-4 * _SAID :]
+            kept = part[: self._left]
+            self._left -= len(kept)
+            self._write(kept)
+        return False
+
+    def footer(self, text: str) -> None:
+        """A last line of ours."""
+        cut = " (the rest of its output was not kept)" if self._left == 0 else ""
+        self._write(f"\n[zkmigrate: {text}{cut}]\n".encode())
+
+    def said(self) -> str:
+        """The last lines as one line of plain text."""
+        text = _CONTROL.sub("", self._tail.decode("utf-8", "replace"))
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return " / ".join(lines[-3:])[-_SAID:]
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def _write(self, content: bytes) -> None:
+        try:
+            self._file.write(content)
+            self._file.flush()
+        except OSError:  # a full disk keeps nothing; the program runs all the same
+            self._left = 0
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _exit_code(code: int) -> int:
+    """As a shell says it: 128 and the number for one that a signal ended."""
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,361 @@
+"""The real look: every question a step may ask, answered by ssh, four-letter words and clients.
+
+Hosts that are only read are asked by SFTP and plain commands of an ordinary account: no sudo, nothing
+installed. The others are asked through zkm-host where root is needed: over the held-open channel once it is
+installed, streamed before. A look that fails is Unknown with its cause, never an exception.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar, cast
+
+from zkmigrate import deadline
+from zkmigrate.errors import UsageError
+from zkmigrate.hosts.lanes import Late, together
+from zkmigrate.hosts.transport import here
+from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.hosts.transport.program import Program, refusal
+from zkmigrate.hosts.transport.reader import SftpReader
+from zkmigrate.hosts.transport.ssh import Transport
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.clients import admin as kafka_client
+from zkmigrate.kafka.clients import topics as topic_client
+from zkmigrate.model.change import KAFKA
+from zkmigrate.model.fact import Absent, Cause, Reading, Seen, Unknown
+from zkmigrate.model.look import ClusterTopics, DirEntry, KafkaView, RandomReader, Settings, Znode
+from zkmigrate.zookeeper.clients.admin import word_refused
+from zkmigrate.zookeeper.clients.words import four_letter_word
+from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
+from zkmigrate.zookeeper.data.words import not_allowed
+
+T = TypeVar("T")
+
+FILE_LIMIT = 1 << 20
+"""Bytes: the largest file that ``file`` reads, and the most that zkm-host gives in one read."""
+
+_WORD_S = 3.0
+_MUTE_S = 0.3
+"""In a hurry, for a server whose last four-letter word was not answered in time; a healthy one takes
+milliseconds."""
+_LATE_S = 4.0
+"""In a hurry, so long after most hosts have answered a host is given up whose own waits did not end."""
+_GETENT_NOTHING = 2
+_ABSENT = "absent"
+_CAUSES: dict[int, Cause] = {4: "missing-tool", 9: "denied"}
+"""What the exit codes of zkm-host mean for a look; everything else is ``failed``."""
+
+
+class Observe:
+    """Implements :class:`zkmigrate.model.look.Look` for the hosts of one inventory."""
+
+    def __init__(
+        self, inventory: Inventory, transport: Transport, program: Program, channels: Channels
+    ) -> None:
+        self._inventory = inventory
+        self._transport = transport
+        self._program = program
+        self._channels = channels
+        self._doors = inventory.doors
+        self._znodes = ZnodeReader({host: (door.address, door.port) for host, door in self._doors.items()})
+        self._mute: set[str] = set()
+        self._not_allowed: set[tuple[str, str]] = set()
+
+    def close(self) -> None:
+        """Close the ZooKeeper sessions; the transport and channels belong to who made them."""
+        self._znodes.close()
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+    def word(self, host: str, word: str) -> Reading[str]:
+        if host not in self._doors:
+            return Unknown("failed", f"{host} is no ZooKeeper host: it has no four-letter words")
+        most_s = _MUTE_S if deadline.bounded() and host in self._mute else _WORD_S
+        answer = self._word(host, word, most_s)
+        if isinstance(answer, Unknown) and answer.cause == "timeout":
+            self._mute.add(host)
+        else:
+            self._mute.discard(host)
+        return answer
+
+    def _word(self, host: str, word: str, most_s: float) -> Reading[str]:
+        """A word that a server does not allow is asked from its AdminServer, where that is known; from then
+        on first."""
+        door = self._doors[host]
+        if door.admin_port is None or (host, word) not in self._not_allowed:
+            answer = four_letter_word(door.address, door.port, word, deadline.remaining(most_s))
+            if door.admin_port is None or not isinstance(answer, Seen) or not not_allowed(answer.value):
+                return answer
+            self._not_allowed.add((host, word))
+        answer = word_refused(door.address, door.admin_port, word, deadline.remaining(most_s))
+        if isinstance(answer, Unknown):
+            # A server that was restarted with another whitelist is asked by its word again.
+            self._not_allowed.discard((host, word))
+        return answer
+
+    def zkm(self, host: str, *words: str) -> Reading[str]:
+        if self._is_read_only(host):
+            return Unknown(
+                "denied", f"{host} is a {self._inventory.role(host)} host: zkm-host never runs there"
+            )
+        try:
+            if self._program.installed(host):
+                try:
+                    answer = self._channels.ask(host, *words)
+                    return _answered(host, words, answer.rc, answer.output)
+                except TransportError as error:
+                    if error.cause != "missing-tool":
+                        raise
+                    self._program.forget(host)  # finalized meanwhile: its verbs are streamed from now on
+            done = self._program.streamed(host, *words)
+        except (TransportError, UsageError) as error:
+            return _unknown(error)
+        if done.rc and done.said.startswith("sudo:"):
+            return Unknown(refusal(done), f"{host}: {done.said}")
+        return _answered(host, words, done.rc, done.text.removesuffix("\n") if done.rc == 0 else done.said)
+
+    def file(self, host: str, path: str) -> Reading[bytes]:
+        if self._is_read_only(host):
+            try:
+                return Seen(self._transport.read(host, path, FILE_LIMIT))
+            except FileNotFoundError:
+                return Absent(path)
+            except (OSError, TransportError) as error:
+                return _unknown(error, f"{host}: {path}")
+        # One byte more than allowed tells a file of exactly that size from a larger one.
+        content = self._read(host, path, 0, FILE_LIMIT)
+        if isinstance(content, Unknown) and content.cause in ("denied", "missing-tool"):
+            return self._as_account(host, path, content)
+        if isinstance(content, Seen) and len(content.value) == FILE_LIMIT:
+            more = self._read(host, path, FILE_LIMIT, 1)
+            if not isinstance(more, Seen) or more.value:
+                return Unknown("failed", f"{host}: {path} is larger than {FILE_LIMIT} bytes")
+        return content
+
+    def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
+        if self._is_read_only(host):
+            try:
+                connection = self._transport.connection(host)
+                return Seen(connection.list_directory(path, self._transport.file_s))
+            except FileNotFoundError:
+                return Absent(path)
+            except (OSError, TransportError) as error:
+                return _unknown(error, f"{host}: {path}")
+        answer = self.zkm(host, "list", path)
+        if not isinstance(answer, Seen):
+            return answer
+        return parse_listing(path, answer.value)
+
+    def reader(self, host: str, path: str) -> RandomReader:
+        if self._is_read_only(host):
+            return SftpReader(self._transport, host, path)
+        return ProgramReader(self, host, path)
+
+    def sockets(self, host: str) -> Reading[str]:
+        return self._command(host, "ss", "-Htn", "state", "established")
+
+    def processes(self, host: str) -> Reading[str]:
+        return self._command(host, "ps", "-e", "-ww", "-o", "args=")
+
+    def date(self, host: str) -> Reading[str]:
+        return self._command(host, "date", "+%s.%N")
+
+    def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
+        if not host:
+            return _resolved_here(name)
+        try:
+            done = self._transport.exec(host, ["getent", "ahosts", name])
+        except TransportError as error:
+            return _unknown(error)
+        if done.rc == _GETENT_NOTHING:
+            return Absent(name)
+        if done.rc:
+            return Unknown("missing-tool" if done.rc == 127 else "failed", f"{host}: getent: {done.said}")
+        return Seen(tuple(dict.fromkeys(line.split()[0] for line in done.text.splitlines() if line.strip())))
+
+    def here(self) -> Reading[tuple[str, ...]]:
+        inventory = self._inventory
+        hosts = (host for names in inventory.hosts.values() for host in names)
+        towards = here.sent_from(inventory.address(host) for host in hosts)
+        own = (*here.owned(inventory.operator if inventory.has("operator") else ()), *towards)
+        return Seen(tuple(dict.fromkeys(own)))
+
+    def znode(self, host: str, path: str) -> Reading[Znode]:
+        if host not in self._doors:
+            return Unknown("failed", f"{host} is no ZooKeeper host: it has no znodes")
+        if deadline.bounded() and host in self._mute:
+            return Unknown("timeout", f"{host} has not answered for a while")
+        answer = self._znodes.read(host, path)
+        if isinstance(answer, Unknown) and answer.cause == "timeout":
+            self._mute.add(host)
+        return answer
+
+    def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
+        if host not in self._doors:
+            return Unknown("failed", f"{host} is no ZooKeeper host: it has no znodes")
+        return self._znodes.modified(host, paths)
+
+    def kafka(self) -> Reading[KafkaView]:
+        brokers = [broker.endpoint for broker in self._inventory.brokers]
+        if not brokers:
+            return Unknown("failed", "the inventory names no broker")
+        return kafka_client.view(brokers, self._reassignments)
+
+    def topics(self, cluster: str) -> Reading[ClusterTopics]:
+        return self._through(cluster, topic_client.names)
+
+    def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
+        return self._through(cluster, lambda brokers: topic_client.settings(brokers, key, topics))
+
+    def refused_setting(
+        self, cluster: str, key: str, value: str, topics: Sequence[str]
+    ) -> Reading[Mapping[str, str]]:
+        return self._through(cluster, lambda brokers: topic_client.refused(brokers, key, value, topics))
+
+    def _through(self, cluster: str, ask: Callable[[Sequence[str]], Reading[T]]) -> Reading[T]:
+        """What the brokers of a cluster tell."""
+        if cluster != KAFKA:
+            return Unknown("failed", f"{cluster} is none of the clusters {KAFKA}")
+        return ask([broker.endpoint for broker in self._inventory.kafka.brokers])
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        def given_up(host: str) -> T:
+            # In a hurry only readings are asked for.
+            return cast(T, Unknown("timeout", f"{host}: no answer yet, while most of the others answered"))
+
+        late = Late(_LATE_S, given_up, time.monotonic) if deadline.bounded() else None
+        return together({name: partial(ask, name) for name in hosts}, late)
+
+    def _is_read_only(self, host: str) -> bool:
+        return host in self._inventory.read_only
+
+    def _read(self, host: str, path: str, offset: int, length: int) -> Reading[bytes]:
+        """Bytes of a file of a host, read by zkm-host, at most ``FILE_LIMIT`` of them."""
+        answer = self.zkm(host, "read", path, str(offset), str(length))
+        if not isinstance(answer, Seen):
+            return answer
+        if answer.value.strip() == _ABSENT:
+            return Absent(path)
+        try:
+            return Seen(base64.b64decode("".join(answer.value.split()), validate=True))
+        except (binascii.Error, ValueError) as error:
+            return Unknown("garbled", f"{host}: {path} came as what is not base64 ({error})")
+
+    def _as_account(self, host: str, path: str, refused: Unknown) -> Reading[bytes]:
+        """Without sudo, which a finalized host may not grant any more; what may not be read stays unknown."""
+        try:
+            return Seen(self._transport.read(host, path, FILE_LIMIT))
+        except FileNotFoundError:
+            return Absent(path)
+        except (OSError, TransportError):
+            return refused
+
+    def _command(self, host: str, *argv: str) -> Reading[str]:
+        """A plain command of the ssh account."""
+        try:
+            done = self._transport.exec(host, argv)
+        except TransportError as error:
+            return _unknown(error)
+        if done.rc:
+            return Unknown("missing-tool" if done.rc == 127 else "failed", f"{host}: {argv[0]}: {done.said}")
+        return Seen(done.text)
+
+    def _reassignments(self) -> Reading[bytes] | None:
+        """The reassignment znode through the first ZooKeeper host that serves; None while none does.
+
+        Never through a host that is only read: a client session there is a transaction, and before the join
+        nothing of ours may be one.
+        """
+        for host in (host for host in self._doors if not self._is_read_only(host)):
+            path = self._inventory.kafka.chroot + kafka_client.REASSIGNMENTS
+            reading = self.znode(host, path)
+            if isinstance(reading, Seen):
+                return Seen(reading.value.data)
+            if isinstance(reading, Absent):
+                there = self.znode(host, self._inventory.kafka.chroot)
+                return reading if isinstance(there, Seen) else Unknown("failed", f"{host} has no such chroot")
+        return None
+
+
+class ProgramReader:
+    """Random access to a file of a host, through zkm-host. Raises TransportError."""
+
+    def __init__(self, look: Observe, host: str, path: str) -> None:
+        self._look = look
+        self._host = host
+        self._path = path
+
+    def size(self) -> int:
+        listed = self._look.listing(self._host, self._path)
+        if isinstance(listed, Seen) and len(listed.value) == 1:
+            return listed.value[0].size
+        raise self._failure(listed)
+
+    def read(self, offset: int, length: int) -> bytes:
+        parts: list[bytes] = []
+        while length > 0:
+            part = self._look._read(self._host, self._path, offset, min(length, FILE_LIMIT))
+            if not isinstance(part, Seen):
+                raise self._failure(part)
+            parts.append(part.value)
+            if len(part.value) < min(length, FILE_LIMIT):
+                break
+            offset, length = offset + len(part.value), length - len(part.value)
+        return b"".join(parts)
+
+    def _failure(self, reading: Reading[object]) -> TransportError:
+        if isinstance(reading, Unknown):
+            return TransportError(self._host, reading.cause, reading.why)
+        return TransportError(self._host, "failed", f"{self._path} is not there")
+
+
+def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
+    """zkm-host's ``list``: ``TYPE SIZE CHANGED_NS MODE OWNER GROUP NAME`` a line, or one line ``absent``."""
+    if text.strip() == _ABSENT:
+        return Absent(path)
+    entries: list[DirEntry] = []
+    for line in text.splitlines():
+        words = line.split(" ", 6)
+        if len(words) != 7 or len(words[0]) != 1 or not (words[1] + words[2]).isdigit():
+            return Unknown("garbled", f"list {path} answered {line[:120]!r}")
+        kind, size, changed, mode, owner, group, name = words
+        kind = kind if kind in "fd" else "o"
+        entries.append(DirEntry(name, kind, int(size), int(changed), mode.zfill(4), owner, group))
+    return Seen(tuple(sorted(entries, key=lambda entry: entry.name)))
+
+
+def _resolved_here(name: str) -> Reading[tuple[str, ...]]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
+            return Absent(name)
+        return Unknown("failed", f"{name}: {error.strerror}")
+    return Seen(tuple(dict.fromkeys(str(address[0]) for *_, address in found)))
+
+
+def _answered(host: str, words: tuple[str, ...], rc: int, text: str) -> Reading[str]:
+    if rc == 0:
+        return Seen(text)
+    return Unknown(
+        _CAUSES.get(rc, "failed"), f"{host}: zkm-host {words[0]} exit {rc}: {text.strip() or 'silent'}"
+    )
+
+
+def _unknown(error: Exception, where: str = "") -> Unknown:
+    prefix = f"{where}: " if where else ""
+    if isinstance(error, TransportError):
+        return Unknown(error.cause, f"{prefix or error.host + ': '}{error.why}")
+    cause: Cause = "denied" if isinstance(error, PermissionError) else "failed"
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return Unknown(cause, f"{prefix}{said}")

@@ -1,0 +1,112 @@
+"""The watch's questions: is the block whole on every dest host, do the brokers answer, does source serve.
+
+One bad answer is not yet trouble: a look must fail, a broker stay silent, source be without a quorum twice in
+a row. A leak in the block counts at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from zkmigrate.engine.watch import LEASE_LAPSED, LOOK_UNKNOWN
+from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.window import Phase, Probe, Trouble
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView
+
+BLOCK_LEAKS = Trouble.BLOCK_LEAKS.value
+BROKER_LOST = Trouble.BROKER_LOST.value
+SOURCE_SICK = Trouble.SOURCE_SICK.value
+_FENCED = Phase.FENCED.until(Phase.OPEN)
+_CUT = Phase.CUT.until(Phase.OPEN)
+_IN_A_ROW = 2
+
+
+def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostStatus]]]) -> Probe:
+    """Own rules first and whole, both sets filled as the phase wants them, lease never lapsed."""
+    missed: Counter[str] = Counter()
+
+    def findings() -> Iterator[Finding]:
+        for host, reading in ask().items():
+            missed[host] = 0 if isinstance(reading, Seen) else missed[host] + 1
+            if missed[host] in (0, _IN_A_ROW):
+                held = True if missed[host] == 0 else None
+                yield claim(
+                    LOOK_UNKNOWN,
+                    "the host tells its state",
+                    held,
+                    seen=_text(reading),
+                    target=f"{host} status",
+                )
+            if isinstance(reading, Seen):
+                yield from _block(host, reading.value)
+
+    return Probe(f"block on {len(hosts)} hosts", 1.0, findings)
+
+
+def _block(host: str, status: HostStatus) -> Iterator[Finding]:
+    fenced = status.phase not in _FENCED or status.fence_entries > 0
+    cut = status.phase not in _CUT or status.cut_entries > 0
+    whole = fenced and cut and (status.phase not in _FENCED or status.rules_on_top)
+    yield claim(
+        BLOCK_LEAKS,
+        "the block is whole",
+        whole,
+        seen=f"phase {status.phase}, rules {status.in4}/{status.out4}/{status.in6}/{status.out6}, "
+        f"{status.fence_entries} fence and {status.cut_entries} cut entries",
+        needed="own rules first in every chain and the sets filled",
+        target=host,
+    )
+    if status.lapsed:
+        yield claim(
+            LEASE_LAPSED, "the lease never lapsed", False, seen="marked lapsed on the host", target=host
+        )
+
+
+def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
+    """Every broker answers a request. ``ask`` gives broker → what went wrong, empty when nothing did."""
+    missed: Counter[str] = Counter()
+
+    def findings() -> Iterable[Finding]:
+        for broker, wrong in ask().items():
+            missed[broker] = missed[broker] + 1 if wrong else 0
+            held = missed[broker] < _IN_A_ROW
+            yield claim(
+                BROKER_LOST, "the broker answers requests", held, seen=wrong or "answers", target=broker
+            )
+
+    return Probe("brokers", 1.0, findings)
+
+
+def source(ask: Callable[[], EnsembleView]) -> Probe:
+    """Source could take dest back: a majority serves under one leader. Not asked any more after SEAL."""
+    missed = 0
+
+    def findings() -> Iterator[Finding]:
+        nonlocal missed
+        view = ask()
+        held = view.has_quorum()
+        missed = 0 if held else missed + 1
+        if missed and missed < _IN_A_ROW:
+            return
+        seen = ", ".join(f"{host} {mode}" for host, mode in view.modes().items())
+        told = None if held is None else True
+        yield claim(LOOK_UNKNOWN, "source tells whether it serves", told, seen=seen, target="source status")
+        if held is not None:
+            yield claim(
+                SOURCE_SICK,
+                "source serves",
+                held,
+                seen=seen,
+                needed="a majority that serves under one leader",
+                moves=("let the run walk back, then repair source",),
+                target="source",
+            )
+
+    return Probe("source", 1.0, findings, leased=True)
+
+
+def _text(reading: Reading[HostStatus]) -> str:
+    return reading.value.phase if isinstance(reading, Seen) else str(reading)

@@ -1,0 +1,307 @@
+"""Requests of `zkdata.replay` on a live ensemble, each transaction once, however often this is begun again.
+
+How far it is stands in the ensemble itself: a marker znode under the chroot, written in the same multi as
+the transaction's own requests and bound to its own version. So a transaction and the mark that it is done are
+one, and requests that are sent ahead of their replies fail one and all behind the first that fails. Only a
+setACL is not allowed in a multi: it goes alone, with nothing else under way, and is looked for when this is
+begun again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import Any
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import Create as CreateRequest
+from kazoo.protocol.serialization import Delete as DeleteRequest
+from kazoo.protocol.serialization import SetData as SetDataRequest
+from kazoo.security import ACL, Id
+
+from zkmigrate.errors import HostError, ZkmigrateError
+from zkmigrate.model.change import BeginReplay, ClusterChange, EndReplay, ReplayTransactions
+from zkmigrate.moves.facts.replay_disks import Reader
+from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.replay import (
+    Again,
+    Count,
+    Create,
+    Delete,
+    Mark,
+    Request,
+    SetAcl,
+    SetData,
+    marker_of,
+)
+from zkmigrate.zookeeper.data.txn import Acl
+from zkmigrate.zookeeper.data.zxid import format_zxid, parse_zxid
+
+_IN_FLIGHT = 32
+_BYTES_IN_FLIGHT = 4 << 20
+_CONNECT_S, _ANSWER_S, _SESSION_S = 10.0, 30.0, 30.0
+_RATE = 200.0
+"""Transactions a second, for the sake of the ensemble's other clients."""
+
+_LOST = (KazooTimeoutError, OSError)
+_NOT_ITS_OWN = (RolledBackError, RuntimeInconsistency)
+"""What the other operations of a failed multi answer."""
+
+
+class RefusedError(ZkmigrateError):
+    """The ensemble is not as the replay needs it; what was done until then stands in the marker."""
+
+    exit_code = 6
+
+
+@dataclass
+class Ensemble:
+    """A session on the ensemble that takes the requests; opened by `ensemble`."""
+
+    client: Any
+    chroot: str
+
+    def mark(self) -> Mark | None:
+        """The marker; None where there is none. Raises RefusedError for a znode of its name that is not one,
+        HostError."""
+        path = marker_of(self.chroot)
+        with _named(path):
+            try:
+                data, stat = self.client.get_async(path).get(timeout=_ANSWER_S)
+            except NoNodeError:
+                return None
+        try:
+            return Mark.decode(data, stat.version, stat.czxid)
+        except ValueError as error:
+            raise RefusedError(f"{path}: {error}. Needed: whose it is, and that it goes") from None
+
+    def begin(self, mark: Mark) -> None:
+        """Write the marker. Raises RefusedError where the chroot is not there or the marker is."""
+        path = marker_of(self.chroot)
+        with _named(path):
+            try:
+                self.client.create_async(path, mark.encode()).get(timeout=_ANSWER_S)
+            except NodeExistsError:
+                raise RefusedError(f"{path} is there: another replay has begun") from None
+            except NoNodeError:
+                raise RefusedError(f"{self.chroot} is not there on source") from None
+
+    def end(self, mark: Mark) -> None:
+        """Remove the marker, as it is known."""
+        path = marker_of(self.chroot)
+        with _named(path):
+            try:
+                self.client.delete_async(path, version=mark.version).get(timeout=_ANSWER_S)
+            except (NoNodeError, BadVersionError) as error:
+                raise RefusedError(f"{path} was changed by somebody else: {type(error).__name__}") from None
+
+    def replay(self, transactions: Iterable[tuple[Again, str]], mark: Mark, pace: Pace) -> Mark:
+        """Request all of them, which are behind ``mark.done``, each with the fingerprint up to it. The mark
+        that it comes to.
+
+        Raises RefusedError at the first that does not find what it needs, with nothing of it done; HostError
+        where the ensemble is lost, and nobody knows how far: `mark` tells.
+        """
+        under_way = _UnderWay(self.client, marker_of(self.chroot), mark)
+        for again, fingerprint in transactions:
+            pace.wait()
+            if any(isinstance(request, SetAcl) for request in again.requests):
+                under_way.settle()
+                self._set_acls(again)
+            under_way.send(again, fingerprint)
+        under_way.settle()
+        return under_way.mark
+
+    def _set_acls(self, again: Again) -> None:
+        for request in again.requests:
+            if not isinstance(request, SetAcl):
+                continue
+            with _named(f"{format_zxid(again.zxid)} {request.path}"):
+                acls, stat = self.client.get_acls_async(request.path).get(timeout=_ANSWER_S)
+                if stat.aversion == request.aversion + 1 and _same(acls, request.acl):
+                    continue  # done before this was begun again
+                try:
+                    self.client.set_acls_async(
+                        request.path, _acls(request.acl), version=request.aversion
+                    ).get(timeout=_ANSWER_S)
+                except (BadVersionError, NoNodeError) as error:
+                    raise RefusedError(_unfit(again, request, error)) from None
+
+
+@dataclass
+class Pace:
+    """At most so many transactions a second, for the sake of the ensemble's other clients; 0: as fast as it
+    goes."""
+
+    per_s: float
+    _next: float = field(default=0.0, init=False)
+
+    def wait(self) -> None:
+        """Wait for the turn of the next."""
+        if self.per_s <= 0:
+            return
+        now = time.monotonic()
+        if self._next > now:
+            Event().wait(self._next - now)
+        self._next = max(self._next, now) + 1 / self.per_s
+
+
+@dataclass
+class _UnderWay:
+    """What was sent and is not answered yet, oldest first. mark: after the newest that was sent."""
+
+    client: Any
+    marker: str
+    mark: Mark
+    _sent: deque[tuple[Again, int, Any]] = field(default_factory=deque)
+    _bytes: int = 0
+
+    def send(self, again: Again, fingerprint: str) -> None:
+        after = replace(self.mark, done=again.zxid, fingerprint=fingerprint, version=self.mark.version + 1)
+        operations = [op for request in again.requests for op in _operations(request)]
+        operations.append(SetDataRequest(self.marker, after.encode(), self.mark.version))
+        size = sum(len(getattr(op, "data", None) or b"") for op in operations)
+        while self._sent and (len(self._sent) >= _IN_FLIGHT or self._bytes + size > _BYTES_IN_FLIGHT):
+            self._answered()
+        multi = TransactionRequest(self.client)
+        multi.operations.extend(operations)
+        with _named(format_zxid(again.zxid)):
+            self._sent.append((again, size, multi.commit_async()))
+        self._bytes += size
+        self.mark = after
+
+    def settle(self) -> None:
+        """Wait for all answers."""
+        while self._sent:
+            self._answered()
+
+    def _answered(self) -> None:
+        again, size, answer = self._sent.popleft()
+        self._bytes -= size
+        with _named(format_zxid(again.zxid)):
+            results = answer.get(timeout=_ANSWER_S)
+        wrong = [result for result in results if isinstance(result, Exception)]
+        if wrong:
+            raise RefusedError(self._why(again, results))
+
+    def _why(self, again: Again, results: Sequence[object]) -> str:
+        """Which request of the transaction failed: the one whose error is its own."""
+        owners = [request for request in again.requests for _ in _operations(request)]
+        for request, result in zip(owners, results, strict=False):
+            if isinstance(result, Exception) and not isinstance(result, _NOT_ITS_OWN):
+                return _unfit(again, request, result)
+        where = f"{format_zxid(again.zxid)}: {self.marker}"
+        return f"{where} was changed by somebody else. Needed: one replay at a time"
+
+
+def _unfit(again: Again, request: Request, error: Exception) -> str:
+    kind = type(request).__name__
+    return (
+        f"{format_zxid(again.zxid)}: {kind} {request.path}: {type(error).__name__}. Source is not as dest "
+        "was there; nothing of this transaction was done. Needed: nobody else who writes under the chroot"
+    )
+
+
+def _operations(request: Request) -> list[Any]:
+    """The operations of a multi; none for a setACL."""
+    match request:
+        case Create():
+            return [CreateRequest(request.path, request.data, _acls(request.acl), 0)]
+        case Count():
+            made = CreateRequest(request.path, None, _acls(request.acl), 0)
+            return [made, DeleteRequest(request.path, 0)]
+        case Delete():
+            return [DeleteRequest(request.path, request.version)]
+        case SetData():
+            return [SetDataRequest(request.path, request.data, request.version)]
+        case _:
+            return []
+
+
+def _acls(acl: Sequence[Acl]) -> list[Any]:
+    return [ACL(one.perms, Id(one.scheme, one.id)) for one in acl]
+
+
+def _same(seen: Sequence[Any], wanted: Sequence[Acl]) -> bool:
+    return [(a.perms, a.id.scheme, a.id.id) for a in seen] == [(a.perms, a.scheme, a.id) for a in wanted]
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Turns what kazoo raises into HostError that says at what."""
+    try:
+        yield
+    except _LOST as error:
+        raise HostError(f"source was lost at {what}: {type(error).__name__} {error}".rstrip()) from error
+    except KazooException as error:
+        raise HostError(f"source, at {what}: {type(error).__name__} {error}".rstrip()) from error
+
+
+@contextmanager
+def ensemble(servers: Sequence[Server], chroot: str) -> Iterator[Ensemble]:
+    """A session with one of the servers, for as long as the block lasts. Raises HostError."""
+    client = KazooClient(
+        hosts=",".join(map(str, servers)),
+        timeout=_SESSION_S,
+        randomize_hosts=False,
+        connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": 0.5},
+        command_retry={"max_tries": 0},
+    )
+    try:
+        with _named(", ".join(map(str, servers))):
+            client.start(timeout=_CONNECT_S)
+        yield Ensemble(client, chroot)
+    finally:
+        with suppress(KazooException, OSError):
+            client.stop()
+            client.close()
+
+
+def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> tuple[int, str]:
+    """Send one change to the ensemble of these servers: 0 and what came of it, or 1 and why no more of it was
+    done. HostError where what came of it is not known. reader: of dest's transactions."""
+    if not isinstance(change, BeginReplay | ReplayTransactions | EndReplay):
+        return 1, f"nothing was sent: {change.describe()} is no change of an ensemble"
+    try:
+        with ensemble(servers, change.chroot) as source:
+            return 0, _altered(source, reader, change)
+    except (RefusedError, ZkDataError) as error:
+        return 1, str(error)
+
+
+def _altered(source: Ensemble, reader: Reader, change: BeginReplay | ReplayTransactions | EndReplay) -> str:
+    mark = source.mark()
+    if isinstance(change, EndReplay):
+        if mark is not None:
+            source.end(mark)
+        return "the mark is removed"
+    cut = parse_zxid(change.cut)
+    if isinstance(change, BeginReplay):
+        if mark is None:
+            source.begin(Mark(cut, reader.begin(change.disk, cut), change.consent))
+        return "the mark is there"
+    if mark is None:
+        raise RefusedError(f"{marker_of(change.chroot)} is not there: no replay has begun")
+    upto = parse_zxid(change.upto)
+    if mark.done >= upto:
+        return f"{mark.version} transactions are done"
+    transactions = reader.read(change.disk, cut, mark.done, upto)
+    if not transactions or transactions[-1][1] != change.fingerprint:
+        raise RefusedError(
+            f"the disk of {change.disk} does not hold what was planned up to {change.upto}; nothing was sent"
+        )
+    return f"{source.replay(transactions, mark, Pace(_RATE)).version} transactions are done"

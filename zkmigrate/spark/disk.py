@@ -1,0 +1,107 @@
+"""The files of one server, as the readers of `zkdata` take a directory and as Spark's tables."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from zkmigrate.errors import UsageError
+from zkmigrate.spark.asked import Place
+from zkmigrate.spark.input import shared
+from zkmigrate.spark.reading import load
+from zkmigrate.spark.sources.files import File, files
+from zkmigrate.zookeeper.data.proofs import Side
+from zkmigrate.zookeeper.data.reader import RandomReader
+from zkmigrate.zookeeper.data.snapname import snapshot_zxid
+from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, MAX_RECORD, log_zxid
+
+
+@dataclass(frozen=True)
+class Disk:
+    """One server's logs and snapshots. server: its name. files: by their names, as listed once. max_record:
+    bytes of the longest record."""
+
+    server: str
+    files: Mapping[str, File]
+    max_record: int = MAX_RECORD
+
+    def names_with_sizes(self) -> dict[str, int]:
+        """As of `zkdata.reader.Directory`."""
+        return {name: file.size for name, file in self.files.items()}
+
+    def open(self, name: str) -> RandomReader:
+        """As of `zkdata.reader.Directory`."""
+        return self.files[name].reader()
+
+    @property
+    def side(self) -> Side:
+        """As the proofs of `zkdata` name a server."""
+        return Side(self.server, self, self)
+
+    def log(
+        self,
+        spark: SparkSession,
+        after: int | None = None,
+        *,
+        zxids: tuple[int, int] = (0, (1 << 63) - 1),
+        data: bool = False,
+    ) -> DataFrame | None:
+        """Its log by operations, whole, or from the file on in which a walk behind `after` begins, as far as
+        the zxids are within bounds; None where there is no record."""
+        named = {name: zxid for name in self.files if (zxid := log_zxid(name)) is not None}
+        start = 0
+        if after is not None:
+            some = (zxid for name, zxid in named.items() if zxid <= after + 1 and self.files[name].size)
+            start = max(some, default=0)
+        wanted = [
+            name for name, zxid in named.items() if zxid >= start and self.files[name].size > FILE_HEADER_SIZE
+        ]
+        more = {"data": str(data).lower(), "fromZxid": str(zxids[0]), "toZxid": str(zxids[1])}
+        more |= shared(spark, (self.files[name] for name in wanted))
+        return self._read(spark, "zktxnlog", wanted, more) if wanted else None
+
+    def znodes(self, spark: SparkSession, name: str) -> DataFrame:
+        """The znodes of a snapshot with their data; damage is a row with `corrupt`."""
+        return self._read(spark, "zksnapshot", [name], {"data": "true", "mode": "permissive"})
+
+    def _read(
+        self, spark: SparkSession, source: str, names: Sequence[str], more: dict[str, str]
+    ) -> DataFrame:
+        named = {"server": self.server, "maxRecord": str(self.max_record)}
+        return load(spark, source, [self.files[name] for name in names], {**named, **more})
+
+
+def disks(places: Sequence[Place], max_record: int) -> list[Disk]:
+    """The servers of these places, by name.
+
+    Raises UsageError for a place without logs and snapshots, and where the logs, or the snapshots, of what
+    is named as one server stand in several directories: those of two servers read as one would prove
+    nothing.
+    """
+    found: dict[str, dict[str, File]] = {}
+    for place in places:
+        for file in files((place.path,), place.server, _is_one):
+            there = found.setdefault(file.server, {}).setdefault(file.name, file)
+            if there.path != file.path:
+                raise _two(file.server, there.path, file.path)
+    for server, here in found.items():
+        for is_one in (log_zxid, snapshot_zxid):
+            folders = sorted(
+                {posixpath.dirname(file.path) for file in here.values() if is_one(file.name) is not None}
+            )
+            if len(folders) > 1:
+                raise _two(server, folders[0], folders[1])
+    return [Disk(server, here, max_record) for server, here in sorted(found.items())]
+
+
+def _is_one(name: str) -> bool:
+    return log_zxid(name) is not None or snapshot_zxid(name) is not None
+
+
+def _two(server: str, one: str, other: str) -> UsageError:
+    return UsageError(
+        f"{one} and {other} both go by the name {server}. Needed: NAME=DIR, a name for each server"
+    )

@@ -1,0 +1,36 @@
+"""The jobs, one file each. A job's module has ``run(input: Input) -> Section``."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zkmigrate.errors import UsageError
+
+if TYPE_CHECKING:
+    from zkmigrate.spark.input import Input
+    from zkmigrate.spark.section import Section
+
+JOBS = (
+    "tenants", "writers", "quiet", "sessions", "continuity", "proof", "diff", "partitions", "timeline",
+)  # fmt: skip
+"""By name, in the order in which a page has them; each is a module here."""
+
+OWN_INPUT = {"proof": "dest_dirs", "diff": "dest_dirs", "partitions": "broker_dirs", "timeline": "run"}
+"""Jobs that read more than source's directories, with the option that names it: ``all`` leaves out those for
+which nothing was named."""
+
+
+def job(name: str) -> Callable[[Input], Section]:
+    """A job by its name. Raises UsageError where a package is missing that it needs, as on a machine that has
+    Spark and only the code that was shipped there."""
+    try:
+        run: Callable[[Input], Section] = importlib.import_module(f"{__name__}.{name}").run
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{name} needs the Python module {error.name}, which {sys.executable} does not find. Needed: the "
+            "package that has it, on this machine; the other jobs do without"
+        ) from error
+    return run

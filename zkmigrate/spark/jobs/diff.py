@@ -1,0 +1,149 @@
+"""diff: in what source's subtree and that of each dest server differ at one zxid: how many znodes by kind of
+difference and by subtree, and the first of each kind.
+
+A znode that differs in several fields counts for each of them. The trees are those of the digest proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from zkmigrate.model.report import Table
+from zkmigrate.spark.charts import Bar, bars
+from zkmigrate.spark.differing import ONLY_DEST, ONLY_SOURCE, unequal
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.jobs.tenants import subtree
+from zkmigrate.spark.rolled import FIELDS, Rolled, znode
+from zkmigrate.spark.section import Picture, Section
+from zkmigrate.spark.sides import Sides
+from zkmigrate.spark.verb import AnalysisError, reason
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.tree import shown
+from zkmigrate.zookeeper.data.zxid import format_zxid
+
+KINDS = (ONLY_SOURCE, ONLY_DEST, *FIELDS)
+_SAMPLES = 5
+"""Of each kind, or fewer with --top."""
+
+
+@dataclass(frozen=True)
+class _Diff:
+    """Of one dest server. counts: by kind; frame: a row for each path and kind."""
+
+    zxid: int
+    znodes: tuple[int, int]
+    differing: int
+    counts: Mapping[str, int]
+    subtrees: Sequence[Row]
+    samples: Sequence[Mapping[str, str]]
+    frame: DataFrame
+
+
+def run(input: Input) -> Section:
+    """The job. Raises AnalysisError where a tree cannot be read at the zxid."""
+    sides = Sides(input)
+    made: dict[str, _Diff] = {}
+    for dest in sides.dests:
+        try:
+            zxid = sides.compared_at(sides.reach(dest))
+            made[dest.server] = _diff(input, sides.tree(zxid), sides.tree_of(dest, zxid))
+        except ZkDataError as error:
+            raise AnalysisError(f"diff: {dest.server}: {error}") from error
+        except PySparkException as error:
+            raise AnalysisError(f"diff: {dest.server}: {reason(error)}") from error
+    return _section(input, sides.source.server, made)
+
+
+def _diff(input: Input, source: Rolled, dest: Rolled) -> _Diff:
+    found = unequal(source, dest)
+    asked = input.asked
+    below = subtree(F.col("path"), asked.depth_below)
+    each = found.frame.withColumns({"kind": F.explode("kinds"), "subtree": below})
+    counts = {row.kind: row["count"] for row in each.groupBy("kind").count().collect()}
+    by_subtree = each.groupBy("subtree", "kind").count().orderBy(F.desc("count"), "subtree", "kind")
+    number = F.row_number().over(Window.partitionBy("kind").orderBy("path"))
+    some = each.withColumn("number", number).filter(F.col("number") <= min(_SAMPLES, asked.top))
+    rows = sorted(some.collect(), key=lambda row: (KINDS.index(row.kind), row.number))
+    return _Diff(
+        source.zxid,
+        found.znodes,
+        found.count,
+        {kind: counts[kind] for kind in KINDS if kind in counts},
+        by_subtree.limit(asked.top).collect(),
+        [_sample(row) for row in rows],
+        each.select("path", "subtree", "kind", "source", "dest"),
+    )
+
+
+def _sample(row: Row) -> dict[str, str]:
+    values = {side: _value(row, side) for side in ("source", "dest")}
+    return {"path": row.path, "kind": row.kind, **values}
+
+
+def _value(row: Row, side: str) -> str:
+    if row.kind not in FIELDS:
+        return ""
+    return shown(row.kind, getattr(znode(row[side]), row.kind))
+
+
+def _section(input: Input, source: str, made: Mapping[str, _Diff]) -> Section:
+    figures = {
+        "chroot": input.asked.chroot,
+        "source": source,
+        "dests": {name: _figures(one) for name, one in made.items()},
+    }
+    kinds = tuple(
+        (name, kind, str(count)) for name, one in made.items() for kind, count in one.counts.items()
+    )
+    subtrees = tuple(
+        (name, row.subtree, row.kind, str(row["count"])) for name, one in made.items() for row in one.subtrees
+    )
+    samples = tuple(
+        (name, *(row[key] for key in ("path", "kind", "source", "dest")))
+        for name, one in made.items()
+        for row in one.samples
+    )
+    tables = (
+        Table("kinds", "Znodes by kind of difference", ("dest", "kind", "znodes"), kinds),
+        Table("by-subtree", "By subtree", ("dest", "subtree", "kind", "znodes"), subtrees, wide=(1,)),
+        Table(
+            "samples", "First of each kind", ("dest", "path", "kind", "source", "dest's"), samples, wide=(1,)
+        ),
+    )
+    pictures = tuple(
+        Picture(
+            bars(f"diff-{name}", f"{name}: znodes that differ", [Bar(*one) for one in of.counts.items()]),
+            "A znode counts for each field that differs.",
+        )
+        for name, of in made.items()
+        if of.counts
+    )
+    answer = "; ".join(_answer(name, one) for name, one in made.items())
+    frames = {f"differences-{name}": one.frame for name, one in made.items()}
+    equal = f"{input.asked.chroot} of {source} beside each dest server. "
+    return Section("Differences", equal + answer + ".", figures, tables if kinds else (), pictures, frames)
+
+
+def _figures(one: _Diff) -> dict[str, Any]:
+    return {
+        "zxid": format_zxid(one.zxid),
+        "znodes_on_source": one.znodes[0],
+        "znodes": one.znodes[1],
+        "differing": one.differing,
+        "kinds": dict(one.counts),
+        "subtrees": [row.asDict() for row in one.subtrees],
+        "samples": list(one.samples),
+    }
+
+
+def _answer(name: str, one: _Diff) -> str:
+    if not one.differing:
+        return f"{name}: equal, {one.znodes[0]} znodes at {format_zxid(one.zxid)}"
+    kinds = ", ".join(f"{kind} {count}" for kind, count in one.counts.items())
+    return f"{name}: {one.differing} of {one.znodes[0]} znodes differ at {format_zxid(one.zxid)}: {kinds}"

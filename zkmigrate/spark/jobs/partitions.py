@@ -1,0 +1,341 @@
+"""partitions: how large each partition's replicas are and how fast they grow, by broker, out of the brokers'
+log directories: what a removal of brokers or a rebalance is planned with."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from zkmigrate.errors import UsageError
+from zkmigrate.model.report import Table
+from zkmigrate.spark.asked import parse_place
+from zkmigrate.spark.charts import Bar, bars
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.plain import moment, plain
+from zkmigrate.spark.reading import tasks
+from zkmigrate.spark.section import Picture, Section
+
+_HOUR, _DAY = 3600, 86400
+_UNLIKE, _UNLIKE_BYTES = 0.1, 1 << 20
+"""Replicas differ a lot from this share of the largest on, and at least by this many bytes."""
+_REPLICA = ("broker", "topic", "partition")
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def run(input: Input) -> Section:
+    """The job. Sizes are those of segments, without indexes, as kafka-log-dirs.sh counts them. Raises
+    UsageError where no directory of a broker was named."""
+    places = [parse_place(text) for text in input.asked.broker_dirs]
+    if not places:
+        raise UsageError(
+            "partitions reads brokers' log directories. Needed: --broker-dir [NAME=]DIR, of each"
+        )
+    by_name: dict[str, list[str]] = {}
+    for place in places:
+        by_name.setdefault(place.server, []).append(place.path)
+    reader = tasks(input.spark, "kafkalogdir")
+    read = [reader.option("broker", name).load(paths) for name, paths in by_name.items()]
+    # Each answer below reads all of it again otherwise.
+    rows = reduce(DataFrame.unionByName, read).persist()
+    found = rows.filter(F.col("base_offset").isNotNull())
+    ends = _ends(found)
+    frame = _replicas(found, ends).persist()
+    return _section(input, rows, frame, ends)
+
+
+def _seconds(time: str) -> Column:
+    return F.unix_micros(time) / 1e6
+
+
+def _ends(found: DataFrame) -> Row:
+    """oldest, newest: of the data, in seconds; None without any. ahead: segments that are dated after their
+    own last change, by more than a minute: they do not count for newest."""
+    last, changed = _seconds("last_timestamp"), _seconds("modified")
+    row = found.filter("state = 'current'").agg(
+        F.min(F.coalesce(_seconds("first_timestamp"), last)).alias("oldest"),
+        F.max(F.least(last, changed)).alias("newest"),
+        F.count_if(last > changed + 60).alias("ahead"),
+    )
+    first = row.first()
+    assert first is not None
+    return first
+
+
+def _replicas(found: DataFrame, ends: Row) -> DataFrame:
+    """A row for each replica that is in use: its size, and how fast it grew in the newest hour and day."""
+    order = Window.partitionBy(*_REPLICA, "dir").orderBy("base_offset")
+    last = _seconds("last_timestamp")
+    # A segment whose headers have no time begins where the one before it ends.
+    first = F.least(last, F.coalesce(_seconds("first_timestamp"), F.lag(last).over(order), last))
+    segments = found.filter("state = 'current'").withColumns(
+        {"first": first, "last": last, "written": F.coalesce("record_bytes", "bytes")}
+    )
+    grouped = segments.groupBy(*_REPLICA).agg(
+        F.count("*").alias("segments"),
+        F.sum("bytes").alias("bytes"),
+        F.sum("written").alias("record_bytes"),
+        F.count_distinct("dir").alias("dirs"),
+        F.min("first").alias("since"),
+        F.min("first_timestamp").alias("first_timestamp"),
+        F.max("last_timestamp").alias("last_timestamp"),
+        F.min("base_offset").alias("first_offset"),
+        F.max("next_offset").alias("next_offset"),
+        F.max("high_watermark").alias("high_watermark"),
+        F.max("log_start_offset").alias("log_start_offset"),
+        F.count_if(F.col("evidence") == "modified").alias("dated_by_file"),
+        *(
+            F.sum(_share(ends, window) * F.col("written")).alias(f"bytes_{name}")
+            for name, window in (("hour", _HOUR), ("day", _DAY))
+        ),
+    )
+    return grouped.withColumns(
+        {f"per_second_{name}": _rate(ends, name, window) for name, window in (("hour", _HOUR), ("day", _DAY))}
+    ).drop("since")
+
+
+def _share(ends: Row, window: int) -> Column:
+    """Which share of a segment falls into the last seconds of the data, if it was written evenly."""
+    if ends.newest is None:
+        return F.lit(0.0)
+    begin, end = F.lit(ends.newest - window), F.lit(ends.newest)
+    span = F.col("last") - F.col("first")
+    inside = F.greatest(F.lit(0.0), F.least("last", end) - F.greatest("first", begin))
+    at_once = F.when((F.col("last") >= begin) & (F.col("last") <= end), 1.0).otherwise(0.0)
+    return F.coalesce(F.when(span > 0, inside / span).otherwise(at_once), F.lit(0.0))
+
+
+def _rate(ends: Row, name: str, window: int) -> Column:
+    """Bytes per second. A partition whose beginning was deleted is known from its oldest segment on, any
+    other from the beginning of all data."""
+    if ends.newest is None:
+        return F.lit(0.0)
+    newest = F.lit(ends.newest)
+    whole = max(1.0, min(float(window), ends.newest - ends.oldest))
+    own = F.greatest(F.lit(1.0), F.least(F.lit(whole), newest - F.col("since")))
+    seconds = F.when(F.col("first_offset") > 0, F.coalesce(own, F.lit(whole))).otherwise(whole)
+    return F.round(F.col(f"bytes_{name}") / seconds, 3)
+
+
+def _brokers(rows: DataFrame, frame: DataFrame) -> DataFrame:
+    def of(state: str) -> Column:
+        return F.coalesce(F.sum(F.when(F.col("state") == state, F.col("bytes"))), F.lit(0))
+
+    held = rows.groupBy("broker").agg(
+        F.count_distinct("dir").alias("dirs"),
+        *(of(state).alias(f"{state}_bytes") for state in ("current", "future", "deleted", "stray")),
+        F.count_if(F.col("rest") == "torn").alias("torn"),
+        F.count("corrupt").alias("corrupt"),
+    )
+    grown = frame.groupBy("broker").agg(
+        F.count("*").alias("partitions"),
+        F.sum("segments").alias("segments"),
+        F.sum("per_second_hour").alias("per_second_hour"),
+        F.sum("per_second_day").alias("per_second_day"),
+        F.sum("dated_by_file").alias("dated_by_file"),
+        F.count_if(F.col("dirs") > 1).alias("in_two_dirs"),
+    )
+    numbers = [name for name in grown.columns if name != "broker"]
+    return held.join(grown, "broker", "left").na.fill(0, numbers).orderBy("broker")
+
+
+def _unlike(frame: DataFrame) -> DataFrame:
+    """Partitions whose replicas differ a lot in size."""
+    grouped = frame.groupBy("topic", "partition").agg(
+        F.count("*").alias("replicas"),
+        F.max("bytes").alias("largest"),
+        F.min("bytes").alias("smallest"),
+        F.max_by("broker", "bytes").alias("largest_at"),
+        F.min_by("broker", "bytes").alias("smallest_at"),
+        (F.max("next_offset") - F.min("next_offset")).alias("offsets_apart"),
+        (F.max("first_offset") - F.min("first_offset")).alias("begin_apart"),
+    )
+    apart = F.col("largest") - F.col("smallest")
+    wanted = (apart >= _UNLIKE_BYTES) & (apart > _UNLIKE * F.col("largest"))
+    return grouped.filter(wanted).withColumn("apart", apart).orderBy(F.desc("apart"), "topic", "partition")
+
+
+def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Section:
+    top = input.asked.top
+    brokers = _brokers(rows, frame)
+    unlike = _unlike(frame)
+    by_broker, differing = brokers.collect(), unlike.limit(top).collect()
+    ordered = frame.orderBy(F.desc("bytes"), "topic", "partition", "broker")
+    largest = ordered.limit(top).collect()
+    busiest = frame.orderBy(F.desc("per_second_hour"), "topic", "partition", "broker").limit(top).collect()
+    double = frame.filter("dirs > 1").limit(top).collect() if _sum(by_broker, "in_two_dirs") else []
+    unread = rows.filter(F.col("corrupt").isNotNull()).select("broker", "dir", "folder", "corrupt")
+    not_read = unread.orderBy("broker", "dir", "folder").limit(top)
+    bad = not_read.collect() if _sum(by_broker, "corrupt") else []
+    skew = {
+        name: _skew([float(row[column]) for row in by_broker])
+        for name, column in (
+            ("bytes", "current_bytes"),
+            ("partitions", "partitions"),
+            ("per_second_hour", "per_second_hour"),
+            ("per_second_day", "per_second_day"),
+        )
+    }
+    answer = " ".join(_sentences(by_broker, largest, skew, unlike.count(), double, ends))
+    figures = {
+        "brokers": [plain(row) for row in by_broker],
+        "skew": skew,
+        "largest": [plain(row) for row in largest],
+        "busiest": [plain(row) for row in busiest],
+        "unlike": [plain(row) for row in differing],
+        "in_two_dirs": [plain(row) for row in double],
+        "unread": [plain(row) for row in bad],
+        "newest_s": ends.newest,
+        "oldest_s": ends.oldest,
+        "dated_after_change": ends.ahead,
+        "dated_by_file": _sum(by_broker, "dated_by_file"),
+    }
+    tables = [_broker_table(by_broker), _replica_table("largest", "Largest partitions", largest)]
+    tables.append(_replica_table("busiest", "Fastest growing partitions", busiest))
+    if differing:
+        tables.append(_unlike_table(differing))
+    if bad:
+        tables.append(
+            Table(
+                "unread", "What could not be read", ("broker", "dir", "what"),
+                tuple((row.broker, row.dir, f"{row.folder}: {row.corrupt}") for row in bad), wide=(2,),
+            )
+        )  # fmt: skip
+    pictures = (
+        Picture(
+            bars(
+                "partitions-bytes", "Bytes", [Bar(row.broker, float(row.current_bytes)) for row in by_broker]
+            ),
+            "Segments of partitions in use, by broker.",
+        ),
+        Picture(
+            bars(
+                "partitions-rate",
+                "Bytes per second",
+                [Bar(row.broker, float(row.per_second_hour)) for row in by_broker],
+            ),
+            "In the last hour of the data, by broker.",
+        ),
+    )
+    frames = {"partitions": ordered, "brokers": brokers, "unlike": unlike, "segments": rows}
+    return Section("Partitions", answer, figures, tuple(tables), pictures, frames)
+
+
+def _sum(rows: list[Row], name: str) -> int:
+    return int(sum(row[name] for row in rows))
+
+
+def _skew(values: list[float]) -> float | None:
+    """The largest by the mean; None where there is nothing."""
+    mean = sum(values) / len(values) if values else 0.0
+    return round(max(values) / mean, 3) if mean else None
+
+
+def _sentences(
+    brokers: list[Row],
+    largest: list[Row],
+    skew: dict[str, float | None],
+    unlike: int,
+    double: list[Row],
+    ends: Row,
+) -> list[str]:
+    told = [
+        f"{len(brokers)} broker{'s' * (len(brokers) != 1)} ({', '.join(row.broker for row in brokers)}), "
+        f"{_sum(brokers, 'partitions')} replicas, {size(_sum(brokers, 'current_bytes'))}."
+    ]
+    if largest:
+        one = largest[0]
+        told.append(f"The largest is {one.topic}-{one.partition} at {one.broker}, {size(one.bytes)}.")
+    if len(brokers) > 1 and skew["bytes"] is not None:
+        most = max(brokers, key=lambda row: row.current_bytes)
+        told.append(f"{most.broker} holds {skew['bytes']:g} times the mean.")
+        told.append(
+            f"Replicas of {unlike} partitions differ by more than {_UNLIKE:.0%} and {size(_UNLIKE_BYTES)}."
+            if unlike
+            else "No partition's replicas differ a lot in size."
+        )
+    if ends.newest is None:
+        told.append("There is no record yet, so there are no rates.")
+    else:
+        rate = sum(row.per_second_hour for row in brokers)
+        told.append(
+            f"In the hour up to {_clock(ends.newest)} UTC, the newest data, replicas grew by {size(rate)} a "
+            "second in all. Rates rest on the times in the headers of record batches; a segment counts as "
+            "written evenly between its first and its newest. What compaction removed is not in them."
+        )
+    if dated_by_file := _sum(brokers, "dated_by_file"):
+        told.append(f"{dated_by_file} segments have no times in them: their files' last change counts.")
+    if ends.ahead:
+        told.append(
+            f"{ends.ahead} segments are dated after their own last change: producers' clocks are off."
+        )
+    if leftover := _sum(brokers, "deleted_bytes") + _sum(brokers, "stray_bytes"):
+        told.append(f"{size(leftover)} besides wait for deletion or are stray.")
+    if moving := _sum(brokers, "future_bytes"):
+        told.append(f"{size(moving)} are being moved between directories of one broker.")
+    if double:
+        one = double[0]
+        told.append(
+            f"{one.broker} holds {one.topic}-{one.partition} in {one.dirs} directories: Kafka does not start "
+            "with that."
+        )
+    if unread := _sum(brokers, "corrupt"):
+        told.append(f"{unread} files or folders could not be read, or are not Kafka's; see the table.")
+    return told
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.0f} {_UNITS[unit]}" if not unit else f"{value:.1f} {_UNITS[unit]}"
+
+
+def _clock(at: float) -> str:
+    return moment(datetime.fromtimestamp(at, UTC))
+
+
+def _broker_table(rows: list[Row]) -> Table:
+    head = ("broker", "dirs", "replicas", "segments", "held", "per second, hour", "per second, day",
+            "future", "deleted", "stray", "torn", "not read")  # fmt: skip
+    cells = tuple(
+        (
+            row.broker, str(row.dirs), str(row.partitions), str(row.segments), size(row.current_bytes),
+            size(row.per_second_hour), size(row.per_second_day), size(row.future_bytes),
+            size(row.deleted_bytes), size(row.stray_bytes), str(row.torn), str(row.corrupt),
+        )
+        for row in rows
+    )  # fmt: skip
+    intro = "torn: segments whose last batch is cut off, or was being written."
+    return Table("brokers", "Brokers", head, cells, intro)
+
+
+def _replica_table(id: str, title: str, rows: list[Row]) -> Table:
+    head = ("partition", "broker", "held", "segments", "per second, hour", "per second, day", "offsets",
+            "newest")  # fmt: skip
+    cells = tuple(
+        (
+            f"{row.topic}-{row.partition}", row.broker, size(row.bytes), str(row.segments),
+            size(row.per_second_hour), size(row.per_second_day),
+            f"{row.first_offset} to {'?' if row.next_offset is None else row.next_offset}",
+            moment(row.last_timestamp),
+        )
+        for row in rows
+    )  # fmt: skip
+    return Table(id, title, head, cells, wide=(0,))
+
+
+def _unlike_table(rows: list[Row]) -> Table:
+    head = ("partition", "replicas", "largest", "at", "smallest", "at", "ends apart", "beginnings apart")
+    cells = tuple(
+        (
+            f"{row.topic}-{row.partition}", str(row.replicas), size(row.largest), row.largest_at,
+            size(row.smallest), row.smallest_at, str(row.offsets_apart), str(row.begin_apart),
+        )
+        for row in rows
+    )  # fmt: skip
+    intro = "In offsets. Ends apart: a replica is behind. Beginnings apart: retention removed more of one."
+    return Table("unlike", "Replicas that differ in size", head, cells, intro, wide=(0,))

@@ -1,0 +1,106 @@
+"""quiet: when to cut over, from the transactions under the chroot in every minute of the log."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC
+
+from pyspark.sql import functions as F
+
+from zkmigrate.errors import UsageError
+from zkmigrate.model.report import Table
+from zkmigrate.spark.charts import over_time, week
+from zkmigrate.spark.input import Input, millis, only_under, under
+from zkmigrate.spark.plain import moment
+from zkmigrate.spark.quietest import MINUTES_OF_A_WEEK, Hour, hours
+from zkmigrate.spark.section import Picture, Section
+
+_SHORT_MS = 6 * 3_600_000
+"""A log that covers less is looked at by seconds."""
+
+_BUSIEST = 5
+
+
+def run(input: Input) -> Section:
+    """The job. A transaction counts once, however many znodes under the chroot it changes."""
+    asked = input.asked
+    covered = input.log("time").agg(F.min("time"), F.max("time")).first()
+    if covered is None or covered[0] is None:
+        raise UsageError(f"the log of {input.reference} holds no transaction: nothing tells when it is quiet")
+    begin_ms, end_ms = (round(at.replace(tzinfo=UTC).timestamp() * 1000) for at in covered)
+    step_s = 60 if end_ms - begin_ms > _SHORT_MS else 1
+    first, last = begin_ms // (1000 * step_s), end_ms // (1000 * step_s)
+    frame = input.once(
+        input.effects("zxid", "time", "path", **only_under(asked.chroot))
+        .filter(under(F.col("path"), asked.chroot))
+        .groupBy(F.floor(millis(F.col("time")) / (1000 * step_s)).alias("step"))
+        .agg(F.count_distinct("zxid").alias("transactions"))
+        .select(F.timestamp_seconds(F.col("step") * step_s).alias("at"), "step", "transactions")
+        .orderBy("step")
+    )
+    counts = {int(row.step): int(row.transactions) for row in frame.collect()}
+    # The first and the last stretch are covered in part only.
+    found = hours(counts, first + 1, last - 1, asked.window_s, step_s)
+    span = f"from {moment(covered[0])} to {moment(covered[1])}"
+    of = f"{sum(counts.values())} transactions under {asked.chroot} {span}"
+    weeks = (end_ms - begin_ms) / 60_000 / MINUTES_OF_A_WEEK
+    figures = {
+        "chroot": asked.chroot,
+        "server": input.reference,
+        "window_s": asked.window_s,
+        "transactions": sum(counts.values()),
+        "since_ms": begin_ms,
+        "until_ms": end_ms,
+        "step_s": step_s,
+        "weeks": round(weeks, 4),
+        "hours": [{"name": hour.name, **asdict(hour)} for hour in found],
+    }
+    busiest = found[: -min(_BUSIEST, len(found)) - 1 : -1]
+    tables = (
+        _table("quietest", "Quietest hours of the week", found[: asked.top], asked.window_s),
+        _table("busiest", "Busiest hours of the week", busiest, asked.window_s),
+    )
+    points = [(float(n * step_s), float(counts.get(n, 0))) for n in range(first, last + 1)]
+    per = "minute" if step_s == 60 else "second"
+    pictures = (
+        Picture(
+            over_time("quiet-rate", f"Transactions per {per}", points, float(step_s)),
+            f"Under {asked.chroot}.",
+        ),
+        Picture(
+            week(
+                "quiet-week",
+                f"Transactions to expect in {asked.window_s} s",
+                {(hour.hour // 24, hour.hour % 24): hour.expected for hour in found},
+            ),
+            "By the hour of the week (UTC) in which the window begins; empty: not covered by the log.",
+        ),
+    )
+    answer = _answer(of, found, weeks, asked.window_s)
+    return Section("Quiet times", answer, figures, tables, pictures, {"rate": frame})
+
+
+def _answer(of: str, found: list[Hour], weeks: float, window_s: int) -> str:
+    if not found:
+        return f"{of}. That is shorter than a window of {window_s} s: nothing can be said."
+    best = found[0]
+    words = (
+        f"{of}. Best hour to begin a window of {window_s} s: {best.name} UTC, {best.expected:.3g} "
+        f"transactions to expect, at worst {best.worst:.3g}, none in {best.none:.0%} of {best.seen} windows; "
+        f"best at minute {best.minute} ({best.at_minute:.3g})."
+    )
+    if weeks < 1:
+        words += f" Only {len(found)} of 168 hours of a week were seen; the others may be quieter or busier."
+    return words
+
+
+def _table(id: str, title: str, of: list[Hour], window_s: int) -> Table:
+    head = ("begins in (UTC)", f"expected in {window_s} s", "worst", "none in", "windows", "best minute")
+    rows = tuple(
+        (
+            hour.name, f"{hour.expected:.3g}", f"{hour.worst:.3g}", f"{hour.none:.0%}", str(hour.seen),
+            f":{hour.minute:02} ({hour.at_minute:.3g})",
+        )
+        for hour in of
+    )  # fmt: skip
+    return Table(id, title, head, rows)

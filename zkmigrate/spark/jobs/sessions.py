@@ -1,0 +1,286 @@
+"""sessions: how many open and close, how long they live, how they end, and T: the smallest timeout of those
+that own ephemerals at or under the chroot, within which a rollback has to let them back.
+
+How an expiry shows: a closeSession carries the number that the client gave its request, its cxid. Clients
+count from 1; a server that closes by itself writes cxid 0. So it stands in the logs that servers of 3.4 to
+3.9 left for our tests: the session that was left to expire is closed with cxid 0, later than its timeout
+after it opened, and those that a client closed have its cxid. But a server also closes by itself where an
+operator ends a session through JMX. Only where the session was younger than its timeout is that told apart
+from an expiry: then the job says that its end cannot be told.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from zkmigrate.model.report import Table, length
+from zkmigrate.spark.charts import Bar, bars, over_time
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.kinds import CLOSES, OPENS
+from zkmigrate.spark.plain import moment, plain
+from zkmigrate.spark.section import Picture, Section
+from zkmigrate.spark.sources.files import File
+from zkmigrate.spark.standing import Extent, ephemerals, events, extent, open_sessions
+from zkmigrate.zookeeper.data.session import format_session
+from zkmigrate.zookeeper.data.snapname import snapshot_zxid
+from zkmigrate.zookeeper.data.zxid import format_zxid
+
+CLIENT, EXPIRED, UNTOLD = "closed by its client", "expired", "cannot be told"
+_QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
+_COLUMNS = 500
+"""Columns of a plot over time, at most."""
+_RECONNECTS = "A client that reconnects keeps its session and leaves no trace in a log."
+
+
+@dataclass(frozen=True)
+class _Now:
+    """At the end of log and snapshot, where that can be told. open: sessions; owners: session, timeout_ms,
+    znodes, first path, by timeout. unknown: owners whose timeout is not known."""
+
+    open: int
+    owners: list[Row]
+    owning: int
+    unknown: int
+    smallest_ms: int | None
+
+
+def run(input: Input) -> Section:
+    """The job."""
+    began = _snapshot(input)
+    start = 0 if began is None else snapshot_zxid(began.name) or 0
+    seen = events(input).persist()
+    covered = extent(input.log("zxid", "epoch", "sequence", "time"), start)
+    lives = _lives(seen).persist()
+    opened = open_sessions(None if began is None else input.sessions, seen, start).persist()
+    owned = ephemerals(input, seen, start)
+    owners = _owners(owned, opened).persist()
+    now = None if covered.missing else _now(opened, owners, input.asked.top)
+    frames = {"sessions": lives}
+    if now is not None:
+        frames |= {"open": opened, "owners": owners}
+    timeouts = _timeouts(lives, opened)
+    return _section(input, began, covered, lives, now, timeouts, _rates(seen, covered), frames)
+
+
+def _snapshot(input: Input) -> File | None:
+    return input.snapshot if input.snapshots else None
+
+
+def _lives(seen: DataFrame) -> DataFrame:
+    """A row for each session that the log opens or closes; null: not in the log. A second closing, of a
+    session that is closed already, has no effect."""
+    opens, closes = F.col("type") == OPENS, F.col("type") == CLOSES
+    found = seen.groupBy("session").agg(
+        F.min(F.when(opens, F.struct("zxid", "time", "timeout_ms"))).alias("o"),
+        F.min(F.when(closes, F.struct("zxid", "time", "cxid"))).alias("c"),
+    )
+    lived = F.unix_millis("c.time") - F.unix_millis("o.time")
+    end = (
+        F.when(F.col("c").isNull(), F.lit(None))
+        .when(F.col("c.cxid") != 0, F.lit(CLIENT))
+        .when(lived < F.col("o.timeout_ms"), F.lit(UNTOLD))
+        .otherwise(F.lit(EXPIRED))
+    )
+    return found.select(
+        "session",
+        F.col("o.timeout_ms").alias("timeout_ms"),
+        F.col("o.time").alias("opened"),
+        F.col("c.time").alias("closed"),
+        lived.alias("lived_ms"),
+        end.alias("end"),
+    )
+
+
+def _owners(owned: DataFrame, opened: DataFrame) -> DataFrame:
+    """Sessions by their timeouts; those of which none is known last."""
+    found = owned.groupBy("session").agg(F.count("*").alias("znodes"), F.min("path").alias("path"))
+    joined = found.join(opened, "session", "left").select("session", "timeout_ms", "znodes", "path")
+    return joined.orderBy(F.asc_nulls_last("timeout_ms"), "session")
+
+
+def _now(opened: DataFrame, owners: DataFrame, top: int) -> _Now:
+    sums = owners.agg(
+        F.count("*").alias("owning"),
+        F.count_if(F.col("timeout_ms").isNull()).alias("unknown"),
+        F.min("timeout_ms").alias("smallest"),
+    ).first()
+    assert sums is not None
+    first = owners.limit(top).collect()
+    return _Now(opened.count(), first, sums["owning"], sums["unknown"], sums["smallest"])
+
+
+def _timeouts(lives: DataFrame, opened: DataFrame) -> DataFrame:
+    """How many sessions have each timeout, of those whose timeout is known."""
+    both = lives.select("session", "timeout_ms").unionByName(opened)
+    each = both.groupBy("session").agg(F.max("timeout_ms").alias("timeout_ms"))
+    return each.filter("timeout_ms IS NOT NULL").groupBy("timeout_ms").agg(F.count("*").alias("sessions"))
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """step_s: of the rows, a whole number of minutes; per_minute: start of a step in seconds since the epoch,
+    opened and closed per minute in it."""
+
+    step_s: int
+    per_minute: list[tuple[float, float, float]]
+
+
+def _rates(seen: DataFrame, covered: Extent) -> _Rates:
+    step = 60 * max(1, math.ceil(covered.seconds / 60 / _COLUMNS))
+    at = (F.floor(F.unix_millis("time") / (1000 * step)) * step).alias("at")
+    rows = seen.groupBy(at).agg(
+        F.count_if(F.col("type") == OPENS).alias("opened"),
+        F.count_if(F.col("type") == CLOSES).alias("closed"),
+    )
+    minutes = step / 60
+    found = sorted((float(row.at), row.opened / minutes, row.closed / minutes) for row in rows.collect())
+    return _Rates(step, found)
+
+
+def _section(
+    input: Input,
+    began: File | None,
+    covered: Extent,
+    lives: DataFrame,
+    now: _Now | None,
+    timeouts: DataFrame,
+    rates: _Rates,
+    frames: dict[str, DataFrame],
+) -> Section:
+    asked = input.asked
+    counts = _counts(lives)
+    histogram = timeouts.orderBy(F.desc("sessions"), "timeout_ms").limit(asked.top).collect()
+    lived = _lived(lives)
+    figures = {
+        "server": input.reference,
+        "snapshot": None if began is None else began.name,
+        "zxid": format_zxid(covered.zxid),
+        "minutes": round(covered.seconds / 60, 3),
+        **counts,
+        "open": None if now is None else now.open,
+        "lived_ms": lived,
+        "timeouts": [plain(row) for row in histogram],
+        "chroot": asked.chroot,
+        "owners": None if now is None else now.owning,
+        "owners_of_unknown_timeout": None if now is None else now.unknown,
+        "smallest_timeout_ms": None if now is None or now.unknown else now.smallest_ms,
+        "first_owners": None if now is None else [plain(row) for row in now.owners],
+        "missing": covered.missing,
+        "reconnects": "cannot be told",
+    }
+    churn, standing = _churn(input, covered, counts, lived), _standing(asked.chroot, covered, now, began)
+    tables = _tables(now, histogram, lived, asked.chroot, lives, asked.top)
+    answer = f"{churn} {standing} {_RECONNECTS}"
+    return Section("Sessions", answer, figures, tables, _pictures(rates, histogram), frames)
+
+
+def _counts(lives: DataFrame) -> dict[str, int]:
+    row = lives.agg(
+        F.count("opened").alias("opened"),
+        F.count("closed").alias("closed"),
+        F.count_if(F.col("opened").isNull()).alias("opened_before_the_log"),
+        F.count_if(F.col("end") == CLIENT).alias("closed_by_client"),
+        F.count_if(F.col("end") == EXPIRED).alias("expired"),
+        F.count_if(F.col("end") == UNTOLD).alias("end_untold"),
+    ).first()
+    assert row is not None
+    return dict(row.asDict())
+
+
+def _lived(lives: DataFrame) -> dict[str, int]:
+    """Quantiles in ms, of the sessions whose beginning and end are in the log; empty without any."""
+    row = lives.agg(F.percentile_approx("lived_ms", list(_QUANTILES), 10_000).alias("lived")).first()
+    values: list[int] | None = None if row is None else row["lived"]
+    return {} if values is None else {f"{q:g}": v for q, v in zip(_QUANTILES, values, strict=True)}
+
+
+def _churn(input: Input, covered: Extent, counts: dict[str, int], lived: dict[str, int]) -> str:
+    if covered.begin is None:
+        return f"The log of {input.reference} has no transaction."
+    ends = f"{counts['closed_by_client']} by their clients, {counts['expired']} expired"
+    if counts["end_untold"]:
+        ends += f", {counts['end_untold']} by a server before they could expire: why cannot be told"
+    found = (
+        f"In the {length(covered.seconds)} that the log of {input.reference} covers "
+        f"{counts['opened']} sessions opened and {counts['closed']} closed: {ends}."
+    )
+    if counts["opened_before_the_log"]:
+        found += f" {counts['opened_before_the_log']} of them had opened before the log begins."
+    if lived:
+        found += f" Half of those seen whole lived {length(lived['0.5'] / 1000)} or less."
+    return found
+
+
+def _standing(chroot: str, covered: Extent, now: _Now | None, began: File | None) -> str:
+    if now is None:
+        base = "without a snapshot" if began is None else f"from {began.name} of {began.server}"
+        return (
+            f"Which sessions are open, and the rollback deadline, cannot be told {base}: {covered.missing}. "
+            "Needed: a snapshot, and the log behind it without a hole."
+        )
+    found = f"{now.open} are open at {format_zxid(covered.zxid)}."
+    if not now.owning:
+        return f"{found} None owns an ephemeral at or under {chroot}, so none sets a rollback deadline."
+    found += f" {now.owning} own ephemerals at or under {chroot}"
+    if now.unknown:
+        return f"{found}; of {now.unknown} the timeout is not known, so the rollback deadline is not either."
+    assert now.smallest_ms is not None
+    return f"{found}; the smallest timeout of these, the rollback deadline, is {now.smallest_ms} ms."
+
+
+def _tables(
+    now: _Now | None, histogram: list[Row], lived: dict[str, int], chroot: str, lives: DataFrame, top: int
+) -> tuple[Table, ...]:
+    ended = lives.filter(F.col("end").isin(EXPIRED, UNTOLD)).orderBy(F.desc("closed"), "session").limit(top)
+    found = [
+        Table(
+            "timeouts", "Timeouts", ("timeout ms", "sessions"),
+            tuple((str(row.timeout_ms), str(row.sessions)) for row in histogram),
+        ),
+        Table(
+            "lived", "How long sessions lived", ("quantile", "ms"),
+            tuple((q, str(value)) for q, value in lived.items()),
+        ),
+        Table(
+            "ended", "Ended by a server", ("session", "timeout ms", "opened", "closed", "lived ms", "end"),
+            tuple(
+                (format_session(row.session), _known(row.timeout_ms), moment(row.opened), moment(row.closed),
+                 _known(row.lived_ms), row.end)
+                for row in ended.collect()
+            ), "The newest first.",
+        ),
+    ]  # fmt: skip
+    if now is not None:
+        rows = tuple(
+            (format_session(row.session), _known(row.timeout_ms), str(row.znodes), row.path)
+            for row in now.owners
+        )
+        head = ("session", "timeout ms", "ephemerals", "first")
+        title = f"Owners of ephemerals at or under {chroot}"
+        found.insert(0, Table("owners", title, head, rows, "The smallest timeout first.", wide=(3,)))
+    return tuple(table for table in found if table.rows)
+
+
+def _known(value: Any) -> str:
+    return "not known" if value is None else str(value)
+
+
+def _pictures(rates: _Rates, histogram: list[Row]) -> tuple[Picture, ...]:
+    if not rates.per_minute:
+        return ()
+    step = rates.step_s
+    caption = f"Mean of {step // 60} minutes each." if step > 60 else "Minute by minute."
+    opened = [(at, value) for at, value, _ in rates.per_minute]
+    closed = [(at, value) for at, _, value in rates.per_minute]
+    by_timeout = sorted(histogram, key=lambda row: row.timeout_ms)
+    each = [Bar(f"{row.timeout_ms} ms", float(row.sessions)) for row in by_timeout]
+    return (
+        Picture(over_time("sessions-opened", "Sessions opened per minute", opened, step), caption),
+        Picture(over_time("sessions-closed", "Sessions closed per minute", closed, step), caption),
+        Picture(bars("sessions-timeouts", "Sessions by their timeouts", each), "Those that are known."),
+    )

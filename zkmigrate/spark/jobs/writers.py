@@ -1,0 +1,229 @@
+"""writers: sessions that wrote at or under the chroot, and which of them are no brokers.
+
+As `zkdata.writers`, which reads one log in one process; the answers are the same. Addresses are in no log of
+transactions: they come from the text logs of ZooKeeper's servers, where they are given and tell them (3.4 and
+3.5 do, later ones only at level DEBUG).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from zkmigrate.model.report import Table
+from zkmigrate.spark.input import Input, epoch, millis, place_in_epoch, under
+from zkmigrate.spark.kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
+from zkmigrate.spark.plain import moment
+from zkmigrate.spark.section import Section
+from zkmigrate.spark.standing import events
+from zkmigrate.zookeeper.data.session import format_session
+from zkmigrate.zookeeper.data.writers import BROKERS_OWN, PLACE_DEPTH
+
+_CHANGES = (*CREATES, *DELETES, *WRITES, "setACL")
+_PLACES = 5
+_Counts: TypeAlias = dict[int, Counter[str]]
+"""By session."""
+_ESTABLISHED = r"Established session 0x([0-9a-f]+) with negotiated timeout \d+ for client /?(\S+)"
+
+
+def run(input: Input) -> Section:
+    """The job."""
+    chroot = input.asked.chroot
+    path, kind = F.col("path"), F.col("type")
+    above = kind.isin(*DELETES) & F.lit(chroot).startswith(F.concat(path, F.lit("/")))
+    touches = under(path, chroot) | F.coalesce(above, F.lit(False))
+    touched = ~F.col("failed") & kind.isin(*_CHANGES) & touches
+    log = input.log("zxid", "sequence", "time", "session", "type", "path", "failed")
+    asked_for = input.reused(_transactions(log, touched))
+    changes = input.reused(_changes(log.filter(touched)))
+    root = "" if chroot == "/" else chroot
+    below = F.when(under(path, chroot), F.substr(path, F.lit(len(root) + 1)))
+    sessions = asked_for.join(_who_and_last(changes, below), "session")
+    columns = ("session", "changes", "first_ms", "last_ms", "last_path", "broker", "brokers_own")
+    frame = input.once(_with_ends(input, sessions.select(*columns)).orderBy(F.desc("changes"), "session"))
+    rows = frame.collect()
+    types, places = _counts(changes, _place(path, below, root))
+    registered = _registered(input, root)
+    addresses = _addresses(input)
+    writers = [_writer(row, types, places, registered, addresses) for row in rows]
+    span = asked_for.agg(F.min("since_ms"), F.max("until_ms"), F.sum("records")).first()
+    assert span is not None
+    figures = {
+        "chroot": chroot,
+        "server": input.reference,
+        "since_ms": span[0],
+        "until_ms": span[1],
+        "records": span[2] or 0,
+        "under_chroot": sum(row["changes"] for row in rows),
+        "writers": writers,
+    }
+    return _section(input, figures, frame)
+
+
+def _transactions(log: DataFrame, touched: Column) -> DataFrame:
+    """By session: the transactions that it asked for, and those with an operation that touched the chroot."""
+    ms = millis(F.col("time"))
+    each = log.groupBy("session", "zxid").agg(F.max(touched).alias("touched"), F.max(ms).alias("ms"))
+    changed = F.when(F.col("touched"), F.col("ms"))
+    return each.groupBy("session").agg(
+        F.count("*").alias("records"),
+        F.min("ms").alias("since_ms"),
+        F.max("ms").alias("until_ms"),
+        F.count(changed).alias("changes"),
+        F.min(changed).alias("first_ms"),
+        F.max(changed).alias("last_ms"),
+    )
+
+
+def _changes(touched: DataFrame) -> DataFrame:
+    """Operations that are alike, a row each: how many, and the last one's place in its epoch."""
+    return touched.groupBy("session", "type", "path", epoch().alias("epoch")).agg(
+        F.count("*").alias("count"), F.max(place_in_epoch()).alias("place")
+    )
+
+
+def _who_and_last(changes: DataFrame, below: Column) -> DataFrame:
+    """By session: the path that it changed last, and whether that is a broker. below: a path's part below the
+    chroot."""
+    number = F.regexp_extract(below, r"^/brokers/ids/(\d+)$", 1)
+    broker = F.when(~F.col("type").isin(*DELETES) & (number != ""), number.try_cast("bigint"))
+    own = below.rlike(f"^(?:{BROKERS_OWN.pattern})$")
+    order = F.struct("epoch", "place")
+    return changes.groupBy("session").agg(
+        F.max_by("path", order).alias("last_path"),
+        F.max_by(broker, F.when(broker.isNotNull(), order)).alias("broker"),
+        F.coalesce(F.bool_or(own), F.lit(False)).alias("brokers_own"),
+    )
+
+
+def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
+    """With the timeout and the end of each session, where the log tells them."""
+    opens, closes = F.col("type") == OPENS, F.col("type") == CLOSES
+    ends = (
+        events(input)
+        .groupBy("session")
+        .agg(
+            F.max_by("timeout_ms", F.when(opens, F.col("zxid"))).alias("timeout_ms"),
+            F.max(F.when(closes, millis(F.col("time")))).alias("ended_ms"),
+        )
+    )
+    return sessions.join(ends, "session", "left")
+
+
+def _counts(changes: DataFrame, place: Column) -> tuple[_Counts, _Counts]:
+    """How often each type, and each place, is in the operations of each session."""
+    types: _Counts = {}
+    places: _Counts = {}
+    for row in changes.groupBy("session", "type", place.alias("place")).agg(F.sum("count")).collect():
+        session, kind, where, count = row
+        types.setdefault(session, Counter())[kind] += count
+        places.setdefault(session, Counter())[where] += count
+    return types, places
+
+
+def _place(path: Column, below: Column, root: str) -> Column:
+    """A path cut to its first elements below the chroot; one above it whole."""
+    elements = F.slice(F.split(below, "/"), 2, PLACE_DEPTH)
+    cut = F.concat(F.lit(f"{root}/"), F.array_join(elements, "/"))
+    return F.when(below.isNull(), path).when(below.isin("", "/"), root or "/").otherwise(cut)
+
+
+def _registered(input: Input, root: str) -> dict[int, int]:
+    """Brokers' ids by the session that owns their registration in the newest snapshot, if there is one."""
+    if not input.snapshots:
+        return {}
+    number = F.regexp_extract("path", r"/brokers/ids/(\d+)$", 1)
+    folder = f"{root}/brokers/ids/"
+    is_one = (F.concat(F.lit(folder), number) == F.col("path")) & (F.col("ephemeral_owner") != 0)
+    named = input.nodes("path", "ephemeral_owner").filter(is_one)
+    found = named.select("ephemeral_owner", number.try_cast("bigint").alias("broker")).collect()
+    return {row["ephemeral_owner"]: row["broker"] for row in found}
+
+
+def _addresses(input: Input) -> dict[int, str]:
+    """The last address of each session, signed, of those that the servers' text logs name."""
+    if not input.asked.server_logs:
+        return {}
+    lines = input.spark.read.text(list(input.asked.server_logs))
+    found = lines.select(
+        F.regexp_extract("value", _ESTABLISHED, 1).alias("session"),
+        F.regexp_extract("value", _ESTABLISHED, 2).alias("address"),
+        "value",
+    ).filter("session != ''")
+    last = found.groupBy("session").agg(F.max_by("address", "value").alias("address")).collect()
+    return {_signed(int(row["session"], 16)): row["address"] for row in last}
+
+
+def _signed(session: int) -> int:
+    return session - (1 << 64) if session >= 1 << 63 else session
+
+
+def _writer(
+    row: Row,
+    types: _Counts,
+    places: _Counts,
+    registered: dict[int, int],
+    addresses: dict[int, str],
+) -> dict[str, Any]:
+    """As `disks.writers.body` has it."""
+    session = row["session"]
+    broker = row["broker"] if row["broker"] is not None else registered.get(session)
+    return {
+        "session": format_session(session),
+        "broker": broker,
+        "is_broker": broker is not None or row["brokers_own"],
+        "address": addresses.get(session),
+        "changes": row["changes"],
+        "first_ms": row["first_ms"],
+        "last_ms": row["last_ms"],
+        "ended_ms": row["ended_ms"],
+        "timeout_ms": row["timeout_ms"],
+        "types": _most_first(types[session]),
+        "places": _most_first(places[session]),
+        "last_path": row["last_path"],
+    }
+
+
+def _most_first(counts: Counter[str]) -> dict[str, int]:
+    """The most frequent first, those of the same count by name."""
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+
+
+def _section(input: Input, figures: dict[str, Any], frame: DataFrame) -> Section:
+    writers = figures["writers"]
+    others = [one for one in writers if not one["is_broker"]]
+    brokers = [one for one in writers if one["is_broker"]]
+    answer = (
+        f"{figures['under_chroot']} of {figures['records']} transactions changed {figures['chroot']}, asked "
+        f"for by {len(brokers)} sessions of brokers and {len(others)} of others"
+        + (f", the last of these at {_when(max(one['last_ms'] for one in others))}." if others else ".")
+    )
+    head = ("session", "who", "address", "changes", "first", "last", "ended", "where")
+    shown = tuple(
+        (
+            one["session"], _who(one), one["address"] or "", str(one["changes"]), _when(one["first_ms"]),
+            _when(one["last_ms"]), _when(one["ended_ms"]), _places_told(one["places"]),
+        )
+        for one in [*others, *brokers][: input.asked.top]
+    )  # fmt: skip
+    table = Table("writers", "Sessions that wrote, those of no broker first", head, shown, wide=(7,))
+    return Section("Writers", answer, figures, (table,), (), {"sessions": frame})
+
+
+def _who(one: dict[str, Any]) -> str:
+    if one["broker"] is not None:
+        return f"broker {one['broker']}"
+    return "a broker, by what it wrote" if one["is_broker"] else "no broker"
+
+
+def _places_told(places: dict[str, int]) -> str:
+    told = ", ".join(f"{place} ({count})" for place, count in list(places.items())[:_PLACES])
+    return told + (f" and {len(places) - _PLACES} more" if len(places) > _PLACES else "")
+
+
+def _when(ms: int | None) -> str:
+    return "" if ms is None else moment(datetime.fromtimestamp(ms / 1000, UTC))

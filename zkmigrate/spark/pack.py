@@ -1,0 +1,78 @@
+"""``python -m zkmigrate.spark.pack OUT.zip``: zkmigrate's code as one archive for a cluster, where
+``spark-submit --py-files`` gives it to the driver and to every executor.
+
+The same code makes the same archive, byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import click
+
+from zkmigrate.errors import UsageError
+
+_PACKAGE = "zkmigrate"
+_LEFT_OUT = f"{_PACKAGE}/lab/"
+_PLAYBOOKS = "playbooks"
+"""timeline reads a run by its playbook."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The first moment that an archive can name."""
+_MODE = 0o100644 << 16
+
+
+def pack(out: Path) -> int:
+    """Write the archive; the number of its files. Every module but the lab's goes in, since each job imports
+    its own. An earlier archive is replaced. Raises UsageError for a file that is none, OSError."""
+    if out.exists() and not zipfile.is_zipfile(out):
+        raise UsageError(f"{out} is there and no archive. Needed: a new name, or an earlier archive's")
+    modules = {
+        inside: content
+        for package in (_PACKAGE, _PLAYBOOKS)
+        for inside, content in _modules(files(package), f"{package}/")
+    }
+    handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.absolute().parent)
+    made = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+            for inside, content in sorted(modules.items()):
+                entry = zipfile.ZipInfo(inside, _EPOCH)
+                entry.external_attr = _MODE
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(entry, content)
+        made.chmod(0o644)
+        made.replace(out)
+    finally:
+        made.unlink(missing_ok=True)
+    return len(modules)
+
+
+def _modules(folder: Traversable, inside: str) -> Iterator[tuple[str, bytes]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _modules(entry, f"{inside}{entry.name}/")
+        elif entry.name.endswith(".py") and not inside.startswith(_LEFT_OUT):
+            yield inside + entry.name, entry.read_bytes()
+
+
+@click.command()
+@click.argument("out", metavar="OUT.zip", type=click.Path(path_type=Path))
+def main(out: Path) -> None:
+    """Write zkmigrate's code into the archive OUT.zip, and say how a cluster is given it."""
+    try:
+        count = pack(out)
+    except (UsageError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    script = files(_PACKAGE) / "submitted.py"
+    click.echo(f"{out}: {count} files. Possible now:")
+    click.echo(f"spark-submit --master URL --py-files {out} {script} JOB DIR...")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""How a table of logs or snapshots is read: a small one by this process, any other by Spark's tasks.
+
+A task of Spark that runs our code costs four Python processes, each with its own imports. This process has
+all of it in memory, and needs less time for 100 MB than those need to start. A table of one partition also
+spares Spark every shuffle behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+from zkmigrate.errors import UsageError
+from zkmigrate.spark.amount import written
+from zkmigrate.spark.session import READ_HERE
+from zkmigrate.spark.sources import register
+from zkmigrate.spark.sources.columns import Stretch
+from zkmigrate.spark.sources.files import File
+from zkmigrate.spark.sources.snapshots import SnapshotSource
+from zkmigrate.spark.sources.source import TxnLogSource
+from zkmigrate.spark.sources.stretches import Part, Stretches
+from zkmigrate.spark.sources.txnlog import TxnLogReader
+from zkmigrate.zookeeper.data.errors import ZkDataError
+
+_SOURCES = (TxnLogSource, SnapshotSource)
+
+
+class Kept:
+    """Logs that this process has read whole, with the places of their records: to look for those, each with
+    its checksum, takes most of the time of a table of few columns. Several threads may ask at once."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, list[Stretch]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, file: File, part: Part, stretches: Stretches) -> Iterable[Stretch]:
+        """Of this part of a log. stretches: not yet begun. Raises what they raise."""
+        if part != Part(file.name):
+            return stretches
+        with self._lock:
+            if file.path not in self._logs:
+                self._logs[file.path] = list(stretches)
+            return self._logs[file.path]
+
+
+def load(
+    spark: SparkSession,
+    source: str,
+    found: Sequence[File],
+    options: Mapping[str, str],
+    kept: Kept | None = None,
+) -> DataFrame:
+    """These files as a table. source, options: as of ``spark.read.format``. kept: of tables of the same logs.
+
+    What cannot be read raises PySparkException where the table is used, wherever it is read.
+    """
+    paths = [file.path for file in found]
+    most = int(spark.conf.get(READ_HERE, "0") or 0)
+    if sum(map(written, found)) <= most and (table := _table(source, paths, options, most, kept)) is not None:
+        return here(spark, table)
+    return tasks(spark, source).options(**options).load(paths)
+
+
+def here(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A table of this process as one of Spark's, of one partition."""
+    # Spark 4.3.0 drops what follows an empty batch.
+    batches = [batch for batch in table.to_batches() if batch.num_rows]
+    # PySpark cannot take a column of lists from no batch at all.
+    whole = batches or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    return spark.createDataFrame(pa.Table.from_batches(whole, table.schema)).coalesce(1)
+
+
+def tasks(spark: SparkSession, source: str) -> DataFrameReader:
+    """One of our sources, read by Spark's tasks. A session for small inputs learns of ours only here."""
+    register(spark)
+    return spark.read.format(source)
+
+
+def _table(
+    source: str, paths: Sequence[str], options: Mapping[str, str], most: int, kept: Kept | None
+) -> pa.Table | None:
+    """None for what is larger than `most` bytes, as a compressed snapshot may be, and for damage: a task
+    tells of that."""
+    made = next(one for one in _SOURCES if one.name() == source)({**options, "paths": json.dumps(paths)})
+    schema = made.arrow_schema()
+    batches: list[pa.RecordBatch] = []
+    try:
+        reader = made.reader(made.schema())
+        if isinstance(reader, TxnLogReader):
+            reader.kept, reader.options = kept, replace(reader.options, split=0)
+        for partition in reader.partitions():
+            for batch in reader.read(partition):
+                batches.append(batch)
+                most -= batch.nbytes
+                if most < 0:
+                    return None
+    except (ZkDataError, UsageError, OSError):
+        return None
+    return pa.Table.from_batches(batches, schema)

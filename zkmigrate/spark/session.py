@@ -1,0 +1,191 @@
+"""A Spark of our own on this machine, or the one that spark-submit made."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zkmigrate.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+READ_HERE = "spark.zkmigrate.readHere"
+"""Of a session: the bytes up to which this process reads a table itself; see `reading`."""
+
+_MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
+
+ARCHIVE = Path(sys.prefix) / "share" / "zkmigrate" / "spark-classes.jsa"
+"""Of the Java classes that Spark loads; see `archive`."""
+
+_HERE_SHARE = 1 / 16
+"""Of the heap, for one table that this process has read; jobs hold several."""
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that ends before its second compiler has repaid what it costs: half of all the time."""
+
+
+CHEAP = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
+}
+"""What makes the plans of small tables cheap: Spark runs them as it first planned them. A table that this
+process has read goes to a task as it is, and not row by row into the plan. Spark keeps no stack of each
+column that shows where our code made it."""
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Spark interprets plans instead of compiling them: for tables so tiny that a plan is sooner run than
+compiled."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of a Spark of our own; what spark-submit started has its own, and only refuses a master here.
+
+    master: ``local[N]``, or a cluster's URL; empty: all cores of this machine. memory: of the driver,
+    which in local mode does all the work, as Spark writes it. spill: where what does not fit in memory goes;
+    None: the machine's place for temporary files. progress: whether Spark may draw its bar on standard error.
+    small: what it is to read is small (see `amount`), so that Spark's own start and planning cost the most.
+    tiny: it is so small that even compiling a plan costs more than it gives.
+    java: further options of the JVM.
+    """
+
+    master: str = ""
+    memory: str = "2g"
+    spill: Path | None = None
+    progress: bool = True
+    ui: bool = True
+    small: bool = False
+    tiny: bool = False
+    java: str = ""
+
+
+@contextmanager
+def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSession]:
+    """A session that knows our data sources; stopped at the end. hint: is told the address of Spark's pages.
+
+    Raises UsageError where PySpark or Java is missing.
+    """
+    try:
+        from pyspark.errors import PySparkException, PySparkRuntimeError
+        from pyspark.sql import SparkSession
+
+        from zkmigrate.spark.sources import register
+    except ImportError as error:
+        needed = "the packages of setup/requirements-spark.txt (see ask-before-a-move.md), and Java 17"
+        raise UsageError(f"{error}. Needed: {needed}") from error
+    if submitted() and bounds.master:
+        raise UsageError("spark-submit chose the master. Needed: its own --master, and none of analyze")
+    with ExitStack() as stack:
+        stack.enter_context(_ended_in_order())
+        builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
+        if not submitted():
+            # Else the workers, and those that plan, take the first python3 in PATH.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            spill = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="zkmigrate-spark-", dir=bounds.spill)
+            )
+            quiet = stack.enter_context(as_file(files(__package__) / "log4j2.properties"))
+            builder = _own(builder, bounds, Path(spill), quiet)
+        try:
+            spark = builder.getOrCreate()
+        except (PySparkRuntimeError, PySparkException, OSError) as error:
+            raise UsageError(
+                f"Spark does not start: {error}. Needed: Java 17, JAVA_HOME or java in PATH"
+            ) from error
+        try:
+            if not bounds.small:
+                register(spark)
+            if address := spark.sparkContext.uiWebUrl:
+                hint(f"Spark shows its work at {address}")
+            yield spark
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM ends this process as Ctrl-C does, so that Spark is stopped and what it spilled is removed."""
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def submitted() -> bool:
+    """Whether spark-submit started this process: then master, memory and logging are as it was told."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path) -> SparkSession.Builder:
+    """What a Spark that we start ourselves is told. quiet: properties of its log4j."""
+    java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *of_archive(), bounds.java]
+    if bounds.small:
+        for name, value in (CHEAP | (INTERPRETED if bounds.tiny else {})).items():
+            builder = builder.config(name, value)
+        java.append(SHORT_LIVED)
+        os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED)
+    builder = (
+        builder.appName("zkmigrate analyze")
+        .config("spark.ui.enabled", str(bounds.ui and not bounds.small).lower())
+        .config("spark.ui.showConsoleProgress", str(bounds.progress).lower())
+        .config("spark.driver.memory", bounds.memory)
+        .config("spark.driver.extraJavaOptions", " ".join(filter(None, java)))
+        .config("spark.sql.warehouse.dir", str(spill / "warehouse"))
+    )
+    if bounds.master and not bounds.master.startswith("local"):
+        return builder.master(bounds.master)
+    cores = len(os.sched_getaffinity(0))
+    return (
+        builder.master(bounds.master or f"local[{cores}]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "1" if bounds.small else str(2 * cores))
+        .config("spark.local.dir", str(spill))
+        .config("spark.buffer.pageSize", f"{_page_mib(bounds.memory)}m")
+        .config(READ_HERE, str(here_bytes(bounds.memory)))
+    )
+
+
+def of_archive() -> Iterator[str]:
+    """Options with which a JVM uses the archive of `archive`, if it was made. What a JVM has to say of one
+    that does not fit, it would print on standard output, which has our answers."""
+    if ARCHIVE.is_file():
+        yield f'"-XX:SharedArchiveFile={ARCHIVE}"'
+        yield "-Xlog:disable -Xlog:all=error:stderr"
+
+
+def here_bytes(memory: str) -> int:
+    """Of one table that this process reads itself, beside a heap of `memory`."""
+    return int(_mib(memory) * _HERE_SHARE) << 20
+
+
+def _mib(memory: str) -> float:
+    """Of a size as Spark writes it, such as 2g; 0 for what is none, which Spark refuses in its own words."""
+    told = re.fullmatch(r"(\d+)([kmgt])b?", memory.strip().lower())
+    return int(told[1]) * _MIB[told[2]] if told else 0
+
+
+def _page_mib(memory: str) -> int:
+    """Of a page in which Spark keeps rows, in MiB, as small as a heap of `memory` allows.
+
+    Each small table that a join broadcasts takes whole pages, and nothing spills those: with pages of Spark's
+    own choice, up to 64 MiB, proof kept up to 746 MB of 1 GB alive in our tests, with 2 MiB 494 MB. A task
+    has 8192 pages at most (Spark's TaskMemoryManager), and may be the only one to use the heap.
+    """
+    return max(2, math.ceil(_mib(memory) / 8192))

@@ -1,0 +1,101 @@
+"""Arrow arrays of what stands in a buffer of bytes: the ground of the columns of logs and of snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from zkmigrate.zookeeper.data.txn import Acl
+
+Longs: TypeAlias = npt.NDArray[np.int64]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+Columns: TypeAlias = dict[str, Callable[[], pa.Array]]
+"""What makes a column, for those that are wanted."""
+
+ACL = pa.list_(pa.struct([("perms", pa.int32()), ("scheme", pa.string()), ("id", pa.string())]))
+_MOST_MS = ((1 << 63) - 1) // 1000
+
+
+def numbers(buffer: Bytes, at: Longs, width: int) -> Longs:
+    """Big-endian integers of `width` bytes."""
+    return everywhere(buffer, np.dtype(f">i{width}"))[at].astype(np.int64)
+
+
+def everywhere(buffer: Bytes, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """What a value of this kind would be at every place of the buffer, aligned or not; nothing is copied."""
+    return np.ndarray((max(0, len(buffer) - kind.itemsize + 1),), kind, buffer, strides=(1,))
+
+
+def begin_with(buffer: Bytes, at: Longs, length: Longs, prefix: str) -> Flags:
+    """Whether texts of the buffer begin with a prefix; those of a negative length do not."""
+    wanted = np.frombuffer(prefix.encode("utf-8", "surrogatepass"), np.uint8)
+    found: Flags = length >= len(wanted)
+    some = np.flatnonzero(found)
+    found[some] = (buffer[at[some][:, None] + np.arange(len(wanted))] == wanted).all(axis=1)
+    return found
+
+
+def one_row(schema: pa.Schema, **known: object) -> pa.RecordBatch:
+    """A batch of one row, null in every other column."""
+    columns = [pa.array([known.get(name)], schema.field(name).type) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def timestamps(ms: Longs) -> pa.Array:
+    """Milliseconds since 1970; those that no timestamp can hold become the last one that it can."""
+    return pa.array(np.clip(ms, -_MOST_MS, _MOST_MS) * 1000).view(pa.timestamp("us", tz="UTC"))
+
+
+def binary(buffer: Bytes, at: Longs, length: Longs, kind: pa.DataType | None = None) -> pa.Array:
+    """Bytes of the buffer, null where the length is negative."""
+    there = length >= 0
+    sizes = np.where(there, length, 0)
+    offsets = np.zeros(len(at) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    from_where = np.repeat(at - offsets[:-1], sizes) + np.arange(offsets[-1])
+    bitmap = np.packbits(there, bitorder="little")
+    buffers = [pa.py_buffer(bitmap), pa.py_buffer(offsets), pa.py_buffer(buffer[from_where])]
+    return pa.Array.from_buffers(kind or pa.binary(), len(at), buffers, null_count=int((~there).sum()))
+
+
+def texts(buffer: Bytes, at: Longs, length: Longs, refuse: Callable[[int], Exception]) -> pa.Array:
+    """Strings of the buffer, null where the length is negative. refuse: what to raise where one is no text.
+
+    Whatever is not ASCII is looked at one by one: ZooKeeper writes characters outside the basic plane as two
+    surrogates (see `zkdata.jute`), which no Arrow string may hold.
+    """
+    found = binary(buffer, at, length, pa.string())
+    raw = np.frombuffer(found.buffers()[2], np.uint8) if len(found) else np.zeros(0, np.uint8)
+    if not (raw & 0x80).any():
+        return found
+    decoded: list[str | None] = []
+    for place, (begin, size) in enumerate(zip(at.tolist(), length.tolist(), strict=True)):
+        if size < 0:
+            decoded.append(None)
+            continue
+        try:
+            decoded.append(whole_text(buffer[begin : begin + size].tobytes()))
+        except UnicodeDecodeError:
+            raise refuse(place) from None
+    return pa.array(decoded, pa.string())
+
+
+def whole_text(raw: bytes) -> str:
+    """Text as Arrow and Spark take it: two surrogates become the character that they stand for, a single one
+    U+FFFD."""
+    text = raw.decode("utf-8", "surrogatepass")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def rights(acls: Sequence[Acl]) -> list[dict[str, object]]:
+    """An ACL as a value of the type ACL."""
+    return [{"perms": acl.perms, "scheme": _plain(acl.scheme), "id": _plain(acl.id)} for acl in acls]
+
+
+def _plain(text: str) -> str:
+    return whole_text(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,184 @@
+"""Where logs and snapshots are: a ZooKeeper directory, files, globs; on this machine, or at any URI that
+fsspec reads. `entries` lists any directory there."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.errors import UsageError
+from zkmigrate.zookeeper.data.reader import FileReader, RandomReader
+
+_GLOB = re.compile(r"[*?\[]")
+_URI = re.compile(r"[a-z][a-z0-9+.-]*://")
+INSIDE = "version-2"
+
+
+@dataclass(frozen=True)
+class File:
+    """One log or snapshot. server: whose it is, as the rows name it; path: where, a local path or a URI."""
+
+    server: str
+    path: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        return posixpath.basename(self.path)
+
+    def reader(self) -> RandomReader:
+        """Opened anew for every read, so that a task holds nothing."""
+        return _Fsspec(self.path) if _URI.match(self.path) else FileReader(Path(self.path))
+
+
+class _Fsspec:
+    """A file at a URI."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._end = 0  # as far as the file is known to go
+
+    @cached_property
+    def _place(self) -> tuple[Any, str]:
+        return _file_system(self._uri)
+
+    def size(self) -> int:
+        fs, path = self._place
+        return int(fs.info(path)["size"])
+
+    def read(self, offset: int, length: int) -> bytes:
+        fs, path = self._place
+        if offset + length > self._end:
+            self._end = self.size()
+        end = min(offset + length, self._end)
+        return bytes(fs.cat_file(path, offset, end)) if offset < end else b""
+
+
+def _file_system(uri: str) -> tuple[Any, str]:
+    """The file system of a URI, and the path in it. UsageError where fsspec or its part for this scheme is
+    missing."""
+    try:
+        from fsspec.core import url_to_fs
+
+        fs, path = url_to_fs(uri)
+    except (ImportError, ValueError) as error:
+        raise UsageError(
+            f"{uri}: {error}. Needed: a scheme that fsspec knows, and its package on every machine that reads"
+        ) from error
+    return fs, path
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a directory. path: a local path or a URI; size: bytes, of a file; modified: seconds since
+    the epoch, None where the file system does not say."""
+
+    name: str
+    path: str
+    size: int
+    folder: bool
+    modified: float | None
+
+    def reader(self) -> RandomReader:
+        """As `File.reader`."""
+        return File("", self.path, self.size).reader()
+
+
+def entries(path: str) -> list[Entry]:
+    """What a directory holds, by name: files and folders, without what vanishes meanwhile. Raises OSError,
+    and UsageError as for files."""
+    if _URI.match(path):
+        return sorted(_distant_entries(path), key=lambda entry: entry.name)
+    found = []
+    for one in Path(path).iterdir():
+        try:
+            info = one.stat()
+        except FileNotFoundError:
+            continue
+        found.append(Entry(one.name, str(one), info.st_size, one.is_dir(), info.st_mtime))
+    return sorted(found, key=lambda entry: entry.name)
+
+
+def _distant_entries(uri: str) -> Iterable[Entry]:
+    fs, path = _file_system(uri)
+    for one in fs.ls(path, detail=True):
+        name = posixpath.basename(one["name"].rstrip("/"))
+        folder = one["type"] == "directory"
+        yield Entry(name, f"{uri.rstrip('/')}/{name}", int(one["size"] or 0), folder, _modified(one))
+
+
+def _modified(info: Mapping[str, Any]) -> float | None:
+    """File systems name it differently."""
+    for key in ("mtime", "LastModified", "last_modified", "updated"):
+        value = info.get(key)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+    return None
+
+
+def files(paths: Sequence[str], server: str, is_one: Callable[[str], bool]) -> list[File]:
+    """The files that `is_one` takes by name, at these paths: each a dataDir, its version-2, a file, or a
+    glob of any of them.
+
+    server: the name for all of them; empty: the name of the directory that holds version-2, or holds the
+    file. Raises UsageError for a path at which there is none.
+    """
+    found: dict[str, File] = {}
+    for path in paths:
+        here = [file for file in _at(path) if is_one(posixpath.basename(file[0]))]
+        if not here:
+            raise UsageError(
+                f"{path}: no such file there. Needed: a dataDir, its {INSIDE}, a file of it, or a glob"
+            )
+        for name, size in here:
+            found[name] = File(server or server_of(name), name, size)
+    return sorted(found.values(), key=lambda file: (file.server, file.path))
+
+
+def server_of(path: str) -> str:
+    """The name of a log's or snapshot's server: the directory that holds version-2, or holds the file."""
+    folders = [part for part in posixpath.dirname(path).split("/") if part]
+    if folders and folders[-1] == INSIDE:
+        folders.pop()
+    return folders[-1] if folders else "."
+
+
+def _at(path: str) -> Iterable[tuple[str, int]]:
+    """Paths and sizes of the regular files that a path names."""
+    if _URI.match(path):
+        return _distant(path)
+    places = sorted(Path("/").glob(str(Path(path).absolute())[1:])) if _GLOB.search(path) else [Path(path)]
+    return [(str(file), file.stat().st_size) for place in places for file in _local(place) if file.is_file()]
+
+
+def _local(place: Path) -> Iterable[Path]:
+    if not place.is_dir():
+        return [place]
+    inside = place / INSIDE
+    return sorted((inside if inside.is_dir() else place).iterdir())
+
+
+def _distant(uri: str) -> Iterable[tuple[str, int]]:
+    fs, path = _file_system(uri)
+    scheme = uri.partition("://")[0]
+    found: list[tuple[str, int]] = []
+    for place in sorted(fs.glob(path)) if _GLOB.search(path) else [path]:
+        if not fs.exists(place):
+            continue
+        inside = f"{place.rstrip('/')}/{INSIDE}"
+        folder = inside if fs.isdir(inside) else place
+        listed = fs.ls(folder, detail=True) if fs.isdir(folder) else [fs.info(place)]
+        found += [
+            (f"{scheme}://{one['name'].lstrip('/') if scheme != 'file' else one['name']}", int(one["size"]))
+            for one in listed
+            if one["type"] == "file"
+        ]
+    return found

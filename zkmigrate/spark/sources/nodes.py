@@ -1,0 +1,234 @@
+"""The znodes of a snapshot as Arrow columns, thousands at a time.
+
+As `columns` for logs: what a snapshot is, `zkdata.snapshot` says; here its znodes are hopped over and read
+with numpy. Its last seal, over every byte, is looked at before the first row is given. Where that or a
+znode is wrong, `zkdata.snapshot` is asked to refuse it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zkmigrate.spark.sources.arrays import (
+    ACL,
+    Bytes,
+    Columns,
+    Longs,
+    begin_with,
+    binary,
+    everywhere,
+    numbers,
+    rights,
+    texts,
+    timestamps,
+)
+from zkmigrate.zookeeper.data.errors import CorruptError
+from zkmigrate.zookeeper.data.reader import RandomReader
+from zkmigrate.zookeeper.data.seal import check_snapshot
+from zkmigrate.zookeeper.data.snapname import snapshot_zxid
+from zkmigrate.zookeeper.data.snapshot import OPEN_ACL, OPEN_ACL_ID, Snapshot, read_snapshot
+from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
+
+NODES = pa.schema(
+    [
+        ("server", pa.string()),
+        ("file", pa.string()),
+        ("zxid", pa.int64()),
+        ("path", pa.string()),
+        ("data_length", pa.int32()),
+        ("data", pa.binary()),
+        ("acl", ACL),
+        ("czxid", pa.int64()),
+        ("mzxid", pa.int64()),
+        ("pzxid", pa.int64()),
+        ("ctime", pa.timestamp("us", tz="UTC")),
+        ("mtime", pa.timestamp("us", tz="UTC")),
+        ("version", pa.int32()),
+        ("cversion", pa.int32()),
+        ("aversion", pa.int32()),
+        ("ephemeral_owner", pa.int64()),
+        ("corrupt", pa.string()),
+    ]
+)
+"""Columns of a snapshot's znodes: fields as in `zkdata.snapshot`. zxid: that in the file's name. acl: null
+where its id is missing in the snapshot's table. data: only where it is asked for. corrupt: why the file
+cannot be read."""
+
+SESSIONS = pa.schema(
+    [
+        ("server", pa.string()),
+        ("file", pa.string()),
+        ("zxid", pa.int64()),
+        ("session", pa.int64()),
+        ("timeout_ms", pa.int32()),
+        ("corrupt", pa.string()),
+    ]
+)
+"""Columns of a snapshot's sessions."""
+
+BLOCK = 8 << 20
+_INT = struct.Struct(">i")
+_FIXED = np.dtype(
+    [
+        ("acl", ">i8"),
+        ("czxid", ">i8"),
+        ("mzxid", ">i8"),
+        ("ctime", ">i8"),
+        ("mtime", ">i8"),
+        ("version", ">i4"),
+        ("cversion", ">i4"),
+        ("aversion", ">i4"),
+        ("ephemeral_owner", ">i8"),
+        ("pzxid", ">i8"),
+    ]
+)
+"""What stands behind the data of a znode: its ACL's id, then StatPersisted."""
+
+
+@dataclass(frozen=True)
+class Sought:
+    """Which znodes, whether their data, and which columns of NODES. prefix: of the path."""
+
+    data: bool = False
+    prefix: str = ""
+    schema: pa.Schema = NODES
+
+
+@dataclass
+class SnapshotTable:
+    """One snapshot. Raises, when it is read, what `zkdata.snapshot` raises for it."""
+
+    reader: RandomReader
+    server: str
+    name: str
+    max_record: int = MAX_RECORD
+    block: int = BLOCK
+    _acls: dict[int, list[dict[str, object]] | None] = field(default_factory=dict)
+
+    def nodes(self, sought: Sought) -> Iterator[pa.RecordBatch]:
+        """Its znodes, in its order."""
+        snapshot = self._opened()
+        self._acls = {key: rights(acls) for key, acls in snapshot.acls.items()}
+        self._acls[OPEN_ACL_ID] = rights(OPEN_ACL)
+        data, blocks, ended = b"", snapshot.blocks(), False
+        while not ended:
+            parts, size = [data], len(data)
+            for one in blocks:
+                parts.append(one)
+                size += len(one)
+                if size >= self.block:
+                    break
+            else:
+                ended = True
+            data = b"".join(parts)
+            starts, used, last = _hop(data)
+            if starts:
+                batch = self._batch(data, np.asarray(starts, np.int64), sought)
+                if batch.num_rows:
+                    yield batch
+            if last:
+                return
+            data = data[used:]
+        self._refuse()
+
+    def sessions(self) -> pa.RecordBatch:
+        """Its sessions."""
+        found = self._opened().sessions
+        columns: Columns = {
+            **self._common(len(found)),
+            "session": lambda: pa.array(found.keys(), pa.int64()),
+            "timeout_ms": lambda: pa.array(found.values(), pa.int32()),
+        }
+        return pa.RecordBatch.from_arrays([columns[name]() for name in SESSIONS.names], schema=SESSIONS)
+
+    def _opened(self) -> Snapshot:
+        snapshot = read_snapshot(self.reader, self.name, max_record=self.max_record)
+        if check_snapshot(self.reader, self.name):
+            self._refuse()
+        return snapshot
+
+    def _refuse(self) -> None:
+        for _ in read_snapshot(self.reader, self.name, max_record=self.max_record):
+            pass
+        raise CorruptError("the columns cannot read this snapshot", self.name)
+
+    def _common(self, count: int) -> Columns:
+        return {
+            "server": lambda: pa.repeat(pa.scalar(self.server), count),
+            "file": lambda: pa.repeat(pa.scalar(self.name), count),
+            "zxid": lambda: pa.repeat(pa.scalar(snapshot_zxid(self.name), pa.int64()), count),
+            "corrupt": lambda: pa.nulls(count, pa.string()),
+        }
+
+    def _batch(self, data: bytes, starts: Longs, sought: Sought) -> pa.RecordBatch:
+        buffer = np.frombuffer(data, np.uint8)
+        path_at, path_length = starts + 4, numbers(buffer, starts, 4)
+        if ((path_length > 0) & (buffer[path_at] != ord("/"))).any():
+            self._refuse()
+        if sought.prefix not in ("", "/"):
+            keep = np.flatnonzero(begin_with(buffer, path_at, path_length, sought.prefix))
+            starts, path_at, path_length = starts[keep], path_at[keep], path_length[keep]
+        count = len(starts)
+        length_at = path_at + path_length
+        data_length = numbers(buffer, length_at, 4)
+        fixed_at = length_at + 4 + np.maximum(data_length, 0)
+        fixed = everywhere(buffer, _FIXED)[fixed_at]
+        columns: Columns = {
+            **self._common(count),
+            "path": lambda: self._paths(buffer, path_at, path_length),
+            "data_length": lambda: pa.array(data_length.astype(np.int32)),
+            "data": lambda: (
+                binary(buffer, length_at + 4, data_length) if sought.data else pa.nulls(count, pa.binary())
+            ),
+            "acl": lambda: self._access(fixed["acl"].astype(np.int64)),
+        }
+        wanted = sought.schema
+        found = [
+            columns[name]() if name in columns else _fixed(wanted.field(name), fixed) for name in wanted.names
+        ]
+        return pa.RecordBatch.from_arrays(found, schema=wanted)
+
+    def _paths(self, buffer: Bytes, at: Longs, length: Longs) -> pa.Array:
+        paths = texts(buffer, at, length, self._no_text)
+        return pc.if_else(pc.equal(pc.binary_length(paths), 0), "/", paths)
+
+    def _no_text(self, _place: int) -> Exception:
+        self._refuse()
+        raise AssertionError  # it has raised
+
+    def _access(self, ids: Longs) -> pa.Array:
+        unique, index = np.unique(ids, return_inverse=True)
+        return pa.array([self._acls.get(int(one)) for one in unique], ACL).take(pa.array(index))
+
+
+def _fixed(column: pa.Field, fixed: np.ndarray) -> pa.Array:
+    """One of `_FIXED`, as the schema has it."""
+    values = fixed[column.name].astype(np.int64)
+    return timestamps(values) if pa.types.is_timestamp(column.type) else pa.array(values).cast(column.type)
+
+
+def _hop(data: bytes) -> tuple[list[int], int, bool]:
+    """Where whole znodes begin, the end of the last, and whether the end of all of them follows it."""
+    starts: list[int] = []
+    unpack, size, fixed = _INT.unpack_from, len(data), _FIXED.itemsize
+    at = 0
+    while at + 5 <= size:
+        (length,) = unpack(data, at)
+        if length == 1 and data[at + 4] == 0x2F:
+            return starts, at, True
+        behind = at + 4 + length
+        if length < 0 or behind + 4 > size:
+            break
+        (length,) = unpack(data, behind)
+        end = behind + 4 + (length if length > 0 else 0) + fixed
+        if length < -1 or end > size:
+            break
+        starts.append(at)
+        at = end
+    return starts, at, False

@@ -1,0 +1,278 @@
+"""A transaction log as stretches of whole records, each checked; in parts that join without gap or overlap.
+
+Records are hopped over, length by length, with their checksums. Where the next bytes are no whole record,
+`zkdata.txnlog` says what they are: the log's end, or damage; so there is one place that knows.
+
+Parts: a log is cut where a record begins, found by searching for one. A payload may hold whole records, so
+a find counts only when records follow it for longer than a payload is; and the part before must end exactly
+there, or is refused.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zkmigrate.spark.sources.columns import Stretch
+from zkmigrate.zookeeper.data.errors import CorruptError
+from zkmigrate.zookeeper.data.reader import RandomReader
+from zkmigrate.zookeeper.data.tail import data_end
+from zkmigrate.zookeeper.data.txn import HEADER_SIZE, KNOWN_TYPES
+from zkmigrate.zookeeper.data.txnlog import (
+    END_MARK,
+    FILE_HEADER_SIZE,
+    FRAME_SIZE,
+    FRAME_START,
+    MAX_RECORD,
+    Cursor,
+    LogEnd,
+    LogScan,
+    check_header,
+    log_zxid,
+)
+
+BLOCK = 8 << 20
+CHAIN = 4 << 20
+"""Records that follow a find for this many bytes stand in no payload: a default server's largest record has
+2 MB."""
+_NEAR = 1 << 20
+_FIRST_BLOCK = 1 << 20
+"""Blocks become longer while a part is read, so that little is read where little is wanted."""
+_FRAME = struct.Struct(">qi")
+_AT_ZXID = 12 + 12
+_AT_TYPE = 12 + 28
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a log: records that begin at `start` and after it, before `stop`; None: to its end."""
+
+    file: str
+    start: int = FILE_HEADER_SIZE
+    stop: int | None = None
+
+
+def hop(
+    data: bytes, at: int = 0, limit: int | None = None, max_record: int = MAX_RECORD
+) -> tuple[list[int], int]:
+    """Where whole records begin in `data`, from `at` on and before `limit`, and the end of the last."""
+    starts: list[int] = []
+    unpack, adler, view = _FRAME.unpack_from, zlib.adler32, memoryview(data)
+    last = len(data) - 1
+    limit = len(data) if limit is None else limit
+    while at < limit and at + FRAME_SIZE <= last + 1:
+        crc, length = unpack(data, at)
+        end = at + 12 + length
+        if not HEADER_SIZE <= length <= max_record or end > last or data[end] != END_MARK:
+            break
+        if adler(view[at + 12 : end]) != crc:
+            break
+        starts.append(at)
+        at = end + 1
+    return starts, at
+
+
+def _needed(data: bytes, max_record: int) -> int:
+    """How many bytes the record at the beginning has; 0 where that cannot be."""
+    length: int = _FRAME.unpack_from(data)[1] if len(data) >= 12 else 0
+    return length + FRAME_SIZE if HEADER_SIZE <= length <= max_record else 0
+
+
+class Stretches(Iterator[Stretch]):
+    """The stretches of one part of a log, in order. At the end of a log `end` says how it ended.
+
+    server: as the rows are to name it. full: as of LogScan. Raises, from `next`, what LogScan raises;
+    CorruptError also where a part does not end where the next one begins.
+    """
+
+    def __init__(
+        self,
+        reader: RandomReader,
+        server: str,
+        part: Part,
+        *,
+        max_record: int = MAX_RECORD,
+        block: int = BLOCK,
+        full: bool = True,
+    ) -> None:
+        self._reader = reader
+        self._server = server
+        self._part = part
+        self._full = full
+        self._max_record = max_record
+        self._block = min(block, _FIRST_BLOCK)
+        self._largest_block = block
+        self._last: int | None = None
+        self.offset = part.start
+        self.end: LogEnd | None = None
+
+    def __next__(self) -> Stretch:
+        part = self._part
+        if self.offset == FILE_HEADER_SIZE and self._last is None:
+            check_header(self._reader.read(0, FILE_HEADER_SIZE), part.file)
+        size = self._block
+        while self.end is None and (part.stop is None or self.offset < part.stop):
+            data = self._reader.read(self.offset, size)
+            limit = None if part.stop is None else part.stop - self.offset
+            starts, used = hop(data, 0, limit, self._max_record)
+            if starts:
+                self._block = min(2 * self._block, self._largest_block)
+                return self._take(Stretch(self._server, part.file, self.offset, data, starts), used)
+            needed = _needed(data, self._max_record)
+            if len(data) == size < needed:
+                size = needed
+            else:
+                self._refer()
+        raise StopIteration
+
+    def _take(self, found: Stretch, used: int) -> Stretch:
+        zxids = found.zxids
+        first = log_zxid(self._part.file) if self.offset == FILE_HEADER_SIZE else None
+        rising = bool((zxids[1:] > zxids[:-1]).all())
+        if not rising or (self._last is not None and zxids[0] <= self._last) or first not in (None, zxids[0]):
+            self._refer_all(used)
+        self.offset += used
+        self._last = int(zxids[-1])
+        stop = self._part.stop
+        if stop is not None and self.offset > stop:
+            raise CorruptError(
+                f"a record ends at {self.offset}, behind the place where the next part was to begin: read "
+                "this log as one part (option splitMB=0)",
+                self._part.file,
+                stop,
+            )
+        return found
+
+    def _scan(self) -> LogScan:
+        cursor = None
+        if self._last is not None or self.offset > FILE_HEADER_SIZE:
+            cursor = Cursor(self._part.file, self.offset, self._last or 0)
+        return LogScan(self._reader, self._part.file, cursor, full=self._full, max_record=self._max_record)
+
+    def _refer(self) -> None:
+        """Nothing whole stands here: the log's end, or it raises. One that has grown meanwhile is read on."""
+        scan = self._scan()
+        if next(scan, None) is None:
+            self.end = scan.end
+            if self._part.stop is not None:
+                raise CorruptError(
+                    f"the log ends here, but its next part begins at {self._part.stop}",
+                    self._part.file,
+                    self.offset,
+                )
+
+    def _refer_all(self, used: int) -> None:
+        """Zxids that are not in order: it raises."""
+        scan = self._scan()
+        for record in scan:
+            if record.end >= self.offset + used:
+                break
+        raise CorruptError("zxids are not in order", self._part.file, self.offset)
+
+
+def find(reader: RandomReader, at: int, stop: int, block: int = 64 << 10) -> tuple[int, int] | None:
+    """Where the first record begins, at `at` or behind it and before `stop`, and its zxid; None for none.
+
+    Searches for an end mark and the zeros of a checksum behind it, then asks for a whole record of a known
+    type there, and for records that follow it for CHAIN bytes, or up to `stop`.
+    """
+    base = at - 1
+    while base < stop:
+        data = reader.read(base, block + len(FRAME_START) - 1)
+        hit = data.find(FRAME_START)
+        while hit >= 0:
+            begin = base + hit + 1
+            if begin >= stop:
+                return None
+            zxid = _chained(reader, begin, stop)
+            if zxid is not None:
+                return begin, zxid
+            hit = data.find(FRAME_START, hit + 1)
+        if len(data) < block:
+            return None
+        base += block
+    return None
+
+
+def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
+    """The zxid of the record at `begin`, if one stands there and others follow it as `find` asks."""
+    head = reader.read(begin, 12 + HEADER_SIZE)
+    if len(head) < 12 + HEADER_SIZE:
+        return None
+    length = _FRAME.unpack_from(head)[1]
+    kind = int.from_bytes(head[_AT_TYPE : _AT_TYPE + 4], "big", signed=True)
+    if not HEADER_SIZE <= length <= MAX_RECORD or kind not in KNOWN_TYPES:
+        return None
+    at, size = begin, _FIRST_BLOCK
+    while at < stop and at - begin < CHAIN:
+        data = reader.read(at, size)
+        _, used = hop(data, 0, stop - at)
+        at += used
+        if used:
+            size = _FIRST_BLOCK
+            continue
+        needed = _needed(data, MAX_RECORD)
+        if needed <= size or len(data) < size:
+            return None
+        size = needed
+    return int.from_bytes(head[_AT_ZXID : _AT_ZXID + 8], "big")
+
+
+def parts(
+    reader: RandomReader,
+    name: str,
+    at_least: int,
+    start: int = FILE_HEADER_SIZE,
+    stop: int | None = None,
+) -> list[Part]:
+    """A log, from a record's start to a record's end, in parts of at least so many bytes each; 0, or one that
+    is not much longer: in one part."""
+    size = (reader.size() if stop is None else stop) - start
+    if not at_least or size < 2 * at_least:
+        return [Part(name, start, stop)]
+    end = data_end(reader) if stop is None else stop
+    count = (end - start) // at_least
+    begins = [start]
+    for number in range(1, count):
+        found = find(reader, max(begins[-1] + 1, start + number * (end - start) // count), end)
+        if found is None:
+            break
+        if found[0] > begins[-1]:
+            begins.append(found[0])
+    stops = [*begins[1:], stop]
+    return [Part(name, begin, stop) for begin, stop in zip(begins, stops, strict=True)]
+
+
+def span(reader: RandomReader, zxids: tuple[int, int], first: int) -> tuple[int, int | None]:
+    """From where to where to read this log for the transactions within bounds: from a record a little before
+    the first of them to one behind the last; None: to the log's end. first: the log's first zxid.
+
+    By halves, since zxids rise; and, every other time, where a record would stand if those behind the nearest
+    one known were as long as those before it.
+    """
+    low, high = FILE_HEADER_SIZE, data_end(reader)
+    end, stop = high, None
+    known, ahead, length, count = first, high - low, 0, 1
+    by_halves = True
+    while high - low > _NEAR and ahead > _NEAR:
+        expected = low + ahead - _NEAR // 2
+        at = (low + high) // 2 if by_halves or expected >= high else expected
+        by_halves = not by_halves
+        found = find(reader, at, end)
+        if found is not None:
+            length, count = found[0] - FILE_HEADER_SIZE, max(1, found[1] - first)
+            if found[1] > zxids[1]:
+                stop = found[0]
+        if found is None or found[1] > zxids[0] or found[0] >= high:
+            high = at
+        else:
+            low, known = found
+        ahead = (zxids[0] - known) * length // count
+    behind = low + (zxids[1] - known) * length // count + _NEAR
+    if behind < (end if stop is None else stop) - _NEAR:
+        found = find(reader, behind, end)
+        if found is not None and found[1] > zxids[1]:
+            stop = found[0]
+    return low, stop

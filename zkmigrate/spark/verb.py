@@ -1,0 +1,175 @@
+"""``analyze``: runs jobs, says what they answer, writes their tables and one page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from zkmigrate.clean import clean, inline
+from zkmigrate.errors import UsageError, ZkmigrateError
+from zkmigrate.model.report import Table
+from zkmigrate.spark.amount import TINY, is_small
+from zkmigrate.spark.asked import Asked
+from zkmigrate.spark.jobs import job
+from zkmigrate.spark.page import page
+from zkmigrate.spark.section import Section
+from zkmigrate.spark.session import Bounds, here_bytes, session
+
+NOT_HELD, UNPROVED = 10, 11
+"""As of ``prove``."""
+
+JSON, PAGE = "analysis.json", "analysis.html"
+Say = Callable[[str], None]
+
+
+class AnalysisError(ZkmigrateError):
+    """Files that cannot be read as ZooKeeper's, or a Spark that gave up."""
+
+    exit_code = 8
+
+
+def analyze(
+    names: Sequence[str],
+    asked: Asked,
+    bounds: Bounds,
+    out: Path | None,
+    say: Say,
+    hint: Say,
+    *,
+    as_json: bool,
+) -> int:
+    """Run jobs by name; 0, NOT_HELD where one of them disproved something, UNPROVED where one could not prove
+    what it was to.
+
+    out: a folder for the page, the figures and the tables as Parquet; new, empty, or of an earlier analysis.
+    hint: takes progress. Raises UsageError for what was asked, AnalysisError for what was read.
+    """
+    if out is not None:
+        _writable(out)
+    sections: dict[str, Section] = {}
+    small = is_small(asked)
+    # Side by side, all tables of all jobs are in memory.
+    together = small and not asked.dest and is_small(asked, here_bytes(bounds.memory))
+    with session(replace(bounds, small=small, tiny=is_small(asked, TINY)), hint) as spark:
+        from pyspark.errors import PySparkException
+
+        from zkmigrate.spark.input import Input
+
+        given = Input(spark, asked)
+
+        def one(name: str) -> Section:
+            began = time.monotonic()
+            hint(f"{name} …")
+            try:
+                found = job(name)(given)
+                if out is not None:
+                    _frames(out / name, found, here=given.is_here)
+            except PySparkException as error:
+                raise AnalysisError(f"{name}: {reason(error)}") from error
+            hint(f"{name}: {time.monotonic() - began:.1f} s")
+            return replace(found, frames={})
+
+        def alone(name: str) -> Section:
+            found = one(name)
+            # Else what this job persisted stays in Spark's memory and on its disk until the last job is done,
+            # with its plans and broadcasts.
+            spark.catalog.clearCache()
+            return found
+
+        answers = side_by_side(one, names) if together else map(alone, names)
+        for name, found in zip(names, answers, strict=True):
+            sections[name] = found
+            if not as_json:
+                say("\n".join(text(found)))
+    body = {name: {"answer": one.answer, "held": one.held, **one.figures} for name, one in sections.items()}
+    if as_json:
+        say(json.dumps(body, ensure_ascii=False))
+    if out is not None:
+        written = clean(json.dumps(body, ensure_ascii=False, indent=1))
+        (out / JSON).write_text(f"{written}\n", encoding="utf-8")
+        (out / PAGE).write_text(page(_title(asked), _intro(asked), sections), encoding="utf-8")
+        hint(f"written: {out / PAGE}, {out / JSON}, and tables as Parquet beside them")
+    held = [one.held for one in sections.values() if one.proves]
+    return NOT_HELD if False in held else UNPROVED if None in held else 0
+
+
+def side_by_side(one: Callable[[str], Section], names: Sequence[str]) -> Iterator[Section]:
+    """What `one` answers to each of these names, in their order. Each name has a thread of its own, because
+    most of a small job is planning, which Spark does in one thread. Where one raises, or the caller stops,
+    nobody waits for the others: they fail when Spark stops."""
+    threads = ThreadPoolExecutor(max(len(names), 1))
+    try:
+        for answer in [threads.submit(one, name) for name in names]:
+            yield answer.result()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+def text(found: Section) -> Iterable[str]:
+    """A section for a terminal: its answer and its tables in columns."""
+    yield f"{found.title}: {inline(found.answer)}"
+    for table in found.tables:
+        yield ""
+        yield from _columns(table)
+    yield ""
+
+
+def _columns(table: Table) -> Iterable[str]:
+    rows = [table.head, *table.rows]
+    cells = [[inline(cell) for cell in row] for row in rows]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(table.head))]
+    yield f"  {table.title}{f': {table.intro}' if table.intro else ''}{'' if table.rows else ': none'}"
+    for row in cells if table.rows else ():
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"    {line.rstrip()}"
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, without Spark's and Python's stack: the line of the exception that a task raised."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("zkmigrate.") and ": " in line]
+    if ours:
+        return ours[-1].partition(": ")[2]
+    return lines[0] if lines else type(error).__name__
+
+
+def _writable(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file. Needed: a folder, new or of an earlier analysis")
+    if out.is_dir() and any(out.iterdir()) and not (out / JSON).is_file():
+        raise UsageError(f"{out} is not empty and no earlier analysis. Needed: a new folder, or an empty one")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / JSON).write_text("{}\n", encoding="utf-8")  # from here on it is ours, also after Ctrl-C
+
+
+def _frames(folder: Path, found: Section, *, here: bool) -> None:
+    """Write a section's tables. here: this process writes them, at less cost where they are small."""
+    from pyarrow import parquet
+
+    if folder.is_dir():
+        shutil.rmtree(folder)
+    for name, frame in found.frames.items():
+        place = folder.absolute() / f"{name}.parquet"
+        if here:
+            place.mkdir(parents=True)
+            parquet.write_table(frame.toArrow(), place / "part-00000.parquet")
+        else:
+            frame.write.parquet(str(place))
+
+
+def _title(asked: Asked) -> str:
+    return f"ZooKeeper before the move of {asked.chroot}" if asked.chroot != "/" else "ZooKeeper"
+
+
+def _intro(asked: Asked) -> str:
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    of_run = (str(asked.run),) if asked.run else ()
+    more = (*asked.broker_dirs, *of_run, *asked.client_history, *asked.broker_logs)
+    places = ", ".join((*(place.path for place in (*asked.source, *asked.dest)), *more))
+    return f"Made {now} from {places}. All times are UTC; those of ZooKeeper's log by the leader's clock."

@@ -1,0 +1,292 @@
+"""Whether each server's logs and snapshots are whole, and its zxids without a hole.
+
+Holes are those of `zkdata.logdir.walk`: within an epoch the counter rises by one, a later epoch begins with
+counter 1. A hole that a whole snapshot ends, as after a SNAP sync, is told, but nothing is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from zkmigrate.errors import UsageError
+from zkmigrate.spark.input import Input
+from zkmigrate.spark.reading import load
+from zkmigrate.spark.sources.files import File, files
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.logdir import strays
+from zkmigrate.zookeeper.data.reader import FileDirectory
+from zkmigrate.zookeeper.data.seal import check_snapshot
+from zkmigrate.zookeeper.data.snapname import snapshot_zxid
+from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, Cursor, EndKind, Gap, LogScan, log_zxid
+from zkmigrate.zookeeper.data.zxid import follows, format_zxid
+
+Key: TypeAlias = tuple[str, str]
+"""An ensemble and one of its servers."""
+_Files: TypeAlias = set[tuple[Key, str]]
+_STRETCH = 20
+"""Bits of the zxids that one task sorts; a hole between two such stretches is found from their ends."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server of one ensemble. logs: oldest first, those without a record among them."""
+
+    ensemble: str
+    name: str
+    logs: Sequence[File]
+    snapshots: Sequence[File]
+
+    @property
+    def key(self) -> Key:
+        return self.ensemble, self.name
+
+
+@dataclass
+class Found:
+    """Of one server. first, last: zxids. gaps, damage: the first of the holes and damages; explained: holes
+    that a snapshot ends. torn, half: what a crash leaves, a torn end of a log and a half-written snapshot;
+    strays: names that no server gives. These three are told, they are no damage."""
+
+    records: int = 0
+    first: int | None = None
+    last: int | None = None
+    gaps: list[Gap] = field(default_factory=list)
+    holes: int = 0
+    explained: list[str] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
+    damages: int = 0
+    torn: list[str] = field(default_factory=list)
+    half: list[str] = field(default_factory=list)
+    strays: list[str] = field(default_factory=list)
+
+    @property
+    def missing(self) -> int:
+        """Holes that no snapshot explains."""
+        return self.holes - len(self.explained)
+
+    def damaged(self, told: str) -> None:
+        self.damages += 1
+        self.damage.append(told)
+
+
+def wholeness(
+    both: Mapping[str, Input], servers: Sequence[Server], records: DataFrame, top: int
+) -> tuple[dict[Key, Found], DataFrame]:
+    """What each server has, and all holes as a frame. records: as of `transactions.records`, asked several
+    times; top: of damage and of holes, so many are named."""
+    found = {one.key: Found() for one in servers}
+    ends = _files(records, servers, found)
+    _damage(records, found, top)
+    for one in servers:
+        _tails(one, found[one.key], ends)
+    broken = _snapshots(both, servers, found)
+    marks = _marks(records).persist(StorageLevel.DISK_ONLY)
+    holes = _holes(marks, servers, found, broken, top)
+    for one in servers:
+        found[one.key].strays += _strays(one)
+    return found, holes
+
+
+def servers_of(ensemble: str, input: Input) -> list[Server]:
+    """Raises UsageError for a place where there is nothing, and for directories of several servers under one
+    name."""
+    listed: dict[str, dict[str, File]] = {}
+    for place in input.places:
+        for file in files((place.path,), place.server, _is_one):
+            listed.setdefault(file.server, {})[file.path] = file
+    for name, of in listed.items():
+        for kind, is_one in (("logs", log_zxid), ("snapshots", snapshot_zxid)):
+            folders = sorted({_folder(file) for file in of.values() if is_one(file.name) is not None})
+            if len(folders) > 1:
+                raise UsageError(
+                    f"{kind} of server {name} in several directories: {', '.join(folders)}. Needed: NAME=DIR "
+                    "for each server, where their directories have the same name"
+                )
+    if not input.logs_by_server:
+        raise UsageError(f"no transaction log of {ensemble}. Needed: dataLogDir of each of its servers")
+    return [
+        Server(
+            ensemble,
+            name,
+            sorted((f for f in of.values() if log_zxid(f.name) is not None), key=_begins),
+            [f for f in of.values() if snapshot_zxid(f.name) is not None],
+        )
+        for name, of in sorted(listed.items())
+    ]
+
+
+def _folder(file: File) -> str:
+    return file.path.rpartition("/")[0]
+
+
+def _is_one(name: str) -> bool:
+    return log_zxid(name) is not None or snapshot_zxid(name) is not None
+
+
+def _begins(log: File) -> int:
+    return log_zxid(log.name) or 0
+
+
+def _files(
+    records: DataFrame, servers: Sequence[Server], found: Mapping[Key, Found]
+) -> dict[tuple[Key, str], Row]:
+    """Its first and last zxid; logs must follow each other. Gives each log's last record."""
+    rows = (
+        records.filter("zxid IS NOT NULL")
+        .groupBy("ensemble", "server", "file")
+        .agg(
+            F.count("*").alias("records"),
+            F.min("zxid").alias("first"),
+            F.max("zxid").alias("last"),
+            F.max("offset").alias("offset"),
+        )
+        .collect()
+    )
+    by_file = {((row.ensemble, row.server), row.file): row for row in rows}
+    for server in servers:
+        here = found[server.key]
+        for log in server.logs:
+            row = by_file.get((server.key, log.name))
+            if row is None:
+                continue
+            if here.last is not None and row["first"] <= here.last:
+                here.damaged(
+                    f"{log.name}: {format_zxid(row['first'])} comes after {format_zxid(here.last)} of an "
+                    "older file"
+                )
+            here.records += row["records"]
+            here.first = row["first"] if here.first is None else min(here.first, row["first"])
+            here.last = row["last"] if here.last is None else max(here.last, row["last"])
+    return by_file
+
+
+def _damage(records: DataFrame, found: Mapping[Key, Found], top: int) -> None:
+    rows = records.filter("corrupt IS NOT NULL")
+    counted = rows.groupBy("ensemble", "server").count().collect()
+    for row in counted:
+        found[row.ensemble, row.server].damages += row["count"]
+    if counted:
+        for row in rows.orderBy("ensemble", "server", "file", "offset").limit(top).collect():
+            found[row.ensemble, row.server].damage.append(row.corrupt)
+
+
+def _tails(server: Server, found: Found, ends: Mapping[tuple[Key, str], Row]) -> None:
+    """How each log ends, read from its last record on."""
+    newest = max((n for n, log in enumerate(server.logs) if log.size > FILE_HEADER_SIZE), default=0)
+    for number, log in enumerate(server.logs):
+        row = ends.get((server.key, log.name))
+        at = None if row is None else Cursor(log.name, row["offset"], row["last"] - 1)
+        if not log.size:
+            continue  # a server that stopped before it wrote
+        try:
+            scan = LogScan(log.reader(), log.name, at)
+            for _ in scan:
+                pass
+        except ZkDataError as error:
+            if log.size <= FILE_HEADER_SIZE:  # in longer ones the tasks have found it
+                found.damaged(str(error))
+            continue
+        if scan.end is None or scan.end.kind is not EndKind.TORN:
+            continue
+        told = f"{log.name} at offset {scan.end.offset}: {scan.end.detail}"
+        if scan.end.bad_checksum and number < newest:
+            found.damaged(f"{told}, in a log that is not the newest")
+        else:
+            found.torn.append(told)
+
+
+def _snapshots(both: Mapping[str, Input], servers: Sequence[Server], found: Mapping[Key, Found]) -> _Files:
+    """Snapshots that are not whole, by their last seal. One without a seal at its end, a server passes over
+    as half-written; one with a seal that does not match, it would load."""
+    read = [
+        load(
+            both[server.ensemble].spark,
+            "zksnapshot",
+            server.snapshots,
+            {"table": "sessions", "mode": "permissive", "server": server.name},
+        ).select(F.lit(server.ensemble).alias("ensemble"), "server", "file", "corrupt")
+        for server in servers
+        if server.snapshots
+    ]
+    rows = reduce(DataFrame.unionByName, read).filter("corrupt IS NOT NULL").collect() if read else []
+    readers = {(server.key, file.name): file for server in servers for file in server.snapshots}
+    broken: _Files = set()
+    for row in rows:
+        key = row.ensemble, row.server
+        broken.add((key, row.file))
+        if check_snapshot(readers[key, row.file].reader(), row.file, whole=False):
+            found[key].half.append(row.corrupt)
+        else:
+            found[key].damaged(row.corrupt)
+    return broken
+
+
+def _marks(records: DataFrame) -> DataFrame:
+    """Records where the zxids do not go on by one, and the first and last of each stretch."""
+    stretch = F.shiftright("zxid", _STRETCH).alias("stretch")
+    some = records.filter("zxid IS NOT NULL").select("ensemble", "server", "file", "offset", "zxid", stretch)
+    order = Window.partitionBy("ensemble", "server", "stretch").orderBy("zxid")
+    beside = some.withColumn("before", F.lag("zxid").over(order)).withColumn(
+        "next", F.lead("zxid").over(order)
+    )
+    return beside.filter("before IS NULL OR next IS NULL OR zxid > before + 1").drop("stretch")
+
+
+def _holes(
+    marks: DataFrame,
+    servers: Sequence[Server],
+    found: Mapping[Key, Found],
+    broken: _Files,
+    top: int,
+) -> DataFrame:
+    """Also gives all of them as a frame."""
+    inner = marks.filter("zxid > before + 1").select("ensemble", "server", "file", "offset", "before", "zxid")
+    edges = marks.filter("before IS NULL OR next IS NULL").orderBy("zxid").collect()
+    between: list[tuple[Any, ...]] = []
+    for server in servers:
+        own = [row for row in edges if (row.ensemble, row.server) == server.key]
+        lasts = [row.zxid for row in own if row.next is None]
+        firsts = [row for row in own if row.before is None]
+        for before, row in zip(lasts, firsts[1:], strict=False):
+            if row.zxid > before and not follows(before, row.zxid):
+                between.append((*server.key, row.file, row.offset, before, row.zxid))
+    schema = "ensemble string, server string, file string, offset long, before long, zxid long"
+    every = inner.unionByName(marks.sparkSession.createDataFrame(between, schema))
+    for row in every.groupBy("ensemble", "server").count().collect():
+        found[row.ensemble, row.server].holes = row["count"]
+    for server in servers:
+        here = found[server.key]
+        if not here.holes:
+            continue
+        mine = every.filter((F.col("ensemble") == server.ensemble) & (F.col("server") == server.name))
+        here.gaps += [_gap(row) for row in mine.orderBy("zxid").limit(top).collect()]
+        whole = [file.name for file in server.snapshots if (server.key, file.name) not in broken]
+        inside = [F.lit(snapshot_zxid(name)).between(F.col("before"), F.col("zxid")) for name in whole]
+        if inside:  # no more holes than snapshots can have one inside
+            rows = mine.filter(reduce(Column.__or__, inside)).orderBy("zxid").collect()
+            here.explained += [name for row in rows for name in _explained(_gap(row), whole)[:1]]
+    return every
+
+
+def _gap(row: Row) -> Gap:
+    return Gap(row.file, row.offset, row.before, row.zxid)
+
+
+def _explained(gap: Gap, whole: Iterable[str]) -> list[str]:
+    """Snapshots that end a hole: received from the leader, they stand for what the log does not have."""
+    zxids = ((snapshot_zxid(name) or 0, name) for name in whole)
+    return [name for zxid, name in zxids if gap.before < zxid and follows(zxid, gap.after)]
+
+
+def _strays(server: Server) -> list[str]:
+    """Of its directories on this machine; what a URI names is not listed here."""
+    folders = {_folder(file) for file in (*server.logs, *server.snapshots)}
+    return [name for one in sorted(folders) if "://" not in one for name in strays(FileDirectory(Path(one)))]

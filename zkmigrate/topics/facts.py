@@ -1,0 +1,94 @@
+"""Facts of a run that sets one config on many topics: what is to be set where, and what was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import ClassVar
+
+from zkmigrate.model.change import KAFKA
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import ClusterTopics, Look, Settings
+from zkmigrate.model.recorded import Recorded
+from zkmigrate.model.step import Context
+from zkmigrate.topics.section import TopicConfig, TopicConfigInventory
+
+INTERNAL = "__"
+"""How the names of Kafka's own topics begin, such as ``__consumer_offsets``."""
+
+
+@dataclass(frozen=True)
+class Originals(Recorded):
+    """original: what each topic of the run itself set before the first change, None where nothing; by topic,
+    in order.
+
+    It is recorded when the first wave is ready and stays the same until the run is back at its start.
+    """
+
+    step: ClassVar[str] = "topic-config"
+
+    original: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """What is there before anything is changed.
+
+    topics: those that the inventory means, in order. unmatched: entries of its list that no topic matches.
+    refused: those topics that would not take the value, with Kafka's reason.
+    """
+
+    cluster: Reading[ClusterTopics]
+    topics: tuple[str, ...]
+    unmatched: tuple[str, ...]
+    settings: Settings
+    refused: Reading[Mapping[str, str]]
+
+
+def section(c: Context) -> TopicConfig:
+    """What the inventory wants set. TypeError where it has no such section."""
+    if not isinstance(c.inventory, TopicConfigInventory):
+        raise TypeError("the inventory of this playbook has a section topic_config")
+    return c.inventory.topic_config
+
+
+def matches(entry: str, topic: str) -> bool:
+    """Whether an entry of the inventory's list means this topic."""
+    hidden = topic.startswith(INTERNAL) and not entry.startswith(INTERNAL)
+    return not hidden and fnmatchcase(topic, entry)
+
+
+def left_out(wanted: TopicConfig, topic: str) -> bool:
+    """Whether a topic stays as it is, though the inventory's list means it."""
+    return any(matches(entry, topic) for entry in wanted.leave_out)
+
+
+def first_look(c: Context, look: Look) -> FirstLook:
+    """Look at every topic that the inventory means, in four questions at most."""
+    wanted = section(c)
+    cluster = look.topics(KAFKA)
+    if not isinstance(cluster, Seen):
+        nothing = cluster if isinstance(cluster, Unknown) else Unknown("failed", "no cluster")
+        return FirstLook(cluster, (), (), nothing, nothing)
+    means = {entry: [t for t in cluster.value.names if matches(entry, t)] for entry in wanted.topics}
+    unmatched = tuple(entry for entry, found in means.items() if not found)
+    every = sorted({topic for found in means.values() for topic in found})
+    topics = tuple(topic for topic in every if not left_out(wanted, topic))
+    settings = look.topic_settings(KAFKA, wanted.key, topics)
+    refused: Reading[Mapping[str, str]] = Seen({})
+    if isinstance(settings, Seen):
+        refused = look.refused_setting(KAFKA, wanted.key, wanted.value, topics)
+    return FirstLook(cluster, topics, unmatched, settings, refused)
+
+
+def few(names: Iterable[str], most: int = 5) -> str:
+    """The first of several names, and how many more there are."""
+    listed: Sequence[str] = list(names)
+    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
+    return f"{', '.join(listed[:most])}{more}"
+
+
+def told(value: str | None) -> str:
+    """What a topic sets, in words."""
+    return "unset" if value is None else value or "empty"

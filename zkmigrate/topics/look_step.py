@@ -1,0 +1,32 @@
+"""What: look at the topics that the inventory means; change nothing.
+
+Why now: a wrong cluster, name, config or value must show before the first change, and not in the middle.
+
+Clients may notice: nothing; Kafka validates the new value and keeps the old one.
+
+Way back: nothing was changed.
+
+Proof: the brokers are of the named cluster, each entry means a topic, Kafka would take the value everywhere.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.model.finding import blocking
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
+from zkmigrate.topics.facts import FirstLook, first_look
+from zkmigrate.topics.rules import before
+
+
+class TopicCheckStep(Reads[FirstLook]):
+    """See the module."""
+
+    id = "topics"
+    title = "Look at the topics"
+
+    def observe(self, c: Context, look: Look) -> FirstLook:
+        return first_look(c, look)
+
+    def check(self, c: Context, f: FirstLook, way: Way) -> Verdict:
+        findings = before(c, f)
+        return Blocked(findings) if blocking(findings) else Done(findings)

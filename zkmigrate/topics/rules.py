@@ -1,0 +1,137 @@
+"""Whether one config can be set on many topics, from what was seen of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.look import TopicSetting
+from zkmigrate.model.step import Context
+from zkmigrate.topics.facts import FirstLook, few, section, told
+
+AGAIN = "mend that, then resume"
+LEAVE_OUT = "leave these topics as they are: add them to topic_config.leave_out, then resume"
+
+
+def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
+    """The findings before the first change; each that does not hold blocks."""
+    if not isinstance(f.cluster, Seen):
+        return (_unheard(f.cluster),)
+    id = f.cluster.value.cluster_id
+    same = claim(
+        "topics.cluster",
+        "the brokers are those of the cluster that the inventory names",
+        id == c.inventory.kafka.cluster_id,
+        seen=f"cluster id {id}",
+        needed=c.inventory.kafka.cluster_id,
+        moves=("see which cluster the addresses under kafka.brokers are of",),
+    )
+    named = claim(
+        "topics.names",
+        "every entry of topic_config.topics means a topic",
+        not f.unmatched,
+        seen=f"nothing matches {few(f.unmatched)}" if f.unmatched else f"{len(f.topics):,} topics",
+        needed="a name of a topic, or a pattern that one matches",
+        moves=("correct the entry, or take it out",),
+    )
+    return (same, named, *_settings(c, f))
+
+
+def _settings(c: Context, f: FirstLook) -> tuple[Finding, ...]:
+    wanted = section(c)
+    known = claim(
+        "topics.key",
+        f"Kafka has a topic config {wanted.key}",
+        not isinstance(f.settings, Absent),
+        seen="none of this name" if isinstance(f.settings, Absent) else "it has",
+        needed="the name of a topic config, as kafka-configs.sh --help lists them",
+        moves=("correct topic_config.key",),
+    )
+    if isinstance(f.settings, Absent):
+        return (known,)
+    if isinstance(f.settings, Unknown):
+        return (_unheard(f.settings),)
+    settings = f.settings.value
+    if not isinstance(f.refused, Seen):
+        return (known, *unreadable(settings), _unheard(f.refused))
+    locked = [t for t, s in settings.items() if isinstance(s, Seen) and s.value.read_only]
+    writable = claim(
+        "topics.read-only",
+        f"{wanted.key} may be changed",
+        not locked,
+        seen=f"read-only for {few(locked)}" if locked else "of every topic",
+        moves=("ask whoever runs the cluster",),
+    )
+    return (known, *unreadable(settings), writable, *_refused(c, f.refused.value), _found(c, settings))
+
+
+def unreadable(settings: Mapping[str, Reading[TopicSetting]]) -> tuple[Finding, ...]:
+    """A finding where topics are gone, and one where their config may not be read."""
+    gone = [t for t, s in settings.items() if isinstance(s, Absent)]
+    dark = {t: s for t, s in settings.items() if isinstance(s, Unknown)}
+    found = []
+    if gone:
+        found.append(
+            claim(
+                "topics.there",
+                "every topic of this run exists",
+                False,
+                seen=f"gone: {few(gone)}",
+                needed="each topic that the run began with",
+                moves=("create the topic again, then resume", LEAVE_OUT, "rollback"),
+            )
+        )
+    if dark:
+        found.append(
+            claim(
+                "topics.readable",
+                "the config of every topic can be read",
+                None,
+                seen=f"{few(dark)}: {next(iter(dark.values()))}",
+                needed="the right DescribeConfigs on each topic",
+                moves=(AGAIN, LEAVE_OUT),
+            )
+        )
+    return tuple(found)
+
+
+def _refused(c: Context, refused: Mapping[str, str]) -> tuple[Finding, ...]:
+    """One finding for each reason that Kafka gives."""
+    wanted = section(c)
+    sentence = f"every topic takes {wanted.key}={wanted.value}"
+    reasons: dict[str, list[str]] = {}
+    for topic, why in refused.items():
+        reasons.setdefault(why.replace(f"'{topic}'", "TOPIC"), []).append(topic)
+    return tuple(
+        claim("topics.value", sentence, False, seen=f"{few(topics)}: {why}", moves=(AGAIN, LEAVE_OUT))
+        for why, topics in reasons.items()
+    ) or (claim("topics.value", sentence, True, seen="Kafka has validated it and changed nothing"),)
+
+
+def _found(c: Context, settings: Mapping[str, Reading[TopicSetting]]) -> Finding:
+    wanted = section(c)
+    count = Counter(told(s.value.own) for s in settings.values() if isinstance(s, Seen))
+    have = count.pop(wanted.value, 0)
+    unset = count.pop(told(None), 0)
+    others = f"{count.total():,} have another value" + (f" ({few(count)})" if count else "")
+    return claim(
+        "topics.found",
+        f"what the topics set for {wanted.key} now",
+        True,
+        seen=f"{unset:,} of {len(settings):,} set nothing, {have:,} have the value already, {others}",
+        severity=Severity.INFO,
+    )
+
+
+def _unheard(reading: Unknown | Absent) -> Finding:
+    cause = reading.cause if isinstance(reading, Unknown) else ""
+    return claim(
+        "topics.answer",
+        "the brokers tell of their topics",
+        None,
+        seen=str(reading),
+        moves=("see why no broker answers as it should, then resume",),
+        cause=cause,
+    )

@@ -1,0 +1,37 @@
+"""``topic_config`` in the inventory: one config, its value, and the topics that get it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from zkmigrate.inventory.inventory import Inventory, SettingKey, SettingValue
+
+Topics = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._*?-]+$", max_length=249)]
+
+
+class TopicConfig(BaseModel):
+    """What the playbook kafka_topic_config sets.
+
+    topics: names, or patterns in which ``*`` stands for any characters and ``?`` for one. A pattern does not
+    match a topic that begins with ``__``, unless it begins so itself. leave_out: the same for topics that are
+    left as they are; it may be changed in the middle of a run.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    key: SettingKey
+    value: SettingValue
+    topics: Annotated[tuple[Topics, ...], Field(min_length=1)]
+    leave_out: tuple[Topics, ...] = ()
+
+
+class TopicConfigInventory(Inventory):
+    """The inventory of the playbook kafka_topic_config."""
+
+    as_typed = (*Inventory.as_typed, ("topic_config", "value"))
+    not_binding: ClassVar[Mapping[str, Any]] = {"topic_config": {"leave_out"}}
+
+    topic_config: TopicConfig

@@ -1,0 +1,225 @@
+"""What: set one config on every topic that the inventory means, a wave of topics at a time.
+
+Why now: the topics are there and Kafka would take the value; what each of them sets now is recorded first.
+
+Clients may notice: what the config itself does, such as shorter retention; no connection ends.
+
+Way back: each topic that the run changed gets the value that it had, or sets nothing again. A topic that
+another hand has changed since, or that is gone, stays as it is and is named.
+
+Proof: every topic has the value, looked at anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from zkmigrate.errors import HostError
+from zkmigrate.model.change import KAFKA, AlterTopicConfig, Applied, Changes, inverses
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Severity, blocking, claim
+from zkmigrate.model.look import Look, Settings, TopicSetting
+from zkmigrate.model.recorded import known
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.topics.facts import FirstLook, Originals, few, first_look, left_out, section, told
+from zkmigrate.topics.rules import LEAVE_OUT, before, unreadable
+
+WAVE = 100
+"""Topics in a wave. After a kill as many changes are of unknown outcome at most, and so many notices reach
+every broker at once. Two fsyncs of the journal are shared by as many topics."""
+
+
+@dataclass(frozen=True)
+class TopicConfigFacts:
+    """record: what was there before the first change. first: the look that finds it, where nothing was sent
+    yet. settings: what the topics that were looked at set now. whole: these are all topics of the run."""
+
+    record: Originals | None
+    first: FirstLook | None
+    settings: Settings
+    whole: bool
+
+
+class TopicConfigStep(Step[TopicConfigFacts]):
+    """See the module. wave: how many topics are changed at once."""
+
+    id = Originals.step
+    title = "Set the config"
+    hazard = Hazard.REVERSIBLE
+
+    def __init__(self, wave: int = WAVE) -> None:
+        self._wave = wave
+
+    def observe(self, c: Context, look: Look) -> TopicConfigFacts:
+        """Each topic is looked at once before its change and once at the end; between two waves only those
+        that are next, and those whose change is not confirmed."""
+        if not c.begun and c.way is Way.FORWARD:
+            first = first_look(c, look)
+            return TopicConfigFacts(None, first, first.settings, whole=True)
+        record = known(Originals, c)
+        if record is None:
+            return TopicConfigFacts(None, None, Seen({}), whole=True)
+        key = section(c).key
+        for some in self._next(c, record):
+            settings = look.topic_settings(KAFKA, key, some)
+            if not isinstance(settings, Seen) or self._act(c, settings.value):
+                return TopicConfigFacts(record, None, settings, whole=False)
+        every = look.topic_settings(KAFKA, key, self._meant(c, record))
+        return TopicConfigFacts(record, None, every, whole=True)
+
+    def _next(self, c: Context, record: Originals) -> Iterator[Sequence[str]]:
+        """The topics of which the journal does not know that they are as they shall be, a wave at a time."""
+        if c.way is Way.BACK:
+            left = [topic for topic in record.original if topic in c.unrestored]
+        else:
+            value, meant = section(c).value, self._meant(c, record)
+            left = [topic for topic in meant if topic in c.unconfirmed]
+            left += [t for t in meant if t not in c.unrestored and record.original[t] != value]
+        return (left[at : at + self._wave] for at in range(0, len(left), self._wave))
+
+    def _meant(self, c: Context, record: Originals) -> tuple[str, ...]:
+        wanted = section(c)
+        return tuple(t for t in record.original if c.way is Way.BACK or not left_out(wanted, t))
+
+    def _act(self, c: Context, settings: _BySetting) -> bool:
+        """Whether these topics leave anything to do, or stop the run; else others are looked at. On the way
+        back a topic that cannot be seen does not keep the others from it."""
+        stops = c.way is Way.FORWARD and any(not isinstance(s, Seen) for s in settings.values())
+        return stops or bool(_todo(c, settings))
+
+    def check(self, c: Context, f: TopicConfigFacts, way: Way) -> Verdict:
+        if way is Way.BACK and f.record is None and not c.begun:
+            return Done()
+        if f.record is None and f.first is None:
+            return Blocked((_lost(c),))
+        if f.first is not None and blocking(findings := before(c, f.first)):
+            return Blocked(findings)
+        if not isinstance(f.settings, Seen):
+            limit = c.inventory.policy.step_deadline_s
+            return Waiting("an answer of Kafka about its topics", str(f.settings), limit, poll_s=1.0)
+        settings = f.settings.value
+        record = f.record or Originals({t: _own(settings, t) for t in settings})
+        if way is Way.BACK:
+            return self._back(c, record, settings)
+        if wrong := (*unreadable(settings), *_foreign(c, record, settings)):
+            return Blocked(wrong)
+        if todo := _todo(c, settings):
+            return Ready(todo[: self._wave], record=record.encode())
+        return Done(_set(c, record, settings), record.encode())
+
+    def _back(self, c: Context, record: Originals, settings: _BySetting) -> Verdict:
+        if todo := _todo(c, settings):
+            return Ready(todo[: self._wave])
+        if dark := {topic: s for topic, s in settings.items() if isinstance(s, Unknown)}:
+            return Blocked(unreadable(dark))
+        return Done((_as_before(c, record, settings),))
+
+    def plan(self, c: Context, f: TopicConfigFacts, target: str) -> Changes:
+        wanted = section(c)
+        found = _own(f.settings.value, target) if isinstance(f.settings, Seen) else None
+        return (AlterTopicConfig(KAFKA, target, wanted.key, wanted.value, found),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[TopicConfigFacts]:
+        f = self.observe(c, look)
+        verdict = self.check(c, f, Way.FORWARD)
+        if isinstance(verdict, Blocked):
+            raise HostError("; ".join(f"{x.claim}: {x.seen}" for x in blocking(verdict.findings)))
+        # Every wave, not the first one only.
+        if not isinstance(verdict, Ready) or not isinstance(f.settings, Seen):
+            return Forecast(f, ())
+        return Forecast(f, _todo(c, f.settings.value))
+
+    def undo(self, c: Context, f: TopicConfigFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return inverses(applied)
+
+
+_BySetting: TypeAlias = Mapping[str, Reading[TopicSetting]]
+
+
+def _own(settings: _BySetting, topic: str) -> str | None:
+    """What a topic was seen to set; None where nothing, and where it was not seen."""
+    setting = settings[topic]
+    return setting.value.own if isinstance(setting, Seen) else None
+
+
+def _todo(c: Context, settings: _BySetting) -> tuple[str, ...]:
+    """The topics to change. On the way back these are the run's own changes that still stand: a value that
+    is neither the run's nor the original one is of another hand and stays."""
+    value = section(c).value
+    seen = {topic: s.value.own for topic, s in settings.items() if isinstance(s, Seen)}
+    if c.way is Way.FORWARD:
+        return tuple(topic for topic, own in seen.items() if own != value)
+    return tuple(topic for topic, own in seen.items() if own == value and topic in c.unrestored)
+
+
+def _foreign(c: Context, record: Originals, settings: _BySetting) -> tuple[Finding, ...]:
+    """A finding where topics set what is neither their original value nor the wanted one."""
+    wanted = section(c)
+    odd = {
+        topic: f"{topic}: {told(s.value.own)} (before the run: {told(record.original[topic])})"
+        for topic, s in settings.items()
+        if isinstance(s, Seen) and s.value.own not in (wanted.value, record.original[topic])
+    }
+    if not odd:
+        return ()
+    return (
+        claim(
+            "topics.foreign",
+            f"nobody else changes {wanted.key} of a topic of this run",
+            False,
+            seen=few(odd.values()),
+            needed=f"the value before the run, or {wanted.value}",
+            moves=(
+                "set one of the two by hand, then resume",
+                LEAVE_OUT,
+                "rollback: it leaves them as they are",
+            ),
+        ),
+    )
+
+
+def _set(c: Context, record: Originals, settings: _BySetting) -> tuple[Finding, ...]:
+    wanted = section(c)
+    changed = sum(record.original[topic] != wanted.value for topic in settings)
+    left = [topic for topic in record.original if topic not in settings]
+    seen = f"{len(settings):,} topics have it; {changed:,} had another value, or none, before the run"
+    if left:
+        seen += f"; left out: {few(left)}"
+    return (claim("topics.set", f"every topic has {wanted.key}={wanted.value}", True, seen=seen),)
+
+
+def _as_before(c: Context, record: Originals, settings: _BySetting) -> Finding:
+    """Whether the topics are as they were, and which are not; these are of other hands and stop nothing."""
+    odd = [topic for topic, s in settings.items() if isinstance(s, Absent)]
+    here = {topic: s.value.own for topic, s in settings.items() if isinstance(s, Seen)}
+    odd = [f"{topic}: gone" for topic in odd]
+    odd += [
+        f"{topic}: {told(own)} (before the run: {told(record.original[topic])})"
+        for topic, own in here.items()
+        if own != record.original[topic]
+    ]
+    return claim(
+        "topics.back",
+        f"every topic sets what it set for {section(c).key} before the run",
+        not odd,
+        seen=f"other hands changed {len(odd):,} since, which stay as they are: {few(odd)}"
+        if odd
+        else f"{len(here):,} topics",
+        severity=Severity.WARN,
+    )
+
+
+def _lost(c: Context) -> Finding:
+    return claim(
+        "topics.original",
+        f"the journal tells what each topic set for {section(c).key} before the first change",
+        None,
+        seen="its lines are lost, and Kafka does not keep it",
+        needed="the journal of this run",
+        moves=(
+            "put the file of the journal back from a copy, then resume",
+            "begin another run: what the topics set now counts as original then",
+        ),
+    )

@@ -1,0 +1,1 @@
+"""ZooKeeper: formats and proofs, clients, facts about ensembles, and verbs that read disks."""

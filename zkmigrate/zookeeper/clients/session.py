@@ -1,0 +1,133 @@
+"""One ZooKeeper session over one connection, with requests sent ahead of their replies.
+
+A session that is opened and closed is two transactions of the ensemble (createSession, closeSession), unless
+the server keeps local sessions; one that is not closed ends by itself after its timeout, as a transaction
+too.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+
+from zkmigrate.hosts.transport.failure import socket_text
+from zkmigrate.zookeeper.data.errors import MalformedError
+from zkmigrate.zookeeper.data.jute import JuteInput
+from zkmigrate.zookeeper.data.messages import (
+    Frames,
+    close_request,
+    connect_request,
+    connect_response,
+    reply_header,
+)
+
+_CLOSE_XID = 0x7FFFFFFF
+_CLOSE_S = 5.0
+_AT_ONCE = 1 << 18
+_CONNECT_RESPONSE_LIMIT = 1024
+
+
+class SessionError(Exception):
+    """There is no session, or no more; its text says why, without the server's name."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """connect_s: for the connection, and again for the session. timeout_ms: of the session, as it is asked
+    for. largest: bytes that one reply may have."""
+
+    connect_s: float = 5.0
+    timeout_ms: int = 30_000
+    largest: int = 64 << 20
+
+
+class Session:
+    """Opened by `session`. silence_s: how long a reply may take, two thirds of the granted timeout as in
+    ZooKeeper's own client: requests under way keep the session alive, there are no pings."""
+
+    def __init__(self, sock: socket.socket, silence_s: float, largest: int) -> None:
+        self._sock = sock
+        self._frames = Frames(largest)
+        self._broken = False
+        sock.settimeout(silence_s)
+
+    def send(self, requests: bytes) -> None:
+        """Send framed requests. Raises SessionError where the connection is lost."""
+        try:
+            self._sock.sendall(requests)
+        except OSError as error:
+            self._broken = True
+            raise SessionError(f"connection lost: {socket_text(error)}") from error
+
+    def receive(self) -> list[bytes]:
+        """Wait for bytes; the replies that are whole by then, without their lengths. Raises SessionError
+        where the connection is lost, or what came is no reply."""
+        try:
+            data = self._sock.recv(_AT_ONCE)
+            if not data:
+                raise ConnectionResetError("the server closed it")
+            return self._frames.feed(data)
+        except OSError as error:
+            self._broken = True
+            raise SessionError(f"connection lost: {socket_text(error)}") from error
+        except MalformedError as error:
+            self._broken = True
+            raise SessionError(f"{error}: a reply larger than --max-reply, or no ZooKeeper's") from error
+
+    def close(self) -> None:
+        """End the session, so that nothing of it stays until its timeout; for as long as `_CLOSE_S`. What is
+        still under way is read and dropped."""
+        if self._broken:
+            return
+        end = time.monotonic() + _CLOSE_S
+        self._sock.settimeout(_CLOSE_S)
+        with suppress(SessionError, MalformedError):
+            self.send(close_request(_CLOSE_XID))
+            while time.monotonic() < end:
+                if any(reply_header(JuteInput(frame)).xid == _CLOSE_XID for frame in self.receive()):
+                    return
+
+
+@contextmanager
+def session(address: str, port: int, limits: Limits) -> Iterator[Session]:
+    """A new session with this server for as long as the block lasts. Raises SessionError."""
+    try:
+        sock = socket.create_connection((address, port), timeout=limits.connect_s)
+    except OSError as error:
+        raise SessionError(f"not reached: {socket_text(error)}") from error
+    with closing(sock):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        held = Session(sock, _granted_ms(sock, limits) * 2 / 3 / 1000, limits.largest)
+        try:
+            yield held
+        finally:
+            held.close()
+
+
+def _granted_ms(sock: socket.socket, limits: Limits) -> int:
+    """Ask for a session; the timeout that the server grants it."""
+    frames = Frames(_CONNECT_RESPONSE_LIMIT)
+    end = time.monotonic() + limits.connect_s
+    whole: list[bytes] = []
+    try:
+        sock.sendall(connect_request(limits.timeout_ms))
+        while not whole:
+            sock.settimeout(max(0.001, end - time.monotonic()))
+            data = sock.recv(_AT_ONCE)
+            if not data:
+                raise SessionError(
+                    "closed the connection and gave no session: it does not serve, or takes no more "
+                    "connections from this address (maxClientCnxns), or is no ZooKeeper"
+                )
+            whole = frames.feed(data)
+        granted = connect_response(whole[0])
+    except OSError as error:
+        raise SessionError(f"connected, and gave no session: {socket_text(error)}") from error
+    except MalformedError as error:
+        raise SessionError(f"is no ZooKeeper: {error}") from error
+    if granted.timeout_ms <= 0:
+        raise SessionError("refused the session: it calls it expired")
+    return granted.timeout_ms

@@ -1,0 +1,72 @@
+"""A walk over a subtree on one server of several: the sockets of `zkdata.subtree`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.errors import HostError
+from zkmigrate.zookeeper.clients.session import Limits, SessionError, session
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.subtree import Walk
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server's host name or address, and its client port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Walked:
+    """A walk that came to its end. server: whose answers these are, all of them. seconds: from the connection
+    to the last answer."""
+
+    server: Server
+    walk: Walk
+    seconds: float
+
+
+def walk_subtree(
+    servers: Sequence[Server],
+    root: str,
+    window: int,
+    limits: Limits,
+    tell: Callable[[Walk], None],
+    failed: Callable[[str], None],
+) -> Walked:
+    """Walk on the first server that answers to the end. Each is tried once, in this order; where a walk
+    breaks off, it begins anew on the next: what two servers say is not mixed, one of them may lag.
+
+    tell: shown the walk whenever something was taken in. failed: told of each server that failed. Raises
+    HostError, which names them all.
+    """
+    failures = []
+    for server in servers:
+        walk = Walk(root, window)
+        began = time.monotonic()
+        try:
+            with session(server.host, server.port, limits) as held:
+                while not walk.done:
+                    requests = walk.requests_to_send()
+                    if requests:
+                        held.send(requests)
+                    for frame in held.receive():
+                        walk.take(frame)
+                    tell(walk)
+                seconds = time.monotonic() - began
+            return Walked(server, walk, seconds)
+        except (SessionError, ZkDataError) as error:
+            so_far = f" after {walk.extent.znodes} znodes" if walk.extent.znodes else ""
+            failures.append(f"{server}: {error}{so_far}")
+            failed(failures[-1])
+    raise HostError(
+        f"no server was walked to the end. {'; '.join(failures)}. Needed: a server that serves clients in "
+        "the clear. Possible now: name others, or read the files of one with --dir"
+    )

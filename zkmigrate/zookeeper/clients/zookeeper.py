@@ -1,0 +1,156 @@
+"""Znodes through one ZooKeeper host at a time: one client session per host, kept open and closed at the end.
+
+A session never moves to another server, so an answer is always that of the host that was asked. Servers in
+read-only mode are not accepted: cut off from their quorum, what they show proves nothing about the ensemble.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+
+from zkmigrate import deadline
+from zkmigrate.hosts.transport.failure import socket_cause, socket_text
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import Znode
+
+logging.getLogger("kazoo").addHandler(logging.NullHandler())  # what matters is in the Reading
+
+_SESSION_S = 10.0
+_TRIES = 5
+_IN_FLIGHT = 500
+
+T = TypeVar("T")
+
+
+class ZnodeReader:
+    """Reads znodes; ``addresses`` maps each host to its address and client port."""
+
+    def __init__(
+        self, addresses: Mapping[str, tuple[str, int]], connect_s: float = 3.0, answer_s: float = 5.0
+    ) -> None:
+        self._connect_s = connect_s
+        self._answer_s = answer_s
+        self._hosts = {name: _Host(where) for name, where in addresses.items()}
+
+    def read(self, host: str, path: str) -> Reading[Znode]:
+        """One znode with its children, both of the same state of it."""
+        return self._asked(host, path, lambda client: self._znode(client, path))
+
+    def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
+        """mtime of each znode that is there, in milliseconds; ``_IN_FLIGHT`` reads are under way at once."""
+
+        def ask(client: KazooClient) -> Reading[Mapping[str, int]]:
+            found: dict[str, int] = {}
+            for at in range(0, len(paths), _IN_FLIGHT):
+                sent = {path: client.exists_async(path) for path in paths[at : at + _IN_FLIGHT]}
+                stats = {
+                    path: answer.get(timeout=deadline.remaining(self._answer_s))
+                    for path, answer in sent.items()
+                }
+                found |= {path: int(stat.mtime) for path, stat in stats.items() if stat is not None}
+            return Seen(found)
+
+        return self._asked(host, f"{len(paths)} znodes", ask)
+
+    def _asked(self, host: str, path: str, ask: Callable[[KazooClient], Reading[T]]) -> Reading[T]:
+        """A question in the host's session, and what its failures mean; path: what is read, in words."""
+        held = self._hosts[host]
+        if not held.turn.acquire(timeout=deadline.remaining(math.inf) if deadline.bounded() else -1):
+            return Unknown("timeout", f"{host}: the read before this one has not been answered yet")
+        try:
+            try:
+                return ask(self._connected(held))
+            except NoNodeError:
+                return Absent(path)
+            except NoAuthError:
+                return Unknown("denied", f"{host}: no ACL lets this client read {path}")
+            except KazooTimeoutError:
+                held.drop()
+                return Unknown("timeout", f"{host}: no ZooKeeper session or answer in time ({held.address})")
+            except OSError as error:
+                held.drop()
+                return Unknown(socket_cause(error), f"{host}: {held.address}: {socket_text(error)}")
+            except KazooException as error:
+                held.drop()
+                return Unknown("failed", f"{host}: {type(error).__name__} reading {path} {error}".rstrip())
+        finally:
+            held.turn.release()
+
+    def close(self) -> None:
+        """Close every session."""
+        for held in self._hosts.values():
+            with held.turn:
+                held.drop()
+
+    def _connected(self, held: _Host) -> KazooClient:
+        """The host's client with a live session; a client that lost its connection is replaced."""
+        if held.client is not None and held.client.state != KazooState.CONNECTED:
+            held.drop()
+        if held.client is None:
+            # kazoo tells a closed port from a silent one only by its log; this tells it by the error.
+            socket.create_connection(held.where, timeout=deadline.remaining(self._connect_s)).close()
+            client = KazooClient(
+                hosts=held.address,
+                timeout=_SESSION_S,
+                randomize_hosts=False,
+                connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": 0.5},
+                command_retry={"max_tries": 0},
+            )
+            held.client = client
+            client.start(timeout=deadline.remaining(self._connect_s))
+        return held.client
+
+    def _znode(self, client: KazooClient, path: str) -> Reading[Znode]:
+        for _ in range(_TRIES):
+            data, before = client.get_async(path).get(timeout=deadline.remaining(self._answer_s))
+            children, stat = client.get_children_async(path, include_data=True).get(
+                timeout=deadline.remaining(self._answer_s)
+            )
+            if (before.czxid, before.mzxid) == (stat.czxid, stat.mzxid):
+                return Seen(
+                    Znode(
+                        data,
+                        stat.czxid,
+                        stat.mzxid,
+                        stat.pzxid,
+                        stat.ephemeralOwner,
+                        stat.version,
+                        tuple(sorted(children)),
+                        stat.mtime,
+                    )
+                )
+        return Unknown("failed", f"{path} changed between two reads, {_TRIES} times running")
+
+
+@dataclass
+class _Host:
+    """One host's client, used by one reader at a time."""
+
+    where: tuple[str, int]
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    client: KazooClient | None = None
+
+    @property
+    def address(self) -> str:
+        """``address:port`` as kazoo takes it."""
+        address, port = self.where
+        return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+    def drop(self) -> None:
+        client, self.client = self.client, None
+        if client is not None:
+            with suppress(KazooException, OSError):
+                client.stop()
+                client.close()

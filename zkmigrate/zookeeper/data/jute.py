@@ -1,0 +1,105 @@
+"""Jute, ZooKeeper's record encoding: big-endian, no tags, no padding.
+
+| jute | bytes |
+|---|---|
+| boolean | 1 byte, 0 or 1 |
+| int, long | 4, 8 bytes, signed |
+| ustring, buffer | int length (-1 = null), then UTF-8 text or raw bytes |
+| vector | int count (-1 = null), then the items |
+
+Source: org.apache.jute.BinaryInputArchive / BinaryOutputArchive. That writer encodes each UTF-16 unit by
+itself, so a character outside the basic plane becomes two three-byte surrogates: they are read back as
+surrogates, not refused.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from zkmigrate.zookeeper.data.errors import MalformedError
+
+JUTE_MAXBUFFER = 0xFFFFF
+"""Bytes; BinaryInputArchive's default for the property ``jute.maxbuffer``."""
+
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+
+
+class JuteInput:
+    """A bounded cursor over one record. Every read checks what is left first; MalformedError carries the
+    offset."""
+
+    __slots__ = ("_data", "end", "pos")
+
+    def __init__(self, data: bytes, pos: int = 0, end: int | None = None) -> None:
+        self._data = data
+        self.pos = pos
+        self.end = len(data) if end is None else end
+
+    def remaining(self) -> int:
+        """Bytes not read yet."""
+        return self.end - self.pos
+
+    def _take(self, length: int, what: str) -> int:
+        start = self.pos
+        if length > self.end - start:
+            raise MalformedError(f"{what} needs {length} bytes, {self.end - start} are left", offset=start)
+        self.pos = start + length
+        return start
+
+    def int32(self) -> int:
+        return int(_INT.unpack_from(self._data, self._take(4, "int"))[0])
+
+    def int64(self) -> int:
+        return int(_LONG.unpack_from(self._data, self._take(8, "long"))[0])
+
+    def rest(self) -> bytes:
+        """Everything that was not read yet."""
+        start, self.pos = self.pos, self.end
+        return self._data[start : self.end]
+
+    def peek_int(self) -> int | None:
+        """The next int without taking it; None when fewer than 4 bytes are left."""
+        if self.remaining() < 4:
+            return None
+        return int(_INT.unpack_from(self._data, self.pos)[0])
+
+    def boolean(self) -> bool:
+        start = self._take(1, "boolean")
+        value = self._data[start]
+        if value > 1:
+            raise MalformedError(f"boolean byte is {value}, expected 0 or 1", offset=start)
+        return value == 1
+
+    def buffer(self) -> bytes | None:
+        """Raw bytes; None for a null buffer, which is not the same as an empty one."""
+        length = self.int32()
+        if length == -1:
+            return None
+        if length < 0:
+            raise MalformedError(f"buffer length {length}", offset=self.pos - 4)
+        start = self._take(length, "buffer")
+        return self._data[start : start + length]
+
+    def string(self) -> str:
+        """UTF-8 text; null is refused, no field read here may be null."""
+        at = self.pos
+        raw = self.buffer()
+        if raw is None:
+            raise MalformedError("string is null", offset=at)
+        try:
+            return raw.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise MalformedError(f"string is not UTF-8: {error.reason}", offset=at + 4) from None
+
+    def count(self, least_item_size: int) -> int:
+        """The count of a vector (null reads as 0), refused when its items, each at least `least_item_size`
+        bytes, could not be in what is left: a damaged count never makes a huge list."""
+        value = self.int32()
+        if value == -1:
+            return 0
+        if value < 0 or value * least_item_size > self.remaining():
+            raise MalformedError(
+                f"vector count {value} with {self.remaining()} bytes left", offset=self.pos - 4
+            )
+        return value

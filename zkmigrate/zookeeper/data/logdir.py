@@ -1,0 +1,227 @@
+"""Walking the transaction logs of one directory in order, from the start, from a zxid, or from a cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zkmigrate.zookeeper.data.errors import CorruptError, CursorError
+from zkmigrate.zookeeper.data.reader import Directory
+from zkmigrate.zookeeper.data.snapname import snapshot_zxid
+from zkmigrate.zookeeper.data.txnlog import (
+    BLOCK,
+    FILE_HEADER_SIZE,
+    MAX_RECORD,
+    Cursor,
+    EndKind,
+    Gap,
+    LogEnd,
+    LogScan,
+    Record,
+    log_zxid,
+)
+from zkmigrate.zookeeper.data.zxid import counter, follows, format_zxid
+
+_FIRST_OF_AN_ENSEMBLE = (1 << 32) | 1
+_OTHER_NAMES = frozenset({"acceptedEpoch", "currentEpoch", "acceptedEpoch.tmp", "currentEpoch.tmp"})
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """name, the zxid it carries, size in bytes."""
+
+    name: str
+    zxid: int
+    size: int
+
+
+def log_files(directory: Directory) -> tuple[LogFile, ...]:
+    """The logs of a directory, oldest first; empty files included, strays and directories not."""
+    found = [
+        LogFile(name, zxid, size)
+        for name, size in directory.names_with_sizes().items()
+        if size >= 0 and (zxid := log_zxid(name)) is not None
+    ]
+    return tuple(sorted(found, key=lambda file: file.zxid))
+
+
+def strays(directory: Directory) -> tuple[str, ...]:
+    """Names that are neither log nor snapshot nor epoch file. Some servers (3.6 to 3.9) take `log.X.bak` or
+    `snapshot.X.tmp` for real, others do not; a directory with a log's name stops every server."""
+    return tuple(
+        sorted(
+            name
+            for name, size in directory.names_with_sizes().items()
+            if size < 0
+            or (log_zxid(name) is None and snapshot_zxid(name) is None and name not in _OTHER_NAMES)
+        )
+    )
+
+
+class LogWalk(Iterator[Record]):
+    """Iterate the records of several logs in order.
+
+    after: start in the newest file whose name is not above after + 1 (records at or below `after` in that
+    file are still yielded: they anchor continuity). cursor: go on where an earlier walk stopped; new files
+    are noticed. Holes behind `after` (inside a file, or between one file's last and the next file's first
+    record) are listed in `gaps`; what covers them, a snapshot, is for the caller to know. `ends` gives each
+    finished file's end; `skipped` the files without any record: 0 bytes, or a header only. Raises what
+    LogScan raises; also CorruptError where zxids do not rise from file to file, CursorError where the
+    cursor's file is gone.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        after: int | None = None,
+        cursor: Cursor | None = None,
+        full: bool = False,
+        max_record: int = MAX_RECORD,
+        block: int = BLOCK,
+    ) -> None:
+        self._directory = directory
+        self._full = full
+        self._max_record = max_record
+        self._block = block
+        self._known = -1 if after is None else after + 1
+        self._cursor = cursor
+        self._pending = self._choose(log_files(directory), after, cursor)
+        self._scan: LogScan | None = None
+        self._last: int | None = None if cursor is None else cursor.zxid
+        self._resume = cursor
+        self.gaps: list[Gap] = []
+        self.ends: dict[str, LogEnd] = {}
+        self.skipped: list[str] = []
+
+    @staticmethod
+    def _choose(files: tuple[LogFile, ...], after: int | None, cursor: Cursor | None) -> list[LogFile]:
+        if cursor is not None:
+            if cursor.file not in {file.name for file in files}:
+                raise CursorError("the cursor's file is gone", cursor.file, cursor.offset)
+            start = log_zxid(cursor.file) or 0
+        elif after is not None:
+            start = max((f.zxid for f in files if f.zxid <= after + 1 and f.size > 0), default=0)
+        else:
+            start = 0
+        return [file for file in files if file.zxid >= start]
+
+    def __next__(self) -> Record:
+        while True:
+            if self._scan is None:
+                if not self._pending:
+                    raise StopIteration
+                self._scan = self._open(self._pending.pop(0))
+                if self._scan is None:
+                    continue
+            scan = self._scan
+            known_gaps = len(scan.gaps)
+            first = scan.last_zxid is None
+            record = next(scan, None)
+            if record is None:
+                self._close(scan)
+                self._scan = None
+                continue
+            self.gaps.extend(gap for gap in scan.gaps[known_gaps:] if gap.after > self._known)
+            if first:
+                self._join(record)
+            self._last = record.zxid
+            self._cursor = scan.cursor
+            return record
+
+    def _open(self, file: LogFile) -> LogScan | None:
+        if file.size == 0:
+            self.skipped.append(file.name)
+            return None
+        cursor, self._resume = self._resume, None
+        return LogScan(
+            self._directory.open(file.name),
+            file.name,
+            cursor,
+            full=self._full,
+            max_record=self._max_record,
+            block=self._block,
+        )
+
+    def _close(self, scan: LogScan) -> None:
+        here = scan.cursor
+        if scan.end is not None:
+            self.ends[here.file] = scan.end
+            if scan.end.bad_checksum and any(file.size > FILE_HEADER_SIZE for file in self._pending):
+                raise CorruptError(
+                    f"{scan.end.detail}, in a log that is not the newest", here.file, scan.end.offset
+                )
+        if scan.last_zxid is None and here.offset == FILE_HEADER_SIZE:
+            self.skipped.append(here.file)
+
+    def _join(self, record: Record) -> None:
+        """Check the first record of a file against the last of the file before."""
+        if self._last is None:
+            return
+        if record.zxid <= self._last:
+            raise CorruptError(
+                f"{format_zxid(record.zxid)} comes after {format_zxid(self._last)} of an older file",
+                record.file,
+                record.offset,
+            )
+        if not follows(self._last, record.zxid):
+            self.gaps.append(Gap(record.file, record.offset, self._last, record.zxid))
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """The place after the last record read (or the cursor this walk began from); None before any
+        record."""
+        return self._cursor
+
+    @property
+    def torn(self) -> LogEnd | None:
+        """The torn end of the newest file read so far, if it has one."""
+        if not self.ends:
+            return None
+        end = self.ends[max(self.ends, key=lambda name: log_zxid(name) or 0)]
+        return end if end.kind is EndKind.TORN else None
+
+
+def walk(
+    directory: Directory,
+    *,
+    after: int | None = None,
+    cursor: Cursor | None = None,
+    full: bool = False,
+    max_record: int = MAX_RECORD,
+    block: int = BLOCK,
+) -> LogWalk:
+    """Walk a directory's logs in order. See LogWalk."""
+    return LogWalk(directory, after=after, cursor=cursor, full=full, max_record=max_record, block=block)
+
+
+def behind(directory: Directory, after: int, *, max_record: int = MAX_RECORD) -> Iterator[Record]:
+    """The records behind `after`, up to the newest. Raises, from `next`, CorruptError for a hole between
+    `after` and the newest, and what LogWalk raises."""
+    last: int | None = None
+    for record in walk(directory, after=after, max_record=max_record):
+        if record.zxid > after:
+            if missing := hole(last, after, record.zxid):
+                raise CorruptError(missing, record.file, record.offset)
+            yield record
+        last = record.zxid
+
+
+def hole(last: int | None, start: int, zxid: int) -> str:
+    """Why `zxid`, the record after `last`, does not continue a log from `start` on; "" when it does.
+
+    start: the zxid already known (dest's, a snapshot's, a cursor's). last: the record read before, None
+    when the log shows nothing at or below `start`. What the log lacks below `start` is known already: a
+    server that was away and was sent a snapshot goes on in the same log. Into a new epoch only a log that
+    shows what stood before it shows that nothing more was there; a `start` with counter 0 is an epoch's
+    beginning, at which no transaction stands.
+    """
+    if zxid == start + 1:
+        return ""
+    before = start if last is None or (last < start and counter(start) == 0) else last
+    if zxid == before + 1 or (last is not None and follows(before, zxid)):
+        return ""
+    if before == 0 and zxid == _FIRST_OF_AN_ENSEMBLE:
+        return ""
+    seen = "nothing" if last is None else format_zxid(last)
+    return f"{format_zxid(zxid)} follows {seen}, but the log must be continuous from {format_zxid(before)}"

@@ -1,0 +1,146 @@
+"""ZooKeeper's client messages, as far as a reader of znodes needs them: pure bytes to values and back.
+
+Each message is framed by an int, its length in bytes. The first of a connection are ConnectRequest and
+ConnectResponse; after them a request is a RequestHeader (int xid, int type) and its record, a reply a
+ReplyHeader (int xid, long zxid, int err) and, where err is 0, its record. One connection's replies come in
+the order of its requests.
+
+Source: zookeeper.jute, and the constants of ZooDefs.OpCode and KeeperException.Code. Encoding: see `jute`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from zkmigrate.zookeeper.data.errors import MalformedError
+from zkmigrate.zookeeper.data.jute import JuteInput
+
+EXISTS, SYNC, GET_CHILDREN2, CLOSE_SESSION = 3, 9, 12, -11
+OK, NO_NODE, NO_AUTH = 0, -101, -102
+ERRORS = {
+    -1: "SystemError", -2: "RuntimeInconsistency", -3: "DataInconsistency", -4: "ConnectionLoss",
+    -5: "MarshallingError", -6: "Unimplemented", -7: "OperationTimeout", -8: "BadArguments",
+    NO_NODE: "NoNode", NO_AUTH: "NoAuth", -112: "SessionExpired", -115: "AuthFailed", -118: "SessionMoved",
+    -119: "NotReadOnly", -122: "RequestTimeout", -124: "SessionClosedRequireSaslAuth", -127: "ThrottledOp",
+}  # fmt: skip
+LENGTH_SIZE = 4
+
+_PASSWORD = bytes(16)
+_CONNECT = struct.Struct(">iqiq")
+_HEADER = struct.Struct(">ii")
+_STAT = struct.Struct(">qqqqiiiqiiq")
+_CONNECTED = 36, 37  # without and with readOnly, which 3.3 and before leave out
+
+
+class ConnectResponse(NamedTuple):
+    """timeout_ms: as the server grants it; 0 or less where it does not take the session. session: signed."""
+
+    timeout_ms: int
+    session: int
+
+
+class ReplyHeader(NamedTuple):
+    """zxid: the newest transaction that the server had applied when it answered."""
+
+    xid: int
+    zxid: int
+    err: int
+
+
+class Stat(NamedTuple):
+    """A znode's Stat, fields in wire order."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    num_children: int
+    pzxid: int
+
+
+def error_name(code: int) -> str:
+    """An error code as ZooKeeper calls it."""
+    return ERRORS.get(code, f"error {code}")
+
+
+def framed(message: bytes) -> bytes:
+    return struct.pack(">i", len(message)) + message
+
+
+def connect_request(timeout_ms: int) -> bytes:
+    """ConnectRequest for a new session, framed. readOnly is false: a server without its quorum refuses it."""
+    head = _CONNECT.pack(0, 0, timeout_ms, 0)
+    return framed(head + struct.pack(">i", len(_PASSWORD)) + _PASSWORD + b"\0")
+
+
+def request(xid: int, kind: int, path: str) -> bytes:
+    """ExistsRequest or GetChildren2Request without a watch, or SyncRequest; framed."""
+    raw = path.encode("utf-8", "surrogatepass")
+    watch = b"" if kind == SYNC else b"\0"
+    body = _HEADER.pack(xid, kind) + struct.pack(">i", len(raw)) + raw + watch
+    return framed(body)
+
+
+def close_request(xid: int) -> bytes:
+    """The request that ends the session, framed; it has no record."""
+    return framed(_HEADER.pack(xid, CLOSE_SESSION))
+
+
+def connect_response(frame: bytes) -> ConnectResponse:
+    """Raises MalformedError for what is none."""
+    if len(frame) not in _CONNECTED:
+        raise MalformedError(f"a ConnectResponse of {len(frame)} bytes, expected {_CONNECTED[-1]}")
+    cursor = JuteInput(frame)
+    cursor.int32()  # protocolVersion
+    timeout_ms, session = cursor.int32(), cursor.int64()
+    password = cursor.buffer()
+    if password is None or len(password) != len(_PASSWORD):
+        raise MalformedError("a ConnectResponse without a password of 16 bytes", offset=cursor.pos)
+    return ConnectResponse(timeout_ms, session)
+
+
+def reply_header(cursor: JuteInput) -> ReplyHeader:
+    """Raises MalformedError where the frame is shorter."""
+    return ReplyHeader(cursor.int32(), cursor.int64(), cursor.int32())
+
+
+def get_children2_response(cursor: JuteInput) -> tuple[list[str], Stat]:
+    """The names of the children, in no order, and the znode's own Stat. Raises MalformedError."""
+    names = [cursor.string() for _ in range(cursor.count(LENGTH_SIZE))]
+    if cursor.remaining() != _STAT.size:
+        raise MalformedError(
+            f"{cursor.remaining()} bytes behind the children, a Stat has {_STAT.size}", offset=cursor.pos
+        )
+    return names, Stat(*_STAT.unpack(cursor.rest()))
+
+
+class Frames:
+    """Cuts what a connection brings into messages. largest: bytes that one message may have."""
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Every message that is whole now. Raises MalformedError, as soon as it is known, for a length that
+        is negative or above `largest`: what follows cannot be told apart any more."""
+        self._data += data
+        whole = []
+        at = 0
+        while len(self._data) - at >= LENGTH_SIZE:
+            length = int.from_bytes(self._data[at : at + LENGTH_SIZE], "big", signed=True)
+            if not 0 <= length <= self._largest:
+                raise MalformedError(f"a message of {length} bytes, allowed are 0 to {self._largest}")
+            end = at + LENGTH_SIZE + length
+            if end > len(self._data):
+                break
+            whole.append(bytes(self._data[at + LENGTH_SIZE : end]))
+            at = end
+        del self._data[:at]
+        return whole

@@ -1,0 +1,215 @@
+"""The three proofs that dest holds what source holds of a subtree, from their disks alone.
+
+tail: no dest disk is behind the newest transaction that left its mark in source's subtree. delta: source's
+log holds nothing behind dest's newest transaction that touches the subtree (`delta`). digest: the two
+subtrees are equal at one zxid (`sums`).
+
+What is compared is what both sides hold alike. Before a cut-over that is all that dest has; afterwards dest
+has transactions of its own, and only somebody who knows that it was cut over may pass over them
+(`after_cut`): by their numbers alone they cannot be told from a log that went another way by mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.zookeeper.data.delta import DeltaResult, delta, due
+from zkmigrate.zookeeper.data.histories import Histories, compare
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import Directory, Listed
+from zkmigrate.zookeeper.data.seal import check_snapshot
+from zkmigrate.zookeeper.data.snapname import snapshot_files
+from zkmigrate.zookeeper.data.sums import Sums, Teller, read_sums, unequal
+from zkmigrate.zookeeper.data.tail import newest
+from zkmigrate.zookeeper.data.txn import CloseSessionTxn
+from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
+from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
+
+Held = bool | None
+PROOFS = ("tail", "delta", "digest")
+WORDS: Mapping[Held, str] = {True: "held", False: "NOT HELD", None: "unproved"}
+AFTER_CUT = "if it was cut over, say --after-cut"
+
+
+def all_held(claims: Iterable[Held]) -> Held:
+    """Of several claims together: one that does not hold decides, then one that cannot be told."""
+    known = set(claims)
+    return False if False in known else None if None in known else True
+
+
+@dataclass(frozen=True)
+class Side:
+    """One server's disk: its name in what is said, and the `version-2` of its dataDir and dataLogDir."""
+
+    name: str
+    data: Directory
+    logs: Directory
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far one dest disk goes with source. newest: its newest durable zxid; zxid: the newest that it holds
+    with source, 0 where that is not known. unproved: why nothing can be said from here on, "" when it can."""
+
+    newest: int
+    zxid: int
+    histories: Histories
+    unproved: str
+
+
+def unread(why: str) -> Reach:
+    """A disk of which nothing is known."""
+    return Reach(0, 0, Histories(None, 0, None, False, None), why)
+
+
+@dataclass(frozen=True, slots=True)
+class TailProof:
+    """needed: the largest zxid in source's subtree and path, the znode that has it; reach: by dest's name."""
+
+    held: Held
+    needed: int
+    path: str
+    reach: Mapping[str, Reach]
+
+
+@dataclass(frozen=True, slots=True)
+class DigestProof:
+    """One dest's subtree beside source's at `zxid`. buckets: those in which they differ. dest None: not read,
+    `unproved` says why."""
+
+    held: Held
+    zxid: int
+    source: Sums | None
+    dest: Sums | None
+    buckets: frozenset[int] = frozenset()
+    unproved: str = ""
+
+
+def reach_of(source: Side, upto: int, dest: Side, *, after_cut: bool, max_record: int = MAX_RECORD) -> Reach:
+    """How far a dest disk goes with source's, whose newest durable zxid is `upto`. Raises what reading
+    raises."""
+    at = newest(dest.data, dest.logs, max_record=max_record).zxid
+    found = compare(source.logs, dest.logs, max_record=max_record)
+    return reach_by(found, at, upto, dest, after_cut=after_cut)
+
+
+def reach_by(found: Histories, at: int, upto: int, dest: Side, *, after_cut: bool) -> Reach:
+    """`reach_of` where the logs are compared already. at, upto: the newest durable zxid of dest and of
+    source."""
+    if found.rejoined:
+        return Reach(
+            at, 0, found, f"the logs parted and agree again at {_hex(found.common)}: {found.parting}"
+        )
+    if found.parting is None and (at <= upto or found.common == upto):
+        return Reach(at, at, found, "")
+    if not after_cut:
+        parted = f"the logs part: {found.parting}" if found.parting else _beyond(at, upto)
+        return Reach(at, 0, found, f"{parted}; {AFTER_CUT}")
+    zxid = found.common if found.common is not None else _snapshot_of(dest, epoch(upto))
+    if zxid is None:
+        return Reach(at, 0, found, "no transaction and no snapshot of its is of the time before a cut-over")
+    if found.own is None:
+        return Reach(at, zxid, found, "")
+    if epoch(found.own) <= epoch(zxid):
+        unlike = (
+            f"its own transactions begin with {_hex(found.own)}, in the epoch of {_hex(zxid)}: no cut-over"
+        )
+        return Reach(at, 0, found, unlike)
+    return Reach(at, zxid, found, "")
+
+
+def _beyond(at: int, upto: int) -> str:
+    return f"it is at {format_zxid(at)}, source at {format_zxid(upto)}, and no log shows both"
+
+
+def _snapshot_of(dest: Side, last_epoch: int) -> int | None:
+    """The newest whole snapshot that is not of a later epoch."""
+    listed = Listed(dest.data)
+    for file in snapshot_files(listed):
+        if epoch(file.zxid) <= last_epoch and not check_snapshot(listed.open(file.name), file.name):
+            return file.zxid
+    return None
+
+
+def covers(zxid: int, needed: int) -> bool:
+    """The claim of the tail proof. zxid: the newest that a dest disk holds with source; needed: the newest of
+    source that left its mark in the subtree."""
+    return zxid >= needed
+
+
+def tail_held(where: Reach, needed: int) -> Held:
+    """`covers` of one dest disk."""
+    return None if where.unproved else covers(where.zxid, needed)
+
+
+def tail_proof(subtree: Sums, reach: Mapping[str, Reach]) -> TailProof:
+    """subtree: source's at its newest zxid."""
+    held = all_held(tail_held(where, subtree.largest) for where in reach.values())
+    return TailProof(held, subtree.largest, subtree.largest_path, reach)
+
+
+def highest(reach: Mapping[str, Reach]) -> int:
+    """What an expiry must be above to be in no dest disk's log."""
+    return max(where.zxid for where in reach.values())
+
+
+def cut_over(reach: Mapping[str, Reach]) -> bool:
+    """Whether every dest disk is known to have gone on by itself: what dest has not closed lives there."""
+    return all(not where.unproved and where.histories.own is not None for where in reach.values())
+
+
+def compared_at(where: Reach, upto: int) -> int:
+    """Where two trees are compared: at the newest that both hold. upto: source's newest."""
+    return min(upto, where.newest if where.unproved else where.zxid)
+
+
+def delta_proof(
+    source: Side,
+    upto: int,
+    at: Sums,
+    dests: Sequence[Side],
+    reach: Mapping[str, Reach],
+    *,
+    on_dest: Collection[int] = (),
+    max_record: int = MAX_RECORD,
+) -> DeltaResult:
+    """Source's log behind the least that a dest disk holds with it. at: source's subtree there. on_dest:
+    sessions known to be clients of dest; after a cut-over also those that dest itself has not closed."""
+    lowest = min(where.zxid for where in reach.values())
+    unproved = "; ".join(f"{name}: {where.unproved}" for name, where in reach.items() if where.unproved)
+    if unproved:
+        return DeltaResult(lowest, upto, lowest, 0, (), (), unproved, None)
+    living = set(on_dest)
+    if cut_over(reach):
+        closed = {session for d in dests for session in _closed(d, reach[d.name].zxid, max_record)}
+        living |= at.owners.keys() - closed
+    return delta(
+        source.logs,
+        chroot=at.chroot,
+        after=lowest,
+        upto=due(upto),
+        owners=at.owners,
+        living=living,
+        highest=highest(reach),
+        max_record=max_record,
+    )
+
+
+def _closed(dest: Side, after: int, max_record: int) -> set[int]:
+    """The sessions that dest closed behind `after`."""
+    records = (r for r in walk(dest.logs, after=after, max_record=max_record) if r.zxid > after)
+    return {r.session for r in records if isinstance(r.txn().body, CloseSessionTxn)}
+
+
+def digest_proof(source: Sums, dest: Side, *, max_record: int = MAX_RECORD, tell: Teller) -> DigestProof:
+    """source: its subtree at the zxid at which to compare. Raises what reading raises."""
+    theirs = read_sums(
+        dest.data, dest.logs, chroot=source.chroot, upto=source.zxid, max_record=max_record, tell=tell
+    )
+    buckets = unequal(source, theirs)
+    return DigestProof(not buckets, source.zxid, source, theirs, buckets)
+
+
+def _hex(zxid: int | None) -> str:
+    return "nothing" if zxid is None else format_zxid(zxid)

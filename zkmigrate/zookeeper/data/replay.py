@@ -1,0 +1,302 @@
+"""What an ensemble did to a subtree by itself, as requests that do the same on the one it was cut from.
+
+Both trees were equal at one zxid. Behind it dest's log says what became of its own; each transaction becomes
+the requests that have the same effect on the znodes that stay: path, data, ACL, and the versions, each
+request bound to the version that it finds there. Zxids, times and sessions cannot be given back to another
+ensemble.
+
+Ephemerals belong to sessions of dest, which source does not have. Nothing of them stays, but for one thing: a
+create moves on the number from which their parent names sequential znodes (its cversion, which counts
+creates, see `tree`). So their create becomes a create that is deleted at once.
+
+TTL znodes and containers are refused: a server deletes those by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Self, TypeAlias
+
+from zkmigrate.zookeeper.data.effect import (
+    Owned,
+    changes,
+    is_part,
+    is_session,
+    is_under,
+    path_changes,
+    touches,
+)
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.logdir import behind, walk
+from zkmigrate.zookeeper.data.reader import Directory
+from zkmigrate.zookeeper.data.tree import Znode
+from zkmigrate.zookeeper.data.txn import (
+    Acl,
+    CreateContainerTxn,
+    CreateTTLTxn,
+    CreateTxn,
+    DeleteTxn,
+    SetACLTxn,
+    SetDataTxn,
+    TxnBody,
+    TxnType,
+)
+from zkmigrate.zookeeper.data.txnlog import MAX_RECORD, Record
+from zkmigrate.zookeeper.data.zxid import format_zxid, parse_zxid
+
+MARKER = "zkmigrate-replay"
+
+
+def marker_of(chroot: str) -> str:
+    """Where the mark stands, on the ensemble that takes the requests."""
+    return f"{chroot.rstrip('/')}/{MARKER}"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far a replay is. done: dest's newest transaction that was done again, the cut before the first.
+    fingerprint: of all requests up to there, so that whoever goes on knows that it is the same replay.
+    consent: who agreed. version: how many transactions that are; created: its czxid."""
+
+    done: int
+    fingerprint: str
+    consent: str
+    version: int = 0
+    created: int = 0
+
+    def encode(self) -> bytes:
+        """What the znode holds."""
+        body = {"done": format_zxid(self.done), "fingerprint": self.fingerprint, "consent": self.consent}
+        return json.dumps(body, ensure_ascii=False).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, version: int, created: int) -> Self:
+        """From the znode and its stat. Raises ValueError for a znode that is none."""
+        try:
+            body = json.loads(data)
+            done = parse_zxid(body["done"])
+            return cls(done, str(body["fingerprint"]), str(body["consent"]), version, created)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"it is no mark of a replay: {error!r}") from None
+
+
+class ReplayError(ZkDataError):
+    """A transaction that cannot be done again elsewhere, or does not fit the tree it is said to follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A znode that stays."""
+
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A create that is deleted at once: what an ephemeral leaves behind in its parent."""
+
+    path: str
+    acl: tuple[Acl, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """version: the znode's, as it is found."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """version: as it is found; one more afterwards."""
+
+    path: str
+    data: bytes | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetAcl:
+    """aversion: as it is found; one more afterwards."""
+
+    path: str
+    acl: tuple[Acl, ...]
+    aversion: int
+
+
+Request: TypeAlias = Create | Count | Delete | SetData | SetAcl
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """One transaction of dest: what is to be requested for it, in order; at least one. session: dest's."""
+
+    zxid: int
+    time_ms: int
+    session: int
+    requests: tuple[Request, ...]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one znode at this place of the log."""
+
+    version: int
+    aversion: int
+    ephemeral: bool
+
+
+class Replay(Iterator[Again]):
+    """The transactions behind `after` that leave something in the subtree, in order, as requests.
+
+    logs: dest's `version-2`. at_cut: the znodes that `needed` names, as they were at `after`; those that are
+    not in it were not there. owners: session → its ephemerals then.
+
+    As it goes: `upto`: the newest zxid that was read; `under`: transactions that changed the subtree;
+    `passed`: those of them that leave nothing. `fingerprint` stands for all that was yielded so far.
+    Raises ReplayError, CorruptError for a hole in the log behind `after`, and what `walk` raises.
+    """
+
+    def __init__(
+        self,
+        logs: Directory,
+        *,
+        chroot: str,
+        after: int,
+        at_cut: Mapping[str, Znode],
+        owners: Mapping[int, Collection[str]],
+        max_record: int = MAX_RECORD,
+    ) -> None:
+        self._chroot = chroot
+        self._records = behind(logs, after, max_record=max_record)
+        self._known = {
+            path: _Known(node.version, node.aversion, is_session(node.ephemeral_owner))
+            for path, node in at_cut.items()
+        }
+        self._owned = Owned.of(owners, chroot)
+        self._sum = hashlib.sha256(f"{chroot}\n{after:x}\n".encode("utf-8", "surrogatepass"))
+        self.upto = after
+        self.under = self.passed = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hex digits that differ where another request was yielded, or one more or less."""
+        return self._sum.hexdigest()[:32]
+
+    def __next__(self) -> Again:
+        for record in self._records:
+            self.upto = record.zxid
+            again = self._take(record)
+            if again is not None:
+                self._sum.update(repr(again).encode("utf-8", "surrogatepass"))
+                return again
+        raise StopIteration
+
+    def _take(self, record: Record) -> Again | None:
+        found = self._owned.take(record.txn())
+        if not [change for change in changes(found) if touches(change, self._chroot)]:
+            return None
+        self.under += 1
+        try:
+            requests = tuple([request for one in found for request in self._request(*one)])
+        except ReplayError as error:
+            raise ReplayError(
+                f"{format_zxid(record.zxid)}: {error.reason}", record.file, record.offset
+            ) from None
+        if not requests:
+            self.passed += 1
+            return None
+        return Again(record.zxid, record.time_ms, record.session, requests)
+
+    def _request(self, kind: TxnType, body: TxnBody) -> Iterator[Request]:
+        match body:
+            case DeleteTxn() if kind is TxnType.closeSession:
+                self._known.pop(body.path, None)
+            case DeleteTxn() if body.path != self._chroot and is_under(self._chroot, body.path):
+                raise ReplayError(f"{body.path}, which is above {self._chroot}, was deleted")
+            case CreateTxn() if is_part(body.path, self._chroot):
+                yield self._create(body)
+            case CreateContainerTxn() | CreateTTLTxn() if is_part(body.path, self._chroot):
+                kind_of = "container" if isinstance(body, CreateContainerTxn) else "TTL znode"
+                raise ReplayError(f"{body.path} was created as a {kind_of}, which is not done again")
+            case DeleteTxn() if is_part(body.path, self._chroot):
+                was = self._there(body.path, "deleted")
+                del self._known[body.path]
+                if not was.ephemeral:
+                    yield Delete(body.path, was.version)
+            case SetDataTxn() if is_part(body.path, self._chroot):
+                was = self._there(body.path, "written to")
+                _one_more(body.path, "version", was.version, body.version)
+                was.version = body.version
+                if not was.ephemeral:
+                    yield SetData(body.path, body.data, body.version - 1)
+            case SetACLTxn() if is_part(body.path, self._chroot):
+                was = self._there(body.path, "given an ACL")
+                _one_more(body.path, "aversion", was.aversion, body.version)
+                was.aversion = body.version
+                if not was.ephemeral:
+                    yield SetAcl(body.path, body.acl, body.version - 1)
+
+    def _create(self, body: CreateTxn) -> Request:
+        if body.path in self._known:
+            raise ReplayError(f"{body.path} was created, and was there")
+        self._known[body.path] = _Known(0, 0, body.ephemeral)
+        if body.ephemeral:
+            return Count(body.path, body.acl)
+        return Create(body.path, body.data, body.acl)
+
+    def _there(self, path: str, what: str) -> _Known:
+        known = self._known.get(path)
+        if known is None:
+            raise ReplayError(f"{path} was {what}, and was not there")
+        return known
+
+
+def _one_more(path: str, field_name: str, was: int, becomes: int) -> None:
+    if becomes != was + 1:
+        raise ReplayError(f"{path} got {field_name} {becomes} where {was + 1} follows")
+
+
+def needed(logs: Directory, *, chroot: str, after: int, max_record: int = MAX_RECORD) -> frozenset[str]:
+    """The paths of the subtree that the log behind `after` changes. Raises what `walk` raises."""
+    found: set[str] = set()
+    for record in walk(logs, after=after, max_record=max_record):
+        if record.zxid > after:
+            found.update(c.path for c in path_changes(record.txn()) if is_under(c.path, chroot))
+    return frozenset(found)
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many requests of each kind."""
+
+    creates: int = 0
+    counts: int = 0
+    deletes: int = 0
+    writes: int = 0
+    acls: int = 0
+    transactions: int = 0
+    paths: set[str] = field(default_factory=set)
+
+    def take(self, again: Again) -> None:
+        """Count one transaction."""
+        self.transactions += 1
+        for request in again.requests:
+            self.paths.add(request.path)
+            match request:
+                case Create():
+                    self.creates += 1
+                case Count():
+                    self.counts += 1
+                case Delete():
+                    self.deletes += 1
+                case SetData():
+                    self.writes += 1
+                case SetAcl():
+                    self.acls += 1

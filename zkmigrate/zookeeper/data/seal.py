@@ -1,0 +1,68 @@
+"""Whether a snapshot is whole, without parsing its tree.
+
+A snapshot is a stream of sections, each closed by a seal of 13 bytes: long Adler-32 of everything before
+it (uncompressed), then the string "/". 3.4 and 3.5 write one seal; 3.6+ (digests on) add long zxid, int
+version, long digest and a second; 3.9 adds long lastProcessedZxid and a third. Because each seal covers all
+earlier bytes, the last one proves the file.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from zkmigrate.zookeeper.data.errors import CorruptError, ForeignFileError, TruncatedHeaderError, ZkDataError
+from zkmigrate.zookeeper.data.reader import RandomReader
+from zkmigrate.zookeeper.data.snapname import snapshot_codec
+from zkmigrate.zookeeper.data.snapstream import GZIP_MAGIC, SNAPPY_MAGIC, raw_blocks
+
+SEAL_SIZE = 13
+SEAL_TEXT = b"\0\0\0\x01/"
+MAGIC = b"ZKSN"
+
+
+def check_snapshot(reader: RandomReader, name: str, *, whole: bool = True) -> str:
+    """Why a snapshot is not usable, "" when it is: its magic, and its last seal over all bytes. With
+    whole=False only what the server itself tests (plain: the last five bytes; gzip, snappy: the magic)."""
+    if not whole:
+        return _quick_problem(reader, snapshot_codec(name))
+    try:
+        _check_seal(raw_blocks(reader, name), name)
+    except ZkDataError as error:
+        return error.reason
+    return ""
+
+
+def _quick_problem(reader: RandomReader, codec: str) -> str:
+    magic = {"": MAGIC, "gz": GZIP_MAGIC, "snappy": SNAPPY_MAGIC}[codec]
+    size = reader.size()
+    if reader.read(0, len(magic)) != magic:
+        return "does not start as a snapshot"
+    if not codec and (size < 10 or reader.read(size - 5, 5) != SEAL_TEXT):
+        return "does not end as a snapshot"
+    return ""
+
+
+def _check_seal(blocks: Iterator[bytes], name: str) -> None:
+    """Adler-32 over everything but the last bytes, which hold the seal itself."""
+    summed = 1
+    total = 0
+    kept = b""
+    for block in blocks:
+        kept += block
+        total += len(block)
+        if len(kept) > SEAL_SIZE:
+            if total == len(kept) and not kept.startswith(MAGIC):
+                raise ForeignFileError(f"starts with {kept[:4]!r}, a snapshot starts with {MAGIC!r}", name, 0)
+            summed = zlib.adler32(kept[:-SEAL_SIZE], summed)
+            kept = kept[-SEAL_SIZE:]
+    if total < len(MAGIC) + SEAL_SIZE:
+        raise TruncatedHeaderError("too short for a snapshot", name, 0)
+    if kept != seal_bytes(summed):
+        raise CorruptError("the last seal does not match the content", name, total - SEAL_SIZE)
+
+
+def seal_bytes(checksum: int) -> bytes:
+    """The 13 bytes that close a section."""
+    return struct.pack(">q", checksum) + SEAL_TEXT

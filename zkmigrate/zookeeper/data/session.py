@@ -1,0 +1,35 @@
+"""Session ids: 64 bits, shown as hex without a sign, stored (logs, snapshots, ephemeralOwner) as a signed
+long."""
+
+from __future__ import annotations
+
+from zkmigrate.zookeeper.data.errors import MalformedError
+
+_BITS = 64
+
+
+def parse_session(text: str) -> int:
+    """Read "0x10000152e070000" into the signed value that records carry. Raises MalformedError."""
+    try:
+        value = int(text.removeprefix("0x"), 16)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1 << _BITS:
+        raise MalformedError(f"not a session id: {text!r}; expected hex digits such as 0x10000152e070000")
+    return signed(value)
+
+
+def format_session(session: int) -> str:
+    """The id as ZooKeeper prints it."""
+    return f"0x{unsigned(session):x}"
+
+
+def signed(session: int) -> int:
+    """The id as records carry it, from either form."""
+    value = unsigned(session)
+    return value - (1 << _BITS) if value >> (_BITS - 1) else value
+
+
+def unsigned(session: int) -> int:
+    """The id without a sign, from either form: four-letter words print it so."""
+    return session & (1 << _BITS) - 1

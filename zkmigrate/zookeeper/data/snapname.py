@@ -1,0 +1,42 @@
+"""Names of snapshot files: `snapshot.<hex>`, with `.gz` or `.snappy` when compressed (3.6+)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from zkmigrate.zookeeper.data.reader import Directory
+
+_NAME = re.compile(r"snapshot\.([0-9a-f]+)(?:\.(gz|snappy))?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """zxid: the one in the name, lastProcessedZxid when the dump began; codec: "", "gz" or "snappy"."""
+
+    name: str
+    zxid: int
+    codec: str
+    size: int
+
+
+def snapshot_zxid(name: str) -> int | None:
+    """The zxid that a snapshot's name carries; None for any other name (`snapshot.5.tmp` included)."""
+    match = _NAME.match(name)
+    return int(match[1], 16) if match else None
+
+
+def snapshot_codec(name: str) -> str:
+    """ "", "gz" or "snappy", by the name's ending."""
+    match = _NAME.match(name)
+    return (match[2] or "") if match else ""
+
+
+def snapshot_files(directory: Directory) -> tuple[SnapshotFile, ...]:
+    """The snapshots of a directory, newest first."""
+    found = [
+        SnapshotFile(name, zxid, snapshot_codec(name), size)
+        for name, size in directory.names_with_sizes().items()
+        if size >= 0 and (zxid := snapshot_zxid(name)) is not None
+    ]
+    return tuple(sorted(found, key=lambda file: file.zxid, reverse=True))

@@ -1,0 +1,277 @@
+"""Reading a snapshot as a stream: sessions, ACL table, nodes; every seal checked (ZooKeeper 3.4 to 3.9).
+
+`ZKSN`, int version 2, long dbid; int n, n × (long session, int timeout in ms); int n, n × (long id, ACL
+vector); nodes in pre-order, each string path (the root is ""), buffer data, long ACL id, StatPersisted of
+60 bytes; the path "/" ends them. ACL id -1 means world:anyone with all rights. Seals and what follows the
+first: see `seal`.
+
+A snapshot is fuzzy: its content may hold changes newer than the zxid in its name, and not all of them. What
+the name says is surely in it.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zkmigrate.zookeeper.data.errors import CorruptError, ForeignFileError, TruncatedHeaderError
+from zkmigrate.zookeeper.data.reader import RandomReader
+from zkmigrate.zookeeper.data.seal import MAGIC, SEAL_SIZE, seal_bytes
+from zkmigrate.zookeeper.data.snapname import snapshot_codec
+from zkmigrate.zookeeper.data.snapstream import raw_blocks
+from zkmigrate.zookeeper.data.txn import Acl
+from zkmigrate.zookeeper.data.txnlog import BLOCK, MAX_RECORD
+
+OPEN_ACL = (Acl(31, "world", "anyone"),)
+OPEN_ACL_ID = -1
+_STAT = struct.Struct(">qqqqiiiqq")
+_DIGEST = struct.Struct(">qiq")
+_ACL_LIMIT = 1 << 20
+_FEW = 10_000
+_LEAST_ITEM = 12
+"""Bytes, uncompressed, of a session or an entry of an access list."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatPersisted:
+    """A znode's stat as stored: cversion counts creations only, ephemeral_owner is a session id, or marks a
+    container or TTL znode. Times are milliseconds since 1970."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    pzxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotNode:
+    """path: "/" for the root. acl None: its id is missing in the table, as a fuzzy dump can leave it; the
+    transaction that created the znode has it."""
+
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...] | None
+    stat: StatPersisted
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDigest:
+    """The digest section of 3.6+: the tree's digest (see digest) at `zxid`, the last transaction applied
+    when the dump ended. That is at or above the zxid in the name, but below it where the name is an epoch's
+    beginning.
+
+    zxid 0: nothing is known. A server that has applied no transaction since it loaded a snapshot, or got one
+    from its leader, writes version 2 and digest 0.
+    """
+
+    zxid: int
+    version: int
+    digest: int
+
+
+class Snapshot(Iterator[SnapshotNode]):
+    """Iterate the nodes of one snapshot. sessions (id → timeout in ms) and acls stand at once; digest and
+    last_processed (3.9) when the iteration has ended, which is also when the seals have been checked:
+    nothing read from a snapshot counts before.
+
+    Memory: sessions, the ACL table and one node. Raises ForeignFileError, TruncatedHeaderError, CorruptError
+    with file and offset: in the file where the compressed stream itself is wrong, else in the content, which
+    the reason then says.
+    """
+
+    def __init__(self, reader: RandomReader, name: str, *, max_record: int = MAX_RECORD) -> None:
+        self._name = name
+        self._max_record = max_record
+        self._blocks = raw_blocks(reader, name)
+        self._size = reader.size()
+        self._items = 0
+        self._buffer = bytearray()
+        self._base = 0  # offset of the buffer in the content
+        self._pos = 0  # in the buffer
+        self._summed = 1  # Adler-32 of everything before `_pos`, once settled
+        self._done = False
+        self.digest: SnapshotDigest | None = None
+        self.last_processed: int | None = None
+        self._header()
+        self.sessions = self._sessions()
+        self.acls = self._acl_table()
+
+    def _fail(self, reason: str) -> CorruptError:
+        if snapshot_codec(self._name):
+            reason += " (the offset counts uncompressed bytes)"
+        return CorruptError(reason, self._name, self._base + self._pos)
+
+    def _fill(self, length: int) -> bool:
+        """Have `length` bytes behind `_pos`; False when the content ends first."""
+        while len(self._buffer) - self._pos < length:
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            self._buffer += block
+        return True
+
+    def _take(self, length: int) -> int:
+        if length > self._max_record:
+            raise self._fail(f"a field of {length} bytes, allowed are {self._max_record}")
+        if not self._fill(length):
+            raise self._fail(f"the snapshot ends, {length} more bytes are needed")
+        start = self._pos
+        self._pos += length
+        return start
+
+    def _settle(self, start: int) -> None:
+        """Add the bytes from `start` to `_pos` to the checksum, and let go of what is behind."""
+        with memoryview(self._buffer) as view:
+            self._summed = zlib.adler32(view[start : self._pos], self._summed)
+        if self._pos >= BLOCK:
+            del self._buffer[: self._pos]
+            self._base += self._pos
+            self._pos = 0
+
+    def _int(self) -> int:
+        return int.from_bytes(self._bytes(4), "big", signed=True)
+
+    def _bytes(self, length: int) -> bytes:
+        start = self._take(length)
+        return bytes(self._buffer[start : start + length])
+
+    def _field(self) -> bytes | None:
+        length = self._int()
+        if length == -1:
+            return None
+        if length < 0:
+            raise self._fail(f"field length {length}")
+        return self._bytes(length)
+
+    def _path(self) -> str:
+        raw = self._field()
+        if raw is None:
+            raise self._fail("a path is null")
+        try:
+            return raw.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise self._fail("a path is not UTF-8") from None
+
+    def _header(self) -> None:
+        complete = self._fill(16)
+        start = bytes(self._buffer[:4])
+        if not MAGIC.startswith(start):
+            raise ForeignFileError(f"starts with {start!r}, a snapshot starts with {MAGIC!r}", self._name, 0)
+        if not complete:
+            raise TruncatedHeaderError(f"{len(self._buffer)} bytes, a snapshot starts with 16", self._name, 0)
+        version = int.from_bytes(self._buffer[4:8], "big", signed=True)
+        if version != 2:
+            raise ForeignFileError(f"snapshot version {version}, expected 2", self._name, 4)
+        self._pos = 16
+        self._settle(0)
+
+    def _count(self, what: str) -> int:
+        count = self._int()
+        if count < 0:
+            raise self._fail(f"{count} {what}")
+        self._expect(count, what)
+        return count
+
+    def _expect(self, count: int, what: str) -> None:
+        """Refuse more items than a file of this size can hold. Items differ, so that each takes a byte at
+        least, however well it is compressed: a few kilobytes never make millions of sessions or znodes."""
+        self._items += count
+        least = 1 if snapshot_codec(self._name) else _LEAST_ITEM
+        if self._items > _FEW and self._items * least > self._size:
+            raise self._fail(
+                f"{count} {what} make {self._items} items; a file of {self._size} bytes holds at most "
+                f"{max(_FEW, self._size // least)}"
+            )
+
+    def _sessions(self) -> dict[int, int]:
+        sessions: dict[int, int] = {}
+        start = self._pos
+        for _ in range(self._count("sessions")):
+            session, timeout = struct.unpack(">qi", self._bytes(12))
+            sessions[session] = timeout
+            self._settle(start)
+            start = self._pos
+        self._settle(start)
+        return sessions
+
+    def _acl_table(self) -> dict[int, tuple[Acl, ...]]:
+        table: dict[int, tuple[Acl, ...]] = {}
+        start = self._pos
+        for _ in range(self._count("access lists")):
+            key, items = struct.unpack(">qi", self._bytes(12))
+            if not -1 <= items <= _ACL_LIMIT:
+                raise self._fail(f"an access list of {items} items")
+            self._expect(max(0, items), "entries of access lists")
+            table[key] = tuple(self._acl() for _ in range(items))
+            self._settle(start)
+            start = self._pos
+        self._settle(start)
+        return table
+
+    def _acl(self) -> Acl:
+        perms = self._int()
+        return Acl(perms, self._path(), self._path())
+
+    def __next__(self) -> SnapshotNode:
+        if self._done:
+            raise StopIteration
+        start = self._pos
+        path = self._path()
+        if path == "/":
+            self._settle(start)
+            self._finish()
+            raise StopIteration
+        self._expect(1, "znodes")
+        if path and not path.startswith("/"):
+            raise self._fail(f"the path {path[:80]!r} does not start with /")
+        data = self._field()
+        acl_id = int.from_bytes(self._bytes(8), "big", signed=True)
+        stat = StatPersisted(*_STAT.unpack(self._bytes(_STAT.size)))
+        self._settle(start)
+        acl = OPEN_ACL if acl_id == OPEN_ACL_ID else self.acls.get(acl_id)
+        return SnapshotNode(path or "/", data, acl, stat)
+
+    def blocks(self) -> Iterator[bytes]:
+        """The content from here on, in blocks, for who reads it otherwise; with that the iteration and its
+        checks are at an end."""
+        self._done = True
+        yield bytes(self._buffer[self._pos :])
+        yield from self._blocks
+
+    def _finish(self) -> None:
+        """The seals, and what 3.6+ and 3.9 put between them."""
+        self._check_seal()
+        if self._fill(1):
+            if self._fill(_DIGEST.size + SEAL_SIZE):  # longer than 3.9's section: digests may be switched off
+                start = self._pos
+                self.digest = SnapshotDigest(*_DIGEST.unpack(self._bytes(_DIGEST.size)))
+                self._settle(start)
+                self._check_seal()
+            if self._fill(1):
+                start = self._pos
+                self.last_processed = int.from_bytes(self._bytes(8), "big", signed=True)
+                self._settle(start)
+                self._check_seal()
+        if self._fill(1):
+            raise self._fail("there is data behind the last seal")
+        self._done = True
+
+    def _check_seal(self) -> None:
+        wanted = seal_bytes(self._summed)
+        start = self._pos
+        if self._bytes(SEAL_SIZE) != wanted:
+            self._pos = start
+            raise self._fail("the seal does not match the content")
+        self._settle(start)
+
+
+def read_snapshot(reader: RandomReader, name: str, *, max_record: int = MAX_RECORD) -> Snapshot:
+    """Open one snapshot; its header, sessions and ACL table are read before this returns."""
+    return Snapshot(reader, name, max_record=max_record)

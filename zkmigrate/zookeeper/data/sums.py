@@ -1,0 +1,298 @@
+"""A subtree at one zxid as sums over its znodes, in memory that does not grow with the tree.
+
+Two trees are compared without holding either: every znode is hashed with its path (BLAKE2b, 256 bits), and
+the hashes of one bucket are added modulo 2^256; a path decides its bucket. Equal sums mean equal znodes,
+whatever the order in which they were read (an additive multiset hash: Clarke et al., "Incremental Multiset
+Hash Functions", 2003; against accident and error, not against somebody who computes collisions). Where sums
+differ, only the znodes of those buckets have to be looked at.
+
+A znode that no transaction behind the snapshot touches is as the snapshot says, so it is hashed as it comes
+by. What is held are the znodes that transactions touch, their parents, and the ephemerals of sessions that
+close: as much as the log behind the snapshot changes (ZooKeeper rolls both after at most 100,000 transactions
+unless told otherwise), and every path of an ephemeral, which is what says who owns what.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from zkmigrate.zookeeper.data.effect import is_session, parent_of, path_changes
+from zkmigrate.zookeeper.data.errors import NoDataError
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.reader import Directory
+from zkmigrate.zookeeper.data.snapname import SnapshotFile, snapshot_files
+from zkmigrate.zookeeper.data.snapshot import SnapshotNode, read_snapshot
+from zkmigrate.zookeeper.data.tree import Tree, Znode, begun, from_log, from_snapshot, replay
+from zkmigrate.zookeeper.data.txn import CloseSessionTxn
+from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
+
+BUCKETS = 4096
+TOLD_EVERY = 20_000
+"""Znodes between two tellings."""
+
+_BITS = 256
+_MASK = (1 << _BITS) - 1
+_STAT = struct.Struct(">32sqqqqqqiiiq")
+
+Teller = Callable[[str, int, int | None], None]
+"""``tell(what, done, total)``: "znodes" or "transactions"; total None where it is not known."""
+
+View = Callable[[str, Znode], Znode | None]
+"""What of a znode is compared; None: nothing of it."""
+
+
+def whole(_path: str, node: Znode) -> Znode:
+    """All of every znode."""
+    return node
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What stands at and under `chroot` at `zxid`, by what a view shows of it.
+
+    znodes: how many are shown; largest: the largest czxid, mzxid or pzxid of all, 0 for none, and the path
+    that has it. sums: BUCKETS integers below 2^256. owners: session → its ephemerals, sorted; sessions: id →
+    timeout in ms, of all that are open. snapshot and skipped as of `tree.Tree`. held: how many znodes had to
+    be kept.
+    """
+
+    chroot: str
+    zxid: int
+    znodes: int
+    largest: int
+    largest_path: str
+    sums: tuple[int, ...]
+    owners: Mapping[int, tuple[str, ...]]
+    sessions: Mapping[int, int]
+    snapshot: str
+    skipped: Mapping[str, str]
+    held: int
+
+    @property
+    def digest(self) -> str:
+        """One value for the whole: 64 hex digits, equal exactly where all sums are."""
+        whole = hashlib.blake2b(digest_size=32)
+        for value in self.sums:
+            whole.update(value.to_bytes(_BITS // 8, "big"))
+        return whole.hexdigest()
+
+
+def bucket_of(path: str) -> int:
+    """The bucket of a path, 0 to BUCKETS - 1."""
+    return zlib.crc32(path.encode("utf-8", "surrogatepass")) % BUCKETS
+
+
+def unequal(left: Sums, right: Sums) -> frozenset[int]:
+    """The buckets in which the two differ."""
+    return frozenset(n for n, (a, b) in enumerate(zip(left.sums, right.sums, strict=True)) if a != b)
+
+
+def hash_of(path: str, node: Znode) -> int:
+    """The 256 bits that stand for a znode at its path. Every part has its length before it, or a fixed one,
+    so that no two znodes read the same."""
+    name = path.encode("utf-8", "surrogatepass")
+    taken = hashlib.blake2b(struct.pack(">i", len(name)) + name, digest_size=_BITS // 8)
+    stat = (node.data_length, node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime)
+    versions = (node.version, node.cversion, node.aversion)
+    taken.update(_STAT.pack(node.data_sha256, *stat, *versions, node.ephemeral_owner))
+    if node.acl is None:
+        taken.update(struct.pack(">i", -1))
+    else:
+        taken.update(struct.pack(">i", len(node.acl)))
+        for acl in node.acl:
+            scheme, name = (part.encode("utf-8", "surrogatepass") for part in (acl.scheme, acl.id))
+            taken.update(struct.pack(">iii", acl.perms, len(scheme), len(name)) + scheme + name)
+    return int.from_bytes(taken.digest(), "big")
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What is summed up as znodes come by."""
+
+    view: View = whole
+    sums: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    znodes: int = 0
+    largest: int = 0
+    largest_path: str = ""
+    owners: dict[int, list[str]] = field(default_factory=dict)
+
+    def take(self, path: str, node: Znode) -> None:
+        seen = self.view(path, node)
+        if seen is not None:
+            at = bucket_of(path)
+            self.sums[at] = (self.sums[at] + hash_of(path, seen)) & _MASK
+            self.znodes += 1
+        newest = max(node.czxid, node.mzxid, node.pzxid)
+        if newest > self.largest:
+            self.largest, self.largest_path = newest, path
+        if is_session(node.ephemeral_owner):
+            self.owners.setdefault(node.ephemeral_owner, []).append(path)
+
+
+class _Pass(Iterator[tuple[str, Znode]]):
+    """The znodes of one subtree at `upto`, from one snapshot and the log behind it, each once.
+
+    Raises from `next` what reading raises; whatever came before counts for nothing then. After the end:
+    `tree` (its zxid, sessions and the znodes that were held), `newer`: whether the snapshot's content may
+    be newer than `upto`.
+    """
+
+    def __init__(
+        self,
+        data: Directory,
+        logs: Directory,
+        file: SnapshotFile,
+        tree: Tree,
+        upto: int | None,
+        max_record: int,
+        tell: Teller,
+    ) -> None:
+        self._logs = logs
+        self._file = file
+        self.tree = tree
+        self._upto = upto
+        self._max_record = max_record
+        self._tell = tell
+        self.newer = False
+        self._touched, self._closed, unnamed = _touched(logs, file.zxid, upto, max_record)
+        if unnamed:
+            # Parents stand before their children, so only a reading of its own knows them in time.
+            self._touched |= {
+                parent_of(node.path)
+                for node in read_snapshot(data.open(file.name), file.name, max_record=max_record)
+                if node.stat.ephemeral_owner in unnamed
+            }
+        self._newest = 0
+        self._snapshot = read_snapshot(data.open(file.name), file.name, max_record=max_record)
+        tree.sessions = dict(self._snapshot.sessions)
+        self._nodes = self._all()
+
+    def __next__(self) -> tuple[str, Znode]:
+        return next(self._nodes)
+
+    def _all(self) -> Iterator[tuple[str, Znode]]:
+        for number, node in enumerate(self._snapshot, 1):
+            if number % TOLD_EVERY == 0:
+                self._tell("znodes", number, None)
+            if not self.tree.holds(node.path):
+                continue
+            self._newest = max(self._newest, node.stat.czxid, node.stat.mzxid, node.stat.pzxid)
+            if self._is_touched(node):
+                self.tree.put(node.path, from_snapshot(node))
+            else:
+                yield node.path, from_snapshot(node)
+        self.tree.zxid = self._file.zxid
+        ahead = replay(
+            self.tree,
+            self._logs,
+            self._file.zxid,
+            self._upto,
+            self._max_record,
+            lambda done, total: self._tell("transactions", done, total),
+        )
+        self.newer = ahead and self._upto is not None and self._newest > self._upto
+        yield from self.tree.nodes.items()
+
+    def _is_touched(self, node: SnapshotNode) -> bool:
+        return node.path in self._touched or node.stat.ephemeral_owner in self._closed
+
+
+def _touched(
+    logs: Directory, after: int, upto: int | None, max_record: int
+) -> tuple[set[str], set[int], set[int]]:
+    """The paths whose znodes the transactions after `after` are seen to change, the sessions that they close,
+    and those of them whose ephemerals the log does not name (3.4, 3.5)."""
+    paths: set[str] = set()
+    closed: set[int] = set()
+    unnamed: set[int] = set()
+    for record in walk(logs, after=after, max_record=max_record):
+        if upto is not None and record.zxid > upto:
+            break
+        if record.zxid <= after:
+            continue
+        txn = record.txn()
+        for change in path_changes(txn):
+            paths.update((change.path, parent_of(change.path)))
+        if isinstance(txn.body, CloseSessionTxn):
+            closed.add(txn.header.session)
+            if txn.body.paths is None:
+                unnamed.add(txn.header.session)
+    return paths, closed, unnamed
+
+
+def _untold(_what: str, _done: int, _total: int | None) -> None:
+    """Nobody listens."""
+
+
+def read_sums(
+    data: Directory,
+    log: Directory | None = None,
+    *,
+    chroot: str = "/",
+    upto: int | None = None,
+    view: View = whole,
+    max_record: int = MAX_RECORD,
+    tell: Teller = _untold,
+) -> Sums:
+    """The sums of the subtree as the directories (`version-2` of dataDir and dataLogDir) hold it at `upto`,
+    or at their newest zxid. Which snapshot it begins from, and what it raises, is as of `tree.load_tree`.
+
+    Memory: what the log behind the snapshot touches, the paths of ephemerals, and BUCKETS integers.
+    """
+    logs = log or data
+
+    def attempt(file: SnapshotFile) -> tuple[tuple[Tree, _Gathered], bool]:
+        tree, gathered = Tree(chroot, snapshot=file.name), _Gathered(view)
+        nodes = _Pass(data, logs, file, tree, upto, max_record, tell)
+        for path, node in nodes:
+            gathered.take(path, node)
+        return (tree, gathered), nodes.newer
+
+    found, skipped = begun(data, upto, attempt)
+    if found is not None:
+        return _sums(*found, skipped)
+    tree, gathered = from_log(logs, Tree(chroot), upto, skipped, max_record), _Gathered(view)
+    for path, node in tree.nodes.items():
+        gathered.take(path, node)
+    return _sums(tree, gathered, skipped)
+
+
+def _sums(tree: Tree, gathered: _Gathered, skipped: Mapping[str, str]) -> Sums:
+    return Sums(
+        tree.chroot,
+        tree.zxid,
+        gathered.znodes,
+        gathered.largest,
+        gathered.largest_path,
+        tuple(gathered.sums),
+        {session: tuple(sorted(paths)) for session, paths in sorted(gathered.owners.items())},
+        tree.sessions,
+        tree.snapshot,
+        skipped,
+        len(tree.nodes),
+    )
+
+
+def znodes(
+    data: Directory,
+    log: Directory | None,
+    found: Sums,
+    *,
+    max_record: int = MAX_RECORD,
+    tell: Teller = _untold,
+) -> Iterator[tuple[str, Znode]]:
+    """The znodes that `found` was summed from, whole, read once more, in no order. Raises as `read_sums`,
+    NoDataError where the snapshot is gone since."""
+    logs = log or data
+    if not found.snapshot:
+        yield from from_log(logs, Tree(found.chroot), found.zxid, {}, max_record).nodes.items()
+        return
+    file = next((file for file in snapshot_files(data) if file.name == found.snapshot), None)
+    if file is None:
+        raise NoDataError(f"{found.snapshot} is gone since it was read")
+    tree = Tree(found.chroot, snapshot=found.snapshot)
+    yield from _Pass(data, logs, file, tree, found.zxid, max_record, tell)

@@ -1,0 +1,329 @@
+"""The newest durable zxid of a ZooKeeper directory, in O(1) reads where the newest log ends in a whole
+record.
+
+newest = max(newest valid snapshot, last valid record of the newest log that holds one). The log's end is
+found by bisection over zero / non-zero windows (the server grows the file with zeros ahead of its writes),
+then the last record by searching backward for the frame whose length ends exactly there and whose checksum
+holds. A payload may hold whole records, and where the outer record was torn just behind one of them it
+looks like the last; so the bytes before are searched for a frame that would enclose it, as far back as one
+can begin (`reach`). Where any of this fails (a torn last write, zeros in a payload that fooled the bisection,
+a possible enclosing frame) the file is walked forward, from its start or from a cursor already proved: only
+such a walk tells a record from a copy of one.
+
+What this cannot see, which is why the tail is the fast answer and never the whole proof: a hole of zeros,
+or damage, in the middle of the log with whole records behind it. Then it may name a later record than
+ZooKeeper would recover. A scan with `full=True` refuses such a log.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from dataclasses import dataclass
+
+from zkmigrate.zookeeper.data.errors import CursorError, NoDataError
+from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
+from zkmigrate.zookeeper.data.logdir import LogFile, log_files, strays
+from zkmigrate.zookeeper.data.reader import CountingReader, Directory, Listed, RandomReader
+from zkmigrate.zookeeper.data.seal import check_snapshot
+from zkmigrate.zookeeper.data.snapname import snapshot_files
+from zkmigrate.zookeeper.data.txn import HEADER_SIZE, KNOWN_TYPES
+from zkmigrate.zookeeper.data.txnlog import (
+    END_MARK,
+    FILE_HEADER_SIZE,
+    FRAME_SIZE,
+    MAX_RECORD,
+    Cursor,
+    EndKind,
+    LogScan,
+    check_header,
+)
+
+WINDOW = 4096  # the server keeps at least this much padding while it pre-allocates
+_STOP_WIDTH = 256 << 10  # bisection ends here: so much more in the read that follows costs less than a trip
+
+_ZEROS = bytes(WINDOW)
+_END_MARK = bytes([END_MARK])
+_FAR = 64 << 10  # a frame farther off than this must have a length with one of its high two bytes set
+_FRAME = re.compile(rb"B\0\0\0\0")
+_FRAME_OF_A_LARGE = re.compile(rb"B\0\0\0\0.{4}(?!\0\0)", re.DOTALL)
+_TXN_HEADER = struct.Struct(">qiqqi")
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """zxid: the newest durable one. source: "log" or "snapshot"; file and offset: where it stands (offset
+    of the record, 0 for a snapshot). torn: the newest log ends in a write that was not whole. end: where
+    the next record of the log would start, 0 for a snapshot. bytes_read and reads: what it cost. skipped:
+    logs without a record and snapshots that did not pass; strays: names no ZooKeeper of ours wrote (see
+    logdir.strays)."""
+
+    zxid: int
+    source: str
+    file: str
+    offset: int
+    end: int
+    torn: bool
+    bytes_read: int
+    reads: int
+    skipped: tuple[str, ...] = ()
+    strays: tuple[str, ...] = ()
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """The log cursor after this record; None when the zxid came from a snapshot."""
+        return Cursor(self.file, self.end, self.zxid) if self.source == "log" else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last record of one log; zxid is None when the log holds none."""
+
+    zxid: int | None
+    offset: int
+    end: int
+    torn: bool
+
+
+def newest(
+    data: Directory,
+    log: Directory | None = None,
+    *,
+    cursor: Cursor | None = None,
+    max_record: int = MAX_RECORD,
+    jute_maxbuffer: int = JUTE_MAXBUFFER,
+    check: bool = True,
+) -> Tail:
+    """The newest durable zxid of a dataDir's and dataLogDir's `version-2` (the same one when `log` is None).
+
+    cursor: a proved place; records are read from there on, so that nothing inside a payload can mislead.
+    jute_maxbuffer: the servers'; from it follows how many bytes before the last record are searched for a
+    frame that encloses it. check: verify every seal of the snapshot that decides (reads it whole); without
+    it, the server's own quick test. Raises NoDataError, and what LogScan raises where the newest log is
+    damaged.
+    """
+    data = Listed(data)
+    logs = data if log is None else Listed(log)
+    cost = _Cost()
+    skipped: list[str] = []
+    last = _Last(None, 0, 0, False)
+    name, torn = "", False
+    for file in reversed(log_files(logs)):
+        last = _last_of(logs, file, cursor, (max_record, reach(jute_maxbuffer)), cost)
+        torn = torn or last.torn
+        if last.zxid is not None:
+            name = file.name
+            break
+        skipped.append(file.name)
+    floor = -1 if last.zxid is None else last.zxid
+    if cursor is not None and floor < cursor.zxid:
+        raise CursorError("no record at or after the cursor is left", cursor.file, cursor.offset)
+    snapshot = _snapshot_above(data, floor, check, cost, skipped)
+    if snapshot is None and last.zxid is None:
+        raise NoDataError("neither a usable snapshot nor a transaction in this directory")
+    unknown = strays(data) if log is None else tuple(sorted({*strays(data), *strays(logs)}))
+    figures = (torn, cost.bytes_read, cost.reads, tuple(skipped), unknown)
+    if snapshot is not None:
+        return Tail(snapshot[1], "snapshot", snapshot[0], 0, 0, *figures)
+    return Tail(floor, "log", name, last.offset, last.end, *figures)
+
+
+def reach(jute_maxbuffer: int) -> int:
+    """How many bytes before its end a record can begin that holds other records as data.
+
+    A server takes no request larger than jute.maxbuffer, and logs what it was asked: the largest setData of
+    3.5.8 made a record of 1.00002 times that; the largest multi of sequential creates, whose names become
+    longer, one of 1.2 times. Left out: a multi of thousands of creates with an ACL by "auth", of which each
+    takes on all of the session's identities (2.05 times with one identity), and which holds records as well.
+    """
+    return (jute_maxbuffer + 1) * 5 // 4
+
+
+class _Cost:
+    """Adds up the readers' figures."""
+
+    def __init__(self) -> None:
+        self._readers: list[CountingReader] = []
+
+    def open(self, directory: Directory, name: str) -> CountingReader:
+        reader = CountingReader(directory.open(name))
+        self._readers.append(reader)
+        return reader
+
+    @property
+    def reads(self) -> int:
+        return sum(reader.reads for reader in self._readers)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(reader.bytes_read for reader in self._readers)
+
+
+def _snapshot_above(
+    data: Directory, floor: int, check: bool, cost: _Cost, skipped: list[str]
+) -> tuple[str, int] | None:
+    """The newest snapshot that passes and stands above `floor`, with its zxid.
+
+    Only the name counts, not the lastProcessedZxid of 3.9: what the name says is surely in the content.
+    """
+    for file in snapshot_files(data):
+        if file.zxid <= floor:
+            return None
+        if not check_snapshot(cost.open(data, file.name), file.name, whole=check):
+            return file.name, file.zxid
+        skipped.append(file.name)
+    return None
+
+
+def _last_of(
+    logs: Directory, file: LogFile, cursor: Cursor | None, limits: tuple[int, int], cost: _Cost
+) -> _Last:
+    max_record, before = limits
+    if file.size == 0:
+        return _Last(None, 0, 0, False)
+    reader = cost.open(logs, file.name)
+    if cursor is not None and cursor.file == file.name:
+        return _walk(reader, file.name, cursor, max_record)
+    check_header(reader.read(0, FILE_HEADER_SIZE), file.name)
+    if cursor is not None:
+        return _walk(reader, file.name, None, max_record)
+    ending = _ending(reader, before)
+    if ending.end <= FILE_HEADER_SIZE:
+        return _Last(None, FILE_HEADER_SIZE, FILE_HEADER_SIZE, False)
+    last = _last_record(reader, ending, file.zxid, max_record)
+    if last is None or _may_be_enclosed(reader, ending, last, limits, file.zxid):
+        return _walk(reader, file.name, None, max_record)
+    return last
+
+
+class _Ending:
+    """What was read of a file's end. data: its bytes from `base` on, some zeros behind `end` among them; end:
+    the offset after the last byte that is not zero."""
+
+    def __init__(self, base: int, data: bytes) -> None:
+        self.base = base
+        self.data = data
+        self.end = base + _unpadded(data)
+
+    def extend(self, reader: RandomReader, base: int) -> None:
+        """Have the bytes from `base` on as well."""
+        if base < self.base:
+            self.data = reader.read(base, self.base - base) + self.data
+            self.base = base
+
+
+def _may_be_enclosed(
+    reader: RandomReader, ending: _Ending, last: _Last, limits: tuple[int, int], least_zxid: int
+) -> bool:
+    """Whether some frame in the bytes before the record claims to go on at least to the record's end, and its
+    payload to begin as a transaction does. limits: as of `_last_of`."""
+    max_record, before = limits
+    if last.offset == FILE_HEADER_SIZE:
+        return False
+    first = max(FILE_HEADER_SIZE, last.offset - before)
+    # The frame of a record there, and its header, may themselves reach into the last record.
+    ending.extend(reader, first - 1)
+    base, data = ending.base, ending.data
+
+    def encloses(offset: int) -> bool:
+        at = offset - base
+        length = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+        reaches = length <= max_record and offset + length + FRAME_SIZE >= last.end
+        return reaches and _begins(data, at + 12, least_zxid)
+
+    if first == FILE_HEADER_SIZE and encloses(first):  # no end mark stands before it
+        return True
+    near = max(first, last.offset - _FAR) - 1
+    stops = near + 10, last.offset + 3  # a pattern that begins before them must not be cut
+    for pattern, start, stop in ((_FRAME_OF_A_LARGE, first - 1, stops[0]), (_FRAME, near, stops[1])):
+        hit = pattern.search(data, start - base, stop - base)
+        while hit is not None:
+            if encloses(base + hit.start() + 1):
+                return True
+            hit = pattern.search(data, hit.start() + 1, stop - base)
+    return False
+
+
+def _begins(data: bytes, at: int, least_zxid: int) -> bool:
+    """Whether a transaction's header may stand here. Numbers inside a record look like a frame now and then,
+    for example a cxid and a zxid that end in 0x4200; then no type follows that there is."""
+    zxid, kind = struct.unpack_from(">q", data, at + 12)[0], struct.unpack_from(">i", data, at + 28)[0]
+    return zxid >= least_zxid and kind in KNOWN_TYPES
+
+
+def _walk(reader: CountingReader, name: str, cursor: Cursor | None, max_record: int) -> _Last:
+    """The server's own way: forward to the end. Raises CorruptError for what the server would refuse or
+    lose."""
+    scan = LogScan(reader, name, cursor, max_record=max_record)
+    offset = 0 if cursor is None else cursor.offset
+    for record in scan:
+        offset = record.offset
+    torn = scan.end is not None and scan.end.kind is EndKind.TORN
+    return _Last(scan.last_zxid, offset, scan.offset, torn)
+
+
+def data_end(reader: RandomReader) -> int:
+    """The offset after the last non-zero byte, by bisection. Exact unless a window inside the data is all
+    zeros."""
+    return _ending(reader, 0).end
+
+
+def _ending(reader: RandomReader, before: int) -> _Ending:
+    """The end of the data, with what bisection left to look through and `before` bytes more."""
+    low, high = 0, max(0, reader.size() - WINDOW)  # data at or after low; from high on zeros, as far as seen
+    last = reader.read(high, WINDOW)
+    if _unpadded(last):
+        ending = _Ending(high, last)
+        ending.extend(reader, max(0, high - before))
+        return ending
+    while high - low > _STOP_WIDTH:
+        middle = (low + high) // 2
+        if _unpadded(reader.read(middle, WINDOW)):
+            low = middle
+        else:
+            high = middle
+    base = max(0, low - before)
+    return _Ending(base, reader.read(base, high - base))
+
+
+def _unpadded(data: bytes) -> int:
+    """How many bytes are left without the zeros at the end."""
+    end = len(data)
+    while end > 0:
+        start = max(0, end - WINDOW)
+        block = data[start:end]
+        if block != _ZEROS[: end - start]:
+            return start + len(block.rstrip(b"\0"))
+        end = start
+    return 0
+
+
+def _last_record(reader: RandomReader, ending: _Ending, least_zxid: int, max_record: int) -> _Last | None:
+    """The whole record that ends at the data's end; None when there is none within `max_record`."""
+    end = ending.end
+    if ending.data[end - ending.base - 1 : end - ending.base] != _END_MARK:
+        return None
+    least = max(FILE_HEADER_SIZE, end - max_record - FRAME_SIZE)
+    while (found := _frame_in(ending.data, end - ending.base, least_zxid)) is None:
+        if ending.base <= least:
+            return None
+        ending.extend(reader, max(least, end - 4 * (end - ending.base)))
+    return _Last(found[1], ending.base + found[0], end, False)
+
+
+def _frame_in(data: bytes, end: int, least_zxid: int) -> tuple[int, int] | None:
+    """Position in `data` and zxid of a record that ends exactly at `end`, nearest to the end first."""
+    high = end - FRAME_SIZE - HEADER_SIZE
+    while high >= 0:
+        at = data.rfind(b"\0\0\0\0", 0, high + 4)
+        if at < 0:
+            return None
+        if int.from_bytes(data[at + 8 : at + 12], "big") == end - at - FRAME_SIZE:
+            payload = data[at + 12 : end - 1]
+            _session, _cxid, zxid, _time, kind = _TXN_HEADER.unpack_from(payload)
+            crc = int.from_bytes(data[at + 4 : at + 8], "big")
+            if kind in KNOWN_TYPES and zxid >= least_zxid and zlib.adler32(payload) == crc:
+                return at, zxid
+        high = at - 1
+    return None

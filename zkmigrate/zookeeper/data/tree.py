@@ -1,0 +1,422 @@
+"""The state of one subtree: a snapshot, then every transaction after the zxid in its name, replayed as the
+server does. The operations of a transaction are those of `effect`.
+
+Replay over a fuzzy snapshot must end where the live tree stood, so the rules are those of ZooKeeper's
+DataTree: a create of a znode that is there already only raises its parent's cversion; a parent's cversion
+and pzxid are set by a create when its parentCVersion is larger than what is there; a delete raises the
+parent's pzxid, also when the child is gone already; setData and setACL set the versions that the
+transaction carries. `/zookeeper` (quota figures, which change without a transaction, and each server's own
+config) is left out unless the chroot lies in it, or the whole tree is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from zkmigrate.zookeeper.data.effect import (
+    SYSTEM_ROOT,
+    Owned,
+    is_part,
+    is_session,
+    is_under,
+    operations,
+    owner_of,
+    parent_of,
+)
+from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError, ZkDataError
+from zkmigrate.zookeeper.data.logdir import hole, walk
+from zkmigrate.zookeeper.data.reader import Directory
+from zkmigrate.zookeeper.data.session import format_session
+from zkmigrate.zookeeper.data.snapname import SnapshotFile, snapshot_files
+from zkmigrate.zookeeper.data.snapshot import Snapshot, SnapshotNode, read_snapshot
+from zkmigrate.zookeeper.data.txn import (
+    Acl,
+    CloseSessionTxn,
+    CreateContainerTxn,
+    CreateSessionTxn,
+    CreateTTLTxn,
+    CreateTxn,
+    DeleteTxn,
+    SetACLTxn,
+    SetDataTxn,
+    Txn,
+    TxnBody,
+    TxnHeader,
+)
+from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
+from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
+
+T = TypeVar("T")
+
+_TOLD_EVERY = 500
+_SHOWN_OF_SHA = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Znode:
+    """One znode at one zxid. data_sha256: raw digest of the data; data_length: -1 for null data, which is
+    not the same as empty. acl None: not known (see SnapshotNode). content_crc32: CRC-32 over path and data,
+    from which the tree's digest goes on (see digest). The rest as in StatPersisted."""
+
+    data_sha256: bytes
+    data_length: int
+    acl: tuple[Acl, ...] | None
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    content_crc32: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One path that differs. kind: "only left", "only right", or the name of the first field that differs;
+    left and right: that field's values as text, "" where there is none."""
+
+    path: str
+    kind: str
+    left: str
+    right: str
+
+
+@dataclass(slots=True)
+class Tree:
+    """The znodes at and under `chroot`, and every open session (id → timeout in ms), at `zxid`.
+
+    whole: everything, `/zookeeper` included; chroot is "/" then, ValueError otherwise. snapshot: the file it
+    began from, "" for none; skipped: newer snapshots that could not be used, with the reason.
+    """
+
+    chroot: str
+    zxid: int = 0
+    nodes: dict[str, Znode] = field(default_factory=dict)
+    sessions: dict[int, int] = field(default_factory=dict)
+    snapshot: str = ""
+    skipped: dict[str, str] = field(default_factory=dict)
+    whole: bool = False
+    _owned: Owned = field(default_factory=Owned)
+
+    def __post_init__(self) -> None:
+        if self.whole and self.chroot != "/":
+            raise ValueError(f"a whole tree begins at /, not at {self.chroot}")
+
+    def holds(self, path: str) -> bool:
+        """Whether the path is part of this tree."""
+        return self.whole or is_part(path, self.chroot)
+
+    def load(self, snapshot: Snapshot, zxid: int) -> None:
+        """Take a snapshot's content, to its end (its seals are checked there)."""
+        self.sessions = dict(snapshot.sessions)
+        for node in snapshot:
+            if self.holds(node.path):
+                self.put(node.path, from_snapshot(node))
+        self.zxid = zxid
+
+    def apply(self, txn: Txn) -> None:
+        """Replay one transaction."""
+        for _, body in operations(txn, self._owned):
+            self._change(txn.header, body)
+        self.zxid = max(self.zxid, txn.header.zxid)
+
+    def _change(self, head: TxnHeader, body: TxnBody) -> None:
+        match body:
+            case CreateTxn() | CreateContainerTxn() | CreateTTLTxn():
+                self._create(head, body)
+            case DeleteTxn():
+                self._delete(body.path, head.zxid)
+            case SetDataTxn():
+                node = self.nodes.get(body.path)
+                if node is not None:
+                    digest, length, crc = _digest(body.path, body.data)
+                    self.nodes[body.path] = replace(
+                        node,
+                        data_sha256=digest,
+                        data_length=length,
+                        content_crc32=crc,
+                        version=body.version,
+                        mzxid=head.zxid,
+                        mtime=head.time_ms,
+                    )
+            case SetACLTxn():
+                node = self.nodes.get(body.path)
+                if node is not None:
+                    self.nodes[body.path] = replace(node, acl=body.acl, aversion=body.version)
+            case CreateSessionTxn():
+                self.sessions[head.session] = body.timeout_ms
+            case CloseSessionTxn():
+                self.sessions.pop(head.session, None)
+
+    def _create(self, head: TxnHeader, body: CreateTxn | CreateContainerTxn | CreateTTLTxn) -> None:
+        if not self.holds(body.path):
+            return
+        zxid, time_ms = head.zxid, head.time_ms
+        owner = owner_of(body, head.session)
+        if body.path != self.chroot:
+            parent_path = parent_of(body.path)
+            parent = self.nodes.get(parent_path)
+            if parent is None:
+                return  # a parent that was gone before the dump came to it: its deletion follows
+            cversion = parent.cversion + 1 if body.parent_cversion == -1 else body.parent_cversion
+            if cversion > parent.cversion:
+                self.nodes[parent_path] = replace(parent, cversion=cversion, pzxid=zxid)
+        there = self.nodes.get(body.path)
+        if there is not None:
+            if there.acl is None:
+                self.nodes[body.path] = replace(there, acl=body.acl)
+            return
+        digest, length, crc = _digest(body.path, body.data)
+        self.put(
+            body.path,
+            Znode(digest, length, body.acl, zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, crc),
+        )
+
+    def put(self, path: str, node: Znode) -> None:
+        """Take a znode as it is."""
+        self.nodes[path] = node
+        if is_session(node.ephemeral_owner):
+            self._owned.add(path, node.ephemeral_owner)
+
+    def _delete(self, path: str, zxid: int) -> None:
+        if not self.holds(path):
+            return
+        parent = self.nodes.get(parent_of(path)) if path != self.chroot else None
+        if parent is not None and zxid > parent.pzxid:
+            self.nodes[parent_of(path)] = replace(parent, pzxid=zxid)
+        if self.nodes.pop(path, None) is not None:
+            self._owned.drop(path)
+
+    @property
+    def owners(self) -> dict[int, tuple[str, ...]]:
+        """Session → the ephemeral znodes it owns in this tree, sorted."""
+        return self._owned.owners
+
+    @property
+    def smallest_timeout_ms(self) -> int | None:
+        """The smallest timeout of the sessions that own a part; None when nobody does, or none is known."""
+        return min((self.sessions[owner] for owner in self.owners if owner in self.sessions), default=None)
+
+
+def _digest(path: str, data: bytes | None) -> tuple[bytes, int, int]:
+    """data_sha256, data_length and content_crc32 of a znode."""
+    raw = data or b""
+    name = b"" if path == "/" else path.encode("utf-8", "surrogatepass")
+    crc = zlib.crc32(raw, zlib.crc32(name))
+    return hashlib.sha256(raw).digest(), -1 if data is None else len(data), crc
+
+
+def _blank(path: str) -> Znode:
+    """A znode that a server makes by itself when it starts with nothing."""
+    digest, length, crc = _digest(path, b"")
+    return Znode(digest, length, None, 0, 0, 0, 0, 0, 0, 0, 0, 0, crc)
+
+
+def from_snapshot(node: SnapshotNode) -> Znode:
+    """A znode as a snapshot holds it."""
+    digest, length, crc = _digest(node.path, node.data)
+    s = node.stat
+    return Znode(
+        digest,
+        length,
+        node.acl,
+        s.czxid,
+        s.mzxid,
+        s.pzxid,
+        s.ctime,
+        s.mtime,
+        s.version,
+        s.cversion,
+        s.aversion,
+        s.ephemeral_owner,
+        crc,
+    )
+
+
+def load_tree(
+    data: Directory,
+    log: Directory | None = None,
+    *,
+    chroot: str = "/",
+    whole: bool = False,
+    upto: int | None = None,
+    max_record: int = MAX_RECORD,
+    tell: Callable[[int, int | None], None] | None = None,
+) -> Tree:
+    """The subtree as the directories (`version-2` of dataDir and dataLogDir) hold it, at `upto` or at their
+    newest zxid.
+
+    A snapshot's content may be newer than its name. Where the log goes on after `upto`, a snapshot is used
+    only when a later one, also not above `upto`, shows that its dump had ended; failing that, when no stat
+    in it is above. whole: `/zookeeper` too (see Tree). tell: now and then told how many transactions were
+    replayed, and of how many; None while that is not known. Raises NoDataError (no snapshot and no log from
+    the first transaction on, or none old enough for `upto`), CorruptError where the log between snapshot and
+    end has a hole or damage, or a damaged newest log.
+    """
+    logs = log or data
+
+    def attempt(file: SnapshotFile) -> tuple[Tree, bool]:
+        tree = Tree(chroot, snapshot=file.name, whole=whole)
+        tree.load(read_snapshot(data.open(file.name), file.name, max_record=max_record), file.zxid)
+        newest = max_zxid(tree)
+        ahead = replay(tree, logs, file.zxid, upto, max_record, tell)
+        return tree, ahead and upto is not None and newest > upto
+
+    found, skipped = begun(data, upto, attempt)
+    tree = found or from_log(logs, Tree(chroot, whole=whole), upto, skipped, max_record, tell)
+    tree.skipped = skipped
+    return tree
+
+
+def begun(
+    data: Directory, upto: int | None, attempt: Callable[[SnapshotFile], tuple[T, bool]]
+) -> tuple[T | None, dict[str, str]]:
+    """What ``attempt`` makes of the best snapshot to begin from, and those that could not be used, with the
+    reason; None where there is none to use.
+
+    attempt: gives its result, and whether the snapshot's content may be newer than `upto`. Raises what it
+    raises, but for damage of the snapshot, and of a log to which an older snapshot does not reach.
+    """
+    skipped: dict[str, str] = {}
+    broken: CorruptError | NoDataError | None = None
+    for file, sure in _candidates(snapshot_files(data), upto):
+        try:
+            found, newer = attempt(file)
+        except ZkDataError as error:
+            if error.file != file.name:
+                if not isinstance(error, CorruptError | NoDataError):
+                    raise
+                # After a SNAP sync the log does not reach back to an older snapshot, or there is none at
+                # all; a newer one may still do.
+                broken = broken or error
+            skipped[file.name] = str(error)
+            continue
+        if newer and not sure:
+            skipped[file.name] = "its content is newer than asked for"
+            continue
+        return found, skipped
+    if broken is not None:
+        raise broken
+    return None, skipped
+
+
+def from_log(
+    logs: Directory,
+    tree: Tree,
+    upto: int | None,
+    skipped: Mapping[str, str],
+    max_record: int = MAX_RECORD,
+    tell: Callable[[int, int | None], None] | None = None,
+) -> Tree:
+    """The subtree from a log that reaches back to the first transaction, into an empty tree. Raises as
+    `load_tree`."""
+    for path in ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota"):
+        if tree.holds(path):
+            tree.nodes[path] = _blank(path)
+    replay(tree, logs, 0, upto, max_record, tell)
+    if tree.zxid == 0:
+        raise NoDataError("; ".join(skipped.values()) or "no snapshot and no transaction to begin from")
+    return tree
+
+
+def _candidates(snapshots: Iterable[SnapshotFile], upto: int | None) -> Iterator[tuple[SnapshotFile, bool]]:
+    """Snapshots to begin from, best first, and whether the dump had surely ended at `upto`."""
+    usable = [file for file in snapshots if upto is None or file.zxid <= upto]
+    if upto is None:
+        yield from ((file, True) for file in usable)
+        return
+    yield from ((file, True) for file in usable[1:2])
+    yield from ((file, False) for file in usable[:1])
+    yield from ((file, True) for file in usable[2:])
+
+
+def replay(
+    tree: Tree,
+    logs: Directory,
+    start: int,
+    upto: int | None,
+    max_record: int,
+    tell: Callable[[int, int | None], None] | None,
+) -> bool:
+    """Apply what follows `start`, up to `upto`. True when the log goes on behind `upto`. Raises as
+    `load_tree`."""
+    last: int | None = None
+    total = upto - start if upto is not None and epoch(upto) == epoch(start) else None
+    done = 0
+    for record in walk(logs, after=start, max_record=max_record):
+        missing = hole(last, start, record.zxid) if record.zxid > start else ""
+        if upto is not None and record.zxid > upto:
+            # What follows a hole does not show that nothing was between: a snapshot may have been received.
+            if missing and tree.zxid < upto:
+                raise CorruptError(missing, record.file, record.offset)
+            return True
+        if record.zxid > start:
+            if missing:
+                raise CorruptError(missing, record.file, record.offset)
+            tree.apply(record.txn())
+            done += 1
+            if tell is not None and done % _TOLD_EVERY == 0:
+                tell(done, total)
+        last = record.zxid
+    if upto is not None and tree.zxid < upto:
+        tree_end = f"the directories end at 0x{tree.zxid:x}"
+        raise NoDataError(f"{tree_end}, the state at 0x{upto:x} was asked for")
+    return False
+
+
+def max_zxid(tree: Tree) -> int:
+    """The largest czxid, mzxid or pzxid in the tree; 0 when it is empty. It does not see setACL, nor the
+    deletion of the root itself."""
+    return max((max(node.czxid, node.mzxid, node.pzxid) for node in tree.nodes.values()), default=0)
+
+
+def subtree_max_zxid(tree: Tree, chroot: str) -> int:
+    """`max_zxid` of the part of the tree at and under `chroot`."""
+    return max(
+        (max(n.czxid, n.mzxid, n.pzxid) for path, n in tree.nodes.items() if is_under(path, chroot)),
+        default=0,
+    )
+
+
+_COMPARED = tuple(f.name for f in fields(Znode))
+
+
+def diff(left: Tree, right: Tree, limit: int = 100) -> tuple[Difference, ...]:
+    """The paths that differ, sorted, at most `limit`; () when the trees are equal. Sessions are not
+    compared: see `Tree.owners` and `Tree.sessions`."""
+    return tuple(itertools.islice(differences(left.nodes, right.nodes), limit))
+
+
+def differences(left: Mapping[str, Znode], right: Mapping[str, Znode]) -> Iterator[Difference]:
+    """The paths that differ, sorted."""
+    for path in sorted(left.keys() | right.keys()):
+        a, b = left.get(path), right.get(path)
+        if a is None or b is None:
+            yield Difference(path, "only right" if a is None else "only left", "", "")
+        elif a != b:
+            name = next(name for name in _COMPARED if getattr(a, name) != getattr(b, name))
+            yield Difference(path, name, shown(name, getattr(a, name)), shown(name, getattr(b, name)))
+
+
+def shown(name: str, value: Any) -> str:
+    """A field's value as ZooKeeper's own shell shows it; of data the beginning of its SHA-256."""
+    if name in ("czxid", "mzxid", "pzxid"):
+        return format_zxid(value)
+    if name == "ephemeral_owner":
+        return format_session(value)
+    if name == "acl":
+        return "not known" if value is None else ",".join(_rights(acl) for acl in value) or "nobody"
+    return value.hex()[:_SHOWN_OF_SHA] if isinstance(value, bytes) else str(value)
+
+
+def _rights(acl: Acl) -> str:
+    letters = "".join(letter for bit, letter in enumerate("rwcda") if acl.perms >> bit & 1)
+    return f"{acl.scheme}:{acl.id}:{letters}"

@@ -1,0 +1,295 @@
+"""One record of a ZooKeeper transaction log: header, body, digest (ZooKeeper 3.4 to 3.9).
+
+Payload = TxnHeader (32 bytes: long session, int cxid, long zxid, long time in ms, int type), the body by
+type, then 0 or 12 bytes of TxnDigest (int version, long treeDigest; ZooKeeper 3.6+ with digests on). Names
+as in ZooKeeper's own `zookeeper.jute`. Two rules are not in that file and were seen on real servers: a
+failed multi is logged with its earlier operations intact followed by error entries, and is wholly without
+effect; closeSession has no body in 3.4 and 3.5, and a vector of the deleted paths since 3.6.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from zkmigrate.zookeeper.data.errors import MalformedError
+from zkmigrate.zookeeper.data.jute import JuteInput
+
+HEADER_SIZE = 32
+DIGEST_SIZE = 12
+
+
+class TxnType(enum.IntEnum):
+    """ZooDefs.OpCode, as far as it appears in logs; names as ZooKeeper prints them."""
+
+    create = 1
+    delete = 2
+    setData = 5
+    setACL = 7
+    check = 13
+    multi = 14
+    create2 = 15
+    reconfig = 16
+    createContainer = 19
+    deleteContainer = 20
+    createTTL = 21
+    error = -1
+    createSession = -10
+    closeSession = -11
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """One access right: permission bits (1 read, 2 write, 4 create, 8 delete, 16 admin), scheme, id."""
+
+    perms: int
+    scheme: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TxnHeader:
+    """session: owner of the request; time_ms: the leader's clock, milliseconds since 1970."""
+
+    session: int
+    cxid: int
+    zxid: int
+    time_ms: int
+    type: TxnType
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTxn:
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...]
+    ephemeral: bool
+    parent_cversion: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateContainerTxn:
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...]
+    parent_cversion: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTTLTxn:
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...]
+    parent_cversion: int
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTxn:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetDataTxn:
+    path: str
+    data: bytes | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetACLTxn:
+    path: str
+    acl: tuple[Acl, ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVersionTxn:
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorTxn:
+    err: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSessionTxn:
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSessionTxn:
+    """paths: the ephemerals deleted with the session; None where the log does not say (3.4, 3.5)."""
+
+    paths: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubTxn:
+    """One operation of a multi; it has no zxid of its own."""
+
+    type: TxnType
+    body: TxnBody
+
+
+@dataclass(frozen=True, slots=True)
+class MultiTxn:
+    txns: tuple[SubTxn, ...]
+
+    @property
+    def failed(self) -> bool:
+        """True when any entry is an error: then none of the others happened."""
+        return any(sub.type is TxnType.error for sub in self.txns)
+
+
+TxnBody = (
+    CreateTxn
+    | CreateContainerTxn
+    | CreateTTLTxn
+    | DeleteTxn
+    | SetDataTxn
+    | SetACLTxn
+    | CheckVersionTxn
+    | ErrorTxn
+    | CreateSessionTxn
+    | CloseSessionTxn
+    | MultiTxn
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TxnDigest:
+    """The digest of the whole tree after the transaction (see digest), a signed long."""
+
+    version: int
+    tree_digest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Txn:
+    header: TxnHeader
+    body: TxnBody
+    digest: TxnDigest | None
+
+
+def read_acl(src: JuteInput) -> tuple[Acl, ...]:
+    """A vector of ACL items; null and empty both read as ()."""
+    return tuple(Acl(src.int32(), src.string(), src.string()) for _ in range(src.count(12)))
+
+
+def _create(src: JuteInput) -> CreateTxn:
+    return CreateTxn(src.string(), src.buffer(), read_acl(src), src.boolean(), src.int32())
+
+
+def _create_container(src: JuteInput) -> CreateContainerTxn:
+    return CreateContainerTxn(src.string(), src.buffer(), read_acl(src), src.int32())
+
+
+def _create_ttl(src: JuteInput) -> CreateTTLTxn:
+    return CreateTTLTxn(src.string(), src.buffer(), read_acl(src), src.int32(), src.int64())
+
+
+def _delete(src: JuteInput) -> DeleteTxn:
+    return DeleteTxn(src.string())
+
+
+def _set_data(src: JuteInput) -> SetDataTxn:
+    return SetDataTxn(src.string(), src.buffer(), src.int32())
+
+
+def _set_acl(src: JuteInput) -> SetACLTxn:
+    return SetACLTxn(src.string(), read_acl(src), src.int32())
+
+
+def _check(src: JuteInput) -> CheckVersionTxn:
+    return CheckVersionTxn(src.string(), src.int32())
+
+
+def _error(src: JuteInput) -> ErrorTxn:
+    return ErrorTxn(src.int32())
+
+
+def _create_session(src: JuteInput) -> CreateSessionTxn:
+    return CreateSessionTxn(src.int32())
+
+
+def _close_session(src: JuteInput) -> CloseSessionTxn:
+    # A body-less closeSession may be followed by a digest, whose first int is its version, 2. Twelve bytes
+    # of paths start with a count of 1: two paths need more room.
+    if src.remaining() == 0 or (src.remaining() == DIGEST_SIZE and src.peek_int() == 2):
+        return CloseSessionTxn(None)
+    return CloseSessionTxn(tuple(src.string() for _ in range(src.count(4))))
+
+
+def _multi(src: JuteInput) -> MultiTxn:
+    subs: list[SubTxn] = []
+    for _ in range(src.count(8)):
+        at = src.pos
+        code = src.int32()
+        raw = src.buffer()
+        if raw is None or code not in IN_MULTI:
+            raise MalformedError(f"multi holds an operation of type {code}", offset=at)
+        kind = TxnType(code)
+        inner = JuteInput(raw)
+        try:
+            body = _BODIES[kind](inner)
+        except MalformedError as error:
+            raise MalformedError(error.reason, offset=at + 8 + (error.offset or 0)) from None
+        # An observer applies a transaction while it logs it, and applying a failed multi turns its other
+        # operations' types into -1 in place: their old bodies then stand behind a -1 (seen with 3.5.8).
+        if inner.remaining() and kind is not TxnType.error:
+            raise MalformedError(f"{inner.remaining()} bytes left in a multi's {kind.name}", offset=at)
+        subs.append(SubTxn(kind, body))
+    return MultiTxn(tuple(subs))
+
+
+_BODIES: dict[TxnType, Callable[[JuteInput], TxnBody]] = {
+    TxnType.create: _create,
+    TxnType.create2: _create,
+    TxnType.createContainer: _create_container,
+    TxnType.createTTL: _create_ttl,
+    TxnType.delete: _delete,
+    TxnType.deleteContainer: _delete,
+    TxnType.setData: _set_data,
+    TxnType.reconfig: _set_data,
+    TxnType.setACL: _set_acl,
+    TxnType.check: _check,
+    TxnType.multi: _multi,
+    TxnType.error: _error,
+    TxnType.createSession: _create_session,
+    TxnType.closeSession: _close_session,
+}
+IN_MULTI = frozenset({1, 2, 5, 13, 15, 19, 20, 21, -1})
+KNOWN_TYPES = frozenset(int(kind) for kind in TxnType)
+
+
+def _txn_header(src: JuteInput) -> TxnHeader:
+    session, cxid, zxid, time_ms = src.int64(), src.int32(), src.int64(), src.int64()
+    at = src.pos
+    code = src.int32()
+    if code not in KNOWN_TYPES:
+        raise MalformedError(f"unknown transaction type {code}", offset=at)
+    return TxnHeader(session, cxid, zxid, time_ms, TxnType(code))
+
+
+def _txn_digest(src: JuteInput) -> TxnDigest:
+    return TxnDigest(src.int32(), src.int64())
+
+
+def decode_txn(payload: bytes) -> Txn:
+    """Decode one record's payload. Raises MalformedError with the offset inside the payload."""
+    src = JuteInput(payload)
+    header = _txn_header(src)
+    body = _BODIES[header.type](src)
+    digest: TxnDigest | None = None
+    if src.remaining() == DIGEST_SIZE:
+        digest = _txn_digest(src)
+    elif src.remaining():
+        raise MalformedError(
+            f"{src.remaining()} bytes after the {header.type.name}, expected 0 or {DIGEST_SIZE}",
+            offset=src.pos,
+        )
+    return Txn(header, body, digest)

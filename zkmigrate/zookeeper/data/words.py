@@ -1,0 +1,430 @@
+"""Parsers of ZooKeeper's four-letter answers, 3.4 to 3.9, from the raw text.
+
+Four things that are not an answer are told apart, each with its own error: nothing came (EmptyAnswerError),
+the server is up but has no quorum (NotServingError), the word is not whitelisted (NotWhitelistedError), and
+text that is none of ZooKeeper's or was cut (GarbledAnswerError). "imok" and `isro` say nothing of serving.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
+from zkmigrate.zookeeper.data.session import parse_session
+from zkmigrate.zookeeper.data.zxid import Zxid, parse_zxid
+
+
+class WordError(ZkDataError):
+    """A four-letter word that brought no usable answer."""
+
+
+class EmptyAnswerError(WordError):
+    """The connection was closed without a byte."""
+
+
+class NotServingError(WordError):
+    """The server runs but does not serve: no quorum, or still syncing."""
+
+
+class NotWhitelistedError(WordError):
+    """The server refuses this word; `4lw.commands.whitelist` must name it."""
+
+
+class GarbledAnswerError(WordError):
+    """Text that this word's answer cannot be, whole or in part."""
+
+
+_NOT_SERVING = "This ZooKeeper instance is not currently serving requests"
+_NOT_WHITELISTED = "is not executed because it is not in the whitelist"
+
+
+def check_answer(word: str, text: str) -> None:
+    """Raise the error that fits when `text` is no answer to `word` at all."""
+    if not text.strip():
+        raise EmptyAnswerError(f"{word}: the answer is empty")
+    if _NOT_SERVING in text:
+        raise NotServingError(f"{word}: the server is not currently serving requests")
+    if not_allowed(text):
+        raise NotWhitelistedError(f"{word} is not in the server's 4lw.commands.whitelist")
+
+
+def not_allowed(text: str) -> bool:
+    """Whether the server refuses the word."""
+    return _NOT_WHITELISTED in text
+
+
+def _garbled(word: str, what: str, seen: str) -> GarbledAnswerError:
+    return GarbledAnswerError(f"{word}: {what}; saw {seen[:120]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A server's version: `text` as printed ("3.8.4-9316…, built on …"), and its numbers (3, 8, 4)."""
+
+    text: str
+    numbers: tuple[int, ...]
+
+    @property
+    def number(self) -> str:
+        """``3.8.4``, without the build."""
+        return ".".join(map(str, self.numbers))
+
+
+def _version(word: str, text: str) -> Version:
+    match = re.match(r"(\d+)\.(\d+)\.(\d+)", text)
+    if not match:
+        raise _garbled(word, "no version number", text)
+    return Version(text.strip(), tuple(int(part) for part in match.groups()))
+
+
+@dataclass(frozen=True, slots=True)
+class Srvr:
+    """`srvr` (and the server part of `stat`). mode: leader, follower, observer, standalone or read-only.
+
+    zxid: the last processed; above every transaction when a leader was elected and wrote nothing (epoch <<
+    32). latency_ms: least, average, largest.
+    """
+
+    version: Version
+    mode: str
+    zxid: Zxid
+    connections: int
+    outstanding: int
+    received: int
+    sent: int
+    node_count: int
+    latency_ms: tuple[float, float, float]
+
+
+_MODES = frozenset({"leader", "follower", "observer", "standalone", "read-only"})
+
+
+def parse_srvr(text: str, word: str = "srvr") -> Srvr:
+    """Parse `srvr`, or `stat` with its list of clients passed over. Raises WordError."""
+    check_answer(word, text)
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        if colon and not line.startswith((" ", "/")):
+            values[key.strip()] = value.strip()
+    try:
+        low, mean, high = (float(part) for part in values["Latency min/avg/max"].split("/"))
+        mode = values["Mode"]
+        if mode not in _MODES:
+            raise _garbled(word, "unknown mode", mode)
+        return Srvr(
+            _version(word, values["Zookeeper version"]),
+            mode,
+            parse_zxid(values["Zxid"]),
+            int(values["Connections"]),
+            int(values["Outstanding"]),
+            int(values["Received"]),
+            int(values["Sent"]),
+            int(values["Node count"]),
+            (low, mean, high),
+        )
+    except KeyError as missing:
+        raise _garbled(word, f"no line {missing.args[0]!r}", text) from None
+    except (ValueError, MalformedError) as error:
+        if isinstance(error, WordError):
+            raise
+        raise _garbled(word, "a number does not parse", text) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Mntr:
+    """`mntr`: every value as printed, by name; typed accessors for those that decisions use."""
+
+    values: Mapping[str, str]
+
+    @property
+    def state(self) -> str:
+        """zk_server_state: leader, follower, observer, standalone, read-only."""
+        return self._text("zk_server_state")
+
+    @property
+    def version(self) -> Version:
+        return _version("mntr", self._text("zk_version"))
+
+    def number(self, name: str) -> float | None:
+        """A value as a number; None when this version or role does not print it (3.6+ also prints "NaN")."""
+        text = self.values.get(name)
+        if text is None:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            raise _garbled("mntr", f"{name} is no number", text) from None
+        return None if value != value else value
+
+    def _count(self, *names: str) -> int | None:
+        found = next((value for name in names if (value := self.number(name)) is not None), None)
+        return None if found is None else int(found)
+
+    def _text(self, name: str) -> str:
+        if name not in self.values:
+            raise _garbled("mntr", f"no {name}", " ".join(self.values))
+        return self.values[name]
+
+    @property
+    def outstanding(self) -> int:
+        """zk_outstanding_requests: received and not answered yet."""
+        found = self._count("zk_outstanding_requests")
+        if found is None:
+            raise _garbled("mntr", "no zk_outstanding_requests", " ".join(self.values))
+        return found
+
+    @property
+    def alive_connections(self) -> int | None:
+        return self._count("zk_num_alive_connections")
+
+    @property
+    def synced_followers(self) -> int | None:
+        """Voting followers in sync; printed by a leader only."""
+        return self._count("zk_synced_followers")
+
+    @property
+    def learners(self) -> int | None:
+        """Followers and observers connected; printed by a leader only (zk_learners since 3.6, before
+        zk_followers)."""
+        return self._count("zk_learners", "zk_followers")
+
+    @property
+    def znode_count(self) -> int | None:
+        return self._count("zk_znode_count")
+
+    @property
+    def ephemerals_count(self) -> int | None:
+        return self._count("zk_ephemerals_count")
+
+
+def parse_mntr(text: str) -> Mntr:
+    """Parse `mntr`. Raises WordError."""
+    check_answer("mntr", text)
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        name, tab, value = line.partition("\t")
+        if not tab or not name.startswith("zk_"):
+            raise _garbled("mntr", "a line is not name, tab, value", line)
+        values[name] = value.strip()
+    if "zk_server_state" not in values:
+        raise _garbled("mntr", "no zk_server_state", text)
+    return Mntr(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One line of `cons`. address: the client's, IPv6 in its short form. session None: none yet (a
+    four-letter word or a client that is still connecting). timeout_ms, last_cxid, last_zxid,
+    last_operation: None without session."""
+
+    address: str
+    port: int
+    queued: int
+    received: int
+    sent: int
+    session: int | None = None
+    timeout_ms: int | None = None
+    established_ms: int | None = None
+    last_operation: str | None = None
+    last_cxid: int | None = None
+    last_zxid: int | None = None
+
+
+_CONNECTION = re.compile(r" ?(?P<peer>.*)\[(?P<ops>[0-9a-f]+)\]\((?P<fields>[^()]*)\)")
+
+
+def split_peer(text: str) -> tuple[str, int]:
+    """Java's "/10.0.0.1:4711", "host/10.0.0.1:4711" or "/[0:0:0:0:0:0:0:1]:4711" (older: no brackets) →
+    address, port. Raises MalformedError."""
+    host, colon, port = text.rpartition("/")[2].rpartition(":")
+    host = host.strip("[]").partition("%")[0]
+    if not colon or not port.isdigit():
+        raise MalformedError(f"not an address with a port: {text!r}")
+    try:
+        return str(ipaddress.ip_address(host)), int(port)
+    except ValueError:
+        raise MalformedError(f"not an address: {host!r}") from None
+
+
+def parse_cons(text: str) -> tuple[Connection, ...]:
+    """Parse `cons`. The asking connection itself is in the list, without a session. Raises WordError."""
+    check_answer("cons", text)
+    return tuple(_connection(line) for line in text.splitlines() if line.strip())
+
+
+def _connection(line: str) -> Connection:
+    match = _CONNECTION.fullmatch(line.rstrip())
+    if not match:
+        raise _garbled("cons", "a line is no connection", line)
+    pairs = dict(part.partition("=")[::2] for part in match["fields"].split(","))
+
+    def read(name: str, convert: Callable[[str], int]) -> int | None:
+        return convert(pairs[name]) if name in pairs else None
+
+    try:
+        address, port = split_peer(match["peer"])
+        return Connection(
+            address,
+            port,
+            int(pairs["queued"]),
+            int(pairs["recved"]),
+            int(pairs["sent"]),
+            read("sid", parse_session),
+            read("to", int),
+            read("est", int),
+            pairs.get("lop"),
+            read("lcxid", parse_session),
+            read("lzxid", parse_session),  # a client that has seen nothing: all ones, -1
+        )
+    except (KeyError, ValueError):
+        raise _garbled("cons", "a connection's fields do not parse", line) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """`dump`. sessions: id → timeout in ms; a leader or standalone server lists ids without timeouts
+    (None); None as a whole where the server does not list them (learners of 3.4). ephemerals: id → paths,
+    on every server."""
+
+    sessions: Mapping[int, int | None] | None
+    ephemerals: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def owner(self, path: str) -> int | None:
+        """The session that owns an ephemeral path; None when the dump does not list it."""
+        return next((session for session, paths in self.ephemerals.items() if path in paths), None)
+
+
+_SESSIONS_HEAD = re.compile(r"(Local |Global )*Session(s| Sets )\s*\(\d+\)(/\(\d+\))?:")
+_EXPIRE_HEAD = re.compile(r"\d+ expire at .*:")
+_SESSION_LINE = re.compile(r"\t?(0x[0-9a-f]+)(?:\t(\d+)ms)?")
+_OPAQUE = re.compile(r"[\w.$]+@[0-9a-f]+")
+_EPHEMERALS_HEAD = re.compile(r"Sessions with Ephemerals \((\d+)\):")
+
+
+def parse_dump(text: str) -> Dump:
+    """Parse `dump` of a leader, a learner or a standalone server. Raises WordError."""
+    check_answer("dump", text)
+    head, cut, rest = text.partition("ephemeral nodes dump:\n")
+    if not cut or not head.startswith("SessionTracker dump:"):
+        raise _garbled("dump", "a section is missing", text)
+    return Dump(_dumped_sessions(head), _dumped_ephemerals(rest.partition("Connections dump:")[0]))
+
+
+def _dumped_sessions(text: str) -> dict[int, int | None] | None:
+    sessions: dict[int, int | None] = {}
+    for line in text.splitlines()[1:]:
+        if _OPAQUE.fullmatch(line):
+            return None
+        if _SESSIONS_HEAD.fullmatch(line) or _EXPIRE_HEAD.fullmatch(line):
+            continue
+        match = _SESSION_LINE.fullmatch(line)
+        if not match:
+            raise _garbled("dump", "a line of the session list does not parse", line)
+        sessions[parse_session(match[1])] = int(match[2]) if match[2] else None
+    return sessions
+
+
+def _dumped_ephemerals(text: str) -> dict[int, tuple[str, ...]]:
+    lines = text.splitlines()
+    match = _EPHEMERALS_HEAD.fullmatch(lines[0]) if lines else None
+    if not match:
+        raise _garbled("dump", "no head of the ephemerals", text)
+    found: dict[int, list[str]] = {}
+    owner: list[str] | None = None
+    for line in lines[1:]:
+        if line.startswith("\t/") and owner is not None:
+            owner.append(line[1:])
+        elif line.startswith("0x") and line.endswith(":"):
+            owner = found.setdefault(parse_session(line[:-1]), [])
+        else:
+            raise _garbled("dump", "a line of the ephemerals does not parse", line)
+    if len(found) < int(match[1]):
+        raise _garbled("dump", f"{match[1]} owners announced, {len(found)} listed: ask again", text)
+    return {session: tuple(paths) for session, paths in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Conf:
+    """`conf`: the values as printed; servers: the membership lines (3.5+), "server.1" →
+    "host:2888:3888:participant". dataDir and dataLogDir are printed with `/version-2` at the end."""
+
+    values: Mapping[str, str]
+    servers: Mapping[str, str]
+
+    def number(self, name: str) -> int | None:
+        """A value as an integer; None when it is not printed."""
+        text = self.values.get(name)
+        if text is None:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise _garbled("conf", f"{name} is no number", text) from None
+
+
+def parse_wchp(text: str) -> dict[str, tuple[int, ...]]:
+    """Parse `wchp`: the sessions, signed, that watch the data or the existence of a path, by path. Watches of
+    children are not in the answer, nor those of sessions that another server holds. Raises WordError."""
+    if text == "\n":
+        return {}
+    check_answer("wchp", text)
+    if not text.endswith("\n\n"):
+        raise _garbled("wchp", "the end is missing", text[-120:])
+    found: dict[str, list[int]] = {}
+    sessions: list[int] | None = None
+    for line in text.splitlines():
+        if line.startswith("/"):
+            sessions = found.setdefault(line, [])
+        elif line.startswith("\t") and sessions is not None:
+            try:
+                sessions.append(parse_session(line.strip()))
+            except MalformedError as error:
+                raise _garbled("wchp", "a line is no session", line) from error
+        elif line:
+            raise _garbled("wchp", "a line is neither a path nor a session", line)
+    return {path: tuple(of) for path, of in found.items()}
+
+
+def parse_conf(text: str) -> Conf:
+    """Parse `conf`. Raises WordError."""
+    check_answer("conf", text)
+    pairs = [
+        line.partition("=") for line in text.splitlines() if line.strip() and line.strip() != "membership:"
+    ]
+    if not all(equals for _key, equals, _value in pairs) or "clientPort" not in {key for key, _, _ in pairs}:
+        raise _garbled("conf", "lines are not key=value with a clientPort", text)
+    values = {key: value for key, _, value in pairs}
+    servers = {key: values.pop(key) for key in list(values) if key.startswith("server.")}
+    return Conf(values, servers)
+
+
+def parse_envi(text: str) -> dict[str, str]:
+    """Parse `envi`: Java's and the system's properties by name. Raises WordError."""
+    check_answer("envi", text)
+    head, *lines = text.splitlines()
+    if head.strip() != "Environment:" or not all("=" in line for line in lines):
+        raise _garbled("envi", "not Environment: and key=value lines", text)
+    return dict(line.partition("=")[::2] for line in lines)
+
+
+def parse_ruok(text: str) -> None:
+    """Return when the server process says imok; raise WordError otherwise. It says so without a quorum
+    too."""
+    check_answer("ruok", text)
+    if text.strip() != "imok":
+        raise _garbled("ruok", "expected imok", text)
+
+
+def parse_isro(text: str) -> bool:
+    """True when the server is read-only; "null" (no quorum, read-only mode off) is NotServingError."""
+    check_answer("isro", text)
+    answer = text.strip()
+    if answer == "null":
+        raise NotServingError("isro: the server is not currently serving requests")
+    if answer not in ("ro", "rw"):
+        raise _garbled("isro", "expected ro or rw", text)
+    return answer == "ro"

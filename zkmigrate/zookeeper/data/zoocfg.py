@@ -1,0 +1,301 @@
+"""zoo.cfg as text that stays what it is, and as typed values.
+
+ZooKeeper reads the file as Java properties (ISO-8859-1; `#` and `!` comments; `=`, `:` or blanks between
+key and value; a trailing backslash continues a line; the last of equal keys wins). Parsing and rendering
+gives the same text, comments, order, blanks and line ends included.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from zkmigrate.zookeeper.data.errors import ZkDataError
+
+_SEPARATOR = re.compile(
+    r"(?P<key>(?:\\.|[^\\=:\s])+)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+)(?P<value>.*)", re.DOTALL
+)
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class ZooCfgError(ZkDataError):
+    """A line or value that cannot be meant; says file, line, what was seen and what is possible."""
+
+    def __init__(self, file: str, line: int, reason: str) -> None:
+        super().__init__(reason, file)
+        self.line = line
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}" if self.line else f"{self.file}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One logical line: `raw` as it stands, line end included; key None for comments and blank lines."""
+
+    raw: str
+    line: int
+    key: str | None = None
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooCfg:
+    """One file, every byte of it in one of the entries."""
+
+    entries: tuple[Entry, ...]
+    file: str = "zoo.cfg"
+
+    def render(self) -> str:
+        """The whole text; encode it as ISO-8859-1."""
+        return "".join(entry.raw for entry in self.entries)
+
+    def entry(self, key: str) -> Entry | None:
+        """The line that counts for a key: the last one."""
+        return next((entry for entry in reversed(self.entries) if entry.key == key), None)
+
+    def get(self, key: str) -> str | None:
+        """A key's value; None when no line sets it."""
+        found = self.entry(key)
+        return None if found is None else found.value
+
+    def values(self) -> dict[str, str]:
+        """Every key with the value that counts."""
+        return {entry.key: entry.value for entry in self.entries if entry.key is not None}
+
+    def duplicates(self) -> tuple[str, ...]:
+        """Keys that more than one line sets, with different values."""
+        seen: dict[str, set[str]] = {}
+        for entry in self.entries:
+            if entry.key is not None:
+                seen.setdefault(entry.key, set()).add(entry.value)
+        return tuple(sorted(key for key, values in seen.items() if len(values) > 1))
+
+
+def _ended(raw: str) -> bool:
+    return raw.endswith(("\n", "\r"))
+
+
+def _unescape(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        code = match[1]
+        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
+
+    joined = re.sub(r"\\(?:\r\n|\n|\r)[ \t\f]*", "", text)
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", one, joined)
+
+
+def parse_zoocfg(text: str, file: str = "zoo.cfg") -> ZooCfg:
+    """Parse a file's text (decoded as ISO-8859-1). Raises ZooCfgError, with file and line, for a line that
+    sets no value; ZooKeeper would take it for an empty one in silence."""
+    entries: list[Entry] = []
+    pending, start = "", 1
+    for number, line in enumerate(re.findall(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z", text), 1):
+        if not pending:
+            start = number
+        pending += line
+        body = line.rstrip("\r\n")
+        backslashes = len(body) - len(body.rstrip("\\"))
+        if backslashes % 2 and _ended(line) and not pending.lstrip(" \t\f").startswith(("#", "!")):
+            continue
+        entries.append(_entry(pending, start, file))
+        pending = ""
+    if pending:
+        entries.append(_entry(pending, start, file))
+    return ZooCfg(tuple(entries), file)
+
+
+def _entry(raw: str, line: int, file: str) -> Entry:
+    body = raw.rstrip("\r\n").lstrip(" \t\f")
+    if not body or body.startswith(("#", "!")):
+        return Entry(raw, line)
+    match = _SEPARATOR.fullmatch(body)
+    if not match:
+        raise ZooCfgError(file, line, f"{body!r} is not key=value, a comment or a blank line")
+    # QuorumPeerConfig trims both again, where Java's properties keep blanks at the end.
+    return Entry(raw, line, _unescape(match["key"]).strip(), _unescape(match["value"]).strip())
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLine:
+    """`server.SID=host:quorum_port:election_port[:role][;[client_host:]client_port]`; host without
+    brackets."""
+
+    sid: int
+    host: str
+    quorum_port: int
+    election_port: int
+    role: str = "participant"
+    client_port: int | None = None
+    client_host: str | None = None
+    role_given: bool = False
+
+    def render(self) -> str:
+        """The value, as it stands behind `server.SID=`."""
+        text = f"{_bracketed(self.host)}:{self.quorum_port}:{self.election_port}"
+        if self.role_given or self.role != "participant":
+            text += f":{self.role}"
+        if self.client_port is not None:
+            client = "" if self.client_host is None else f"{_bracketed(self.client_host)}:"
+            text += f";{client}{self.client_port}"
+        return text
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+_HOST = r"(?:\[(?P<{0}6>[0-9A-Fa-f:.%\w]+)\]|(?P<{0}>[^\[\]:;|\s]+))"
+_SERVER = re.compile(
+    _HOST.format("host")
+    + r":(?P<quorum>\d+):(?P<election>\d+)(?::(?P<role>\w+))?"
+    + r"(?:;(?:"
+    + _HOST.format("client")
+    + r":)?(?P<client_port>\d+))?"
+)
+SERVER_KEY = re.compile(r"server\.(\d+)")
+_ROLES = ("participant", "observer")
+
+
+def parse_server_line(key: str, value: str, file: str = "zoo.cfg", line: int = 0) -> ServerLine:
+    """Parse one `server.SID` value. Raises ZooCfgError."""
+    number = SERVER_KEY.fullmatch(key)
+    match = _SERVER.fullmatch(value.strip())
+    if number is None or match is None:
+        several = " (several addresses for one server are not supported)" if "|" in value else ""
+        needed = "server.N=host:port:port[:participant|observer][;[host:]port], IPv6 in brackets"
+        raise ZooCfgError(file, line, f"{key}={value!r} is not {needed}{several}")
+    role = (match["role"] or "participant").lower()
+    if role not in _ROLES:
+        raise ZooCfgError(file, line, f"{key}: role {match['role']!r}, possible are participant and observer")
+    ports = [int(match[name]) for name in ("quorum", "election", "client_port") if match[name]]
+    if not all(0 < port < 65536 for port in ports):
+        raise ZooCfgError(file, line, f"{key}: a port of {ports} is not in 1..65535")
+    if ports[0] == ports[1]:
+        raise ZooCfgError(
+            file, line, f"{key}: quorum and election port are both {ports[0]}, they must differ"
+        )
+    return ServerLine(
+        int(number[1]),
+        match["host6"] or match["host"],
+        ports[0],
+        ports[1],
+        role,
+        ports[2] if len(ports) == 3 else None,
+        match["client6"] or match["client"],
+        match["role"] is not None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ZooSettings:
+    """What ZooKeeper makes of the file. Limits are in ticks, times in ms; None where the file does not say
+    and ZooKeeper has no default. standalone_enabled and the like hold ZooKeeper's defaults. security: every
+    key about SASL, TLS or authentication that the file sets. hierarchical: it sets group.N or weight.N
+    lines."""
+
+    data_dir: str
+    data_log_dir: str
+    tick_time_ms: int
+    init_limit: int | None
+    sync_limit: int | None
+    client_port: int | None
+    secure_client_port: int | None
+    min_session_timeout_ms: int
+    max_session_timeout_ms: int
+    servers: dict[int, ServerLine]
+    peer_type: str
+    dynamic_config_file: str | None
+    sync_enabled: bool
+    reconfig_enabled: bool
+    standalone_enabled: bool
+    local_sessions_enabled: bool
+    hierarchical: bool
+    security: dict[str, str]
+
+
+_SECURITY = re.compile(
+    r"quorum\.auth\..*|ssl.*|authProvider(\..*)?|secureClientPort.*|(client\.)?portUnification|.*sasl.*"
+    r"|requireClientAuthScheme|jaasLoginRenew|kerberos\..*|enforce\.auth\..*|DigestAuthenticationProvider\..*",
+    re.IGNORECASE,
+)
+
+
+def settings(cfg: ZooCfg) -> ZooSettings:
+    """The typed view. Raises ZooCfgError with file and line for a value that ZooKeeper would refuse."""
+    read = _Reader(cfg)
+    data_dir = cfg.get("dataDir")
+    if data_dir is None:
+        raise ZooCfgError(cfg.file, 0, "dataDir is not set")
+    tick = read.number("tickTime", 3000)
+    if not tick:
+        raise ZooCfgError(cfg.file, 0, "tickTime is 0")
+    low, high = read.number("minSessionTimeout"), read.number("maxSessionTimeout")
+    values = cfg.values()
+    return ZooSettings(
+        data_dir,
+        cfg.get("dataLogDir") or data_dir,
+        tick,
+        read.number("initLimit"),
+        read.number("syncLimit"),
+        read.number("clientPort"),
+        read.number("secureClientPort"),
+        2 * tick if low in (None, -1) else int(low or 0),
+        20 * tick if high in (None, -1) else int(high or 0),
+        read.servers(),
+        read.peer_type(),
+        cfg.get("dynamicConfigFile"),
+        read.flag("syncEnabled", True),
+        read.flag("reconfigEnabled", False),
+        read.flag("standaloneEnabled", True),
+        read.flag("localSessionsEnabled", False),
+        any(key.startswith(("group.", "weight.")) for key in values),
+        {key: value for key, value in values.items() if _SECURITY.fullmatch(key)},
+    )
+
+
+class _Reader:
+    """Typed access with errors that name the line."""
+
+    def __init__(self, cfg: ZooCfg) -> None:
+        self._cfg = cfg
+
+    def _fail(self, entry: Entry, needed: str) -> ZooCfgError:
+        return ZooCfgError(self._cfg.file, entry.line, f"{entry.key}={entry.value!r}, needed is {needed}")
+
+    def number(self, key: str, default: int | None = None) -> int | None:
+        entry = self._cfg.entry(key)
+        if entry is None:
+            return default
+        if not re.fullmatch(r"[+-]?\d+", entry.value):
+            raise self._fail(entry, "a whole number")
+        return int(entry.value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        entry = self._cfg.entry(key)
+        if entry is None:
+            return default
+        if entry.value.lower() not in ("true", "false"):
+            raise self._fail(entry, "true or false")
+        return entry.value.lower() == "true"
+
+    def peer_type(self) -> str:
+        entry = self._cfg.entry("peerType")
+        if entry is None:
+            return "participant"
+        if entry.value.lower() not in _ROLES:
+            raise self._fail(entry, "participant or observer")
+        return entry.value.lower()
+
+    def servers(self) -> dict[int, ServerLine]:
+        found: dict[int, ServerLine] = {}
+        for key in self._cfg.values():
+            if not key.startswith("server."):
+                continue
+            entry = self._cfg.entry(key)
+            if entry is not None:
+                server = parse_server_line(key, entry.value, self._cfg.file, entry.line)
+                if server.sid in found:
+                    raise self._fail(entry, f"one line for server {server.sid}")
+                found[server.sid] = server
+        return dict(sorted(found.items()))

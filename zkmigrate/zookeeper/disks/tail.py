@@ -1,0 +1,84 @@
+"""``zxid tail``: the newest durable transaction of a directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from zkmigrate.errors import HostError, ZkmigrateError
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.tail import Tail, newest
+from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
+from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.disks.place import Disks, Place
+
+
+class DiskError(ZkmigrateError):
+    """ZooKeeper's files are there and cannot be read as such."""
+
+    exit_code = 8
+
+
+def tail(
+    disks: Disks,
+    data: Place,
+    log: Place | None,
+    say: Callable[[str], None],
+    *,
+    jute_maxbuffer: int,
+    quick: bool,
+    as_json: bool,
+) -> int:
+    """Say the newest durable zxid; 0. log: where the logs are, if not beside the snapshots.
+    jute_maxbuffer: the servers'. quick: as ``newest`` without ``check``.
+
+    Raises DiskError for files that cannot be read as ZooKeeper's, UsageError for a place that has none.
+    """
+    try:
+        found = newest(
+            disks.directory(data),
+            None if log is None else disks.directory(log),
+            jute_maxbuffer=jute_maxbuffer,
+            max_record=max(2 * (jute_maxbuffer + 1), MAX_RECORD),
+            check=not quick,
+        )
+    except ZkDataError as error:
+        raise DiskError(f"{data}: {error}") from error
+    except HostError:
+        raise
+    except OSError as error:
+        raise DiskError(f"{data}{f' or {log}' if log else ''}: {error.strerror or error}") from error
+    say(json.dumps(body(found), ensure_ascii=False) if as_json else text(found))
+    return 0
+
+
+def body(found: Tail) -> dict[str, object]:
+    """The answer as JSON values."""
+    return {
+        "zxid": format_zxid(found.zxid),
+        "source": found.source,
+        "file": found.file,
+        "offset": found.offset,
+        "torn": found.torn,
+        "bytes_read": found.bytes_read,
+        "reads": found.reads,
+        "skipped": list(found.skipped),
+        "strays": list(found.strays),
+    }
+
+
+def text(found: Tail) -> str:
+    """The answer for a reader: one line, and one for each thing out of the ordinary."""
+    where = f"{found.file} at offset {found.offset}" if found.source == "log" else found.file
+    lines = [f"{format_zxid(found.zxid)} {where} ({found.bytes_read} bytes in {found.reads} reads)"]
+    if found.torn:
+        lines.append(
+            "torn: the newest log ends in a write that was not whole, as after a crash; it is not counted"
+        )
+    if found.source == "snapshot":
+        lines.append("no log holds it: it is the zxid that the snapshot is named after")
+    if found.skipped:
+        lines.append(f"passed over, without a usable record or content: {', '.join(found.skipped)}")
+    if found.strays:
+        lines.append(f"not ZooKeeper's, or not in use: {', '.join(found.strays)}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""What servers and disks of an ensemble show, as typed facts."""

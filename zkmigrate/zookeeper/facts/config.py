@@ -1,0 +1,113 @@
+"""zoo.cfg of a host, as typed: its settings and server lines, those of its dynamic file included."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import Look
+from zkmigrate.zookeeper.data.zoocfg import ServerLine, ZooCfgError, parse_server_line, parse_zoocfg
+
+DEFAULT_TICK_MS = 3000
+DYNAMIC = "dynamicConfigFile"
+VERSION = "version"
+_SUFFIX = re.compile(r".*\.([0-9a-fA-F]{1,16})")
+
+
+@dataclass(frozen=True)
+class ZooConfig:
+    """A config. values: every key that is no server line, with the value that counts. servers: by myid.
+
+    odd: lines that are not supported here, as typed: several addresses for one server, groups and weights.
+    """
+
+    values: Mapping[str, str]
+    servers: Mapping[int, ServerLine]
+    odd: tuple[str, ...] = field(default=())
+
+    @property
+    def version(self) -> int:
+        """The version of its members: the hexadecimal suffix of its dynamic file's name, else what a line
+        ``version`` says; 0 where neither is a number, as ZooKeeper takes it."""
+        if DYNAMIC in self.values:
+            suffix = _SUFFIX.fullmatch(self.values[DYNAMIC].strip())
+            return int(suffix[1], 16) if suffix else 0
+        text = self.values.get(VERSION, "").strip()
+        return int(text, 16) if re.fullmatch(r"[0-9a-fA-F]{1,16}", text) else 0
+
+    @property
+    def session_bounds_ms(self) -> tuple[int, int] | None:
+        """Least and largest session timeout this server grants: 2 and 20 ticks unless set; None when a value
+        is not a number."""
+        tick = self._number("tickTime", DEFAULT_TICK_MS)
+        low, high = self._number("minSessionTimeout", -1), self._number("maxSessionTimeout", -1)
+        if tick is None or low is None or high is None:
+            return None
+        return (2 * tick if low < 0 else low, 20 * tick if high < 0 else high)
+
+    @property
+    def init_ms(self) -> int | None:
+        """How long a leader waits for a learner to take its snapshot: initLimit ticks; None when that is not
+        set, or no number."""
+        tick, limit = self._number("tickTime", DEFAULT_TICK_MS), self._number("initLimit", 0)
+        return tick * limit if tick and limit else None
+
+    def _number(self, key: str, default: int) -> int | None:
+        text = self.values.get(key, str(default)).strip()
+        return int(text) if re.fullmatch(r"[-+]?[0-9]{1,9}", text) else None
+
+
+def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None:
+    """What a server goes by for a key that is also a system property, stripped; None where neither says it.
+
+    QuorumPeerConfig.parseProperties makes the system property ``zookeeper.KEY`` of a key of zoo.cfg that it
+    has no field for, over what ``-Dzookeeper.KEY`` had said.
+    """
+    value = config.values.get(key, flags.get(f"zookeeper.{key}"))
+    return None if value is None else value.strip()
+
+
+def zoo_config(look: Look, host: str, path: str) -> Reading[ZooConfig]:
+    """The config of a host; its dynamicConfigFile is read too where the config names one."""
+    static = _config(look, host, path)
+    if not isinstance(static, Seen) or DYNAMIC not in static.value.values:
+        return static
+    name = static.value.values[DYNAMIC]
+    more = _config(look, host, name)
+    if not isinstance(more, Seen):
+        return Unknown("failed", f"dynamicConfigFile {name}: {more}")
+    servers = {**static.value.servers, **more.value.servers}
+    return Seen(ZooConfig(static.value.values, servers, static.value.odd + more.value.odd))
+
+
+def _config(look: Look, host: str, path: str) -> Reading[ZooConfig]:
+    reading = look.file(host, path)
+    if not isinstance(reading, Seen):
+        return reading
+    try:
+        # Java reads properties as ISO-8859-1.
+        return Seen(parse(reading.value.decode("iso-8859-1"), path))
+    except ZooCfgError as error:
+        return Unknown("garbled", str(error))
+
+
+def parse(text: str, file: str = "zoo.cfg") -> ZooConfig:
+    """Parse the text of a zoo.cfg or of a dynamic config file. Raises ZooCfgError."""
+    values: dict[str, str] = {}
+    servers: dict[int, ServerLine] = {}
+    odd: list[str] = []
+    for key, value in parse_zoocfg(text, file).values().items():
+        if key.startswith(("group.", "weight.")):
+            odd.append(f"{key}={value}")
+        elif key.startswith("server."):
+            try:
+                server = parse_server_line(key, value, file)
+            except ZooCfgError:
+                odd.append(f"{key}={value}")
+            else:
+                servers[server.sid] = server
+        else:
+            values[key] = value
+    return ZooConfig(values, servers, tuple(odd))
