@@ -56,7 +56,7 @@ def operation_id(step: str, target: str, way: Way, leg: int, number: int) -> str
     """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened.
 
     Walking back it is ``back<leg>``: without the journal the host's own record must tell what is to be undone
-    from what undid it (``facts/record.py``).
+    from what undid it (``hosts/facts/record.py``).
     """
     ends = f".{'back' if way is Way.BACK else ''}{leg}.{number}"
     if len(step) + len(target) + 1 + len(ends) > 80:

@@ -231,7 +231,7 @@ class Kafka(_Partial):
     for nothing of that kind.
     """
 
-    may_lack = ("chroot",)  # only where there is neither source nor dest (inventory_checks.py)
+    may_lack = ("chroot",)  # only where there is neither source nor dest (checks.py)
     where = "kafka."
 
     cluster_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{22}$")]

@@ -38,7 +38,7 @@ class Block:
 class Sheet(Protocol):
     """The changes of one step, to be made into boxes.
 
-    Lines are bash. They use the functions of the page: those of ``runbook/hand.sh`` and the manual's own.
+    Lines are bash. They use the functions of the page: those of ``byhand/hand.sh`` and the manual's own.
     """
 
     @property

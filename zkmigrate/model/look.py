@@ -1,7 +1,7 @@
 """Look: the only way in which a step, fact or check sees the world.
 
-The real one (``engine/observe.py``) uses four-letter words, ssh and clients; the model world
-(``simulate/world.py``) answers with the same wire text, so that every parser runs in both.
+The real one (``site/observe.py``) uses four-letter words, ssh and clients; the model world
+(``moves/world/world.py``) answers with the same wire text, so that every parser runs in both.
 Hosts are named as in the inventory. All looks are read-only and bounded by a deadline of their own.
 """
 

@@ -251,8 +251,8 @@ class Dependent(Protocol[V]):
 
     @property
     def checks(self) -> tuple[Any, ...]:
-        """Its own checks (``preflight/check.py``), in the order in which they are shown. One of any
-        dependent's (``preflight/members.py``) may stand among them; the others of those follow."""
+        """Its own checks (``moves/preflight/check.py``), in the order in which they are shown. One of any
+        dependent's (``moves/preflight/members.py``) may stand among them; the others of those follow."""
         ...
 
     def evidence(self, c: Context, look: Look, common: Any, gate: str) -> Any:

@@ -154,7 +154,7 @@ def _telling_of(look: Look, teller: Teller, host: str) -> Callable[[str, int, in
 
 
 def ownership(tree: Tree, chroot: str) -> Ownership:
-    """The small state that the window keeps current (``facts/ownership.py``)."""
+    """The small state that the window keeps current (``zookeeper/facts/ownership.py``)."""
     ephemerals = {
         path: Ephemeral(owner, tree.nodes[path].czxid)
         for owner, paths in tree.owners.items()

@@ -1,5 +1,5 @@
 """A model host: files, one unit, and zkm-host's own record. What each verb does is in
-``simulate/program.py``."""
+``moves/world/program.py``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The model world of a move: source, dest hosts, the members of a dependent, and time.
 
-``World.apply`` takes a Change, ``World.advance`` lets time pass, ``WorldLook`` (simulate/look.py) answers.
+``World.apply`` takes a Change, ``World.advance`` lets time pass, ``WorldLook`` (moves/world/look.py) answers.
 The
 world refuses to be misused: an un-restored dest host that follows source again, or an acknowledged
 transaction
