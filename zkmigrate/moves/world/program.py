@@ -1,6 +1,7 @@
 """zkm-host in the model: what each change does to a model host, and what the reading verbs print.
 
-Follows ``hosts/zkm_host/zkm-host``: the same phases, refusals and exit codes (0 done, 3 refused, 9 fenced off).
+Follows ``hosts/zkm_host/zkm-host``: the same phases, refusals and exit codes (0 done, 3 refused, 9 fenced
+off).
 """
 
 from __future__ import annotations
