@@ -4,9 +4,9 @@ A closed union of two kinds. Each change describes itself for the operator and t
 ``where``.
 
 - A :data:`HostChange` names a host and knows the words that ``zkm-host`` takes for it: ``verb`` and
-  ``arguments`` around the operation id (``hosts/zkm_host/zkm-host help``). The host remembers that id.
-  ``expect`` is what zkm-host answers when the work is done, as an extended regular expression; ``spared`` the refusal
-  by which, walking back, a host says that it never came so far.
+  ``arguments`` around the operation id (``zkm-host help``). The host remembers that id. ``expect`` is what
+  zkm-host answers when the work is done, as an extended regular expression; ``spared`` the refusal by which,
+  walking back, a host says that it never came so far.
 - A :data:`ClusterChange` names a cluster. A cluster remembers no operation id, so the change is idempotent by
   value: sent twice it leaves what it leaves sent once. It carries what was found before; the journal holds
   that with the intent, and :func:`inverses` puts it back. ``expect`` tells in words what the cluster's own
