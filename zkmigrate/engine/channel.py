@@ -29,7 +29,8 @@ DEADLINES_S: dict[str, float] = {
 """Seconds to wait for the reply of the verbs that stop or start a service or copy data."""
 
 DEADLINE_S = 20.0
-"""Seconds to wait for every other verb. In the window all of them have less (``rules.window.limits``)."""
+"""Seconds to wait for every other verb. In the window all of them have less
+(``moves.rules.window.limits``)."""
 
 
 Alter: TypeAlias = Callable[[ClusterChange], tuple[int, str]]

@@ -405,7 +405,8 @@ class AlterTopicConfig(_OnCluster):
 
 @dataclass(frozen=True)
 class BeginReplay(_OnCluster):
-    """Write the mark of a replay into an ensemble (``zkdata.replay.Mark``); one that is there already stays.
+    """Write the mark of a replay into an ensemble (``zookeeper.data.replay.Mark``); one that is there already
+    stays.
 
     disk: the dest host whose disk is read. cut: the newest zxid that both ensembles share, as text. consent:
     who owns the ensemble and agreed.

@@ -1,6 +1,6 @@
 """The move of a dependent from one ZooKeeper ensemble to a new, empty one: the table of contents.
 
-Each step is one file beside this one, its undo in it. The protocol: docs/explanation/protocol.md.
+Each step is one file in ``moves/steps``, its undo in it. The protocol: docs/explanation/protocol.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Requests of `zkdata.replay` on a live ensemble, each transaction once, however often this is begun again.
+"""Requests of `zookeeper.data.replay` on a live ensemble, each transaction once, however often this is begun
+again.
 
 How far it is stands in the ensemble itself: a marker znode under the chroot, written in the same multi as
 the transaction's own requests and bound to its own version. So a transaction and the mark that it is done are

@@ -1,4 +1,4 @@
-"""Where two subtrees differ, as `zkdata.tree.differences` says it, and in which of all fields."""
+"""Where two subtrees differ, as `zookeeper.data.tree.differences` says it, and in which of all fields."""
 
 from __future__ import annotations
 

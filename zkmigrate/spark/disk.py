@@ -1,4 +1,4 @@
-"""The files of one server, as the readers of `zkdata` take a directory and as Spark's tables."""
+"""The files of one server, as the readers of `zookeeper.data` take a directory and as Spark's tables."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Disk:
     max_record: int = MAX_RECORD
 
     def names_with_sizes(self) -> dict[str, int]:
-        """As of `zkdata.reader.Directory`."""
+        """As of `zookeeper.data.reader.Directory`."""
         return {name: file.size for name, file in self.files.items()}
 
     def open(self, name: str) -> RandomReader:
-        """As of `zkdata.reader.Directory`."""
+        """As of `zookeeper.data.reader.Directory`."""
         return self.files[name].reader()
 
     @property
     def side(self) -> Side:
-        """As the proofs of `zkdata` name a server."""
+        """As the proofs of `zookeeper.data` name a server."""
         return Side(self.server, self, self)
 
     def log(

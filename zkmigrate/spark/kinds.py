@@ -1,4 +1,5 @@
-"""Groups of operations by the names in `pipeline.columns`. Which operations they are says `zkdata.effect`."""
+"""Groups of operations by the names in `pipeline.columns`. Which operations they are says
+`zookeeper.data.effect`."""
 
 from __future__ import annotations
 

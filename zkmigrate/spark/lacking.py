@@ -1,9 +1,9 @@
-"""The delta of a log behind a zxid, judged as `zkdata.delta` does.
+"""The delta of a log behind a zxid, judged as `zookeeper.data.delta` does.
 
 Spark reads the log and leaves over what can concern the subtree: its changes, and the sessions that own a
-part of it or change it. That is judged in the order of zxids by one task, with the judge of `zkdata.delta`
-itself, because an opening or a closing counts by what stood before it. The task holds the ephemerals of the
-subtree.
+part of it or change it. That is judged in the order of zxids by one task, with the judge of
+`zookeeper.data.delta` itself, because an opening or a closing counts by what stood before it. The task holds
+the ephemerals of the subtree.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ FINDINGS = pa.schema(
         ("allowed", pa.bool_()),
     ]
 )
-"""As of `zkdata.delta.DeltaFinding`. number: in the order in which they were found; allowed: the expiry of a
-session that lives on dest."""
+"""As of `zookeeper.data.delta.DeltaFinding`. number: in the order in which they were found; allowed: the
+expiry of a session that lives on dest."""
 
 _OWNER = "owner"
 _TAKEN = ("zxid", "sequence", "time_ms", "type", "path", "session", "cxid", "multi", "ephemeral", "living")
@@ -67,7 +67,7 @@ def lacking(
 ) -> DataFrame:
     """FINDINGS of a log that begins behind a zxid. owners: session, path and `living`: whether the session
     lives on dest; as they stood at that zxid. on_dest: more that live there. highest: as of
-    `zkdata.delta.delta`. Raises PySparkException when it is read."""
+    `zookeeper.data.delta.delta`. Raises PySparkException when it is read."""
     path = F.col("path")
     above = [one for one in _above(chroot) if one != chroot]
     touches = under(path, chroot) | (F.col("type").isin(*ENDS) & F.coalesce(path.isin(*above), F.lit(False)))

@@ -1,4 +1,4 @@
-"""Two servers' logs laid side by side by zxid, as `zkdata.histories.compare` does it.
+"""Two servers' logs laid side by side by zxid, as `zookeeper.data.histories.compare` does it.
 
 Transactions are told apart by two hashes of 64 bits over their operations. Where the logs part, the two
 transactions are read and told in words.
@@ -22,7 +22,7 @@ _BODY = (
 
 
 def histories(spark: SparkSession, source: Disk, dest: Disk) -> Histories:
-    """As of `zkdata.histories`. Raises PySparkException where a log cannot be read."""
+    """As of `zookeeper.data.histories`. Raises PySparkException where a log cannot be read."""
     theirs = dest.log(spark, data=True)
     if theirs is None:
         return Histories(None, 0, None, False, None)
@@ -61,7 +61,8 @@ def _transactions(log: DataFrame) -> DataFrame:
 
 
 def _alike() -> Column:
-    """As `zkdata.histories` says; a closeSession that deletes nothing is taken for one that does not say."""
+    """As `zookeeper.data.histories` says; a closeSession that deletes nothing is taken for one that does not
+    say."""
     header = F.lit(True)
     for name in _HEADER:
         header = header & F.col(f"a.{name}").eqNullSafe(F.col(f"b.{name}"))

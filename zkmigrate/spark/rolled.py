@@ -1,8 +1,8 @@
 """A subtree at one zxid as a table: a server's snapshot, and the log behind it replayed in Spark.
 
-It gives what `zkdata.tree.load_tree` gives, from the same snapshot, by the same rules, applied path by path.
-What a znode becomes depends on the operations on its own path, on its children's creates and deletes, and on
-two things that other paths decide:
+It gives what `zookeeper.data.tree.load_tree` gives, from the same snapshot, by the same rules, applied path
+by path. What a znode becomes depends on the operations on its own path, on its children's creates and
+deletes, and on two things that other paths decide:
 
 - a create is without effect where the parent is not there, as over a snapshot that was dumped after the
   parent's deletion. The parent's path knows whether it was there, and says so.
@@ -66,7 +66,7 @@ FIELDS = (
     "data_sha256", "data_length", "acl", "czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "cversion",
     "aversion", "ephemeral_owner",
 )  # fmt: skip
-"""Of a znode, in the order in which they are compared; as of `zkdata.tree.Znode`."""
+"""Of a znode, in the order in which they are compared; as of `zookeeper.data.tree.Znode`."""
 
 _BASE, _CLOSING = "base", "closing"
 _NODE, _SKIPPED, _DELETED = "node", "skipped", "deleted"
@@ -110,7 +110,7 @@ Plain: TypeAlias = SimpleNamespace
 @dataclass(frozen=True)
 class Rolled:
     """nodes: path and FIELDS, times in ms. records: how many transactions were replayed. snapshot and
-    skipped as of `zkdata.tree.Tree`."""
+    skipped as of `zookeeper.data.tree.Tree`."""
 
     chroot: str
     zxid: int
@@ -121,7 +121,7 @@ class Rolled:
 
 
 def rolled(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Rolled:
-    """The subtree as a server's disk holds it at `upto`. Raises as `zkdata.tree.load_tree`."""
+    """The subtree as a server's disk holds it at `upto`. Raises as `zookeeper.data.tree.load_tree`."""
 
     def attempt(file: SnapshotFile) -> tuple[Rolled, bool]:
         base = _of_snapshot(disk.znodes(spark, file.name), chroot).persist(StorageLevel.DISK_ONLY)
@@ -147,7 +147,7 @@ def rolled(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Rolled:
 
 
 def holds(path: Column, chroot: str) -> Column:
-    """Whether a path is part of the tree at `chroot`, as of `zkdata.tree.Tree`."""
+    """Whether a path is part of the tree at `chroot`, as of `zookeeper.data.tree.Tree`."""
     inside = under(path, chroot)
     return inside if is_under(chroot, SYSTEM_ROOT) else inside & ~under(path, SYSTEM_ROOT)
 
@@ -170,7 +170,7 @@ class Continuity:
 
 def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) -> Continuity:
     """Whether the log holds every transaction from `after` to `upto`, None for its end, by the rules of
-    `zkdata.logdir.hole`. Raises CorruptError where it cannot be read."""
+    `zookeeper.data.logdir.hole`. Raises CorruptError where it cannot be read."""
     log = disk.log(spark, after) if upto is None else disk.log(spark, after, zxids=(0, upto))
     if log is None:
         return Continuity(None, 0, None)
@@ -390,7 +390,8 @@ def _heard(said: DataFrame) -> tuple[int, int | None]:
 
 
 def _replay(events: Iterable[Plain]) -> Iterator[tuple[Any, ...]]:
-    """Path after path, by the rules of `zkdata.tree`. Takes rows of `_EVENT`, gives those of `_SAID`."""
+    """Path after path, by the rules of `zookeeper.data.tree`. Takes rows of `_EVENT`, gives those of
+    `_SAID`."""
     for path, of_path in groupby(events, key=attrgetter("path")):
         for said in _Path(path).take(of_path):
             yield tuple(said.get(name) for name in _SAID.names)

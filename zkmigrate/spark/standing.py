@@ -1,5 +1,5 @@
 """What stands at the end of a log: open sessions, and the ephemerals that they own. The newest snapshot,
-rolled forward by the transactions behind the zxid in its name, by the rules of `zkdata.tree`."""
+rolled forward by the transactions behind the zxid in its name, by the rules of `zookeeper.data.tree`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _told(before: int, after: int) -> str:
 
 
 def is_session(owner: Column) -> Column:
-    """Whether an ephemeralOwner is a session, as of `zkdata.effect`."""
+    """Whether an ephemeralOwner is a session, as of `zookeeper.data.effect`."""
     high, low = (owner.between(some.start, some.stop - 1) for some in SESSIONS)
     return high | low
 

@@ -1,7 +1,8 @@
 """Whether each server's logs and snapshots are whole, and its zxids without a hole.
 
-Holes are those of `zkdata.logdir.walk`: within an epoch the counter rises by one, a later epoch begins with
-counter 1. A hole that a whole snapshot ends, as after a SNAP sync, is told, but nothing is missing.
+Holes are those of `zookeeper.data.logdir.walk`: within an epoch the counter rises by one, a later epoch
+begins with counter 1. A hole that a whole snapshot ends, as after a SNAP sync, is told, but nothing is
+missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who wrote under the chroot lately: the log of one source server, as `zkdata.writers` reads it."""
+"""Who wrote under the chroot lately: the log of one source server, as `zookeeper.data.writers` reads it."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ SLOW_S: dict[str, float] = {
     "disarm": 120.0,
 }
 """Seconds for the verbs that stop or start ZooKeeper, or copy or remove its data. Hosts that have answered
-do not wait as long for one that has not (``engine.lanes.Late``)."""
+do not wait as long for one that has not (``hosts.lanes.Late``)."""
 
 LEAST_S = 0.5
 """Seconds that a look or a change gets although the deadline is nearer: less answers nothing."""

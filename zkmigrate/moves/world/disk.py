@@ -1,4 +1,5 @@
-"""What a model ZooKeeper server has on disk, as the bytes a real one would write (formats: ``zkdata``)."""
+"""What a model ZooKeeper server has on disk, as the bytes a real one would write (formats:
+``zookeeper.data``)."""
 
 from __future__ import annotations
 

@@ -150,8 +150,8 @@ class _Proofs:
         return _Proof(judged(counted[False], unproved), body | more, frame)
 
     def _living(self, owners: DataFrame, reach: Mapping[str, Reach]) -> DataFrame:
-        """With whether the session lives on dest, as `zkdata.proofs.delta_proof` says: every dest server was
-        cut over, and none has closed it since."""
+        """With whether the session lives on dest, as `zookeeper.data.proofs.delta_proof` says: every dest
+        server was cut over, and none has closed it since."""
         if not cut_over(reach):
             return owners.withColumn("living", F.lit(False))
         closed = [

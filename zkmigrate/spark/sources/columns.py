@@ -1,10 +1,11 @@
 """Whole records of a transaction log as Arrow columns, thousands at a time.
 
-One row is one operation: each of a multi is a row (a multi of none is one of type multi), each ephemeral
-that a closeSession of 3.6 or later names is one, every other transaction is one. What a record means is said
-by `zkdata.txn`, what it does by `zkdata.effect`; here the same is read for many records at once, with numpy,
-because a record at a time in Python is ten times slower. A test over random logs holds both to the same.
-Where these columns refuse a record, `zkdata.txn` is asked to refuse it, so that both give the same reason.
+One row is one operation: each of a multi is a row (a multi of none is one of type multi), each ephemeral that
+a closeSession of 3.6 or later names is one, every other transaction is one. What a record means is said by
+`zookeeper.data.txn`, what it does by `zookeeper.data.effect`; here the same is read for many records at once,
+with numpy, because a record at a time in Python is ten times slower. A test over random logs holds both to
+the same. Where these columns refuse a record, `zookeeper.data.txn` is asked to refuse it, so that both give
+the same reason.
 """
 
 from __future__ import annotations
@@ -300,7 +301,7 @@ class _More:
             self._row(of, 0, TxnType.multi, 0, 0, True)
 
     def _close(self, of: int, src: JuteInput) -> None:
-        """As `zkdata.txn` tells a digest from paths."""
+        """As `zookeeper.data.txn` tells a digest from paths."""
         count = 0
         if src.remaining() and not (src.remaining() == DIGEST_SIZE and src.peek_int() == 2):
             count = src.count(4)
@@ -422,7 +423,8 @@ class _Bodies:
 
     def _ended(self, index: Longs, cursor: _Cursor) -> Longs:
         """Those that do not end where their bodies do; behind a record's own body a digest may stand. The old
-        body of an operation that failed with its multi may stand behind its error, see `zkdata.txn`."""
+        body of an operation that failed with its multi may stand behind its error, see
+        `zookeeper.data.txn`."""
         rows = self._rows
         left = cursor.end - cursor.at
         own = ~rows.in_multi[index]

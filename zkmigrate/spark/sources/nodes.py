@@ -1,8 +1,8 @@
 """The znodes of a snapshot as Arrow columns, thousands at a time.
 
-As `columns` for logs: what a snapshot is, `zkdata.snapshot` says; here its znodes are hopped over and read
-with numpy. Its last seal, over every byte, is looked at before the first row is given. Where that or a
-znode is wrong, `zkdata.snapshot` is asked to refuse it.
+As `columns` for logs: what a snapshot is, `zookeeper.data.snapshot` says; here its znodes are hopped over and
+read with numpy. Its last seal, over every byte, is looked at before the first row is given. Where that or a
+znode is wrong, `zookeeper.data.snapshot` is asked to refuse it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ NODES = pa.schema(
         ("corrupt", pa.string()),
     ]
 )
-"""Columns of a snapshot's znodes: fields as in `zkdata.snapshot`. zxid: that in the file's name. acl: null
-where its id is missing in the snapshot's table. data: only where it is asked for. corrupt: why the file
+"""Columns of a snapshot's znodes: fields as in `zookeeper.data.snapshot`. zxid: that in the file's name. acl:
+null where its id is missing in the snapshot's table. data: only where it is asked for. corrupt: why the file
 cannot be read."""
 
 SESSIONS = pa.schema(
@@ -102,7 +102,7 @@ class Sought:
 
 @dataclass
 class SnapshotTable:
-    """One snapshot. Raises, when it is read, what `zkdata.snapshot` raises for it."""
+    """One snapshot. Raises, when it is read, what `zookeeper.data.snapshot` raises for it."""
 
     reader: RandomReader
     server: str

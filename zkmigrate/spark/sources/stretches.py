@@ -1,7 +1,7 @@
 """A transaction log as stretches of whole records, each checked; in parts that join without gap or overlap.
 
 Records are hopped over, length by length, with their checksums. Where the next bytes are no whole record,
-`zkdata.txnlog` says what they are: the log's end, or damage; so there is one place that knows.
+`zookeeper.data.txnlog` says what they are: the log's end, or damage; so there is one place that knows.
 
 Parts: a log is cut where a record begins, found by searching for one. A payload may hold whole records, so
 a find counts only when records follow it for longer than a payload is; and the part before must end exactly

@@ -1,4 +1,4 @@
-"""A walk over a subtree on one server of several: the sockets of `zkdata.subtree`."""
+"""A walk over a subtree on one server of several: the sockets of `zookeeper.data.subtree`."""
 
 from __future__ import annotations
 

@@ -581,7 +581,7 @@ class Collector:
 
 
 class _Logs:
-    """The logs of a listing alone, each read at the rate: zkdata's Directory."""
+    """The logs of a listing alone, each read at the rate: zookeeper.data's Directory."""
 
     def __init__(self, collector: Collector, directory: Directory, files: Sequence[LogFile]) -> None:
         self._collector = collector

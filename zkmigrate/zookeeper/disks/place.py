@@ -48,7 +48,7 @@ def parse_place(text: str) -> Place:
 
 @dataclass(frozen=True)
 class RemoteDirectory:
-    """``zkdata``'s Directory by SFTP. Raises TransportError, and OSError as the host says."""
+    """``zookeeper.data``'s Directory by SFTP. Raises TransportError, and OSError as the host says."""
 
     transport: Transport
     place: Place

@@ -1,7 +1,7 @@
 """The znodes in which two large subtrees differ, found with bounded memory.
 
-Only the znodes of the buckets whose sums differ are looked at (``zkdata.sums``). Few are compared in memory;
-many are laid down first in temporary files, some buckets to a file, and compared a file at a time.
+Only the znodes of the buckets whose sums differ are looked at (``zookeeper.data.sums``). Few are compared in
+memory; many are laid down first in temporary files, some buckets to a file, and compared a file at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ZooKeeper's directories of a host, read through a look: the bridge from ``Look`` to ``zkdata``."""
+"""ZooKeeper's directories of a host, read through a look: the bridge from ``Look`` to ``zookeeper.data``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ VERSION_2 = "version-2"
 
 @dataclass(frozen=True)
 class HostDirectory:
-    """``zkdata``'s Directory over one directory of a host; raises HostError when the host does not answer."""
+    """``zookeeper.data``'s Directory over one directory of a host; raises HostError when the host does not
+    answer."""
 
     look: Look
     host: str

@@ -1,4 +1,4 @@
-"""Four-letter answers of a host as readings: the bridge from ``Look.word`` to ``zkdata.words``."""
+"""Four-letter answers of a host as readings: the bridge from ``Look.word`` to ``zookeeper.data.words``."""
 
 from __future__ import annotations
 
