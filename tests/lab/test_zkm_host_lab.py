@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.lab.by_hand import UNIT, DestHosts, joined
 from zkmigrate.lab.drills.start_order import danger, staggered_orders
 from zkmigrate.lab.lab import Lab
@@ -112,6 +112,6 @@ def test_the_hosts_finish_and_open_without_their_operator(lab: Lab, dests: DestH
     dests.do("finalize")
     dests.do("uninstall")
     for channel in dests.channels:
-        left = lab.exec(channel.host, ["ls", hostside.INSTALLED_PATH, "/var/lib/zkmigrate"], check=False)
+        left = lab.exec(channel.host, ["ls", zkm_host.INSTALLED_PATH, "/var/lib/zkmigrate"], check=False)
         assert left.stdout == ""
         assert unit_state(lab, channel.host) == "active"

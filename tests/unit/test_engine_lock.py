@@ -15,7 +15,7 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.lock import HostLock, LocalLock
 from zkmigrate.errors import HostError, LockedError
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.model.step import Way
 
 HOSTS = ("d1", "d2", "d3")
@@ -197,7 +197,7 @@ class RealHosts:
     def ask(self, host: str, words: tuple[str, ...], number: int) -> Outcome:
         command = ["sh", "-s", "--", "--run", "lock-1", "--as", str(number), *words]
         state = {"ZKM_STATE": str(self._root / host), "PATH": os.environ["PATH"]}
-        done = subprocess.run(command, input=hostside.program(), env=state, capture_output=True, check=False)
+        done = subprocess.run(command, input=zkm_host.program(), env=state, capture_output=True, check=False)
         return Outcome(done.returncode, (done.stdout + done.stderr).decode())
 
 

@@ -24,7 +24,7 @@ from tests.unit.preflight_world import (
     recorded,
 )
 from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.hosts.facts.properties import parse_properties, properties_of, system_properties
 from zkmigrate.hosts.facts.runs import other_runs
@@ -160,7 +160,7 @@ def test_a_status_that_does_not_parse_is_unknown(old: str, new: str, why: str) -
 
 def test_what_zkm_host_really_prints_is_understood(tmp_path: Path) -> None:
     program = tmp_path / "zkm-host"
-    program.write_bytes(hostside.program())
+    program.write_bytes(zkm_host.program())
 
     def say(*words: str) -> str:
         argv = ["sh", str(program), "--run", "r1", *words]

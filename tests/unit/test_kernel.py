@@ -16,7 +16,7 @@ from tests.unit.zkm_net import Dest, net
 from tests.world.operator import quiet_world
 from zkmigrate.engine import plan
 from zkmigrate.errors import HostError
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.zkm_host import kernel
 from zkmigrate.moves.world.look import WorldLook
 
@@ -101,7 +101,7 @@ cut_ports=2181,2888,3888
 @pytest.mark.parametrize("words", VERBS, ids=lambda words: words[0])
 def test_it_is_said_with_no_tool_and_no_look_at_this_machine(tmp_path: Path, words: tuple[Any, ...]) -> None:
     """A copy that finds no program on its path, and nothing of this machine's kernel, says the same."""
-    text = hostside.program().decode()
+    text = zkm_host.program().decode()
     path = next(line for line in text.splitlines() if line.startswith("LC_ALL=C PATH="))
     blind = text.replace(path, f"LC_ALL=C PATH={tmp_path}/none").replace("/proc/", f"{tmp_path}/none/")
     program, empty = tmp_path / "program", tmp_path / "empty"
@@ -131,7 +131,7 @@ def test_both_families_are_said_wherever_it_is_said() -> None:
 
 
 def test_without_print_a_run_is_needed(tmp_path: Path) -> None:
-    argv = ["/bin/sh", str(Path(hostside.__file__).parent / "zkm-host"), "fence", "4500"]
+    argv = ["/bin/sh", str(Path(zkm_host.__file__).parent / "zkm-host"), "fence", "4500"]
     done = subprocess.run(argv, input=GIVEN, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "zkm-host: fence needs --run RUN\n")
 

@@ -16,7 +16,7 @@ from tests.unit.sshd import Sshd
 from zkmigrate.engine.apply import Apply, Outcome
 from zkmigrate.engine.channel import ChannelApply
 from zkmigrate.errors import HostError
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import reach
 from zkmigrate.hosts.transport import Channels, Program, ProgramPaths, Transport, here
 from zkmigrate.inventory.inventory import Inventory
@@ -54,7 +54,7 @@ class Parts:
     def __init__(self, sshd: Sshd, inventory: Inventory) -> None:
         paths = ProgramPaths(str(sshd.folder / "zkm-host"), str(sshd.folder / "sudoers"))
         self.transport = Transport(inventory)
-        self.program = Program(self.transport, "r1", hostside.program(), hostside.sudoers, paths)
+        self.program = Program(self.transport, "r1", zkm_host.program(), zkm_host.sudoers, paths)
         self.channels = Channels(self.transport, "r1", "steps", paths.program)
         self.look = Observe(inventory, self.transport, self.program, self.channels)
 

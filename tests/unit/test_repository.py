@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = [ROOT / "setup" / name for name in ("requirements.txt", "requirements-spark.txt")]
@@ -124,7 +124,7 @@ def test_no_tracked_file_names_a_path_of_this_machine() -> None:
 
 def test_one_module_says_where_zkm_host_stands_and_keeps_its_state() -> None:
     """Settings of the lab under its own directory begin with the same words."""
-    said = files_with(rf"{hostside.INSTALLED_PATH}|{hostside.STATE_DIR}(?!-lab)")
+    said = files_with(rf"{zkm_host.INSTALLED_PATH}|{zkm_host.STATE_DIR}(?!-lab)")
     assert [name for name in said if re.fullmatch(r"zkmigrate/.*\.py", name)] == [
         "zkmigrate/hosts/zkm_host/__init__.py"
     ]

@@ -167,7 +167,7 @@ def test_the_two_lanes_of_a_host_do_not_wait_for_each_other(sshd: Sshd) -> None:
 
 
 def test_the_real_program_answers_over_the_channel(tmp_path: Path) -> None:
-    program = Path(__file__).parents[2] / "zkmigrate" / "hostside" / "zkm-host"
+    program = Path(__file__).parents[2] / "zkmigrate" / "hosts" / "zkm_host" / "zkm-host"
     with daemon.running(tmp_path, environment=f"ZKM_STATE={tmp_path}/state") as sshd:
         sshd.allow_sudo()
         sshd.program("zkm-host", program.read_text())

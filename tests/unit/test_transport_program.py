@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.transport import Program, ProgramPaths, Transport, TransportError
 
 VISUDO = '#!/bin/sh\n[ "$1" = -cqf ] || exit 9\ngrep -q NOPASSWD "$2"\n'
@@ -33,8 +33,8 @@ def transport(sshd: Sshd) -> Iterator[Transport]:
 
 def program(sshd: Sshd, transport: Transport, sudoers: str = "") -> Program:
     paths = ProgramPaths(str(sshd.folder / "zkm-host"), str(sshd.folder / "sudoers"))
-    text = (lambda _: sudoers) if sudoers else hostside.sudoers
-    return Program(transport, "r1", hostside.program(), text, paths)
+    text = (lambda _: sudoers) if sudoers else zkm_host.sudoers
+    return Program(transport, "r1", zkm_host.program(), text, paths)
 
 
 def left_behind(sshd: Sshd) -> list[str]:
@@ -55,8 +55,8 @@ def test_installing_puts_both_files_in_place_and_can_be_repeated(sshd: Sshd, tra
         assert host_side.install("d1").startswith("installed ")
         assert host_side.installed("d1")
     installed, allowed = Path(host_side.paths.program), Path(host_side.paths.sudoers)
-    assert installed.read_bytes() == hostside.program()
-    assert allowed.read_text() == hostside.sudoers(daemon.user())
+    assert installed.read_bytes() == zkm_host.program()
+    assert allowed.read_text() == zkm_host.sudoers(daemon.user())
     assert stat.S_IMODE(installed.stat().st_mode) == 0o755
     assert stat.S_IMODE(allowed.stat().st_mode) == 0o440
     assert left_behind(sshd) == []
@@ -106,7 +106,7 @@ def test_uninstalling_runs_the_programs_last_verb_once(sshd: Sshd, transport: Tr
     assert host_side.uninstall("d1", "u.1", 1).text == "zkm-host is not installed\n"
     record = sshd.folder / "called"
     stand_in = f'#!/bin/sh\necho "$*" >>{record}\nrm -f "$0"\n'.encode()
-    other = Program(transport, "r1", stand_in, hostside.sudoers, host_side.paths)
+    other = Program(transport, "r1", stand_in, zkm_host.sudoers, host_side.paths)
     other.install("d1")
     assert other.uninstall("d1", "u.1", 3).rc == 0
     assert record.read_text() == "--run r1 --as 3 uninstall u.1\n"

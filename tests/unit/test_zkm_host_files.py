@@ -17,7 +17,7 @@ from tests.unit.zkm_net import PROGRAM, Host, encode, need_root
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.journal import Journal
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import parse_status
 from zkmigrate.model.fact import Seen
 from zkmigrate.site.observe import parse_listing
@@ -36,14 +36,14 @@ def test_the_program_is_clean_for_shellcheck_and_dash() -> None:
 
 
 def test_the_package_hands_out_the_program_and_its_sudoers_line() -> None:
-    assert hostside.program() == PROGRAM.read_bytes()
-    assert hostside.sudoers("zkadmin") == "zkadmin ALL=(root) NOPASSWD: /usr/local/sbin/zkm-host\n"
+    assert zkm_host.program() == PROGRAM.read_bytes()
+    assert zkm_host.sudoers("zkadmin") == "zkadmin ALL=(root) NOPASSWD: /usr/local/sbin/zkm-host\n"
 
 
 @pytest.mark.parametrize("user", ["", "ALL", "a b", "x\nroot ALL=(ALL) ALL", "%wheel", "a" * 33])
 def test_sudoers_refuses_what_is_not_an_account_name(user: str) -> None:
     with pytest.raises(ValueError, match="not a plain account name"):
-        hostside.sudoers(user)
+        zkm_host.sudoers(user)
 
 
 def test_help_names_every_verb_that_is_understood(host: Host) -> None:

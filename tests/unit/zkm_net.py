@@ -23,7 +23,7 @@ import pytest
 
 from tests.namespaces import ip, own, remove
 
-PROGRAM = Path(__file__).parents[2] / "zkmigrate" / "hostside" / "zkm-host"
+PROGRAM = Path(__file__).parents[2] / "zkmigrate" / "hosts" / "zkm_host" / "zkm-host"
 FAKE = Path(__file__).with_name("fake_zookeeper.py")
 NUMBERS = {"dest": 1, "peer": 2, "source": 5, "operator": 8, "client": 9}
 CLIENT_PORT = 2181

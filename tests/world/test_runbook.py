@@ -25,7 +25,7 @@ from zkmigrate.byhand.commands import in_run
 from zkmigrate.byhand.go_no_go import LINES_OF_A_PAGE
 from zkmigrate.engine import plan, runs
 from zkmigrate.engine.journal import Journal
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import digest
 from zkmigrate.kafka.rules.connect import connect_sed, with_connect
 from zkmigrate.model.change import (
@@ -125,7 +125,7 @@ def typed(world: World, text: str, folder: Path) -> dict[tuple[str, str], Counte
     for box in export.blocks(text):
         if not box["step"].startswith(("prepare.", "hold.")):
             script += f"echo '@ {box['step']} {box['way']}'\n{box['text']}\nwait\n"
-    (folder / "zkm-host").write_bytes(hostside.program())
+    (folder / "zkm-host").write_bytes(zkm_host.program())
     (folder / "answers").mkdir()
     for verb, said in ANSWERS.items():
         (folder / "answers" / verb).write_text(said or (RECORDED / f"{verb}.txt").read_text())
@@ -140,7 +140,7 @@ def typed(world: World, text: str, folder: Path) -> dict[tuple[str, str], Counte
             at = (line.split()[1], line.split()[2])
             found.setdefault(at, Counter())
         elif line.startswith("AT ") and " --run " in line:
-            host, program = line.split()[1], f"sudo -n {hostside.INSTALLED_PATH} --run {RUN} --as 5 "
+            host, program = line.split()[1], f"sudo -n {zkm_host.INSTALLED_PATH} --run {RUN} --as 5 "
             assert program in line
             found[at][f"{host} {line.split(program)[1].strip()}"] += 1
     return found
@@ -321,7 +321,7 @@ def test_the_page_and_its_program_are_written_whole(desk: RunbookDesk, tmp_path:
     out = tmp_path / "page.md"
     done = desk.call("runbook", "--out", str(out))
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "zkm-host").read_bytes() == hostside.program()
+    assert (tmp_path / "zkm-host").read_bytes() == zkm_host.program()
     text = out.read_text()
     assert "RUNBOOK=$PWD/page.md" in text
     assert desk.call("runbook", "--out", str(out)).exit_code == 0

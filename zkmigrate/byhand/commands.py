@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from zkmigrate.engine.apply import operation_id
 from zkmigrate.engine.plan import RUN, command, own_command
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.transport import quote
 from zkmigrate.model.change import (
     Applied,
@@ -73,7 +73,7 @@ def in_words(pattern: str) -> str:
 def zkm(place: Place, host: str, *words: str, fenced: bool = True) -> str:
     """``at HOST sudo zkm-host …`` with these words; fenced: with the operator's fencing number."""
     number = ("--as", "$N") if fenced else ()
-    return " ".join(("at", host, "sudo", "-n", hostside.INSTALLED_PATH, "--run", place.run, *number, *words))
+    return " ".join(("at", host, "sudo", "-n", zkm_host.INSTALLED_PATH, "--run", place.run, *number, *words))
 
 
 def line(place: Place, change: Change, operation: str, file: str = "", digest: str = "") -> str:

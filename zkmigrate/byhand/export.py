@@ -15,7 +15,7 @@ from zkmigrate.engine import planfile
 from zkmigrate.engine.history import History
 from zkmigrate.engine.plan import Plan
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model import by_hand
 from zkmigrate.model.look import Look
@@ -101,7 +101,7 @@ def write(out: Path, text: str, *, with_program: bool) -> tuple[Path, ...]:
     """Write the page, and ``zkm-host`` beside it, each whole or not at all; what was written."""
     wanted = [(out, text.encode(), 0o644)]
     if with_program:
-        wanted.append((out.parent / "zkm-host", hostside.program(), 0o755))
+        wanted.append((out.parent / "zkm-host", zkm_host.program(), 0o755))
     for path, content, mode in wanted:
         _whole(path, content, mode)
     return tuple(path for path, _, _ in wanted)

@@ -17,7 +17,7 @@ from zkmigrate.byhand.sheet import Sheet
 from zkmigrate.clean import inline
 from zkmigrate.engine.plan import NOTHING, Plan, PlannedStage, PlannedStep
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model import by_hand
 from zkmigrate.model.by_hand import STOPPED, WALK_BACK, Block, ByHand, Manual
@@ -197,7 +197,7 @@ def _prepare(book: Runbook) -> Iterator[str]:
 
 
 def _digest() -> str:
-    return hashlib.sha256(hostside.program()).hexdigest()
+    return hashlib.sha256(zkm_host.program()).hexdigest()
 
 
 def _site(book: Runbook) -> Iterator[str]:
@@ -205,7 +205,7 @@ def _site(book: Runbook) -> Iterator[str]:
     if book.inventory.has("ssh"):
         yield from _ssh(book)
     yield f"RUN={shlex.quote(book.run)}"
-    yield f"ZKM={shlex.quote(hostside.INSTALLED_PATH)}"
+    yield f"ZKM={shlex.quote(zkm_host.INSTALLED_PATH)}"
     yield f"DEST={shlex.quote(' '.join(book.witnesses))}"
     yield from book.manual.known(Context(book.run, book.inventory, records=book.records))
     yield 'ALL=$DEST; [ -z "${WITHOUT:-}" ] || without ""; echo "OK site"'

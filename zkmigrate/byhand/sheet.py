@@ -14,7 +14,7 @@ from typing import TypeGuard
 from zkmigrate.byhand.commands import Place, in_words, line, said
 from zkmigrate.clean import clean
 from zkmigrate.engine.plan import BOOTSTRAP, PlannedStep, command, without_secrets
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import Block
 from zkmigrate.model.change import Arm, Change, Changes, ClusterChange, HostChange, InstallProgram, PutFile
@@ -130,14 +130,14 @@ def _begins(place: Place) -> str:
 
 def _install(s: Sheet, hosts: tuple[str, ...]) -> tuple[Block, ...]:
     """The program comes to the hosts as nothing else does: they have none yet that could take it."""
-    program, rules = hostside.INSTALLED_PATH, hostside.SUDOERS_PATH
+    program, rules = zkm_host.INSTALLED_PATH, zkm_host.SUDOERS_PATH
     names = " ".join(hosts)
     copy = (
         *(f"give zkm-host {host} 'umask 077; cat >zkm-host.new' &" for host in hosts),
         f"say '' {names}",
     )
     sudoers = (
-        *heredoc("sudoers", hostside.sudoers(s.inventory.ssh.user)),
+        *heredoc("sudoers", zkm_host.sudoers(s.inventory.ssh.user)),
         *(
             f"give sudoers {host} 'umask 077; cat >zkm-sudoers.new && sudo -n visudo -cqf zkm-sudoers.new' &"
             for host in hosts

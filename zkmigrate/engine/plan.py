@@ -23,7 +23,7 @@ from zkmigrate.engine import brief
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.lock import UNWITNESSED
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.zkm_host import kernel
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.inventory.inventory import digest as inventory_digest
@@ -236,7 +236,7 @@ def command(change: Change) -> str:
     Long content is named by the file that would hold it.
     """
     if isinstance(change, InstallProgram):
-        return f"sudo install -o root -g root -m 0755 zkm-host {hostside.INSTALLED_PATH}"
+        return f"sudo install -o root -g root -m 0755 zkm-host {zkm_host.INSTALLED_PATH}"
     if isinstance(change, ClusterChange):
         return _cluster_command(change)
     words = [*change.arguments()]
@@ -275,11 +275,11 @@ def own_command(text: str) -> str:
 def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
     match change:
         case InstallProgram():
-            sudoers = hostside.sudoers(inventory.ssh.user).strip()
-            digest = hashlib.sha256(hostside.program()).hexdigest()
+            sudoers = zkm_host.sudoers(inventory.ssh.user).strip()
+            digest = hashlib.sha256(zkm_host.program()).hexdigest()
             return (
                 f"zkm-host is this package's, sha256 {digest}",
-                f"{hostside.SUDOERS_PATH} (root, mode 0440, checked by visudo first):",
+                f"{zkm_host.SUDOERS_PATH} (root, mode 0440, checked by visudo first):",
                 f"  {sudoers}",
                 *(
                     ("  (where ssh.config names another User for the host: that one)",)

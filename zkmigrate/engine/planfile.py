@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from zkmigrate.clean import clean
 from zkmigrate.engine.plan import Plan, PlannedStep, sha256_of
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.model.step import Hazard
 
 _MAX_BYTES = 64 << 20
@@ -117,7 +117,7 @@ def of(plan: Plan) -> PlanFile:
         digest="",
         playbook=plan.playbook,
         inventory=plan.inventory,
-        program=hashlib.sha256(hostside.program()).hexdigest(),
+        program=hashlib.sha256(zkm_host.program()).hexdigest(),
         seen=plan.seen,
         window=plan.window,
         unknown=dict(plan.unknown),

@@ -15,7 +15,7 @@ from pathlib import Path
 from zkmigrate.engine import journal
 from zkmigrate.engine.history import Arrived, History, Next, Stands
 from zkmigrate.errors import JournalError, UsageError
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory, digest
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.playbook import Playbook, Stage
@@ -183,7 +183,7 @@ def gate_ahead(run: Known, playbook: Playbook) -> Stage:
 
 def copy_path(run: str) -> str:
     """Where a witness keeps its copy of a run's journal."""
-    return f"{hostside.run_dir(run)}/{journal.NAME}"
+    return f"{zkm_host.run_dir(run)}/{journal.NAME}"
 
 
 def has_begun(run_dir: Path) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.lab import readiness
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
@@ -36,7 +36,7 @@ class Channel:
     """``zkm-host serve`` held open on one host."""
 
     def __init__(self, lab: Lab, host: str, fencing: str = "1") -> None:
-        argv = lab.exec_command(host, [hostside.INSTALLED_PATH, "--run", RUN, "--as", fencing, "serve"])
+        argv = lab.exec_command(host, [zkm_host.INSTALLED_PATH, "--run", RUN, "--as", fencing, "serve"])
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.host = host
 
@@ -223,8 +223,8 @@ def write(lab: Lab, host: str, path: str, mode: str, content: str) -> None:
 def joined(lab: Lab) -> DestHosts:
     """Dest hosts that observe source, with zkm-host installed."""
     for host in lab.role(Role.DEST):
-        program = hostside.program().decode()
-        write(lab, host.name, hostside.INSTALLED_PATH, "0755", program)
+        program = zkm_host.program().decode()
+        write(lab, host.name, zkm_host.INSTALLED_PATH, "0755", program)
         write(lab, host.name, f"{ZOOKEEPER_DATA}/myid", "0640", f"{host.myid}\n")
         write(lab, host.name, ZOO_CFG, "0644", observer_config(lab))
         lab.exec(host.name, ["chown", "-R", "zookeeper:zookeeper", ZOOKEEPER_DATA])

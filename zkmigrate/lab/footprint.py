@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import ZOOKEEPER_DATA
 from zkmigrate.lab.spec import Role
@@ -15,7 +15,7 @@ from zkmigrate.zookeeper.data.tree import diff, load_tree
 VERSION_2 = f"{ZOOKEEPER_DATA.lstrip('/')}/version-2"
 NO_PHASE = "none"
 _SETTINGS = "/etc/zookeeper /etc/kafka /etc/sudoers.d /etc/systemd/system /usr/local/sbin"
-_RECORDS = f"/var/lib/zookeeper {hostside.STATE_DIR}"
+_RECORDS = f"/var/lib/zookeeper {zkm_host.STATE_DIR}"
 _LOOK = (
     "find %s -not -type d -exec sha256sum {} + 2>/dev/null | sort -k2; "
     "stat -c '%%a %%U:%%G %%n' /etc/kafka/server.properties /etc/zookeeper/conf 2>/dev/null; "
@@ -42,7 +42,7 @@ def phases(lab: Lab, run: str, hosts: Iterable[str] = ()) -> dict[str, str]:
     """What the phase file of each dest host says, or of these hosts; ``none`` without one."""
     found = {}
     for name in hosts or [host.name for host in lab.role(Role.DEST)]:
-        path = lab.host(name).root / f"{hostside.run_dir(run).lstrip('/')}/phase"
+        path = lab.host(name).root / f"{zkm_host.run_dir(run).lstrip('/')}/phase"
         found[name] = path.read_text().split()[0] if path.exists() else NO_PHASE
     return found
 

@@ -5,7 +5,7 @@ Source always has units; `LabSpec.service` decides for dest hosts and brokers.
 
 from __future__ import annotations
 
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.spec import LabSpec, Role
 
@@ -92,7 +92,7 @@ def script_text(role: Role, account: str, environment: str, command: str) -> str
     environment: a file of shell assignments that `command` names. The pid file is written by the process that
     becomes the server; `start` returns once it is there.
     """
-    ask_guard = f"{hostside.ASK_GUARD}\n    "
+    ask_guard = f"{zkm_host.ASK_GUARD}\n    "
     return f"""#!/bin/sh
 # start|stop|status|kill: the server without systemd
 runs() {{ pid=$(cat {pid_file(role)} 2>/dev/null) && [ "$pid" ] && kill -0 "$pid" 2>/dev/null; }}

@@ -19,7 +19,7 @@ from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Watch
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import HostStatus, host_status
 from zkmigrate.hosts.transport.channels import Channels
 from zkmigrate.hosts.transport.program import Program
@@ -68,7 +68,7 @@ class Site:
         self.inventory = inventory
         self._run = run
         self._transport = Transport(inventory)
-        program = Program(self._transport, run, hostside.program(), hostside.sudoers)
+        program = Program(self._transport, run, zkm_host.program(), zkm_host.sudoers)
         self._steps = Channels(self._transport, run, "steps")
         self._watching = Channels(self._transport, run, "watch")
         # A status takes many times as long as a renewal, which must not wait for it.

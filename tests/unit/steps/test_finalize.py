@@ -22,7 +22,7 @@ from tests.unit.steps.facts import (
 )
 from tests.world.operator import quiet_world
 from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.change import Go, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen
@@ -34,7 +34,7 @@ from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.zookeeper.facts.config import ZooConfig, parse
 
 HOSTS = (*DEST, "broker1", "broker2", "broker3")
-THERE: Reading[bytes] = Seen(hostside.program())
+THERE: Reading[bytes] = Seen(zkm_host.program())
 GONE: Reading[bytes] = Absent("zkm-host")
 PARTICIPANT = "server.11=10.0.0.11:2888:3888\nserver.12=10.0.0.12:2888:3888\n"
 REFORMED: Reading[ZooConfig] = Seen(parse(PARTICIPANT))

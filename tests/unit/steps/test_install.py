@@ -8,13 +8,13 @@ import pytest
 
 from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
 from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.step import Ready, Verdict, Way
 from zkmigrate.moves.steps.install import InstallFacts, InstallStep
 
 HOSTS = (*DEST, "broker1", "broker2", "broker3")
-THERE: Reading[bytes] = Seen(hostside.program())
+THERE: Reading[bytes] = Seen(zkm_host.program())
 GONE: Reading[bytes] = Absent("zkm-host")
 
 
@@ -29,7 +29,7 @@ def test_the_same_program_on_every_host_is_installed() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [GONE, Seen(b""), Seen(hostside.program() + b"\n")], ids=["none", "empty", "longer"]
+    "other", [GONE, Seen(b""), Seen(zkm_host.program() + b"\n")], ids=["none", "empty", "longer"]
 )
 def test_a_host_with_another_program_or_none_gets_it(other: Reading[bytes]) -> None:
     assert installed(broker2=other) == Ready(("broker2",))

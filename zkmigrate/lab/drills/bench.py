@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since, sessions_away
 from zkmigrate.lab.drills import result
@@ -185,7 +185,7 @@ class Bench(Scene):
             # Before GO the record is that of the case before; ARM takes it away.
             "start": lambda: any(
                 seen[host.name] in WITH_GO
-                and " start 1 of" in _text(host.root / f"{hostside.run_dir(self.run).lstrip('/')}/finish.log")
+                and " start 1 of" in _text(host.root / f"{zkm_host.run_dir(self.run).lstrip('/')}/finish.log")
                 for host in hosts
             ),
             "serving": lambda: "started" in seen.values(),
@@ -193,7 +193,7 @@ class Bench(Scene):
         return None if there else str(seen)
 
     def _fence(self, host: str) -> int:
-        status = self.lab.exec(host, [hostside.INSTALLED_PATH, "--run", self.run, "status"]).stdout
+        status = self.lab.exec(host, [zkm_host.INSTALLED_PATH, "--run", self.run, "status"]).stdout
         return int(dict(line.split("=", 1) for line in status.splitlines())["fence_entries"])
 
     def _healthy_hosts(self) -> None:

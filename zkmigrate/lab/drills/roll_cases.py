@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since
 from zkmigrate.lab.commands import run as run_command
@@ -327,7 +327,7 @@ def _on_record(site: RollSite) -> set[str]:
     """The operations of this run that a host has on record, but for those of the lock."""
     found: set[str] = set()
     for host in (*site.dests, *site.brokers):
-        listed = site.lab.exec(host, ["ls", f"{hostside.run_dir(RUN)}/ops"], check=False).stdout.split()
+        listed = site.lab.exec(host, ["ls", f"{zkm_host.run_dir(RUN)}/ops"], check=False).stdout.split()
         found.update(name for name in listed if not name.startswith("lock."))
     return found
 

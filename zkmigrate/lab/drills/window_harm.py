@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from kazoo.exceptions import NoNodeError
 
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Policy
 from zkmigrate.lab import fault, network
 from zkmigrate.lab.footprint import phases
@@ -143,7 +143,7 @@ class HostLate(HostDead):
         return None if phase == "open" else phase
 
     def _hand(self, scene: Scene, *words: str) -> None:
-        program = [hostside.INSTALLED_PATH, "--run", scene.run]
+        program = [zkm_host.INSTALLED_PATH, "--run", scene.run]
         status = scene.lab.exec(self.host, [*program, "status"]).stdout
         fencing = dict(line.split("=", 1) for line in status.splitlines())["fencing"]
         scene.lab.exec(self.host, [*program, "--as", fencing, *words])
@@ -285,7 +285,7 @@ class NoRules(Harm):
     command: str
 
     def begin(self, scene: Scene) -> None:
-        script = f"tag=$(cat {hostside.run_dir(scene.run)}/tag) && {self.command}"
+        script = f"tag=$(cat {zkm_host.run_dir(scene.run)}/tag) && {self.command}"
         scene.lab.exec(self.host, ["sh", "-c", script])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.inventory.inventory import ZooKeeperHost
 from zkmigrate.model.fact import Seen, Unknown
@@ -196,7 +196,7 @@ def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
     that asks `zkm-host guard` first, and obeys, closes this."""
     needed = f"a start command that asks `{GUARD.decode()}`, or nobody else who starts ZooKeeper"
     moves = (
-        f"let the start command begin with: {hostside.ASK_GUARD}",
+        f"let the start command begin with: {zkm_host.ASK_GUARD}",
         "or switch off, until finalize, whatever else starts ZooKeeper: a supervisor, cron, the boot",
     )
     for host, script in e.own.start_scripts.items():

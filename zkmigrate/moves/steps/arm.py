@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from zkmigrate.errors import HostError
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
@@ -71,7 +71,7 @@ class ArmStep(Step[ArmFacts]):
         hosts = statuses(c, look)
         if c.way is Way.BACK:
             return ArmFacts(Standing(hosts, hosts), Absent("asked only going forward"), {})
-        spec = f"{hostside.run_dir(c.run)}/spec"
+        spec = f"{zkm_host.run_dir(c.run)}/spec"
         return ArmFacts(
             Standing(hosts, hosts),
             source_members(c.inventory, look),
@@ -107,7 +107,7 @@ class ArmStep(Step[ArmFacts]):
 
     def plan(self, c: Context, f: ArmFacts, target: str) -> Changes:
         members = f.members.value if isinstance(f.members, Seen) else Members(())
-        staged = f"{hostside.run_dir(c.run)}/staged"
+        staged = f"{zkm_host.run_dir(c.run)}/staged"
         return (
             PutFile(target, f"{staged}/reform.cfg", reformed_config(c.inventory), "root:root", "0600"),
             PutFile(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, InstallProgram, UninstallProgram
@@ -59,7 +59,7 @@ class InstallStep(Step[InstallFacts]):
 
     def observe(self, c: Context, look: Look) -> InstallFacts:
         hosts = self._hosts(c.inventory)
-        return InstallFacts(look.each(hosts, lambda host: look.file(host, hostside.INSTALLED_PATH)))
+        return InstallFacts(look.each(hosts, lambda host: look.file(host, zkm_host.INSTALLED_PATH)))
 
     def check(self, c: Context, f: InstallFacts, way: Way) -> Verdict:
         lost = tuple(unknown("install.answer", h, r) for h, r in f.programs.items() if isinstance(r, Unknown))
@@ -70,7 +70,7 @@ class InstallStep(Step[InstallFacts]):
             if self._keep:
                 there = tuple(h for h in there if h in _without(c))
             return Ready(there) if there else Done()
-        wanted = hostside.program()
+        wanted = zkm_host.program()
         todo = tuple(h for h, r in f.programs.items() if not (isinstance(r, Seen) and r.value == wanted))
         if todo:
             without = tuple(h for h, r in f.programs.items() if isinstance(r, Absent))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from zkmigrate.errors import HostError
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, KafkaView, RandomReader, Znode
 from zkmigrate.moves.world import ensemble as words
@@ -167,13 +167,13 @@ class WorldLook(TopicQuestions):
         h = world.hosts[host]
         files = {path: f.content for path, f in h.files.items()}
         if h.installed:
-            files[hostside.INSTALLED_PATH] = h.installed
+            files[zkm_host.INSTALLED_PATH] = h.installed
         if host in world.brokers:
             files |= world.kind.shows(world.inventory, world.brokers[host], runs=h.running)
         if h.armed:
             spec = "".join(f"{key}={value}\n" for key, value in h.spec.items())
             staged = [path for path in h.files if path.endswith(STAGED)]
-            state = staged[0].removesuffix(STAGED) if staged else hostside.run_dir("run")
+            state = staged[0].removesuffix(STAGED) if staged else zkm_host.run_dir("run")
             files[f"{state}/spec"] = f"ssh_ports=22\n{spec}own={h.address}\n".encode()
         return files if h.disk is None else {**files, **_version_2(world.inventory.dest.data_dir, h.disk)}
 

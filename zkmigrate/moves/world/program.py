@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from zkmigrate.hosts import zkm_host as hostside
+from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.zkm_host import STATE_DIR
 from zkmigrate.model.change import (
     Arm,
@@ -40,7 +40,7 @@ _HALVES = 4
 def run(host: Host, change: HostChange, operation: str, fencing: int, now: float, wall: float) -> Answer:
     """Carry a change out; an operation id that is on record is answered from it and does nothing again."""
     if isinstance(change, InstallProgram):
-        host.installed = hostside.program()
+        host.installed = zkm_host.program()
         return 0, "installed"
     if not host.installed:
         return 4, "zkm-host is not installed"
