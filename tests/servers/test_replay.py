@@ -150,7 +150,7 @@ def slowly(source: Member, dest: Member, chroot: str) -> list[str]:
     """A process that sends all of it, 20 transactions a second."""
     program = (
         "import sys; from pathlib import Path; import tests.servers.test_replay as t; "
-        "from zkmigrate.zookeeper.clients import replay; replay._RATE = 20.0; t.ADDRESS = sys.argv[6]; "
+        "from zkmigrate.site import replay; replay._RATE = 20.0; t.ADDRESS = sys.argv[6]; "
         "one = lambda at, port: t.Member(1, Path(at), port=int(port)); "
         "a, b = one(*sys.argv[1:3]), one(*sys.argv[3:5]); "
         "found = t.looking(a, b, sys.argv[5]).look(); "

@@ -140,7 +140,7 @@ HOMONYMS = {"go", "stop", "stopped", "open", "check"}
 """Answers of a person and states of a run, which some modules name as well."""
 
 
-@pytest.mark.parametrize("package", ["ui", "report", "runbook"])
+@pytest.mark.parametrize("package", ["ui", "report", "byhand"])
 def test_pages_and_reports_name_no_stage_step_or_verb(package: str) -> None:
     steps = PLAYBOOK.step_ids()
     names = {*steps, *(part for step in steps for part in step.split("."))}
