@@ -22,6 +22,8 @@ _PACKAGE = "zkmigrate"
 _LEFT_OUT = f"{_PACKAGE}/lab/"
 _PLAYBOOKS = "playbooks"
 """timeline reads a run by its playbook."""
+_PACKED = (".py", ".sh", ".toml")
+"""Modules, and what they read when they are imported: the words of a playbook's pages."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The first moment that an archive can name."""
 _MODE = 0o100644 << 16
@@ -57,7 +59,7 @@ def _modules(folder: Traversable, inside: str) -> Iterator[tuple[str, bytes]]:
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _modules(entry, f"{inside}{entry.name}/")
-        elif entry.name.endswith(".py") and not inside.startswith(_LEFT_OUT):
+        elif entry.name.endswith(_PACKED) and not inside.startswith(_LEFT_OUT):
             yield inside + entry.name, entry.read_bytes()
 
 

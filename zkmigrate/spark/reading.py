@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -43,9 +43,17 @@ class Kept:
         if part != Part(file.name):
             return stretches
         with self._lock:
-            if file.path not in self._logs:
-                self._logs[file.path] = list(stretches)
-            return self._logs[file.path]
+            kept = self._logs.get(file.path)
+        return self._keeping(file.path, stretches) if kept is None else kept
+
+    def _keeping(self, path: str, stretches: Stretches) -> Iterator[Stretch]:
+        """As they come: those before a damage are given, and only a log without one is kept."""
+        seen = []
+        for stretch in stretches:
+            seen.append(stretch)
+            yield stretch
+        with self._lock:
+            self._logs[path] = seen
 
 
 def load(
