@@ -221,8 +221,10 @@ def test_a_broker_that_keeps_silent_holds_up_its_own_partition_alone() -> None:
     with canary(cluster) as asked:
         asked.begin()
         seen = Seen(asked)
-        seen.until("late for its silence", lambda: seen.late.get("b2") == "b2: timed out")
-        assert len(seen.by[0]) >= 20
+        seen.until(
+            "b2 is late for its silence, b1 acknowledges on",
+            lambda: seen.late.get("b2") == "b2: timed out" and len(seen.by.get(0, ())) >= 20,
+        )
 
 
 def test_a_topic_that_is_not_there_is_said_and_not_made() -> None:

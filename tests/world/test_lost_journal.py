@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -63,16 +64,19 @@ def started(directory: Path) -> Operator:
 
 
 def kill_after(operator: Operator, verb: str, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """End the operator when the cut-over has sent ``verb`` so often."""
-    act, sent = operator.world.apply, 0
+    """End the operator when the cut-over has sent ``verb`` so often: other threads send nothing after it."""
+    act, sent, guard = operator.world.apply, 0, threading.Lock()
 
     def apply(change: Change, operation: str, fencing: int) -> Outcome:
         nonlocal sent
-        outcome = Outcome(*act(change, operation, fencing))
-        sent += operation.startswith("cutover.") and change.verb == verb
-        if sent == times:
-            raise Killed
-        return outcome
+        with guard:
+            if sent == times:
+                raise Killed
+            outcome = Outcome(*act(change, operation, fencing))
+            sent += operation.startswith("cutover.") and change.verb == verb
+            if sent == times:
+                raise Killed
+            return outcome
 
     monkeypatch.setattr(operator, "_apply", apply)
     with pytest.raises(Killed):
