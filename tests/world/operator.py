@@ -133,6 +133,8 @@ class Operator:
     kill_before: int = 0
     kill_after: int = 0
     kill_before_second: str = ""
+    kill_after_verb: tuple[str, str, int] = ("", "", 0)
+    """A stage, a verb, and how often the stage still sends it."""
     copies: Callable[[bytes], Mapping[str, str]] | None = None
     answers: dict[str, Word] = field(default_factory=dict)
     unreachable: frozenset[str] = frozenset()
@@ -203,6 +205,9 @@ class Operator:
                 raise Killed
             if self.kill_after and self.calls > self.kill_after:
                 raise Killed  # another lane of the same wave: the n-th change was the last
+            stage, verb, left = self.kill_after_verb
+            if verb and not left:
+                raise Killed  # likewise
             if self.keeps:
                 self.before.append(self._moment())
             outcome = Outcome(*self.world.apply(change, operation, fencing))
@@ -210,6 +215,10 @@ class Operator:
                 self.after.append(self._moment())
             if self.kill_after and self.calls >= self.kill_after:
                 raise Killed
+            if operation.startswith(f"{stage}.") and change.verb == verb:
+                self.kill_after_verb = (stage, verb, left - 1)
+                if left == 1:
+                    raise Killed
             return outcome
 
     def _moment(self) -> Moment:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,12 @@ import pytest
 from tests.world.operator import Killed, Operator, inventory, quiet_world
 from tests.world.test_move import footprint
 from zkmigrate.engine import journal as journals
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import StepEnded, Turned
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Ended
 from zkmigrate.engine.runs import copy_path
 from zkmigrate.errors import HostError, JournalError
 from zkmigrate.inventory.inventory import digest
-from zkmigrate.model.change import Change
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import Held
 from zkmigrate.model.step import Way
@@ -63,25 +60,12 @@ def started(directory: Path) -> Operator:
     return operator
 
 
-def kill_after(operator: Operator, verb: str, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """End the operator when the cut-over has sent ``verb`` so often: other threads send nothing after it."""
-    act, sent, guard = operator.world.apply, 0, threading.Lock()
-
-    def apply(change: Change, operation: str, fencing: int) -> Outcome:
-        nonlocal sent
-        with guard:
-            if sent == times:
-                raise Killed
-            outcome = Outcome(*act(change, operation, fencing))
-            sent += operation.startswith("cutover.") and change.verb == verb
-            if sent == times:
-                raise Killed
-            return outcome
-
-    monkeypatch.setattr(operator, "_apply", apply)
+def kill_after(operator: Operator, verb: str, times: int) -> None:
+    """End the operator when the cut-over has sent ``verb`` so often."""
+    operator.kill_after_verb = ("cutover", verb, times)
     with pytest.raises(Killed):
         operator.forward()
-    monkeypatch.undo()
+    operator.kill_after_verb = ("", "", 0)
 
 
 def modes(world: World) -> list[str]:
@@ -133,11 +117,9 @@ def test_with_dest_open_the_way_back_is_refused_and_forward_goes_on(tmp_path: Pa
 
 
 @pytest.mark.parametrize("sent", [1, 3])
-def test_hosts_that_have_their_go_finish_without_the_journal(
-    tmp_path: Path, sent: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hosts_that_have_their_go_finish_without_the_journal(tmp_path: Path, sent: int) -> None:
     operator = started(tmp_path)
-    kill_after(operator, "go", sent, monkeypatch)
+    kill_after(operator, "go", sent)
     lose(operator)
     ended = go_on(operator, Way.FORWARD)
     if sent == 1:  # the others are still sealed, and what proved them is lost
@@ -149,11 +131,9 @@ def test_hosts_that_have_their_go_finish_without_the_journal(
     assert modes(operator.world) == ["follower", "follower", "leader"]
 
 
-def test_a_sealed_host_joins_the_others_that_have_opened_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sealed_host_joins_the_others_that_have_opened_without_it(tmp_path: Path) -> None:
     operator = started(tmp_path)
-    kill_after(operator, "go", 2, monkeypatch)
+    kill_after(operator, "go", 2)
     operator.world.advance(30.0)
     phases = sorted(operator.world.hosts[h].phase for h in operator.world.inventory.dest_names)
     assert phases == ["open", "open", "sealed"]
@@ -209,31 +189,19 @@ def test_a_recovery_that_was_cut_short_is_done_again(tmp_path: Path) -> None:
     assert go_on(operator, Way.FORWARD).code == 0
 
 
-def turned_back(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Operator:
+def turned_back(directory: Path) -> Operator:
     """Killed on the way back from the roll with two brokers back already; the whole journal is there."""
     operator = started(directory)
     assert operator.forward(until="roll").code == 0
-    act, restarted = operator.world.apply, 0
-
-    def apply(change: Change, operation: str, fencing: int) -> Outcome:
-        nonlocal restarted
-        outcome = Outcome(*act(change, operation, fencing))
-        restarted += change.verb == "service"
-        if restarted == 2:
-            raise Killed
-        return outcome
-
-    monkeypatch.setattr(operator, "_apply", apply)
+    operator.kill_after_verb = ("roll", "service", 2)
     with pytest.raises(Killed):
         operator.back("roll")
-    monkeypatch.undo()
+    operator.kill_after_verb = ("", "", 0)
     return operator
 
 
-def test_a_direction_other_than_the_lines_that_are_left_is_a_turn_with_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    operator = turned_back(tmp_path, monkeypatch)
+def test_a_direction_other_than_the_lines_that_are_left_is_a_turn_with_a_name(tmp_path: Path) -> None:
+    operator = turned_back(tmp_path)
     opened = recover(operator, Way.FORWARD)
     history = journals.read(operator.run_dir)
     assert history.way is Way.FORWARD
@@ -249,10 +217,8 @@ def test_a_direction_other_than_the_lines_that_are_left_is_a_turn_with_a_name(
     assert all(p.connected.startswith("dest") for p in operator.world.brokers.values())
 
 
-def test_the_way_back_that_was_begun_is_finished_where_it_was_going(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    operator = turned_back(tmp_path, monkeypatch)
+def test_the_way_back_that_was_begun_is_finished_where_it_was_going(tmp_path: Path) -> None:
+    operator = turned_back(tmp_path)
     assert recover(operator, Way.BACK).back_to == "roll"
     assert operator.back("roll").code == 0
     assert all(p.connected.startswith("source") for p in operator.world.brokers.values())

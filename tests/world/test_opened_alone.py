@@ -7,27 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
-from zkmigrate.engine.apply import Outcome
-from zkmigrate.model.change import Change
 
 
 @pytest.mark.parametrize("last_verb", ["go", "checked"])
 def test_a_rollback_after_the_hosts_opened_alone_is_refused_and_the_run_goes_forward(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_verb: str
+    tmp_path: Path, last_verb: str
 ) -> None:
     world = quiet_world()
     operator = Operator(world, tmp_path / "run")
-    act, sent = world.apply, 0
-
-    def apply(change: Change, operation: str, fencing: int) -> Outcome:
-        nonlocal sent
-        outcome = Outcome(*act(change, operation, fencing))
-        sent += operation.startswith("cutover.") and change.verb == last_verb
-        if sent == len(world.inventory.dest_names):
-            raise Killed
-        return outcome
-
-    monkeypatch.setattr(operator, "_apply", apply)
+    operator.kill_after_verb = ("cutover", last_verb, len(world.inventory.dest_names))
     with pytest.raises(Killed):
         operator.forward()
     world.advance(30.0)
