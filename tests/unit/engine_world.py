@@ -181,12 +181,12 @@ class WriteStep:
     def observe(self, c: Context, look: Look) -> dict[str, bytes | None]:
         return {host: self.hosts.files.get((host, f"/{self.id}")) for host in HOSTS}
 
-    def check(self, c: Context, f: dict[str, bytes | None], way: Way) -> Verdict:
-        if (said := self.verdict(way)) is not None:
+    def check(self, c: Context, f: dict[str, bytes | None]) -> Verdict:
+        if (said := self.verdict(c.way)) is not None:
             return said
-        if way is Way.BACK and self.hazard is Hazard.FINAL and any(f.values()):
+        if c.way is Way.BACK and self.hazard is Hazard.FINAL and any(f.values()):
             return Blocked((claim("tiny.final", "there is a way back", False),))
-        todo = tuple(h for h in HOSTS if (f[h] == self.content) is (way is Way.BACK))
+        todo = tuple(h for h in HOSTS if (f[h] == self.content) is (c.way is Way.BACK))
         if todo:
             return Ready(todo)
         return Done((claim(f"tiny.{self.id}", "it is there", True),), {"seen": len(c.records)})
@@ -212,8 +212,8 @@ class LookStep:
         self.visits += 1
         return self.visits
 
-    def check(self, c: Context, f: int, way: Way) -> Verdict:
-        return self.verdict(way) or Done()
+    def check(self, c: Context, f: int) -> Verdict:
+        return self.verdict(c.way) or Done()
 
     def plan(self, c: Context, f: int, target: str) -> Changes:
         raise AssertionError("a step that only looks plans nothing")

@@ -100,10 +100,10 @@ class SettingStep:
     def observe(self, c: Context, look: Look) -> dict[str, str]:
         return dict(self.site.values)
 
-    def check(self, c: Context, f: dict[str, str], way: Way) -> Verdict:
+    def check(self, c: Context, f: dict[str, str]) -> Verdict:
         found = {topic: f.get(topic) for topic in TOPICS}
         original = c.records[STEP]["original"] if c.begun else found
-        wanted = original if way is Way.BACK else AFTER
+        wanted = original if c.way is Way.BACK else AFTER
         left = tuple(topic for topic in TOPICS if f.get(topic) != wanted[topic])
         if left:
             return Ready(left[:2], record={"original": original})

@@ -122,7 +122,7 @@ class Walk:
         for at in self.history.to_undo(self.playbook, to):
             if at.step.hazard is Hazard.FINAL:
                 context = self._context(at)
-                verdict = at.step.check(context, at.step.observe(context, self.world.look), Way.BACK)
+                verdict = at.step.check(context, at.step.observe(context, self.world.look))
                 if isinstance(verdict, Blocked):
                     self.world.emit(events.StepBlocked(at.stage.id, at.step.id, Way.BACK, verdict.findings))
                     raise Leave(Ended(6, f"{at.id} has no way back; nothing was changed", verdict.findings))
@@ -214,7 +214,7 @@ class Walk:
         try:
             with self._window.look(at):
                 facts = at.step.observe(context, self.world.look)
-            return at.step.check(context, facts, at.way), facts
+            return at.step.check(context, facts), facts
         except HostError as error:
             limit = self.inventory.policy.step_deadline_s
             return Waiting(f"an answer for {at.id}", str(error), limit, poll_s=1.0), None
