@@ -45,7 +45,7 @@ class Many:
     def observe(self, _c: Context, _look: Look) -> int:
         return self.done
 
-    def check(self, _c: Context, f: int, _way: Way) -> Verdict:
+    def check(self, _c: Context, f: int) -> Verdict:
         return Ready((f"t{f}",)) if f < self.of else Done()
 
     def plan(self, _c: Context, _f: int, target: str) -> Changes:

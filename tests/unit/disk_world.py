@@ -117,8 +117,8 @@ class FileStep(Step[dict[str, bool]]):
     def observe(self, c: Context, look: Look) -> dict[str, bool]:
         return {h: isinstance(look.file(h, f"/{self.id}"), Seen) for h in c.inventory.dest_names}
 
-    def check(self, c: Context, f: dict[str, bool], way: Way) -> Verdict:
-        todo = tuple(host for host, there in f.items() if there is (way is Way.BACK))
+    def check(self, c: Context, f: dict[str, bool]) -> Verdict:
+        todo = tuple(host for host, there in f.items() if there is (c.way is Way.BACK))
         return Ready(todo) if todo else Done((claim(f"disk.{self.id}", "the file is there", True),))
 
     def plan(self, c: Context, f: object, target: str) -> Changes:
@@ -142,7 +142,7 @@ class SickStep(Step[bool]):
     def observe(self, c: Context, look: Look) -> bool:
         return (world() / "sick").exists()
 
-    def check(self, c: Context, f: bool, way: Way) -> Verdict:
+    def check(self, c: Context, f: bool) -> Verdict:
         found = (
             claim("disk.well", "the world is well", not f, seen="sick" if f else "well", moves=("heal it",)),
         )

@@ -17,6 +17,7 @@ from typing import Any, cast
 from zkmigrate.engine import events
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
+from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import (
     Answer,
@@ -26,7 +27,7 @@ from zkmigrate.engine.ports import (
     WatchPort,
     World,
 )
-from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.hooks import Hooks
 from zkmigrate.inventory.inventory import Inventory, Policy
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
@@ -34,7 +35,7 @@ from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Role, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
-from zkmigrate.model.window import Decide, Decision, Fallback, Unanswered, WindowSpec, no_limits
+from zkmigrate.model.window import Decide, Decision, WindowSpec, Word, no_limits
 from zkmigrate.moves.rules.window import WINDOW
 
 HOSTS = ("d1", "d2", "d3")
@@ -181,12 +182,12 @@ class WriteStep:
     def observe(self, c: Context, look: Look) -> dict[str, bytes | None]:
         return {host: self.hosts.files.get((host, f"/{self.id}")) for host in HOSTS}
 
-    def check(self, c: Context, f: dict[str, bytes | None], way: Way) -> Verdict:
-        if (said := self.verdict(way)) is not None:
+    def check(self, c: Context, f: dict[str, bytes | None]) -> Verdict:
+        if (said := self.verdict(c.way)) is not None:
             return said
-        if way is Way.BACK and self.hazard is Hazard.FINAL and any(f.values()):
+        if c.way is Way.BACK and self.hazard is Hazard.FINAL and any(f.values()):
             return Blocked((claim("tiny.final", "there is a way back", False),))
-        todo = tuple(h for h in HOSTS if (f[h] == self.content) is (way is Way.BACK))
+        todo = tuple(h for h in HOSTS if (f[h] == self.content) is (c.way is Way.BACK))
         if todo:
             return Ready(todo)
         return Done((claim(f"tiny.{self.id}", "it is there", True),), {"seen": len(c.records)})
@@ -212,8 +213,8 @@ class LookStep:
         self.visits += 1
         return self.visits
 
-    def check(self, c: Context, f: int, way: Way) -> Verdict:
-        return self.verdict(way) or Done()
+    def check(self, c: Context, f: int) -> Verdict:
+        return self.verdict(c.way) or Done()
 
     def plan(self, c: Context, f: int, target: str) -> Changes:
         raise AssertionError("a step that only looks plans nothing")
@@ -228,7 +229,7 @@ class TinyConfirm:
 
     words: dict[str, Answer] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    ask_means: Unanswered | None = None
+    ask_means: Word | None = None
     found: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
@@ -238,14 +239,14 @@ class TinyConfirm:
     def consent(self, stage: Stage) -> Answer:
         return replace(self._say(stage.id), by="tester")
 
-    def decide(self, phase: str, finding: Finding, unanswered: Unanswered, left_s: float | None) -> Answer:
+    def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None) -> Answer:
         self.asked.append(f"decide {phase} {finding.id}")
         return Answer(self.ask_means or unanswered, by="tester" if self.ask_means else "")
 
     def listen(self) -> bool:
         return self._say("listen").word == "stop"
 
-    def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
         return self._say(f"hold {phase}")
 
     def _say(self, name: str) -> Answer:
@@ -333,7 +334,7 @@ class Tiny:
             journal.append("begin", body)
         return journal
 
-    def process(self, act: Callable[[Walk], Ended], points: Points | None = None) -> Ended:
+    def process(self, act: Callable[[Walk], RunEnded], points: Points | None = None) -> RunEnded:
         """One process's life: open the journal, act, close."""
         self.hosts.points = points or Points()
         journal = self.journal(points)

@@ -57,11 +57,11 @@ class SetStep(Step[dict[str, str]]):
     def observe(self, c: Context, look: Look) -> dict[str, str]:
         return values(c.inventory)
 
-    def check(self, c: Context, f: dict[str, str], way: Way) -> Verdict:
-        left = [topic for topic in TOPICS if (f.get(topic) == "new") is (way is Way.BACK)]
+    def check(self, c: Context, f: dict[str, str]) -> Verdict:
+        left = [topic for topic in TOPICS if (f.get(topic) == "new") is (c.way is Way.BACK)]
         if not left:
             return Done()
-        if way is Way.FORWARD and left[0] == c.inventory.shelf.stop_at:  # type: ignore[attr-defined]
+        if c.way is Way.FORWARD and left[0] == c.inventory.shelf.stop_at:  # type: ignore[attr-defined]
             return Blocked((claim("shelf.free", "the topic is free", False),))
         return Ready((left[0],))
 

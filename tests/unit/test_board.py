@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from zkmigrate.engine import events
-from zkmigrate.engine.logbook import REHEARSED
+from zkmigrate.engine.history import REHEARSED
 from zkmigrate.model.change import Fence
 from zkmigrate.model.step import Hazard, Way
 from zkmigrate.ui import words

@@ -16,7 +16,6 @@ from zkmigrate.model.finding import Severity, blocking
 from zkmigrate.moves.facts.clean_up import chroot_of
 from zkmigrate.moves.facts.tenants import Tenant, Tenants
 from zkmigrate.moves.rules.clean_up import (
-    Acl,
     Node,
     ancestors,
     answered,
@@ -29,6 +28,7 @@ from zkmigrate.moves.rules.clean_up import (
 )
 from zkmigrate.moves.verbs import clean_up_image as image
 from zkmigrate.moves.verbs.deletion import Kept
+from zkmigrate.zookeeper.data.txn import Acl
 
 CUT = 0x500000010
 OPEN = (Acl(31, "world", "anyone"),)

@@ -28,8 +28,9 @@ from zkmigrate.byhand import commands
 from zkmigrate.byhand.commands import Place
 from zkmigrate.engine import journal, plan
 from zkmigrate.engine.apply import Outcome
+from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.journal import NAME
-from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.run import Walk
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import (
     AlterTopicConfig,
@@ -100,10 +101,10 @@ class SettingStep:
     def observe(self, c: Context, look: Look) -> dict[str, str]:
         return dict(self.site.values)
 
-    def check(self, c: Context, f: dict[str, str], way: Way) -> Verdict:
+    def check(self, c: Context, f: dict[str, str]) -> Verdict:
         found = {topic: f.get(topic) for topic in TOPICS}
         original = c.records[STEP]["original"] if c.begun else found
-        wanted = original if way is Way.BACK else AFTER
+        wanted = original if c.way is Way.BACK else AFTER
         left = tuple(topic for topic in TOPICS if f.get(topic) != wanted[topic])
         if left:
             return Ready(left[:2], record={"original": original})
@@ -135,15 +136,15 @@ class Toy(Tiny):
         return self.hosts.values == AFTER and self.hosts.files == FILES
 
 
-def forward(walk: Walk) -> Ended:
+def forward(walk: Walk) -> RunEnded:
     return walk.forward()
 
 
-def resume(walk: Walk) -> Ended:
+def resume(walk: Walk) -> RunEnded:
     return walk.resume()
 
 
-def back(walk: Walk) -> Ended:
+def back(walk: Walk) -> RunEnded:
     return walk.back()
 
 
@@ -201,7 +202,7 @@ def test_the_model_of_a_move_keeps_what_a_topic_sets() -> None:
 
 def test_there_and_back(tmp_path: Path) -> None:
     toy = Toy(tmp_path / "r")
-    assert toy.process(forward) == Ended(0, "toy is complete")
+    assert toy.process(forward) == RunEnded(0, "toy is complete")
     assert toy.there
     assert toy.process(back).code == 0
     assert toy.home
@@ -210,7 +211,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert not history.touched_in("main")
 
 
-def killed(tmp_path: Path, act: Callable[[Walk], Ended], whole: bool) -> list[Toy]:
+def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], whole: bool) -> list[Toy]:
     """One toy for each point at which ``act`` can be killed. whole: the way forward was walked before."""
     toys: list[Toy] = []
     while True:

@@ -18,7 +18,7 @@ from zkmigrate.dependents.kafka import KafkaDependent
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.finding import Held
 from zkmigrate.model.recorded import needed
-from zkmigrate.model.step import Blocked, Verdict, Way
+from zkmigrate.model.step import Blocked, Verdict
 from zkmigrate.moves import preflight
 from zkmigrate.moves.dependent import Words
 from zkmigrate.moves.facts.recorded import Drained, Surveyed
@@ -54,7 +54,7 @@ class Nothing(KafkaDependent):
 def checked(owners: Mapping[int, tuple[str, ...]], **znodes: Any) -> Verdict:
     known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": proved(baseline=BASELINE)}
     f = replace(CHECKED, owners=Seen(Sessions(owners, {})), znodes={**CHECKED.znodes, **znodes})
-    return CheckStep(Half()).check(run(**known), f, Way.FORWARD)
+    return CheckStep(Half()).check(run(**known), f)
 
 
 BOTH = at_the_door.OWNERS
@@ -101,7 +101,7 @@ def test_a_session_of_which_nothing_must_be_kept_may_expire_on_source() -> None:
 
 
 def told_in(f: Any, dependent: KafkaDependent) -> dict[str, Held]:
-    found = SurveyStep(dependent).check(run(), f, Way.FORWARD)
+    found = SurveyStep(dependent).check(run(), f)
     findings = found.findings if isinstance(found, Blocked) else getattr(found, "findings", ())
     return {x.id: x.held for x in findings}
 

@@ -17,7 +17,7 @@ from zkmigrate.engine.ports import Answer
 from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
-from zkmigrate.model.window import Fallback
+from zkmigrate.model.window import Word
 from zkmigrate.moves.rules.window import WINDOW
 from zkmigrate.ui import found
 from zkmigrate.ui.console import StdConsole
@@ -213,7 +213,7 @@ def test_before_a_window_its_phases_and_what_was_rehearsed_are_shown() -> None:
 
 
 @pytest.mark.parametrize("rule", ["go", "back"])
-def test_ask_without_an_answer_means_what_the_rules_say(rule: Fallback) -> None:
+def test_ask_without_an_answer_means_what_the_rules_say(rule: Word) -> None:
     assert unattended().decide("cut", TROUBLE, rule, 5.0).word == rule
     silent, script = terminal()
     assert silent.decide("cut", TROUBLE, rule, 5.0).word == rule
@@ -239,7 +239,7 @@ def test_a_hold_goes_on_until_something_is_typed() -> None:
     assert [held.hold("cut", "back", 5.0) for _ in range(3)] == [None, None, Answer("go")]
     assert script.forgotten == 1, "what was typed before the hold, and not what is typed during it"
     closed = unattended(None, None)
-    rules: tuple[Fallback, ...] = ("back", "go")
+    rules: tuple[Word, ...] = ("back", "go")
     assert [closed.hold("cut", rule, None) for rule in rules] == [Answer("back"), Answer("go")]
 
 

@@ -14,29 +14,31 @@ from tests.unit.engine_world import HOSTS, Hosts, Killed, Points, Tiny, WriteSte
 from zkmigrate.engine import chain, events, journal
 from zkmigrate.engine.apply import Outcome, operation_id
 from zkmigrate.engine.clock import Interrupt
+from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import Arrived, Next
 from zkmigrate.engine.journal import NAME
-from zkmigrate.engine.ports import Answer, Word
-from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.run import Walk
 from zkmigrate.errors import HostError, JournalError, RecordError, UsageError
 from zkmigrate.model.change import Change, Changes, PutFile
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Done, Hazard, Ready, Verdict, Way
+from zkmigrate.model.window import Word
 
 
-def forward(walk: Walk) -> Ended:
+def forward(walk: Walk) -> RunEnded:
     return walk.forward()
 
 
-def resume(walk: Walk) -> Ended:
+def resume(walk: Walk) -> RunEnded:
     return walk.resume()
 
 
-def back(walk: Walk) -> Ended:
+def back(walk: Walk) -> RunEnded:
     return walk.back()
 
 
-def until(name: str) -> Callable[[Walk], Ended]:
+def until(name: str) -> Callable[[Walk], RunEnded]:
     return lambda walk: walk.forward(until=name)
 
 
@@ -49,7 +51,7 @@ def walked(tiny: Tiny, way: Way) -> list[str]:
 
 def test_forward_walks_everything_and_the_rehearsal_both_ways(tmp_path: Path) -> None:
     tiny = Tiny(tmp_path / "r")
-    assert tiny.process(forward) == Ended(0, "tiny is complete")
+    assert tiny.process(forward) == RunEnded(0, "tiny is complete")
     assert tiny.hosts.files == tiny.everything()
     assert walked(tiny, Way.FORWARD) == list(tiny.playbook.step_ids())
     assert walked(tiny, Way.BACK) == ["rehearse.cut", "rehearse.fence"]
@@ -70,8 +72,8 @@ def test_back_from_each_step_restores_the_first_world(tmp_path: Path, step: str)
     tiny = Tiny(tmp_path / "r")
     tiny.hosts.files[("d2", "/one")] = b"old"
     first = dict(tiny.hosts.files)
-    assert tiny.process(until(step)) == Ended(0, f"stopped after {step} as asked; resume goes on")
-    assert tiny.process(back) == Ended(0, "back at the beginning: asked by the operator")
+    assert tiny.process(until(step)) == RunEnded(0, f"stopped after {step} as asked; resume goes on")
+    assert tiny.process(back) == RunEnded(0, "back at the beginning: asked by the operator")
     assert tiny.hosts.files == first
 
 
@@ -79,7 +81,7 @@ def test_back_to_a_named_step_leaves_what_came_before_it(tmp_path: Path) -> None
     tiny = Tiny(tmp_path / "r")
     tiny.process(until("main.cut"))
     ended = tiny.process(lambda walk: walk.back("prepare.two"))
-    assert ended == Ended(0, "back at the start of prepare.two: asked by the operator")
+    assert ended == RunEnded(0, "back at the start of prepare.two: asked by the operator")
     assert tiny.hosts.files == {(host, "/one"): b"new" for host in HOSTS}
 
 
@@ -112,7 +114,9 @@ def test_records_reach_later_steps_and_measured_times_too(tmp_path: Path) -> Non
 # --- killed and resumed --------------------------------------------------------------------------------
 
 
-def lives(tmp_path: Path, number: int, act: Callable[[Walk], Ended], before: str = "") -> tuple[Tiny, bool]:
+def lives(
+    tmp_path: Path, number: int, act: Callable[[Walk], RunEnded], before: str = ""
+) -> tuple[Tiny, bool]:
     """Walk to ``before``, then be killed at the ``number``-th point of ``act``; True when it was."""
     tiny = Tiny(tmp_path / f"r{number}")
     if before:
@@ -206,7 +210,7 @@ def test_a_full_disk_at_every_write_never_lets_an_effect_pass_its_intent(tmp_pat
         try:
             ended = tiny.process(forward, points)
         except JournalError:
-            ended = Ended(8, "while opening")
+            ended = RunEnded(8, "while opening")
         if ended.code == 0:
             break
         assert ended.code == 8
@@ -573,7 +577,7 @@ def test_stop_and_roll_back_at_a_question(tmp_path: Path) -> None:
     tiny.confirm.words["prepare.two"] = Answer("stop")
     assert tiny.process(forward).code == 130
     tiny.confirm.words = {"main": Answer("back", "prepare.two")}
-    assert tiny.process(resume) == Ended(0, "back at the start of prepare.two: asked by the operator")
+    assert tiny.process(resume) == RunEnded(0, "back at the start of prepare.two: asked by the operator")
     assert tiny.hosts.files == {(host, "/one"): b"new" for host in HOSTS}
 
 

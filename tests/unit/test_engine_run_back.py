@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine_world import LookStep, Tiny, blocked
-from zkmigrate.engine.leaving import Ended
+from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.run import Walk
 from zkmigrate.errors import UsageError
 
 
-def forward(walk: Walk) -> Ended:
+def forward(walk: Walk) -> RunEnded:
     return walk.forward()
 
 
@@ -44,4 +44,4 @@ def test_back_at_a_place_twice_is_back_at_it(tmp_path: Path) -> None:
     tiny.process(lambda walk: walk.forward(until="main.cut"))
     for _ in range(2):
         ended = tiny.process(lambda walk: walk.back("main"))
-        assert ended == Ended(0, "back at the start of main: asked by the operator")
+        assert ended == RunEnded(0, "back at the start of main: asked by the operator")

@@ -30,7 +30,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Blocked, Context, Verdict, Way
-from zkmigrate.model.window import Decision, Fallback, Probe
+from zkmigrate.model.window import Decision, Probe, Word
 from zkmigrate.moves.world.ensemble import srvr
 from zkmigrate.site import probes
 from zkmigrate.zookeeper.data.words import Srvr, parse_srvr
@@ -462,7 +462,7 @@ def asks(phase: str, finding: Finding, policy: Policy) -> Decision:
 
 
 @pytest.mark.parametrize(("means", "code"), [("go", 0), ("back", 7), (None, 7)])
-def test_ask_is_answered_by_somebody_and_only_once(tmp_path: Path, means: Fallback | None, code: int) -> None:
+def test_ask_is_answered_by_somebody_and_only_once(tmp_path: Path, means: Word | None, code: int) -> None:
     told = Told()
     tiny = Tiny(
         tmp_path / "r",

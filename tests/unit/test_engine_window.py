@@ -11,7 +11,7 @@ from tests.unit.engine_world import Tiny, tiny_window
 from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Blocked, Verdict, Way
-from zkmigrate.model.window import Decide, Decision, Fallback
+from zkmigrate.model.window import Decide, Decision, Word
 
 LATE, IN_TIME = -1.0, 1e9
 """How long after the first FENCE the way back may still begin."""
@@ -32,7 +32,7 @@ def back(phase: str, finding: Finding, policy: Policy) -> Decision:
 
 
 def cut_over(
-    folder: Path, step: str, deadline_s: float, answer: Fallback | None = None, *ids: str,
+    folder: Path, step: str, deadline_s: float, answer: Word | None = None, *ids: str,
     decide: Decide = back,
 ) -> tuple[int, list[str]]:  # fmt: skip
     """A window with one step blocked once: exit code, and what the operator was asked to decide."""
@@ -48,7 +48,7 @@ def cut_over(
     ("answer", "code"), [(None, 0), ("go", 0), ("back", 7)], ids=["nobody", "go", "back"]
 )
 def test_once_all_are_sealed_a_late_way_back_is_taken_by_name_only(
-    tmp_path: Path, answer: Fallback | None, code: int
+    tmp_path: Path, answer: Word | None, code: int
 ) -> None:
     assert cut_over(tmp_path, "open", LATE, answer) == (code, ["decide seal main.trouble"])
 

@@ -59,8 +59,8 @@ class Toy(Step[str]):
         self.asked.append(c)
         return "now"
 
-    def check(self, c: Context, f: str, way: Way) -> Verdict:
-        assert way is Way.FORWARD
+    def check(self, c: Context, f: str) -> Verdict:
+        assert c.way is Way.FORWARD
         return self.verdict
 
     def plan(self, c: Context, f: str, target: str) -> Changes:
@@ -154,7 +154,7 @@ def test_the_steps_of_the_window_foresee_a_turn_at_which_check_lets_them_go() ->
         assert foreseen is not None
         if foreseen.targets is None:
             sure.append(step.id)
-            assert step.check(c, foreseen.facts, Way.FORWARD) == Ready(world.inventory.dest_names)
+            assert step.check(c, foreseen.facts) == Ready(world.inventory.dest_names)
     assert sure == ["arm", "fence", "cut", "stop", "seal", "go"]
 
 

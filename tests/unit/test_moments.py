@@ -13,10 +13,11 @@ import pytest
 
 from tests.unit.engine_world import HOSTS, Killed, Points, Tiny, blocked
 from zkmigrate.engine import events, journal
+from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import hook_key
 from zkmigrate.engine.moments import variables
 from zkmigrate.engine.ports import Answer, HookCall, HookEnd
-from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.hooks import MAY_STOP, Hook, Hooks, Moment
 
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
@@ -67,15 +68,15 @@ def programs(tiny: Tiny) -> Programs:
     return tiny.runner
 
 
-def forward(walk: Walk) -> Ended:
+def forward(walk: Walk) -> RunEnded:
     return walk.forward()
 
 
-def resume(walk: Walk) -> Ended:
+def resume(walk: Walk) -> RunEnded:
     return walk.resume()
 
 
-def until(name: str) -> Callable[[Walk], Ended]:
+def until(name: str) -> Callable[[Walk], RunEnded]:
     return lambda walk: walk.forward(until=name)
 
 

@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine_world import Tiny
+from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.holding import HoldPlaces
 from zkmigrate.engine.patience import Patience
 from zkmigrate.engine.ports import Answer
-from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.run import Walk
 from zkmigrate.errors import HostError
 from zkmigrate.model.step import Ready, Verdict, Waiting, Way
 
 HOUR_S = 3600.0
 
 
-def forward(walk: Walk) -> Ended:
+def forward(walk: Walk) -> RunEnded:
     return walk.forward(until="prepare.one")
 
 

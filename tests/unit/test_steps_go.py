@@ -36,7 +36,7 @@ def check(c: Context, *phases: str) -> Verdict:
     told = dict(zip(DEST, phases, strict=True))
     silent = tuple(claim(f"host.{h}", "answers", None, target=h) for h, p in told.items() if p == "-")
     hosts = Statuses({h: at(p) for h, p in told.items() if p != "-"}, silent)
-    return GoStep(KAFKA).check(c, GoFacts(hosts, ()), c.way)
+    return GoStep(KAFKA).check(c, GoFacts(hosts, ()))
 
 
 def test_a_silent_host_before_the_first_go_blocks_and_nothing_is_sent() -> None:

@@ -53,14 +53,14 @@ GOES_ON = [
 def test_serve_goes_on_once_a_majority_serves_and_names_the_missing(
     phases: tuple[str, ...], on: bool
 ) -> None:
-    verdict = ServeStep().check(context(), hosts(*phases), Way.FORWARD)
+    verdict = ServeStep().check(context(), hosts(*phases))
     assert isinstance(verdict, Done if on else Blocked)
     late = [f.target for f in verdict.findings if f.id == "serve.late"]
     assert late == [h for h, p in zip(DEST, phases, strict=True) if on and p in ("-", "sealed", "go")]
 
 
 def test_serve_waits_for_a_host_that_has_go_and_answers() -> None:
-    assert isinstance(ServeStep().check(context(), hosts("started", "started", "go"), Way.FORWARD), Waiting)
+    assert isinstance(ServeStep().check(context(), hosts("started", "started", "go")), Waiting)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_nobody_goes_on_in_a_rehearsal_or_without_a_majority(
 ) -> None:
     found = hosts("checked", "checked" if c.rehearsal else "go", "-")
     if isinstance(step, ServeStep):
-        verdict = step.check(c, found, Way.FORWARD)
+        verdict = step.check(c, found)
     elif isinstance(step, CheckStep):
-        verdict = step.check(c, CheckFacts(found, QUORUM, 1, Absent("-"), {}), Way.FORWARD)
+        verdict = step.check(c, CheckFacts(found, QUORUM, 1, Absent("-"), {}))
     else:
-        verdict = step.check(c, Standing(found, Statuses({}, ())), Way.FORWARD)
+        verdict = step.check(c, Standing(found, Statuses({}, ())))
     assert isinstance(verdict, Blocked)
     assert [f.id for f in verdict.findings] == ["host.dest3"]
 
@@ -84,7 +84,7 @@ def test_nobody_goes_on_in_a_rehearsal_or_without_a_majority(
 @pytest.mark.parametrize("first", ["started", "open"])
 def test_check_without_a_leader_asks_again_while_the_silent_host_may_have_led(first: str) -> None:
     facts = CheckFacts(hosts(first, "started", "-"), seen(), 0, Absent("leader"), {})
-    verdict = CheckStep(KAFKA).check(context(), facts, Way.FORWARD)
+    verdict = CheckStep(KAFKA).check(context(), facts)
     assert isinstance(verdict, Blocked)
     assert [(f.id, f.held) for f in verdict.findings] == [("check.leader", Held.UNKNOWN)]
 
@@ -92,7 +92,7 @@ def test_check_without_a_leader_asks_again_while_the_silent_host_may_have_led(fi
 def test_check_waits_for_no_leader_once_every_host_that_answers_is_open() -> None:
     """The silent host may lead on, unheard by the operator alone: the others elect nobody then."""
     facts = CheckFacts(hosts("open", "open", "-"), seen(), 0, Absent("leader"), {})
-    verdict = CheckStep(KAFKA).check(context(), facts, Way.FORWARD)
+    verdict = CheckStep(KAFKA).check(context(), facts)
     assert isinstance(verdict, Done)
     assert [(f.id, f.severity) for f in verdict.findings] == [("check.leader", Severity.WARN)]
 
@@ -100,12 +100,12 @@ def test_check_waits_for_no_leader_once_every_host_that_answers_is_open() -> Non
 @pytest.mark.parametrize(("phases", "synced"), [(("started",) * 3, 1), (("started", "started", "sealed"), 0)])
 def test_check_waits_until_every_host_that_serves_is_synced(phases: tuple[str, ...], synced: int) -> None:
     facts = CheckFacts(hosts(*phases), QUORUM, synced, Absent("-"), {})
-    assert isinstance(CheckStep(KAFKA).check(context(), facts, Way.FORWARD), Waiting)
+    assert isinstance(CheckStep(KAFKA).check(context(), facts), Waiting)
 
 
 def test_open_opens_the_hosts_that_serve() -> None:
     found = hosts("checked", "started", "-")
-    verdict = OpenStep(KAFKA).check(context(), Standing(found, Statuses({}, ())), Way.FORWARD)
+    verdict = OpenStep(KAFKA).check(context(), Standing(found, Statuses({}, ())))
     assert isinstance(verdict, Ready)
     assert verdict.targets == ("dest1", "dest2")
 
@@ -113,14 +113,16 @@ def test_open_opens_the_hosts_that_serve() -> None:
 @pytest.mark.parametrize("phase", ["sealed", "go"])
 def test_open_is_done_though_a_host_that_is_missing_stays_shut(phase: str) -> None:
     found = hosts("open", "open", phase)
-    verdict = OpenStep(KAFKA).check(context(), Standing(found, found), Way.FORWARD)
+    verdict = OpenStep(KAFKA).check(context(), Standing(found, found))
     assert isinstance(verdict, Done)
     assert [f.target for f in verdict.findings if f.id == "serve.late"] == ["dest3"]
 
 
 def test_open_walking_back_needs_every_host() -> None:
     found = hosts("checked", "checked", "-")
-    assert isinstance(OpenStep(KAFKA).check(context(), Standing(found, found), Way.BACK), Blocked)
+    assert isinstance(
+        OpenStep(KAFKA).check(replace(context(), way=Way.BACK), Standing(found, found)), Blocked
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_verify_waits_for_a_missing_host_for_a_while_and_needs_a_majority(
 ) -> None:
     view = seen(dest1=("leader", 2 << 32), dest2=("follower", 2 << 32), dest3=("observer", 0))
     facts = VerifyFacts(hosts(*phases), 0.0, view, Absent("-"), {}, Brokers(Absent("-")), waited=waited)
-    given = VerifyStep(KAFKA).check(replace(context(), records={}), facts, Way.FORWARD)
+    given = VerifyStep(KAFKA).check(replace(context(), records={}), facts)
     assert isinstance(given, verdict)
     if isinstance(given, Waiting):
         assert given.what.startswith(what)

@@ -15,7 +15,8 @@ from tests.unit.engine_world import HOSTS, ROLES, Killed, LookStep, Points, Tiny
 from tests.unit.test_cluster_changes import AFTER, BEFORE, SettingStep, Site, Toy, back, forward, resume
 from zkmigrate.engine import journal
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.run import Walk
 from zkmigrate.engine.watch import LEASE_LAPSED, Watch
 from zkmigrate.inventory.inventory import Lease, Policy
 from zkmigrate.model.finding import Finding
@@ -76,7 +77,7 @@ class Windowed(Toy):
         title = "A toy with a window"
         return Playbook("toy", title, stages, inventory=TinyInventory, roles=ROLES, alters_clusters=True)
 
-    def process(self, act: Callable[[Walk], Ended], points: Points | None = None) -> Ended:
+    def process(self, act: Callable[[Walk], RunEnded], points: Points | None = None) -> RunEnded:
         """One process's life, with a watch of its own."""
         lease = Lease(renew_every_ms=5000)
         self.watch = Watch(HOSTS, lambda _c: lease, self._renew, self.clock.now, self.clock.wall)
@@ -101,7 +102,7 @@ class Windowed(Toy):
         return self.hosts.values == AFTER and self.hosts.files == FILES
 
 
-def killed(tmp_path: Path, act: Callable[[Walk], Ended], until: str = "") -> list[Windowed]:
+def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], until: str = "") -> list[Windowed]:
     """A toy for each change of ``act`` that it can be killed at, right after it was sent. until: the step
     that was walked to before."""
     toys: list[Windowed] = []
@@ -119,7 +120,7 @@ def killed(tmp_path: Path, act: Callable[[Walk], Ended], until: str = "") -> lis
 
 def test_there_under_a_lease_that_is_renewed(tmp_path: Path) -> None:
     toy = Windowed(tmp_path / "r")
-    assert toy.process(forward) == Ended(0, "toy is complete")
+    assert toy.process(forward) == RunEnded(0, "toy is complete")
     assert toy.there
     assert set(toy.renewed) == set(HOSTS)
 

@@ -14,14 +14,15 @@ from tests.unit.engine_world import HOSTS, ROLES, LookStep, Points, Tiny, TinyIn
 from tests.unit.test_engine_watch import until
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.run import Walk
 from zkmigrate.engine.watch import LOOK_UNKNOWN, Watch
 from zkmigrate.inventory.inventory import Inventory, Lease, Policy
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Verdict, Waiting, Way
-from zkmigrate.model.window import Decision, Probe, Unanswered, WatchSpec
+from zkmigrate.model.window import Decision, Probe, WatchSpec, Word
 
 FILES = {(host, f"/{name}"): b"new" for name in "abc" for host in HOSTS}
 BEFORE_B = {(host, "/a") for host in HOSTS}
@@ -79,7 +80,7 @@ class Watched(Tiny):
 
         return (Probe("toy", 0.01, ask),)
 
-    def process(self, act: Callable[[Walk], Ended], points: Points | None = None) -> Ended:
+    def process(self, act: Callable[[Walk], RunEnded], points: Points | None = None) -> RunEnded:
         """One process's life, with a watch of its own."""
 
         def probes(stage: Stage) -> tuple[Probe, ...]:
@@ -98,7 +99,7 @@ class Watched(Tiny):
         return Outcome(0)
 
 
-def forward(walk: Walk) -> Ended:
+def forward(walk: Walk) -> RunEnded:
     return walk.forward()
 
 
@@ -137,7 +138,7 @@ def test_it_walks_the_stage_back_where_the_playbook_says_so(tmp_path: Path) -> N
     [("go", 0, "tester"), ("back", 7, "tester"), ("stop", 6, "tester"), (None, 6, "")],
 )
 def test_asked_it_goes_on_back_or_stops_and_nobody_means_stop(
-    tmp_path: Path, means: Unanswered | None, code: int, by: str
+    tmp_path: Path, means: Word | None, code: int, by: str
 ) -> None:
     toy = Watched(tmp_path / "r", decision=Decision.ASK)
     toy.confirm.ask_means = means

@@ -273,5 +273,5 @@ def test_a_cursor_is_kept_as_json_and_read_back_whole_or_not_at_all() -> None:
         assert cursor_from_json(json.loads(json.dumps(cursor_to_json(cursor)))) == cursor
     kept = {"file": "log.1", "offset": 16, "zxid": "0x1"}
     for wrong in ({**kept, "offset": "far"}, {**kept, "zxid": "one"}, {"file": "log.1"}):
-        with pytest.raises((KeyError, TypeError, ValueError)):
+        with pytest.raises(ValueError, match=r"place in a log|invalid literal"):
             cursor_from_json(wrong)

@@ -12,9 +12,10 @@ from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, T
 from zkmigrate.engine import events
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
+from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import World
-from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.inventory import Broker, Kafka
 from zkmigrate.model.change import Change, ClusterChange
 from zkmigrate.model.look import Look
@@ -103,7 +104,7 @@ class Desk:
         }
         return self.cluster.topics == wanted
 
-    def process(self, act: Callable[[Walk], Ended], points: Points | None = None) -> Ended:
+    def process(self, act: Callable[[Walk], RunEnded], points: Points | None = None) -> RunEnded:
         """One process's life."""
         self.points = points or Points()
         disk = PointDisk(self.points)
@@ -135,13 +136,13 @@ class Desk:
         return outcome
 
 
-def forward(walk: Walk) -> Ended:
+def forward(walk: Walk) -> RunEnded:
     return walk.forward()
 
 
-def resume(walk: Walk) -> Ended:
+def resume(walk: Walk) -> RunEnded:
     return walk.resume()
 
 
-def back(walk: Walk) -> Ended:
+def back(walk: Walk) -> RunEnded:
     return walk.back()

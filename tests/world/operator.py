@@ -16,27 +16,20 @@ from pathlib import Path
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
-from zkmigrate.engine.events import Event
+from zkmigrate.engine.events import Event, RunEnded
 from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import NAME, Journal, RealDisk
-from zkmigrate.engine.ports import (
-    Answer,
-    HookRunner,
-    NoHooks,
-    NoWatch,
-    WatchPort,
-    Word,
-)
+from zkmigrate.engine.ports import Answer, HookRunner, NoHooks, NoWatch, WatchPort
 from zkmigrate.engine.ports import (
     World as Outside,
 )
-from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.change import Change
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Way
-from zkmigrate.model.window import Fallback, Unanswered
+from zkmigrate.model.window import Word
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import SLICE_S, World, new_world
 
@@ -148,15 +141,15 @@ class Operator:
     after: list[Moment] = field(default_factory=list)
     _journal: Journal = field(init=False, repr=False)
 
-    def forward(self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = ()) -> Ended:
+    def forward(self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = ()) -> RunEnded:
         with self._process() as walk:
             return walk.forward(until, hold_at, skip)
 
-    def resume(self, until: str = "", hold_at: str = "", pause_after: int = 0) -> Ended:
+    def resume(self, until: str = "", hold_at: str = "", pause_after: int = 0) -> RunEnded:
         with self._process() as walk:
             return walk.resume(until, hold_at, pause_after=pause_after)
 
-    def back(self, to: str = "") -> Ended:
+    def back(self, to: str = "") -> RunEnded:
         with self._process() as walk:
             return walk.back(to)
 
@@ -257,13 +250,13 @@ class Operator:
     def consent(self, stage: Stage) -> Answer:
         return Answer("go", by="--yes")
 
-    def decide(self, phase: str, finding: Finding, unanswered: Unanswered, left_s: float | None) -> Answer:
+    def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None) -> Answer:
         return Answer(unanswered, by="--yes")
 
     def listen(self) -> bool:
         return False
 
-    def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
         """A hold of ``--hold-at`` is answered go, one from a hold file by nobody, unless a test says so."""
         if unanswered is None and phase not in self.answers:
             return None

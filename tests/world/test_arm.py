@@ -12,7 +12,7 @@ from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.inventory.inventory import Inventory, Ports, ZooKeeperHost
 from zkmigrate.model.change import Arm, Go
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict
 from zkmigrate.moves.facts.window import Statuses
 from zkmigrate.moves.steps.arm import ArmStep, arm_spec
 from zkmigrate.moves.steps.go import GoFacts, GoStep
@@ -48,7 +48,7 @@ def by_name(*, addresses: bool) -> Inventory:
 
 def verdict(world: World, of: Inventory, *, rehearsal: bool = False) -> Verdict:
     step, c = ArmStep(), Context("run", of, rehearsal=rehearsal)
-    return step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+    return step.check(c, step.observe(c, WorldLook(world)))
 
 
 def test_hosts_named_in_the_inventory_are_armed_with_their_addresses() -> None:
@@ -133,7 +133,7 @@ def test_a_spec_that_cannot_be_read_blocks(tmp_path: Path) -> None:
             return super().file(host, path)
 
     step, c = ArmStep(), Context("run", world.inventory)
-    refused = step.check(c, step.observe(c, Blind(world)), Way.FORWARD)
+    refused = step.check(c, step.observe(c, Blind(world)))
     assert isinstance(refused, Blocked)
     assert [(f.id, f.target) for f in refused.findings] == [("arm.spec", "dest3")]
 

@@ -17,7 +17,7 @@ from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.run import Walk
 from zkmigrate.errors import UsageError
 from zkmigrate.model.change import Fence
-from zkmigrate.model.window import Fallback
+from zkmigrate.model.window import Word
 from zkmigrate.moves.rules.window import TO_SEAL
 from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS
 
@@ -35,7 +35,7 @@ def test_a_hold_behind_the_closed_door_counts_down_to_the_hosts_own_limit(
     limit = world.inventory.policy.open_limit_s
     shut: list[float] = []
 
-    def hold(phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+    def hold(phase: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
         opened = {world.hosts[h].phase for h in world.inventory.dest_names} == {"open"}
         if not opened:
             shut.append(world.now)
@@ -88,7 +88,7 @@ class Holds(Operator):
     since: float = math.nan
     held_s: float = 0.0
 
-    def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
         if math.isnan(self.since):
             self.since = self.world.now
         self.held_s = self.world.now - self.since
@@ -105,7 +105,7 @@ def test_killed_while_it_held_a_process_that_is_asked_to_hold_there_holds_there(
     world = quiet_world()
     operator = Operator(world, tmp_path / "run")
 
-    def dies(_phase: str, _unanswered: Fallback | None, _left_s: float | None) -> Answer | None:
+    def dies(_phase: str, _unanswered: Word | None, _left_s: float | None) -> Answer | None:
         raise Killed
 
     with monkeypatch.context() as patched:
@@ -212,7 +212,7 @@ class Nobody(Operator):
 
     polls: int = 0
 
-    def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
         self.polls += 1
         assert self.polls < 500, "it holds for ever"
         return Unattended(cast(Console, Silence()), cast(LookUp, None)).hold(phase, unanswered, left_s)

@@ -15,9 +15,9 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.engine.events import HoldAsked, HoldEnded, Holding, Noted
 from zkmigrate.engine.hold import NAME, Hold, HoldFile
-from zkmigrate.engine.ports import Word
 from zkmigrate.model.change import ElectLeaders
 from zkmigrate.model.playbook import Stage
+from zkmigrate.model.window import Word
 from zkmigrate.moves.world.world import World
 
 HELD_S = 5.0

@@ -12,7 +12,7 @@ from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.journal import kept_lines
 from zkmigrate.engine.ports import Answer
 from zkmigrate.inventory.hooks import Hook, Hooks
-from zkmigrate.model.window import Fallback
+from zkmigrate.model.window import Word
 from zkmigrate.moves.world.world import World
 from zkmigrate.runs.hooks import HookProcesses
 
@@ -65,7 +65,7 @@ def test_a_hook_that_hangs_keeps_no_shut_door_waiting(
     operator = Operator(world, tmp_path / "run", hooks=processes)
     before: set[int] = set()
 
-    def hold(phase: str, unanswered: Fallback, left_s: float | None) -> Answer:
+    def hold(phase: str, unanswered: Word, left_s: float | None) -> Answer:
         before.update(world.source.tree().sessions)
         return Answer("back")
 

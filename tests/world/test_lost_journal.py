@@ -9,9 +9,8 @@ import pytest
 from tests.world.operator import Killed, Operator, inventory, quiet_world
 from tests.world.test_move import footprint
 from zkmigrate.engine import journal as journals
-from zkmigrate.engine.events import StepEnded, Turned
+from zkmigrate.engine.events import RunEnded, StepEnded, Turned
 from zkmigrate.engine.journal import NAME
-from zkmigrate.engine.run import Ended
 from zkmigrate.engine.runs import copy_path
 from zkmigrate.errors import HostError, JournalError
 from zkmigrate.inventory.inventory import digest
@@ -44,7 +43,7 @@ def recover(operator: Operator, asked: Way) -> Opened:
     return opened
 
 
-def go_on(operator: Operator, asked: Way) -> Ended:
+def go_on(operator: Operator, asked: Way) -> RunEnded:
     """``resume --journal-lost forward|back``."""
     opened = recover(operator, asked)
     return operator.back(opened.back_to) if asked is Way.BACK else operator.resume()

@@ -12,7 +12,7 @@ from tests.world.test_move import finish, footprint
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.change import Arm, SetService
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.step import Blocked, Context, Ready, Way
+from zkmigrate.model.step import Blocked, Context, Ready
 from zkmigrate.moves.steps.arm import ArmStep
 from zkmigrate.moves.steps.roll import RollStep
 from zkmigrate.moves.world.look import WorldLook
@@ -76,7 +76,7 @@ def test_a_broker_of_which_nobody_can_tell_whether_it_runs_is_not_restarted(tmp_
     assert Operator(world, tmp_path / "run").forward(until="join").code == 0
     world.hosts["broker2"].systemd = False
     step, c = RollStep(KAFKA), Context("run", world.inventory)
-    verdict = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+    verdict = step.check(c, step.observe(c, WorldLook(world)))
     assert isinstance(verdict, Blocked)
     assert [(f.id, f.target) for f in verdict.findings] == [("roll.service", "broker2")]
 
@@ -89,7 +89,7 @@ def test_a_host_armed_for_commands_is_armed_again_where_systemd_is_named(tmp_pat
     assert isinstance(spec, Seen)
     assert b"\nports=2181,2888,3888\n" in spec.value
     step, c = ArmStep(), Context("run", inventory())
-    verdict = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+    verdict = step.check(c, step.observe(c, WorldLook(world)))
     assert verdict == Ready(world.inventory.dest_names)
     (arm,) = [x for x in step.plan(c, step.observe(c, WorldLook(world)), "dest1") if isinstance(x, Arm)]
     assert "start=" not in arm.spec

@@ -16,7 +16,7 @@ from zkmigrate.engine.events import StepEnded
 from zkmigrate.model.change import Change, HostVerb
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
-from zkmigrate.model.step import Blocked, Context, Done, Way
+from zkmigrate.model.step import Blocked, Context, Done
 from zkmigrate.moves.facts.recorded import Drained, Stopped
 from zkmigrate.moves.facts.subtree import digests
 from zkmigrate.moves.steps.prove import ProveStep
@@ -50,7 +50,7 @@ def own_ephemeral_on_source(world: World) -> None:
 def surveyed(world: World, *, rehearsal: bool = False) -> tuple[SurveyFacts, Done | Blocked]:
     step, c = SurveyStep(KAFKA), Context("run", world.inventory, rehearsal=rehearsal)
     f = step.observe(c, WorldLook(world))
-    verdict = step.check(c, f, Way.FORWARD)
+    verdict = step.check(c, f)
     assert isinstance(verdict, Done | Blocked)
     return f, verdict
 
@@ -130,7 +130,7 @@ def test_without_a_baseline_and_its_timeouts_there_is_no_window(
     facts, good = surveyed(world)
     assert isinstance(good, Done)
     step, c = SurveyStep(KAFKA), Context("run", world.inventory)
-    verdict = step.check(c, replace(facts, ownership=Seen((state, None))), Way.FORWARD)
+    verdict = step.check(c, replace(facts, ownership=Seen((state, None))))
     assert isinstance(verdict, Blocked)
     assert set(stopping(verdict)) == {blocked}
 
@@ -166,7 +166,7 @@ def proved(world: World, tails: Mapping[str, int], **survey: Any) -> Done | Bloc
         "stop": Stopped(tails, {}, {}).encode(),
     }
     step, c = ProveStep(KAFKA), Context("run", world.inventory, records=records)
-    verdict = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+    verdict = step.check(c, step.observe(c, WorldLook(world)))
     assert isinstance(verdict, Done | Blocked)
     return verdict
 
@@ -217,7 +217,7 @@ def test_only_the_expiry_of_a_session_seen_on_dest_is_allowed(
     }
     world.source.commit("close-session", session, cxid=0)
     c = Context("run", world.inventory, records=records)
-    verdict = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+    verdict = step.check(c, step.observe(c, WorldLook(world)))
     assert isinstance(verdict, Done) is on_dest
     assert ("prove.delta" in stopping(verdict)) is not on_dest  # type: ignore[arg-type]
 

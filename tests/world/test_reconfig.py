@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG, Operator, inventory
-from zkmigrate.engine.run import Ended
+from zkmigrate.engine.events import RunEnded
 from zkmigrate.model.change import SetService
 from zkmigrate.moves.world.world import Disaster, World, new_world
 
@@ -40,7 +40,7 @@ def modes(world: World) -> list[str]:
     return sorted(world.mode(name) for name in world.inventory.dest_names)
 
 
-def blocked(ended: Ended) -> dict[str, str]:
+def blocked(ended: RunEnded) -> dict[str, str]:
     """What blocks, by id: what was seen."""
     return {f.id: f.seen for f in ended.findings if f.blocks}
 

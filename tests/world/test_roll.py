@@ -76,8 +76,8 @@ def joined(tmp_path: Path) -> World:
 
 
 def verdict(world: World, way: Way = Way.FORWARD, unrestored: frozenset[str] = frozenset()) -> object:
-    step, c = RollStep(KAFKA), Context("run", world.inventory, unrestored=unrestored)
-    return step.check(c, step.observe(c, WorldLook(world)), way)
+    step, c = RollStep(KAFKA), Context("run", world.inventory, way=way, unrestored=unrestored)
+    return step.check(c, step.observe(c, WorldLook(world)))
 
 
 def test_a_broker_that_is_down_comes_before_one_whose_old_process_still_runs(tmp_path: Path) -> None:
@@ -175,11 +175,11 @@ def test_a_broker_on_source_by_its_second_address_is_seen(tmp_path: Path) -> Non
     inventory = world.inventory.model_copy(update={"kafka": kafka.model_copy(update={"brokers": brokers})})
     step, c = RollStep(KAFKA), Context("run", inventory)
     f = step.observe(c, WorldLook(world))
-    assert not isinstance(step.check(c, f, Way.FORWARD), Blocked)
+    assert not isinstance(step.check(c, f), Blocked)
     world.brokers["broker2"].connected = "source1"
     look = WorldLook(world)
     left = {**f.source_clients, "source1": step.observe(c, look).source_clients["source1"]}
-    ended = step.check(c, replace(f, source_clients=left), Way.FORWARD)
+    ended = step.check(c, replace(f, source_clients=left))
     assert isinstance(ended, Blocked)
     assert {x.target: x.seen for x in ended.findings}["source1"] == "broker2"
 
@@ -290,7 +290,7 @@ def test_a_file_changed_by_hand_after_ours_is_compared_by_the_hosts_own_clock(tm
     facts = RollStep(KAFKA).observe(Context("run", world.inventory), WorldLook(world))
     broken = replace(facts.members["broker1"], zookeepers=Seen(frozenset()))
     facts = replace(facts, members={**facts.members, "broker1": broken})
-    assert RollStep(KAFKA).check(Context("run", world.inventory), facts, Way.FORWARD) == Ready(("broker1",))
+    assert RollStep(KAFKA).check(Context("run", world.inventory), facts) == Ready(("broker1",))
 
 
 def at(wall: float) -> str:

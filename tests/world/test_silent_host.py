@@ -25,7 +25,7 @@ from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Fallback
+from zkmigrate.model.window import Word
 from zkmigrate.moves.rules.window import deadline_s
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, SLICE_S
@@ -114,7 +114,7 @@ class Silenced(Operator):
     ahead: set[str] = field(default_factory=set)
     others: threading.Condition = field(default_factory=threading.Condition)
 
-    def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
         if self.at_hold:
             self.falls_silent()
         return Answer("go") if self.world.now - self.fenced_at >= self.held_until else None

@@ -15,7 +15,7 @@ from zkmigrate.engine.watch import LOOK_UNKNOWN
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Fallback
+from zkmigrate.model.window import Word
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, World
 from zkmigrate.site import probes
@@ -62,7 +62,7 @@ class Holding(Operator):
     back_after_s: float = 0.0
     held_at: float = 0.0
 
-    def hold(self, phase: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
         if not self.held_at:
             self.held_at = self.world.now
             self.world.source_down = set(self.down)

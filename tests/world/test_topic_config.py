@@ -25,8 +25,9 @@ from tests.unit.topic_world import (
 )
 from zkmigrate.engine import journal
 from zkmigrate.engine.codec import decode_finding
+from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.journal import NAME
-from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.run import Walk
 from zkmigrate.model.change import AlterTopicConfig, Change
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Way
@@ -60,7 +61,7 @@ def found(desk: Desk, id: str) -> Finding:
 
 def test_there_and_back(tmp_path: Path) -> None:
     made = desk(tmp_path, 25)
-    assert made.process(forward) == Ended(0, "kafka_topic_config is complete")
+    assert made.process(forward) == RunEnded(0, "kafka_topic_config is complete")
     assert made.there
     assert sorted(c.topic for c in made.cluster.altered) == changed(25)
     told = found(made, "topics.set")
@@ -89,7 +90,7 @@ def test_a_wave_is_no_larger_than_it_is_said_to_be(tmp_path: Path) -> None:
     assert (max(waves.values()), len(waves)) == (3, 2 * 8)
 
 
-def killed(tmp_path: Path, act: Callable[[Walk], Ended], whole: bool) -> list[Desk]:
+def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], whole: bool) -> list[Desk]:
     """One desk for each point at which ``act`` can be killed. whole: the way forward was walked before."""
     desks: list[Desk] = []
     while True:
@@ -274,9 +275,9 @@ def test_without_the_journals_lines_nobody_knows_the_original(tmp_path: Path) ->
         assert made.there
 
 
-def _lost(walk: Walk) -> Ended:
+def _lost(walk: Walk) -> RunEnded:
     walk.journal.append("note", {"text": "lost", "lost": True})
-    return Ended(0, "")
+    return RunEnded(0, "")
 
 
 POINTS = {1: "applied", 101: "apply", 2_500: "applied", 4_500: "applied"}

@@ -12,7 +12,7 @@ from tests.world.test_move import footprint
 from tests.world.toy import CONFIG, KEEPER, keeper_inventory, keeper_world, servers_of
 from zkmigrate.model.change import PutFile, SetService
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.step import Context, Ready, Way
+from zkmigrate.model.step import Context, Ready
 from zkmigrate.moves.facts.sessions import owning_sessions
 from zkmigrate.moves.move import move
 from zkmigrate.moves.rules.expected import before_the_run
@@ -74,11 +74,11 @@ def test_a_keeper_that_is_down_comes_first_and_the_same_change_starts_it(tmp_pat
     world.advance(1.0)
     step, c = RollStep(KEEPER), Context("run", world.inventory)
     facts = step.observe(c, WorldLook(world))
-    assert step.check(c, facts, Way.FORWARD) == Ready(("keeper2",))
+    assert step.check(c, facts) == Ready(("keeper2",))
     for number, change in enumerate(step.plan(c, facts, "keeper2")):
         assert world.apply(change, f"by-hand-{number}", 1)[0] == 0
     world.advance(5.0)
-    found = step.check(c, step.observe(c, WorldLook(world)), Way.FORWARD)
+    found = step.check(c, step.observe(c, WorldLook(world)))
     assert found == Ready(("keeper1",)), "keeper2 is registered through dest"
     assert world.brokers["keeper2"].connected.startswith("dest")
 

@@ -245,7 +245,7 @@ def test_what_is_left_until_a_host_opens_alone_counts_from_when_it_served(tmp_pa
         for host in world.inventory.dest_names:
             assert world.apply(HostVerb(host, "checked"), f"by-hand-{host}", 1)[0] == 0
     context = Context(run="run", inventory=world.inventory, way=Way.BACK)
-    verdict = GoStep(KAFKA).check(context, GoStep(KAFKA).observe(context, WorldLook(world)), Way.BACK)
+    verdict = GoStep(KAFKA).check(context, GoStep(KAFKA).observe(context, WorldLook(world)))
     assert isinstance(verdict, Waiting)
     assert set(phases(world).values()) == {"checked"}
 

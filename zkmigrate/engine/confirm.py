@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from zkmigrate.engine import brief
-from zkmigrate.engine.ports import Answer, Word
+from zkmigrate.engine.ports import Answer
 from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
-from zkmigrate.model.window import Fallback, Unanswered
+from zkmigrate.model.window import Word
 
 _WORDS: dict[str, Word] = {
     "g": "go", "go": "go", "y": "go", "yes": "go", "s": "stop", "stop": "stop", "b": "back", "back": "back",
@@ -133,7 +133,7 @@ class Terminal:
         self._console.show(said or [f"  while it waits: {WHILE_IT_WAITS}"])
         return False
 
-    def decide(self, phase: str, finding: Finding, unanswered: Unanswered, left_s: float | None) -> Answer:
+    def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None) -> Answer:
         """Go or back, before the time runs out; stop too, where that is what silence means."""
         words = ("go", "back", unanswered)
         stop = "stop (s), " if unanswered == "stop" else ""
@@ -157,7 +157,7 @@ class Terminal:
                 self._console.show([f"  {told}" for told in self._look_up.whole((finding,))])
         return Answer(unanswered)
 
-    def hold(self, where: str, unanswered: Fallback | None, _left_s: float | None) -> Answer | None:
+    def hold(self, where: str, unanswered: Word | None, _left_s: float | None) -> Answer | None:
         """Polled while holding: go, stop or back; None while nothing was typed."""
         return self._hold.answer(where, unanswered)
 
@@ -199,10 +199,10 @@ class Unattended:
     def listen(self) -> bool:
         return False  # what is in a pipe was written for holds to come
 
-    def decide(self, _phase: str, _finding: Finding, unanswered: Unanswered, _left_s: float | None) -> Answer:
+    def decide(self, _phase: str, _finding: Finding, unanswered: Word, _left_s: float | None) -> Answer:
         return Answer(unanswered, by=_UNATTENDED)
 
-    def hold(self, where: str, unanswered: Fallback | None, left_s: float | None) -> Answer | None:
+    def hold(self, where: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
         """What is typed; once a way back comes too late and all hosts are sealed, nobody's answer."""
         answer = self._hold.answer(where, unanswered)
         if answer is None and unanswered == "go" and left_s is not None and left_s <= 0:
@@ -223,7 +223,7 @@ class _Hold:
         self._user = user
         self._where = ""
 
-    def answer(self, where: str, unanswered: Fallback | None) -> Answer | None:
+    def answer(self, where: str, unanswered: Word | None) -> Answer | None:
         """The answer in a polled line; the end of input counts as nobody's answer, where there is one."""
         if where != self._where:
             self._where = where

@@ -263,11 +263,11 @@ class Noted:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """The walk stopped; ``code`` is the exit code (docs/reference/exit-codes.md)."""
+    """Why the walk stopped: exit code (docs/reference/exit-codes.md), a sentence, the findings behind it."""
 
     code: int
     message: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 Event: TypeAlias = (

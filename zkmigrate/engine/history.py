@@ -42,13 +42,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from zkmigrate.engine.codec import decode_change
+from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.sent import Row, Sent
 from zkmigrate.model.change import Applied, ClusterChange, Recorded
 from zkmigrate.model.entry import Entry
+from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Hazard, Retired, Way
 
 Then: TypeAlias = Literal["next", "again", "end"]
+
+REHEARSED = "the rehearsal is complete"
+"""Why a rehearsal turns back when nothing was wrong."""
 
 
 class Stands(NamedTuple):
@@ -67,16 +72,25 @@ def complete(playbook: str) -> str:
 
 @dataclass(frozen=True)
 class Turn:
-    """The way back in force: to the start of ``to`` (stage, stage.step, empty for everything).
+    """A way back to the start of ``to`` (stage, stage.step, empty for everything).
 
-    then: what follows the arrival: ``next`` stage (a rehearsal is complete), the stage ``again``, or ``end``.
-    code: exit code on arrival.
+    code: exit code on arrival. then: what follows it: ``next`` stage (a rehearsal is complete), the stage
+    ``again``, or ``end``. findings: those behind it; the journal tells of them apart.
     """
 
     to: str
-    then: Then
     why: str
-    code: int
+    code: int = 0
+    then: Then = "end"
+    findings: tuple[Finding, ...] = ()
+
+
+class Leave(Exception):
+    """Leave the step that is walked: stop with this result, or turn back."""
+
+    def __init__(self, how: RunEnded | Turn) -> None:
+        super().__init__(how)
+        self.how = how
 
 
 @dataclass(frozen=True)
@@ -343,7 +357,7 @@ class History:
         return next((id for id in final if id in self.done or id in sent), "")
 
     def _next_back(self, playbook: Playbook) -> Position:
-        turn = self.turn or Turn("", "end", "", 0)
+        turn = self.turn or Turn("", "")
         left = self.to_undo(playbook, turn.to)
         if turn.then != "end":  # a rehearsal: nothing after it has been begun, whatever a lost journal knew
             left = tuple(at for at in left if at.stage.id == turn.to)
@@ -468,7 +482,7 @@ class History:
     def _on_turn(self, body: Mapping[str, Any], _: Entry) -> None:
         self.way = Way(body["way"])
         if self.way is Way.BACK:
-            self.turn = Turn(body["to"], body["then"], body["why"], body["code"])
+            self.turn = Turn(body["to"], body["why"], body["code"], body["then"])
             self.stages_reset = self.stages_done & set(body["reset"])
             self.stages_done -= self.stages_reset
             self.stages_skipped -= self.stages_reset

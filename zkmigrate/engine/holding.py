@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from zkmigrate.engine import asked, events
-from zkmigrate.engine.history import Next
+from zkmigrate.engine.history import Leave, Next
 from zkmigrate.engine.hold import Hold
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.leaving import TurnBack
 from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.watch import DEADLINE
 from zkmigrate.engine.window import Window
@@ -223,8 +222,8 @@ class HoldPlaces:
                 by = released.by if released is not None else ""
             elif how == "answered":
                 how, by = answer.word, answer.by
-        except TurnBack as turn:
-            how = "deadline" if any(f.id == DEADLINE for f in turn.findings) else how
+        except Leave as leave:
+            how = "deadline" if any(f.id == DEADLINE for f in leave.how.findings) else how
             raise
         finally:
             if hold.mark and how in ("go", "back"):

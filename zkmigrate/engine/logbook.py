@@ -7,16 +7,13 @@ from typing import Any
 
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
-from zkmigrate.engine.history import HowFar, Next, Then
+from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.history import HowFar, Next
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.leaving import Ended
 from zkmigrate.engine.ports import Answer, World
 from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Done, Way
-
-REHEARSED = "the rehearsal is complete"
-"""Why a rehearsal turns back when nothing was wrong."""
 
 
 class Logbook:
@@ -102,28 +99,14 @@ class Logbook:
             body["findings"] = [encode_finding(f) for f in findings]
         self._journal.append("step", body, sync=event != "begin")
 
-    # --- directions and the end ------------------------------------------------------------------------
+    # --- the end ---------------------------------------------------------------------------------------
 
-    def turned_back(self, to: str, then: Then, why: str, code: int, by: str = "") -> None:
-        """From here back to the start of ``to``, empty for the beginning. by: who asked for it, where nobody
-        was asked by the run."""
-        ids = [stage.id for stage in self._playbook.stages]
-        reset = ids[ids.index(to.partition(".")[0]) :] if to else ids
-        body = {"way": Way.BACK.value, "to": to, "then": then, "why": why, "code": code, "reset": reset}
-        self._journal.append("turn", {**body, "by": by} if by else body)
-        self._world.emit(events.Turned(Way.BACK, to, why))
-
-    def turned_forward(self, why: str, kept: Sequence[str] = ()) -> None:
-        """kept: stages that were done before the way back, which never reached them."""
-        self._journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": list(kept)})
-        self._world.emit(events.Turned(Way.FORWARD, "", why))
-
-    def closed(self, ended: Ended, *, journal: bool) -> None:
+    def closed(self, ended: RunEnded, *, journal: bool) -> None:
         """The walk stops. journal: False where the journal itself may be what failed."""
         if journal:
             self._journal.append("end", {"code": ended.code, "message": ended.message})
             self.copy()
-        self._world.emit(events.RunEnded(ended.code, ended.message, ended.findings))
+        self._world.emit(ended)
 
     def copy(self) -> None:
         """Copies for the witnesses, outside windows and while there is a step to come.

@@ -7,7 +7,7 @@ operations and before-images); the lines of the journal that are left. The direc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zkmigrate.engine.history import History, Next
@@ -143,7 +143,8 @@ def _over(playbook: Playbook, context: Context, look: Look) -> list[int]:
 
 
 def _no_way_back(step: AnyStep, context: Context, look: Look) -> bool:
-    verdict = step.check(context, step.observe(context, look), Way.BACK)
+    back = replace(context, way=Way.BACK)
+    verdict = step.check(back, step.observe(back, look))
     return isinstance(verdict, Blocked) and verdict.no_way_back
 
 
@@ -166,7 +167,7 @@ def _gone(stage: Stage, context: Context, look: Look, *, opened: bool) -> set[st
     for number, step in list(enumerate(stage.steps))[sealed:]:
         if step.hazard is not Hazard.WINDOW:
             continue
-        if not isinstance(step.check(context, step.observe(context, look), Way.FORWARD), Done):
+        if not isinstance(step.check(context, step.observe(context, look)), Done):
             break
         passed = number + 1
     return {f"{stage.id}.{id}" for id in ids[:passed]}

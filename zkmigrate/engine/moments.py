@@ -22,9 +22,9 @@ from typing import Any
 
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
-from zkmigrate.engine.history import Next, hook_key
+from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.history import Leave, Next, Turn, hook_key
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.ports import HookCall, HookEnd, World
 from zkmigrate.errors import JournalError
 from zkmigrate.inventory.hooks import MAY_STOP, Hook, Moment
@@ -120,7 +120,7 @@ class Moments:
             self._fire("after_open", place)
         self._fire("after_stage", place)
 
-    def ended(self, ended: Ended) -> None:
+    def ended(self, ended: RunEnded) -> None:
         """The walk stops here; afterwards no hook is reported any more."""
         at = self._history.next(self._playbook)
         place = _place(at, at.way) if isinstance(at, Next) else Place(self._history.way)
@@ -136,8 +136,8 @@ class Moments:
     # --- firing ----------------------------------------------------------------------------------------
 
     def _fire(self, moment: Moment, place: Place, said: Said | None = None) -> bool:
-        """Run the hooks of a moment that have not had it. True when any was waited for. Leave or TurnBack
-        when one stops the run."""
+        """Run the hooks of a moment that have not had it. True when any was waited for. Leave when
+        one stops the run."""
         waited = False
         for number, hook in enumerate(self._inventory.hooks.of(moment)):
             key = hook_key(moment, place.body(), number)
@@ -185,7 +185,7 @@ class Moments:
     def _stop(self, moment: Moment, place: Place, hook: Hook, end: HookEnd) -> None:
         where = place.step or place.stage or "the run"
         if end.how == "interrupted":
-            raise Leave(Ended(_INTERRUPTED, f"interrupted in a hook {moment} of {where}; resume goes on"))
+            raise Leave(RunEnded(_INTERRUPTED, f"interrupted in a hook {moment} of {where}; resume goes on"))
         seen = {"timeout": f"not done within {hook.timeout_s:g} s", "done": f"exit code {end.code}"}
         finding = Finding(
             id=f"hook.{moment}",
@@ -200,8 +200,8 @@ class Moments:
         )
         why = f"a hook {moment} of {where} stops the run"
         if moment == "before_window":
-            raise TurnBack(place.stage, why, 7, (finding,))
-        raise Leave(Ended(6, f"{why}; mend that, then resume", (finding,)))
+            raise Leave(Turn(place.stage, why, 7, findings=(finding,)))
+        raise Leave(RunEnded(6, f"{why}; mend that, then resume", (finding,)))
 
     def _shut(self) -> bool:
         """Whether clients are, or may be, shut out: from the first FENCE to OPEN or the reopened door."""

@@ -44,7 +44,7 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import AnyStep, Blocked, Context, Forecast, Hazard, Ready, Retired, Waiting, Way
+from zkmigrate.model.step import AnyStep, Blocked, Context, Forecast, Hazard, Ready, Retired, Waiting
 
 LATER = "decided from facts when the step is reached"
 READS = "only looks"
@@ -215,7 +215,7 @@ def _turns(step: AnyStep, context: Context, foreseen: Forecast[Any]) -> tuple[st
     """The targets that the step will change; None while it waits. HostError where it would refuse."""
     if foreseen.targets is not None:
         return foreseen.targets
-    verdict = step.check(context, foreseen.facts, Way.FORWARD)
+    verdict = step.check(context, foreseen.facts)
     if isinstance(verdict, Blocked):
         raise HostError("; ".join(f"{x.target}: {x.seen}" for x in verdict.findings if x.blocks))
     if isinstance(verdict, Waiting):

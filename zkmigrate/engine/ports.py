@@ -19,9 +19,8 @@ from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Context, Way
-from zkmigrate.model.window import Fallback, Unanswered
+from zkmigrate.model.window import Word
 
-Word: TypeAlias = Literal["go", "stop", "back", "skip"]
 HookHow: TypeAlias = Literal["done", "timeout", "interrupted", "not-started"]
 
 
@@ -83,7 +82,7 @@ class Confirm(Protocol):
         """A stage's own question."""
         ...
 
-    def decide(self, phase: str, finding: Finding, unanswered: Unanswered, left_s: float | None, /) -> Answer:
+    def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None, /) -> Answer:
         """The rules said Ask: go, back, or stop where ``unanswered`` is stop. It must come back within
         ``left_s``; nobody's answer is ``unanswered``."""
         ...
@@ -92,7 +91,7 @@ class Confirm(Protocol):
         """Between two looks of a wait outside the window: whether the operator wants to stop."""
         ...
 
-    def hold(self, where: str, unanswered: Fallback | None, left_s: float | None, /) -> Answer | None:
+    def hold(self, where: str, unanswered: Word | None, left_s: float | None, /) -> Answer | None:
         """Polled while the walk holds at ``where``, a phase or ``stage.step``; None = still holding.
 
         left_s: until the way back must start, 0 once that has passed; None where there is no such time.

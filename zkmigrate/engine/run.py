@@ -8,7 +8,7 @@ is next in the direction in force, visit it, journal the verdict, again. All pos
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
@@ -16,11 +16,20 @@ from typing import Any, assert_never
 from zkmigrate.engine import asked, events
 from zkmigrate.engine.apply import Wave
 from zkmigrate.engine.codec import decode_finding
-from zkmigrate.engine.history import Arrived, HowFar, Next, Rehearsed, Turn, complete
+from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.history import (
+    REHEARSED,
+    Arrived,
+    HowFar,
+    Leave,
+    Next,
+    Rehearsed,
+    Turn,
+    complete,
+)
 from zkmigrate.engine.holding import HoldPlaces
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.leaving import Ended, Leave, TurnBack
-from zkmigrate.engine.logbook import REHEARSED, Logbook
+from zkmigrate.engine.logbook import Logbook
 from zkmigrate.engine.moments import Moments
 from zkmigrate.engine.patience import TRIES, Patience
 from zkmigrate.engine.ports import Answer, World
@@ -31,8 +40,6 @@ from zkmigrate.model.change import Changes
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
-
-__all__ = ["Ended", "Walk"]
 
 _RETRY_S = 0.3
 _READS = "a step that says that it only reads sends nothing"
@@ -65,7 +72,7 @@ class Walk:
 
     def forward(
         self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = (), pause_after: int = 0
-    ) -> Ended:
+    ) -> RunEnded:
         """Walk forward to the end, or through ``until`` (a stage or ``stage.step``).
 
         After a finished way back this turns the run forward again. ``hold_at``: id of a window step after
@@ -76,17 +83,17 @@ class Walk:
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
                 raise UsageError(f"run {self.history.run} is on its way back: resume finishes that first")
-            self._log.turned_forward("asked by the operator")
+            self._turn_forward("asked by the operator")
         return self._guarded(self._after_interruption)
 
     def resume(
         self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = (), pause_after: int = 0
-    ) -> Ended:
+    ) -> RunEnded:
         """Go on in the journal's direction. A rehearsal that was cut short walks back and starts again."""
         self._wish(until, hold_at, skip, pause_after)
         return self._guarded(self._after_interruption)
 
-    def back(self, to: str = "", by: str = "") -> Ended:
+    def back(self, to: str = "", by: str = "") -> RunEnded:
         """Walk back to the start of ``to`` (a stage, ``stage.step``, or empty for everything). by: who asked.
 
         A step on the way that has no way back any more refuses before anything is undone (code 6).
@@ -116,42 +123,46 @@ class Walk:
         if isinstance(at, Next) and at.way is Way.FORWARD and at.stage.rehearsal:
             begun = {step.partition(".")[0] for step in self.history.begun}
             if at.stage.id in begun:
-                self._log.turned_back(at.stage.id, "again", "the rehearsal was interrupted", 0)
+                self._turn(Turn(at.stage.id, "the rehearsal was interrupted", then="again"))
 
     def _begin_back(self, to: str, by: str) -> None:
         for at in self.history.to_undo(self.playbook, to):
             if at.step.hazard is Hazard.FINAL:
                 context = self._context(at)
-                verdict = at.step.check(context, at.step.observe(context, self.world.look), Way.BACK)
+                verdict = at.step.check(context, at.step.observe(context, self.world.look))
                 if isinstance(verdict, Blocked):
                     self.world.emit(events.StepBlocked(at.stage.id, at.step.id, Way.BACK, verdict.findings))
-                    raise Leave(Ended(6, f"{at.id} has no way back; nothing was changed", verdict.findings))
-        self._log.turned_back(to, "end", "asked by the operator", 0, by)
+                    raise Leave(
+                        RunEnded(6, f"{at.id} has no way back; nothing was changed", verdict.findings)
+                    )
+        self._turn(Turn(to, "asked by the operator"), by)
 
     # --- the playbook ----------------------------------------------------------------------------------
 
-    def _go(self) -> Ended:
+    def _go(self) -> RunEnded:
         while True:
             try:
                 self._moments.due()
                 match self.history.next(self.playbook):
                     case Arrived(None):
-                        return Ended(0, complete(self.playbook.id))
+                        return RunEnded(0, complete(self.playbook.id))
                     case Arrived(Turn() as turn):
                         if ended := self._arrived(turn):
                             return ended
                     case Rehearsed(stage):
-                        self._log.turned_back(stage.id, "next", REHEARSED, 0)
+                        self._turn(Turn(stage.id, REHEARSED, then="next"))
                     case Next() as at:
                         if self._reached(self._until):
-                            return Ended(0, f"stopped after {self._until} as asked; resume goes on")
+                            return RunEnded(0, f"stopped after {self._until} as asked; resume goes on")
                         if self._enter(at):
                             started = self.world.clock.now()
                             self._leave(at, self._visit(at), started)
-            except TurnBack as turn:
-                self._cause = turn.findings
+            except Leave as leave:
+                if not isinstance(leave.how, Turn):
+                    raise
+                self._cause = leave.how.findings
                 self._passed.clear()
-                self._log.turned_back(turn.to, "end", turn.why, turn.code)
+                self._turn(leave.how)
 
     def _visit(self, at: Next) -> Done | Blocked:
         """The step loop, to its verdict. A record that cannot be read blocks like anything else that a step
@@ -214,7 +225,7 @@ class Walk:
         try:
             with self._window.look(at):
                 facts = at.step.observe(context, self.world.look)
-            return at.step.check(context, facts, at.way), facts
+            return at.step.check(context, facts), facts
         except HostError as error:
             limit = self.inventory.policy.step_deadline_s
             return Waiting(f"an answer for {at.id}", str(error), limit, poll_s=1.0), None
@@ -336,20 +347,20 @@ class Walk:
             ids = [stage.id for stage in self.playbook.stages]
             before = ids[: ids.index(at.stage.id)]
             kept = [stage for stage in before if stage in self.history.stages_reset]
-            self._log.turned_forward(f"{at.id} has no way back", kept)
+            self._turn_forward(f"{at.id} has no way back", kept)
             # Without the journal's lines the step to go on from must be asked of the hosts again.
             on = "resume --journal-lost forward" if self.history.lost else "resume"
-            raise Leave(Ended(6, f"{at.id} has no way back; {on} goes forward", findings))
+            raise Leave(RunEnded(6, f"{at.id} has no way back; {on} goes forward", findings))
         if at.way is Way.BACK and verdict.others_back:
             self._others_back(at)
         if at.way is Way.BACK and self._window.hears_again(at, findings):
             return
         if at.way is Way.BACK:
             message = f"the way back stopped at {at.id}: an operator is needed, then resume"
-            raise Leave(Ended(8, message, findings))
+            raise Leave(RunEnded(8, message, findings))
         if not (at.stage.window and self.history.touched_in(at.stage.id)):
             message = f"{at.id} is blocked; mend that, then resume"
-            raise Leave(Ended(_gate_code(at, findings), message, findings))
+            raise Leave(RunEnded(_gate_code(at, findings), message, findings))
         self._window.refused(at, findings)
 
     def _others_back(self, at: Next) -> None:
@@ -370,33 +381,46 @@ class Walk:
 
     # --- turning, arriving, stopping -------------------------------------------------------------------
 
-    def _arrived(self, turn: Turn) -> Ended | None:
+    def _turn(self, turn: Turn, by: str = "") -> None:
+        """From here back. by: who asked for it, where nobody was asked by the run."""
+        ids = [stage.id for stage in self.playbook.stages]
+        reset = ids[ids.index(turn.to.partition(".")[0]) :] if turn.to else ids
+        body = {"way": Way.BACK.value, "to": turn.to, "then": turn.then, "why": turn.why, "code": turn.code}
+        self.journal.append("turn", {**body, "reset": reset, **({"by": by} if by else {})})
+        self.world.emit(events.Turned(Way.BACK, turn.to, turn.why))
+
+    def _turn_forward(self, why: str, kept: Sequence[str] = ()) -> None:
+        """kept: stages that were done before the way back, which never reached them."""
+        self.journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": list(kept)})
+        self.world.emit(events.Turned(Way.FORWARD, "", why))
+
+    def _arrived(self, turn: Turn) -> RunEnded | None:
         """The way back is walked: end there, or go forward again after a rehearsal."""
         where = f"the start of {turn.to}" if turn.to else "the beginning"
         if turn.then == "end":
-            return Ended(turn.code, f"back at {where}: {turn.why}", self._cause)
+            return RunEnded(turn.code, f"back at {where}: {turn.why}", self._cause)
         if turn.then == "next":
             self._log.stage_done(turn.to)
-        self._log.turned_forward(turn.why)
+        self._turn_forward(turn.why)
         return None
 
     def _obey(self, answer: Answer, stage: Stage) -> None:
         if answer.word == "stop":
-            raise Leave(Ended(130, f"stopped by the operator before {stage.id} went on; resume goes on"))
+            raise Leave(RunEnded(130, f"stopped by the operator before {stage.id} went on; resume goes on"))
         if answer.word == "back":
             to = answer.to or stage.id
             asked.known(self.playbook, to)
-            raise TurnBack(to, "asked by the operator", 0)
+            raise Leave(Turn(to, "asked by the operator"))
 
     def _stop_if_asked(self) -> None:
         if self.world.interrupt.wanted:
-            raise Leave(Ended(130, f"interrupted; {self.state()}; resume goes on"))
+            raise Leave(RunEnded(130, f"interrupted; {self.state()}; resume goes on"))
 
     def _reached(self, until: str) -> bool:
         forward = self.history.way is Way.FORWARD
         return bool(until) and forward and until in (self.history.done | self.history.stages_done)
 
-    def _guarded(self, begin: Callable[[], None], way: Way | None = None) -> Ended:
+    def _guarded(self, begin: Callable[[], None], way: Way | None = None) -> RunEnded:
         """Run ``begin`` and the walk; whatever happens, nothing goes on beside it afterwards.
 
         way: the direction asked for, else the one in force.
@@ -416,16 +440,15 @@ class Walk:
             begin()
             ended = self._go()
         except Leave as leave:
-            ended = leave.ended
-        except TurnBack as turn:
-            ended = Ended(8, turn.why, turn.findings)
+            how = leave.how
+            ended = RunEnded(8, how.why, how.findings) if isinstance(how, Turn) else how
         except ZkmigrateError as error:
-            ended = Ended(error.exit_code, f"{error}; {self.state()}")
+            ended = RunEnded(error.exit_code, f"{error}; {self.state()}")
             self._close(ended, journal=False)
             return ended
         except Exception as error:  # a defect: whoever is called when a run fails hears of it
             self.world.watch.close()
-            self._moments.ended(Ended(1, f"{type(error).__name__}: {error}; {self.state()}"))
+            self._moments.ended(RunEnded(1, f"{type(error).__name__}: {error}; {self.state()}"))
             raise
         except BaseException:
             self.world.watch.close()
@@ -433,7 +456,7 @@ class Walk:
         self._close(ended, journal=True)
         return ended
 
-    def _close(self, ended: Ended, *, journal: bool) -> None:
+    def _close(self, ended: RunEnded, *, journal: bool) -> None:
         self.world.watch.close()
         self._moments.ended(ended)
         self._log.closed(ended, journal=journal)

@@ -13,18 +13,18 @@ from dataclasses import replace
 from zkmigrate import deadline
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
-from zkmigrate.engine.history import Next
+from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.history import Leave, Next, Turn
 from zkmigrate.engine.hold import Hold
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.leaving import Ended, Leave, TurnBack
 from zkmigrate.engine.logbook import Logbook
-from zkmigrate.engine.ports import Answer, Word, World
+from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.watch import LEASE_LAPSED, past_deadline
 from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Decide, Decision, WindowSpec
+from zkmigrate.model.window import Decision, WindowSpec, Word
 
 _RETRY_S = 1.0
 _HOLD_S = 0.1
@@ -65,7 +65,7 @@ class Window:
         return deadline.within(each_s, whole_s, self._world.clock.now)
 
     def ask(self, at: Next) -> None:
-        """Between steps and while waiting: what did the watch see? Raises TurnBack when it turns the run.
+        """Between steps and while waiting: what did the watch see? Raises Leave when it turns the run.
 
         Walking back there is nothing to turn, and the time to begin with it counts no more.
         """
@@ -73,9 +73,8 @@ class Window:
             return
         if (left := self._world.watch.left_s()) is not None:
             self._world.emit(events.Countdown(left))
-        judge = self._judge if at.stage.window else self._judge_beside
         while (finding := self._world.watch.finding()) is not None:
-            judge(at, finding, (finding,))
+            self._judge(at, finding, (finding,))
             self._world.watch.answered(finding)
 
     def refused(self, at: Next, findings: tuple[Finding, ...]) -> None:
@@ -88,7 +87,9 @@ class Window:
             self._judge(at, finding, findings)
         now = self._world.clock.now
         if now() - self._refused_since.setdefault(at.id, now()) > self._policy.step_deadline_s:
-            raise Leave(Ended(8, f"{at.id} stays blocked past the point where it could turn back", findings))
+            raise Leave(
+                RunEnded(8, f"{at.id} stays blocked past the point where it could turn back", findings)
+            )
         self._world.clock.pause(_RETRY_S)
 
     def hears_again(self, at: Next, findings: tuple[Finding, ...]) -> bool:
@@ -125,7 +126,7 @@ class Window:
             if from_file and (self._late(at) if opens is None else opens <= 0):
                 if unanswered == "back":
                     why = f"the hold after {at.id} lasted until the way back had to begin"
-                    raise TurnBack(at.stage.id, why, 7, (past_deadline(),))
+                    raise Leave(Turn(at.stage.id, why, 7, findings=(past_deadline(),)))
                 return Answer(unanswered), "deadline"
             who, late = hold.words() if from_file else "", self._late(at)
             self._world.emit(events.Holding(at.step.id, left, opens, who=who, late=late))
@@ -166,46 +167,34 @@ class Window:
         return f"{stage.id}.{_spec(stage).steps.seals}" in self._history.done
 
     def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
-        """Go on, or turn back to the start of the stage."""
-        phase, decision = self._decided(at, finding, _spec(at.stage).decide)
-        all_sealed = self._all_sealed(at.stage)
+        """Go on, or turn back to the start of the stage; outside a window also stop, resumable."""
+        stage, window = at.stage, at.stage.window
+        phase, decision = self._decided(at, finding)
+        all_sealed = window is not None and self._all_sealed(stage)
         if decision is Decision.BACK and all_sealed and self._late(at):
             # Sealed hosts do not go back alone, so nothing forces a way back that costs every session:
             # only the operator may want it, by name.
             decision = Decision.ASK
             cost = "going back now loses the clients' sessions"
             finding = replace(finding, seen=f"{finding.seen or finding.verdict}; {cost}")
+        word: str = decision
         if decision is Decision.ASK:
-            unanswered = _spec(at.stage).without_operator(all_sealed)
-            left = self._world.watch.left_s()
-            answer = self._world.confirm.decide(phase, finding, unanswered, left)
-            question = f"go on, or back to the start of {at.stage.id}?"
-            self._log.answered(at.stage.id, at.step.id, question, answer, (finding,))
-            decision = Decision.BACK if answer.word == "back" else Decision.GO
-        if decision is Decision.BACK:
-            code = 9 if finding.id == LEASE_LAPSED else 7
-            raise TurnBack(at.stage.id, f"{finding.id}: {finding.seen or finding.verdict}", code, findings)
-
-    def _judge_beside(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
-        """Outside a window: go on, turn back to the start of the stage, or stop, resumable."""
-        assert at.stage.watched is not None
-        phase, decision = self._decided(at, finding, at.stage.watched.decide)
-        word: Word = "back" if decision is Decision.BACK else "go"
-        if decision is Decision.ASK:
-            answer = self._world.confirm.decide(phase, finding, "stop", None)
-            question = f"go on, stop, or back to the start of {at.stage.id}?"
-            self._log.answered(at.stage.id, at.step.id, question, answer, findings)
+            unanswered: Word = window.without_operator(all_sealed) if window else "stop"
+            answer = self._world.confirm.decide(phase, finding, unanswered, self._world.watch.left_s())
+            question = f"go on, {'' if window else 'stop, '}or back to the start of {stage.id}?"
+            self._log.answered(stage.id, at.step.id, question, answer, (finding,))
             word = answer.word
         what = f"{finding.id}: {finding.seen or finding.verdict}"
         if word == "back":
-            raise TurnBack(at.stage.id, what, 7, findings)
+            raise Leave(Turn(stage.id, what, 9 if finding.id == LEASE_LAPSED else 7, findings=findings))
         if word == "stop":
-            raise Leave(Ended(6, f"stopped at {at.id} by what was seen beside it: {what}", findings))
+            raise Leave(RunEnded(6, f"stopped at {at.id} by what was seen beside it: {what}", findings))
 
-    def _decided(self, at: Next, finding: Finding, decide: Decide) -> tuple[str, Decision]:
+    def _decided(self, at: Next, finding: Finding) -> tuple[str, Decision]:
         """The phase, and what the playbook decides about a finding; journaled and told."""
-        phase = self.phase(at.stage)
-        decision = decide(phase, finding, self._policy)
+        phase, spec = self.phase(at.stage), at.stage.window or at.stage.watched
+        assert spec is not None
+        decision = spec.decide(phase, finding, self._policy)
         body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
         self._journal.append("finding", {**body, "phase": phase, "decision": decision.value})
         self._world.emit(events.Alarm(phase, finding, decision.value))

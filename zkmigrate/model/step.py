@@ -149,10 +149,9 @@ class Context:
     unrestored: targets of this step on which the journal knows files that were written or moved aside, or
     settings of a cluster, and not put back. unconfirmed: targets of this step with a change that was refused,
     or of which nobody knows whether it happened. begun: changes of this step were, or may have been, sent and
-    are not undone; true where the journal is lost. way: the direction of the walk, so that a step does not
-    wait, going back, for answers that only going forward needs. kept: what the step's last ``Waiting`` of
-    this visit kept. tell: for looks that take long. retired: brokers that were left out of the run; the
-    inventory does not name them. hold_at: the step of the window after which ``--hold-at`` holds.
+    are not undone; true where the journal is lost. way: the direction of the walk. kept: what the step's last
+    ``Waiting`` of this visit kept. tell: for looks that take long. retired: brokers that were left out of the
+    run; the inventory does not name them. hold_at: the step of the window after which ``--hold-at`` holds.
     """
 
     run: str
@@ -196,8 +195,8 @@ class Step(Protocol[F]):
         """This step's frozen facts; the only method that may look."""
         ...
 
-    def check(self, c: Context, f: F, way: Way) -> Verdict:
-        """Decide, from facts alone."""
+    def check(self, c: Context, f: F) -> Verdict:
+        """Decide, from facts alone, in the direction ``c.way``."""
         ...
 
     def plan(self, c: Context, f: F, target: str) -> Changes:

@@ -17,9 +17,8 @@ from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 
-Fallback: TypeAlias = Literal["go", "back"]
-Unanswered: TypeAlias = Fallback | Literal["stop"]
-"""What nobody's answer means. Outside a window nothing presses: the run may also stop, resumable."""
+Word: TypeAlias = Literal["go", "stop", "back", "skip"]
+"""What an operator wants, or nobody's answer means."""
 
 
 class Phase(StrEnum):
@@ -175,6 +174,6 @@ class WindowSpec:
     steps: WindowSteps
     decide: Decide
     deadline_s: Callable[[Context], float]
-    without_operator: Callable[[bool], Fallback]
+    without_operator: Callable[[bool], Word]
     limits: Callable[[str, str, bool, float | None], tuple[float, float]] = no_limits
     remarks: Callable[[Context], tuple[str, ...]] = no_remarks

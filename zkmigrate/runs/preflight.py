@@ -5,7 +5,7 @@ from __future__ import annotations
 from zkmigrate.engine import runs
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.model.finding import Finding, blocking
-from zkmigrate.model.step import Blocked, Context, Done, Way
+from zkmigrate.model.step import Blocked, Context, Done
 from zkmigrate.places import places
 from zkmigrate.runs.setting import Setting, onward_command, print_json, reached, read, words_on
 from zkmigrate.ui import survey
@@ -35,7 +35,7 @@ def preflight(setting: Setting) -> int:
     with reached(setting, inventory, context.run) as site:
         looks = [s for stage in playbook.stages if stage.id == gate for s in stage.steps]
         for step in looks[:1] if under_way else looks:
-            verdict = step.check(context, step.observe(context, site.look), Way.FORWARD)
+            verdict = step.check(context, step.observe(context, site.look))
             findings += verdict.findings if isinstance(verdict, Done | Blocked) else ()
     code = 3 if blocking(findings) else 0
     if setting.as_json:

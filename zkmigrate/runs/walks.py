@@ -12,12 +12,13 @@ from pathlib import Path
 from zkmigrate.engine import asked, events, planfile, runs
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine.clock import RealClock
+from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import UNWITNESSED, LocalLock
 from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.engine.ports import World
-from zkmigrate.engine.run import Ended, Walk
+from zkmigrate.engine.run import Walk
 from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import inventory as inventories
@@ -89,7 +90,7 @@ def run(setting: Setting, wishes: Wishes) -> int:
         runs.make(run_dir)
     assert run_dir is not None
 
-    def act(begun: Begun) -> Ended:
+    def act(begun: Begun) -> RunEnded:
         return begun.walk.forward(wishes.until, wishes.hold_at, wishes.skip, wishes.pause_after)
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act, wanted)
@@ -100,7 +101,7 @@ def resume(setting: Setting, wishes: Wishes) -> int:
     inventory, playbook = _asked(setting, wishes)
     run_dir = _run_dir(setting, wishes, inventory, playbook)
 
-    def act(begun: Begun) -> Ended:
+    def act(begun: Begun) -> RunEnded:
         if wishes.journal_lost == Way.BACK.value:
             return begun.walk.back(begun.back_to)
         return begun.walk.resume(wishes.until, wishes.hold_at, wishes.skip, wishes.pause_after)
@@ -113,12 +114,12 @@ def rollback(setting: Setting, wishes: Wishes) -> int:
     inventory, playbook = _asked(setting, wishes)
     run_dir = _run_dir(setting, wishes, inventory, playbook)
 
-    def act(begun: Begun) -> Ended:
+    def act(begun: Begun) -> RunEnded:
         steps = [at.id for at in begun.walk.history.to_undo(playbook, wishes.to)]
         refused = begun.walk.history.no_way_back(playbook) in steps
         if setting.interactive and not wishes.yes and not refused and not _agreed(begun.console, steps):
             begun.console.show(["not rolled back: nothing was changed"])
-            return Ended(130, "nothing was changed")
+            return RunEnded(130, "nothing was changed")
         return begun.walk.back(wishes.to, getpass.getuser())
 
     return _walk(setting, wishes, inventory, playbook, run_dir, act)
@@ -165,7 +166,7 @@ def _walk(
     inventory: Inventory,
     playbook: Playbook,
     run_dir: Path,
-    act: Callable[[Begun], Ended],
+    act: Callable[[Begun], RunEnded],
     wanted: PlanFile | None = None,
 ) -> int:
     """Lock the run, open its journal and hosts, walk, and give everything up again.

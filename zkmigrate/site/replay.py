@@ -10,32 +10,35 @@ begun again.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Event
+from functools import partial
 from typing import Any
 
-from kazoo.client import KazooClient, TransactionRequest
+from kazoo.client import TransactionRequest
 from kazoo.exceptions import (
     BadVersionError,
-    KazooException,
     NodeExistsError,
     NoNodeError,
-    RolledBackError,
-    RuntimeInconsistency,
 )
-from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.serialization import SetData as SetDataRequest
-from kazoo.security import ACL, Id
 
-from zkmigrate.errors import HostError, ZkmigrateError
+from zkmigrate.errors import ZkmigrateError
 from zkmigrate.model.change import BeginReplay, ClusterChange, EndReplay, ReplayTransactions
 from zkmigrate.moves.facts.replay_disks import Reader
+from zkmigrate.zookeeper.clients.ensemble import (
+    ANSWER_S,
+    NOT_ITS_OWN,
+    Pace,
+    connected,
+    from_kazoo,
+    named,
+    to_kazoo,
+)
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.replay import (
@@ -49,18 +52,14 @@ from zkmigrate.zookeeper.data.replay import (
     SetData,
     marker_of,
 )
-from zkmigrate.zookeeper.data.txn import Acl
 from zkmigrate.zookeeper.data.zxid import format_zxid, parse_zxid
 
 _IN_FLIGHT = 32
 _BYTES_IN_FLIGHT = 4 << 20
-_CONNECT_S, _ANSWER_S, _SESSION_S = 10.0, 30.0, 30.0
 _RATE = 200.0
 """Transactions a second, for the sake of the ensemble's other clients."""
 
-_LOST = (KazooTimeoutError, OSError)
-_NOT_ITS_OWN = (RolledBackError, RuntimeInconsistency)
-"""What the other operations of a failed multi answer."""
+_named = partial(named, "source")
 
 
 class RefusedError(ZkmigrateError):
@@ -82,7 +81,7 @@ class Ensemble:
         path = marker_of(self.chroot)
         with _named(path):
             try:
-                data, stat = self.client.get_async(path).get(timeout=_ANSWER_S)
+                data, stat = self.client.get_async(path).get(timeout=ANSWER_S)
             except NoNodeError:
                 return None
         try:
@@ -95,7 +94,7 @@ class Ensemble:
         path = marker_of(self.chroot)
         with _named(path):
             try:
-                self.client.create_async(path, mark.encode()).get(timeout=_ANSWER_S)
+                self.client.create_async(path, mark.encode()).get(timeout=ANSWER_S)
             except NodeExistsError:
                 raise RefusedError(f"{path} is there: another replay has begun") from None
             except NoNodeError:
@@ -106,7 +105,7 @@ class Ensemble:
         path = marker_of(self.chroot)
         with _named(path):
             try:
-                self.client.delete_async(path, version=mark.version).get(timeout=_ANSWER_S)
+                self.client.delete_async(path, version=mark.version).get(timeout=ANSWER_S)
             except (NoNodeError, BadVersionError) as error:
                 raise RefusedError(f"{path} was changed by somebody else: {type(error).__name__}") from None
 
@@ -132,33 +131,15 @@ class Ensemble:
             if not isinstance(request, SetAcl):
                 continue
             with _named(f"{format_zxid(again.zxid)} {request.path}"):
-                acls, stat = self.client.get_acls_async(request.path).get(timeout=_ANSWER_S)
-                if stat.aversion == request.aversion + 1 and _same(acls, request.acl):
+                acls, stat = self.client.get_acls_async(request.path).get(timeout=ANSWER_S)
+                if stat.aversion == request.aversion + 1 and from_kazoo(acls) == request.acl:
                     continue  # done before this was begun again
                 try:
                     self.client.set_acls_async(
-                        request.path, _acls(request.acl), version=request.aversion
-                    ).get(timeout=_ANSWER_S)
+                        request.path, to_kazoo(request.acl), version=request.aversion
+                    ).get(timeout=ANSWER_S)
                 except (BadVersionError, NoNodeError) as error:
                     raise RefusedError(_unfit(again, request, error)) from None
-
-
-@dataclass
-class Pace:
-    """At most so many transactions a second, for the sake of the ensemble's other clients; 0: as fast as it
-    goes."""
-
-    per_s: float
-    _next: float = field(default=0.0, init=False)
-
-    def wait(self) -> None:
-        """Wait for the turn of the next."""
-        if self.per_s <= 0:
-            return
-        now = time.monotonic()
-        if self._next > now:
-            Event().wait(self._next - now)
-        self._next = max(self._next, now) + 1 / self.per_s
 
 
 @dataclass
@@ -194,7 +175,7 @@ class _UnderWay:
         again, size, answer = self._sent.popleft()
         self._bytes -= size
         with _named(format_zxid(again.zxid)):
-            results = answer.get(timeout=_ANSWER_S)
+            results = answer.get(timeout=ANSWER_S)
         wrong = [result for result in results if isinstance(result, Exception)]
         if wrong:
             raise RefusedError(self._why(again, results))
@@ -203,7 +184,7 @@ class _UnderWay:
         """Which request of the transaction failed: the one whose error is its own."""
         owners = [request for request in again.requests for _ in _operations(request)]
         for request, result in zip(owners, results, strict=False):
-            if isinstance(result, Exception) and not isinstance(result, _NOT_ITS_OWN):
+            if isinstance(result, Exception) and not isinstance(result, NOT_ITS_OWN):
                 return _unfit(again, request, result)
         where = f"{format_zxid(again.zxid)}: {self.marker}"
         return f"{where} was changed by somebody else. Needed: one replay at a time"
@@ -221,9 +202,9 @@ def _operations(request: Request) -> list[Any]:
     """The operations of a multi; none for a setACL."""
     match request:
         case Create():
-            return [CreateRequest(request.path, request.data, _acls(request.acl), 0)]
+            return [CreateRequest(request.path, request.data, to_kazoo(request.acl), 0)]
         case Count():
-            made = CreateRequest(request.path, None, _acls(request.acl), 0)
+            made = CreateRequest(request.path, None, to_kazoo(request.acl), 0)
             return [made, DeleteRequest(request.path, 0)]
         case Delete():
             return [DeleteRequest(request.path, request.version)]
@@ -233,43 +214,11 @@ def _operations(request: Request) -> list[Any]:
             return []
 
 
-def _acls(acl: Sequence[Acl]) -> list[Any]:
-    return [ACL(one.perms, Id(one.scheme, one.id)) for one in acl]
-
-
-def _same(seen: Sequence[Any], wanted: Sequence[Acl]) -> bool:
-    return [(a.perms, a.id.scheme, a.id.id) for a in seen] == [(a.perms, a.scheme, a.id) for a in wanted]
-
-
-@contextmanager
-def _named(what: str) -> Iterator[None]:
-    """Turns what kazoo raises into HostError that says at what."""
-    try:
-        yield
-    except _LOST as error:
-        raise HostError(f"source was lost at {what}: {type(error).__name__} {error}".rstrip()) from error
-    except KazooException as error:
-        raise HostError(f"source, at {what}: {type(error).__name__} {error}".rstrip()) from error
-
-
 @contextmanager
 def ensemble(servers: Sequence[Server], chroot: str) -> Iterator[Ensemble]:
     """A session with one of the servers, for as long as the block lasts. Raises HostError."""
-    client = KazooClient(
-        hosts=",".join(map(str, servers)),
-        timeout=_SESSION_S,
-        randomize_hosts=False,
-        connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": 0.5},
-        command_retry={"max_tries": 0},
-    )
-    try:
-        with _named(", ".join(map(str, servers))):
-            client.start(timeout=_CONNECT_S)
+    with connected("source", servers) as client:
         yield Ensemble(client, chroot)
-    finally:
-        with suppress(KazooException, OSError):
-            client.stop()
-            client.close()
 
 
 def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> tuple[int, str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from zkmigrate.model.finding import blocking
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.topics.facts import FirstLook, first_look
 from zkmigrate.topics.rules import before
 
@@ -27,6 +27,6 @@ class TopicCheckStep(Reads[FirstLook]):
     def observe(self, c: Context, look: Look) -> FirstLook:
         return first_look(c, look)
 
-    def check(self, c: Context, f: FirstLook, way: Way) -> Verdict:
+    def check(self, c: Context, f: FirstLook) -> Verdict:
         findings = before(c, f)
         return Blocked(findings) if blocking(findings) else Done(findings)

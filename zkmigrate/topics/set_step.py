@@ -89,8 +89,8 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         stops = c.way is Way.FORWARD and any(not isinstance(s, Seen) for s in settings.values())
         return stops or bool(_todo(c, settings))
 
-    def check(self, c: Context, f: TopicConfigFacts, way: Way) -> Verdict:
-        if way is Way.BACK and f.record is None and not c.begun:
+    def check(self, c: Context, f: TopicConfigFacts) -> Verdict:
+        if c.way is Way.BACK and f.record is None and not c.begun:
             return Done()
         if f.record is None and f.first is None:
             return Blocked((_lost(c),))
@@ -101,7 +101,7 @@ class TopicConfigStep(Step[TopicConfigFacts]):
             return Waiting("an answer of Kafka about its topics", str(f.settings), limit, poll_s=1.0)
         settings = f.settings.value
         record = f.record or Originals({t: _own(settings, t) for t in settings})
-        if way is Way.BACK:
+        if c.way is Way.BACK:
             return self._back(c, record, settings)
         if wrong := (*unreadable(settings), *_foreign(c, record, settings)):
             return Blocked(wrong)
@@ -123,7 +123,7 @@ class TopicConfigStep(Step[TopicConfigFacts]):
 
     def forecast(self, c: Context, look: Look) -> Forecast[TopicConfigFacts]:
         f = self.observe(c, look)
-        verdict = self.check(c, f, Way.FORWARD)
+        verdict = self.check(c, f)
         if isinstance(verdict, Blocked):
             raise HostError("; ".join(f"{x.claim}: {x.seen}" for x in blocking(verdict.findings)))
         # Every wave, not the first one only.

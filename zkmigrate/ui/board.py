@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zkmigrate.engine import events
-from zkmigrate.engine.logbook import REHEARSED
+from zkmigrate.engine.history import REHEARSED
 from zkmigrate.model.step import Way
 from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.ui import words

@@ -29,7 +29,7 @@ def facts(silent: str = "", good: HostStatus = ARMED, **fact: Any) -> ArmFacts:
 
 
 def verdict(f: ArmFacts, c: Context | None = None) -> Verdict:
-    return ArmStep().check(c or context(), f, Way.FORWARD)
+    return ArmStep().check(c or context(), f)
 
 
 def test_armed_hosts_are_done() -> None:
@@ -119,7 +119,7 @@ def test_a_host_without_an_address_that_a_rule_can_hold_blocks() -> None:
 
 def back(hosts: Statuses[HostStatus], unrestored: frozenset[str] = frozenset()) -> Verdict:
     c = replace(context(way=Way.BACK), unrestored=unrestored)
-    return ArmStep().check(c, ArmFacts(Standing(hosts, hosts), Absent("not asked"), {}), Way.BACK)
+    return ArmStep().check(c, ArmFacts(Standing(hosts, hosts), Absent("not asked"), {}))
 
 
 def test_the_way_back_disarms_whoever_is_armed_or_still_holds_a_file_of_ours() -> None:

@@ -42,7 +42,7 @@ NOBODY = replace(
 
 def verdict(facts: BackFacts = AT_HOME, way: Way = Way.FORWARD, **more: Any) -> Verdict:
     c = context(way=way, brokers=OUTAGE.encode())
-    return BrokersBackStep().check(c, replace(facts, **more), way)
+    return BrokersBackStep().check(c, replace(facts, **more))
 
 
 def test_the_one_that_stopped_last_starts_first_and_alone() -> None:

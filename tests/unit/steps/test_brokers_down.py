@@ -26,7 +26,7 @@ def c(way: Way = Way.FORWARD, begun: bool = True) -> Context:
 
 def verdict(way: Way = Way.FORWARD, begun: bool = True, **facts: Any) -> Verdict:
     well = DownFacts(brokers(broker()), view(), registered(1, 2, 3, controller=2))
-    return BrokersDownStep().check(c(way, begun), replace(well, **facts), way)
+    return BrokersDownStep().check(c(way, begun), replace(well, **facts))
 
 
 def test_the_controller_stops_last_and_the_order_is_recorded_before_each_stop() -> None:

@@ -62,7 +62,7 @@ CHECKED = replace(GOOD, hosts=statuses(replace(STARTED, phase="checked")))
 
 def verdict(f: CheckFacts, **records: Any) -> Verdict:
     known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": proved(baseline=BASELINE)}
-    return CheckStep(KAFKA).check(context(**known | records), f, Way.FORWARD)
+    return CheckStep(KAFKA).check(context(**known | records), f)
 
 
 def test_what_is_as_it_was_is_checked_host_by_host() -> None:
@@ -76,7 +76,7 @@ def test_the_way_back_asks_nobody() -> None:
     c = context(way=Way.BACK)
     facts = CheckStep(KAFKA).observe(c, cast(Look, None))
     assert facts is NOT_ASKED
-    assert CheckStep(KAFKA).check(c, facts, Way.BACK) == Done()
+    assert CheckStep(KAFKA).check(c, facts) == Done()
 
 
 def owned(**changes: Any) -> Reading[Sessions]:

@@ -36,7 +36,7 @@ def severed(**fact: Any) -> CutFacts:
 
 
 def verdict(f: CutFacts) -> Verdict:
-    return CutStep().check(context(survey=surveyed(learners=LEARNERS)), f, Way.FORWARD)
+    return CutStep().check(context(survey=surveyed(learners=LEARNERS)), f)
 
 
 def test_a_cut_that_is_seen_from_both_sides_is_done() -> None:
@@ -103,7 +103,7 @@ def back(**changes: Any) -> CutFacts:
 
 
 def verdict_back(f: CutFacts) -> Verdict:
-    return CutStep().check(context(way=Way.BACK), f, Way.BACK)
+    return CutStep().check(context(way=Way.BACK), f)
 
 
 def test_hosts_that_observe_again_are_back() -> None:

@@ -18,7 +18,7 @@ SAME = {host: Seen(5) for host in DEST}
 
 def verdict(way: Way = Way.FORWARD, **facts: Any) -> Verdict:
     well = DestFacts(brokers(broker(DOWN)), services(DOWN), SAME)
-    return DestDownStep().check(context(way=way), replace(well, **facts), way)
+    return DestDownStep().check(context(way=way), replace(well, **facts))
 
 
 def test_servers_that_run_are_stopped_all_at_once() -> None:

@@ -11,7 +11,7 @@ from tests.unit.steps.facts import DEST, SILENT, context, stopped_by, well
 from zkmigrate.hosts.facts.status import Drain
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Done, Verdict, Waiting, Way
+from zkmigrate.model.step import Done, Verdict, Waiting
 from zkmigrate.moves.steps.drain import DrainFacts, DrainStep
 from zkmigrate.zookeeper.data.zxid import Zxid
 
@@ -34,7 +34,7 @@ def facts(
 
 
 def verdict(f: DrainFacts) -> Verdict:
-    return DrainStep().check(context(), f, Way.FORWARD)
+    return DrainStep().check(context(), f)
 
 
 def test_what_all_hosts_have_is_drained() -> None:

@@ -14,7 +14,7 @@ from zkmigrate.moves.steps.fence import FenceFacts, FenceStep
 
 
 def verdict(f: Standing, way: Way = Way.FORWARD) -> Verdict:
-    return FenceStep(KAFKA).check(context(way=way), FenceFacts(f), way)
+    return FenceStep(KAFKA).check(context(way=way), FenceFacts(f))
 
 
 def test_a_door_that_is_shut_on_every_host_is_done() -> None:

@@ -55,12 +55,12 @@ def facts(
 
 
 def verdict(f: FinalizeFacts, **records: Any) -> Verdict:
-    return FinalizeStep(KAFKA).check(context(**records), f, Way.FORWARD)
+    return FinalizeStep(KAFKA).check(context(**records), f)
 
 
 def back(config: Reading[ZooConfig], good: HostStatus = ARMED, silent: str = "", **changes: Any) -> Verdict:
     f = facts(hosts=statuses(good, silent, **changes), config=config)
-    return FinalizeStep(KAFKA).check(context(way=Way.BACK), f, Way.BACK)
+    return FinalizeStep(KAFKA).check(context(way=Way.BACK), f)
 
 
 def test_what_is_left_anywhere_is_to_be_removed() -> None:

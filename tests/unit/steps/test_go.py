@@ -28,7 +28,7 @@ from zkmigrate.moves.steps.go import GoFacts, GoStep
 
 
 def verdict(good: HostStatus, **fact: Any) -> Verdict:
-    return GoStep(KAFKA).check(context(), GoFacts(statuses(good, **fact), ()), Way.FORWARD)
+    return GoStep(KAFKA).check(context(), GoFacts(statuses(good, **fact), ()))
 
 
 def test_sealed_hosts_get_their_go_and_no_others() -> None:
@@ -70,7 +70,7 @@ def unheard(c: Context, first: tuple[str, ...] = DEST, **phases: str) -> Verdict
     }
     silent = tuple(unknown(f"host.{host}", host, SILENT) for host in DEST if host not in at)
     return GoStep(KAFKA).check(
-        replace(c, records={"prove": proved(first=first)}), GoFacts(Statuses(at, silent), ()), c.way
+        replace(c, records={"prove": proved(first=first)}), GoFacts(Statuses(at, silent), ())
     )
 
 
@@ -117,7 +117,7 @@ def test_going_back_the_others_leave_a_silent_host_only_where_no_go_was_sent() -
 
 
 def back(good: HostStatus, alive: tuple[str, ...] = DEST, **fact: Any) -> Verdict:
-    return GoStep(KAFKA).check(context(way=Way.BACK), GoFacts(statuses(good, **fact), alive), Way.BACK)
+    return GoStep(KAFKA).check(context(way=Way.BACK), GoFacts(statuses(good, **fact), alive))
 
 
 def test_going_back_all_that_have_their_go_are_stopped() -> None:

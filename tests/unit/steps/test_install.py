@@ -20,7 +20,7 @@ GONE: Reading[bytes] = Absent("zkm-host")
 
 def installed(way: Way = Way.FORWARD, all_hosts: Reading[bytes] = THERE, **one: Reading[bytes]) -> Verdict:
     return InstallStep(KAFKA).check(
-        context(way=way), InstallFacts({**dict.fromkeys(HOSTS, all_hosts), **one}), way
+        context(way=way), InstallFacts({**dict.fromkeys(HOSTS, all_hosts), **one})
     )
 
 
@@ -48,12 +48,12 @@ def test_going_back_the_program_goes_from_wherever_it_is_whatever_it_holds() -> 
 def test_a_run_that_keeps_what_it_finds_removes_only_what_it_brought() -> None:
     facts = InstallFacts({**dict.fromkeys(HOSTS, THERE), "broker2": GONE, "broker3": Seen(b"older")})
     step = InstallStep(KAFKA, keep=True)
-    fresh = step.check(context(), facts, Way.FORWARD)
+    fresh = step.check(context(), facts)
     assert fresh == Ready(("broker2", "broker3"), record={"without": ["broker2"]})
     everywhere = InstallFacts(dict.fromkeys(HOSTS, THERE))
     back = context(way=Way.BACK, install={"without": ["broker2"]})
-    assert step.check(back, everywhere, Way.BACK) == Ready(("broker2",))
-    assert well(step.check(context(way=Way.BACK), everywhere, Way.BACK))
+    assert step.check(back, everywhere) == Ready(("broker2",))
+    assert well(step.check(context(way=Way.BACK), everywhere))
     again = replace(context(install={"without": ["broker2"]}), begun=True)
     half = InstallFacts({**dict.fromkeys(HOSTS, THERE), "broker3": Seen(b"older")})
-    assert step.check(again, half, Way.FORWARD) == Ready(("broker3",), record={"without": ["broker2"]})
+    assert step.check(again, half) == Ready(("broker3",), record={"without": ["broker2"]})

@@ -48,7 +48,7 @@ def facts(source: EnsembleView = SOURCE, **changes: Any) -> JoinFacts:
 
 
 def verdict(f: JoinFacts) -> Verdict:
-    return JoinStep().check(context(), f, Way.FORWARD)
+    return JoinStep().check(context(), f)
 
 
 def test_hosts_that_observe_and_have_caught_up_are_joined() -> None:
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_blocks() -> None:
 
 
 def back(f: JoinFacts) -> Verdict:
-    return JoinStep().check(context(way=Way.BACK), f, Way.BACK)
+    return JoinStep().check(context(way=Way.BACK), f)
 
 
 def test_the_way_back_takes_the_last_host_first_and_leaves_nothing() -> None:

@@ -13,7 +13,7 @@ from zkmigrate.moves.steps.open_door import OpenStep
 
 
 def verdict(good: Any = OPEN, way: Way = Way.FORWARD, silent: str = "", **fact: Any) -> Verdict:
-    return OpenStep(KAFKA).check(context(way=way), standing(good, silent, **fact), way)
+    return OpenStep(KAFKA).check(context(way=way), standing(good, silent, **fact))
 
 
 def test_an_empty_fence_on_every_open_host_is_done() -> None:

@@ -17,10 +17,10 @@ HOLDS = claim("a.holds", "it is so", True)
 def test_only_a_check_that_counts_blocks(held: bool | None) -> None:
     for severity in Severity:
         facts = (HOLDS, claim("a.check", "it is so", held, severity=severity))
-        verdict = PreflightStep(KAFKA).check(context(), facts, Way.FORWARD)
+        verdict = PreflightStep(KAFKA).check(context(), facts)
         assert stopped_by(verdict) == ([("a.check", "")] if severity is Severity.BLOCK else [])
-        assert well(PreflightStep(KAFKA).check(context(way=Way.BACK), facts, Way.BACK))
+        assert well(PreflightStep(KAFKA).check(context(way=Way.BACK), facts))
 
 
 def test_where_all_holds_it_is_done() -> None:
-    assert well(PreflightStep(KAFKA).check(context(), (HOLDS,), Way.FORWARD))
+    assert well(PreflightStep(KAFKA).check(context(), (HOLDS,)))

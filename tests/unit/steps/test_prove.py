@@ -14,7 +14,7 @@ from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look, RandomReader
 from zkmigrate.model.recorded import recorded
-from zkmigrate.model.step import Blocked, Context, Done, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Verdict, Waiting
 from zkmigrate.moves.facts.recorded import Drained, Proved, Stopped
 from zkmigrate.moves.steps.prove import ProveFacts, ProveStep
 from zkmigrate.zookeeper.data.delta import DeltaFinding, DeltaResult
@@ -55,7 +55,7 @@ LOST = DeltaFinding(DISK + 1, 0, "create", "/kafka/new", 0x99)
 
 
 def verdict(f: ProveFacts, c: Context | None = None) -> Verdict:
-    return ProveStep(KAFKA).check(c or run(), f, Way.FORWARD)
+    return ProveStep(KAFKA).check(c or run(), f)
 
 
 def test_disks_that_hold_everything_are_proved() -> None:

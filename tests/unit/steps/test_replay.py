@@ -39,7 +39,7 @@ DONE = ReplayFacts(mark(END, 5), True, same(True), NOW)
 
 
 def verdict(**facts: Any) -> Verdict:
-    return ReplayStep().check(c(AGREED), replace(DONE, **facts), Way.FORWARD)
+    return ReplayStep().check(c(AGREED), replace(DONE, **facts))
 
 
 def test_without_a_mark_it_begins_with_the_name_of_who_agrees() -> None:
@@ -55,7 +55,7 @@ def test_without_a_mark_it_begins_with_the_name_of_who_agrees() -> None:
 def test_nothing_is_written_where_nobody_agrees_any_more() -> None:
     over = AGREED.model_copy(update={"until": "2020-01-01T00:00Z"})
     for asked in (c(), c(over)):
-        refused = ReplayStep().check(asked, replace(DONE, mark=Absent("no mark")), Way.FORWARD)
+        refused = ReplayStep().check(asked, replace(DONE, mark=Absent("no mark")))
         assert stopped_by(refused) == [("return.source-owner", "")]
 
 
@@ -90,4 +90,4 @@ def test_done_is_what_compares_the_same() -> None:
 
 
 def test_going_back_what_was_done_stays() -> None:
-    assert ReplayStep().check(c(), DONE, Way.BACK) == Done()
+    assert ReplayStep().check(replace(c(), way=Way.BACK), DONE) == Done()

@@ -12,8 +12,8 @@ from zkmigrate.moves.steps.replay_close import CloseFacts, ReplayCloseStep
 def test_a_mark_is_removed_and_a_source_that_does_not_tell_is_waited_for() -> None:
     step, c = ReplayCloseStep(), context()
     there = CloseFacts(Seen("a mark"))
-    assert step.check(c, there, Way.FORWARD) == Ready((SOURCE,))
+    assert step.check(c, there) == Ready((SOURCE,))
     assert step.plan(c, there, SOURCE) == (EndReplay(SOURCE, "/kafka"),)
-    assert well(step.check(c, CloseFacts(Absent("none")), Way.FORWARD))
-    assert isinstance(step.check(c, CloseFacts(Unknown("timeout", "no")), Way.FORWARD), Waiting)
-    assert step.check(c, there, Way.BACK) == Done()
+    assert well(step.check(c, CloseFacts(Absent("none"))))
+    assert isinstance(step.check(c, CloseFacts(Unknown("timeout", "no"))), Waiting)
+    assert step.check(context(way=Way.BACK), there) == Done()

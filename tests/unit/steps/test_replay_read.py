@@ -11,14 +11,14 @@ from tests.unit.steps.facts import context, stopped_by, well
 from tests.unit.steps.outage import DOWN, SILENT, UNTOLD, UP, looked, registered, services
 from zkmigrate.model.fact import Absent, Unknown
 from zkmigrate.model.recorded import recorded
-from zkmigrate.model.step import Done, Verdict, Waiting, Way
+from zkmigrate.model.step import Done, Verdict, Waiting
 from zkmigrate.moves.facts.recorded import Planned
 from zkmigrate.moves.steps.replay_read import ReadFacts, ReplayReadStep
 
 
 def verdict(**facts: Any) -> Verdict:
     well = ReadFacts(services(DOWN), registered(), looked())
-    return ReplayReadStep().check(context(), replace(well, **facts), Way.FORWARD)
+    return ReplayReadStep().check(context(), replace(well, **facts))
 
 
 def test_the_plan_is_recorded_batch_by_batch() -> None:

@@ -14,7 +14,7 @@ from tests.world.returned import AGREED
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import Severity
-from zkmigrate.model.step import Blocked, Context, Done, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Verdict
 from zkmigrate.moves.steps.return_preflight import ReturnFacts, ReturnPreflightStep
 
 NOW = 1_800_000_000.0
@@ -34,7 +34,7 @@ def asked(*accept: Accept) -> Context:
 
 
 def verdict(**facts: Any) -> Verdict:
-    return ReturnPreflightStep().check(asked(AGREED), replace(WELL, **facts), Way.FORWARD)
+    return ReturnPreflightStep().check(asked(AGREED), replace(WELL, **facts))
 
 
 def test_all_is_well_while_brokers_run_and_their_sessions_live() -> None:
@@ -50,7 +50,7 @@ def test_all_is_well_while_brokers_run_and_their_sessions_live() -> None:
 def test_nobody_or_nobody_any_more_agrees() -> None:
     over = AGREED.model_copy(update={"until": "2020-01-01T00:00Z"})
     for c in (asked(), asked(over)):
-        refused = ReturnPreflightStep().check(c, WELL, Way.FORWARD)
+        refused = ReturnPreflightStep().check(c, WELL)
         assert stopped_by(refused) == [("return.source-owner", "")]
         assert isinstance(refused, Blocked)
         assert "every broker is down" in refused.findings[-1].seen

@@ -59,7 +59,7 @@ def facts(
 
 
 def verdict(f: RollFacts) -> Verdict:
-    return RollStep(KAFKA).check(context(), f, Way.FORWARD)
+    return RollStep(KAFKA).check(context(), f)
 
 
 def test_brokers_that_have_moved_are_done() -> None:
@@ -169,7 +169,7 @@ NIGHT = Window(begin="2026-11-21T22:00+01:00", end="2026-11-22T02:00:00+01:00")
 @pytest.mark.parametrize("wall", [OPEN, OVER, EARLY], ids=["inside", "after its end", "before it begins"])
 def test_no_broker_restarts_outside_the_maintenance_window(wall: float) -> None:
     f = replace(facts(MOVED, file=SOURCE_FILE, zookeepers=ON_SOURCE), wall=wall)
-    found = RollStep(KAFKA).check(with_policy(window=NIGHT), f, Way.FORWARD)
+    found = RollStep(KAFKA).check(with_policy(window=NIGHT), f)
     if wall == OPEN:
         assert found == Ready(("broker2",))
         return
@@ -182,20 +182,20 @@ def test_no_broker_restarts_outside_the_maintenance_window(wall: float) -> None:
 def test_a_broker_that_is_down_is_started_at_any_hour(wall: float) -> None:
     stopped = replace(RUNS, unit_state="inactive", unit_since=0.0)
     f = facts(MOVED, status=Seen(stopped), zookeepers=Seen(frozenset()))
-    found = RollStep(KAFKA).check(with_policy(window=NIGHT), replace(f, wall=wall), Way.FORWARD)
+    found = RollStep(KAFKA).check(with_policy(window=NIGHT), replace(f, wall=wall))
     assert found == Ready(("broker2",))
 
 
 def test_the_way_back_waits_for_no_hour() -> None:
-    found = RollStep(KAFKA).check(with_policy(Way.BACK, window=NIGHT), replace(facts(), wall=OVER), Way.BACK)
+    found = RollStep(KAFKA).check(with_policy(Way.BACK, window=NIGHT), replace(facts(), wall=OVER))
     assert isinstance(found, Ready)
 
 
 def test_a_broker_that_restarted_in_time_is_waited_for_after_the_end_and_the_roll_may_be_done() -> None:
     c = with_policy(window=NIGHT)
     waits = replace(facts(zookeepers=Seen(frozenset())), wall=OVER)
-    assert isinstance(RollStep(KAFKA).check(c, waits, Way.FORWARD), Waiting)
-    assert well(RollStep(KAFKA).check(c, replace(facts(), wall=OVER), Way.FORWARD))
+    assert isinstance(RollStep(KAFKA).check(c, waits), Waiting)
+    assert well(RollStep(KAFKA).check(c, replace(facts(), wall=OVER)))
 
 
 LEFT: dict[str, Any] = {"file": SOURCE_FILE, "zookeepers": ON_SOURCE}
@@ -208,7 +208,7 @@ def looked(c: Context, uptime_s: float, **first: Any) -> Verdict:
     if first:
         changed = replace(RUNS, **{"uptime_s": uptime_s, **first})
         f = replace(f, members={**f.members, "broker1": replace(MOVED, status=Seen(changed))})
-    return RollStep(KAFKA).check(c, f, Way.FORWARD)
+    return RollStep(KAFKA).check(c, f)
 
 
 def soaking(c: Context, found: Verdict) -> Context:
@@ -245,17 +245,17 @@ def test_the_soak_begins_anew_when_a_replica_was_out_of_sync(isr: tuple[int, ...
     c = with_policy(roll_soak_s=60.0)
     c = soaking(c, looked(c, 1000.0))
     sick = Seen(replace(VIEW, partitions=(replace(PARTITION, isr=isr),)))
-    c = soaking(c, RollStep(KAFKA).check(c, facts(MOVED, sick, **LEFT), Way.FORWARD))
+    c = soaking(c, RollStep(KAFKA).check(c, facts(MOVED, sick, **LEFT)))
     assert isinstance(looked(c, 1060.0), Waiting)
 
 
 def test_the_first_wave_the_half_done_broker_and_the_way_back_need_no_soak() -> None:
     c = with_policy(roll_soak_s=60.0)
-    assert RollStep(KAFKA).check(c, facts(THERE), Way.FORWARD) == Ready(("broker1",))
+    assert RollStep(KAFKA).check(c, facts(THERE)) == Ready(("broker1",))
     half_done = facts(MOVED, entry=entry(999_900.0), zookeepers=ON_SOURCE)
-    assert RollStep(KAFKA).check(c, half_done, Way.FORWARD) == Ready(("broker2",))
+    assert RollStep(KAFKA).check(c, half_done) == Ready(("broker2",))
     back = with_policy(Way.BACK, roll_soak_s=60.0)
-    assert RollStep(KAFKA).check(back, facts(MOVED, **LEFT), Way.BACK) == Ready(("broker1",))
+    assert RollStep(KAFKA).check(back, facts(MOVED, **LEFT)) == Ready(("broker1",))
 
 
 GONE = replace(VIEW, brokers={1: ("", 0, ""), 3: ("", 0, "")})
@@ -266,7 +266,7 @@ def coming(c: Context, now: float, loaded: int, **status: Any) -> Waiting:
     """A look at broker2 while it comes back."""
     recovery = Seen(Recovery(loaded, 800, 0))
     f = facts(view=Seen(GONE), recovery=recovery, status=Seen(replace(RUNS, **status)))
-    found = RollStep(KAFKA).check(c, replace(f, now=now), Way.FORWARD)
+    found = RollStep(KAFKA).check(c, replace(f, now=now))
     assert isinstance(found, Waiting)
     return found
 
@@ -333,11 +333,9 @@ def test_the_roll_elects_preferred_leaders_where_the_policy_asks_for_it(
 ) -> None:
     f = facts(MOVED if way is Way.FORWARD else THERE, found)
     asked = replace(with_policy(way, roll_leaders=True), unrestored=frozenset())
-    said = RollStep(KAFKA).check(asked, f, way)
+    said = RollStep(KAFKA).check(asked, f)
     assert said == Ready(("leaders",)) if elects else well(said)
-    assert well(RollStep(KAFKA).check(replace(with_policy(way), unrestored=frozenset()), f, way)), (
-        "not asked for"
-    )
+    assert well(RollStep(KAFKA).check(replace(with_policy(way), unrestored=frozenset()), f)), "not asked for"
 
 
 @pytest.mark.parametrize(
@@ -357,7 +355,7 @@ def test_no_election_is_wanted_of_a_preferred_replica_that_could_not_lead(found:
 @pytest.mark.parametrize("wall", [OPEN, OVER, EARLY], ids=["inside", "after its end", "before it begins"])
 def test_no_leader_is_elected_outside_the_maintenance_window(wall: float) -> None:
     f = replace(facts(MOVED, view(LED_BY_2)), wall=wall)
-    found = RollStep(KAFKA).check(with_policy(roll_leaders=True, window=NIGHT), f, Way.FORWARD)
+    found = RollStep(KAFKA).check(with_policy(roll_leaders=True, window=NIGHT), f)
     if wall == OPEN:
         assert found == Ready(("leaders",))
         return
@@ -365,13 +363,13 @@ def test_no_leader_is_elected_outside_the_maintenance_window(wall: float) -> Non
     assert isinstance(found, Blocked)
     assert "3 of 3 brokers have moved" in found.findings[0].seen
     assert "set policy.roll_leaders to false, then resume" in found.findings[0].moves
-    assert well(RollStep(KAFKA).check(with_policy(window=NIGHT), f, Way.FORWARD)), "so it may be done"
+    assert well(RollStep(KAFKA).check(with_policy(window=NIGHT), f)), "so it may be done"
 
 
 def test_the_election_on_the_way_back_waits_for_no_hour() -> None:
     back = replace(with_policy(Way.BACK, roll_leaders=True, window=NIGHT), unrestored=frozenset())
     f = replace(facts(THERE, view(LED_BY_2)), wall=OVER)
-    assert RollStep(KAFKA).check(back, f, Way.BACK) == Ready(("leaders",))
+    assert RollStep(KAFKA).check(back, f) == Ready(("leaders",))
 
 
 def test_the_election_is_asked_of_a_broker_that_takes_part_and_undone_by_another() -> None:
@@ -387,4 +385,4 @@ def test_the_election_is_asked_of_a_broker_that_takes_part_and_undone_by_another
 
 def test_no_election_comes_before_every_broker_has_moved() -> None:
     f = facts(MOVED, view(LED_BY_2), file=SOURCE_FILE, zookeepers=ON_SOURCE)
-    assert RollStep(KAFKA).check(with_policy(roll_leaders=True), f, Way.FORWARD) == Ready(("broker2",))
+    assert RollStep(KAFKA).check(with_policy(roll_leaders=True), f) == Ready(("broker2",))

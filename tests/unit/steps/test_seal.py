@@ -14,7 +14,7 @@ from zkmigrate.moves.steps.seal import SealStep
 
 
 def verdict(way: Way = Way.FORWARD, silent: str = "", **fact: Any) -> Verdict:
-    return SealStep().check(context(way=way), standing(SEALED, silent, **fact), way)
+    return SealStep().check(context(way=way), standing(SEALED, silent, **fact))
 
 
 def test_a_block_that_is_permanent_on_every_host_is_done() -> None:
@@ -45,10 +45,10 @@ def test_a_seal_compares_what_stop_recorded_of_that_host() -> None:
 def test_the_way_back_unseals_whoever_answers() -> None:
     assert verdict(Way.BACK, silent="dest3") == Ready(("dest1", "dest2"))
     c = context(way=Way.BACK)
-    gone = SealStep().check(c, standing(STOPPED, silent="dest3"), Way.BACK)
+    gone = SealStep().check(c, standing(STOPPED, silent="dest3"))
     assert isinstance(gone, Blocked)
     assert gone.others_back
-    assert well(SealStep().check(c, standing(STOPPED), Way.BACK))
+    assert well(SealStep().check(c, standing(STOPPED)))
 
 
 def test_the_image_is_put_back_before_the_block_can_end() -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from tests.unit.steps.facts import OPEN, STARTED, context, statuses, stopped_by, well
 from zkmigrate.hosts.facts.status import HostStatus
-from zkmigrate.model.step import Done, Verdict, Waiting, Way
+from zkmigrate.model.step import Done, Verdict, Waiting
 from zkmigrate.moves.steps.serve import ServeStep
 
 
 def verdict(good: HostStatus, **fact: Any) -> Verdict:
-    return ServeStep().check(context(), statuses(good, **fact), Way.FORWARD)
+    return ServeStep().check(context(), statuses(good, **fact))
 
 
 @pytest.mark.parametrize("phase", ["started", "checked", "open"])
@@ -36,7 +36,7 @@ def test_hosts_that_were_slow_in_the_rehearsal_get_longer_to_serve(
 ) -> None:
     rehearsed = {} if took_s is None else {"seconds": {"serve": {"forward": took_s}}}
     slow = statuses(STARTED, phase="go", finisher="running")
-    waits = ServeStep().check(context(rehearsal, rehearse=rehearsed), slow, Way.FORWARD)
+    waits = ServeStep().check(context(rehearsal, rehearse=rehearsed), slow)
     assert isinstance(waits, Waiting)
     assert waits.deadline_s == at_most_s
 

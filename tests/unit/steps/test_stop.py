@@ -30,7 +30,7 @@ def facts(disk: int = OWN, **fact: Any) -> StopFacts:
 
 def verdict(f: StopFacts, z: int = Z, own: int = OWN) -> Verdict:
     drained = Drained(z, None, dict.fromkeys(DEST, own)).encode()
-    return StopStep().check(context(drain=drained), f, Way.FORWARD)
+    return StopStep().check(context(drain=drained), f)
 
 
 def test_disks_that_hold_what_was_drained_are_done_and_recorded() -> None:
@@ -89,7 +89,7 @@ def test_hosts_that_are_cut_are_to_be_stopped_and_no_others() -> None:
 
 
 def back(f: StopFacts) -> Verdict:
-    return StopStep().check(context(way=Way.BACK), f, Way.BACK)
+    return StopStep().check(context(way=Way.BACK), f)
 
 
 def test_the_way_back_starts_whoever_is_down() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.steps.facts import DEST, HIGH, HIGH_TEXT, SILENT, context, stopped_by, well
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.step import Blocked, Context, Done, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Verdict
 from zkmigrate.moves.facts.sessions import Homes
 from zkmigrate.moves.facts.subtree import Comparison
 from zkmigrate.moves.facts.tenants import Tenant, Tenants
@@ -52,7 +52,7 @@ def rehearsed(to_seal_s: float, back_s: float = 0.0) -> Context:
 
 
 def verdict(f: SurveyFacts, c: Context | None = None) -> Verdict:
-    return SurveyStep(KAFKA).check(c or rehearsed(1.0), f, Way.FORWARD)
+    return SurveyStep(KAFKA).check(c or rehearsed(1.0), f)
 
 
 def test_what_can_be_read_and_leaves_time_is_recorded() -> None:

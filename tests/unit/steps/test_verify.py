@@ -25,7 +25,7 @@ from tests.unit.test_steps_check import seen
 from zkmigrate.dependents.kafka import KAFKA, Brokers
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import KafkaView, PartitionState
-from zkmigrate.model.step import Done, Verdict, Waiting, Way
+from zkmigrate.model.step import Done, Verdict, Waiting
 from zkmigrate.moves.facts.recorded import Drained
 from zkmigrate.moves.facts.sessions import Sessions
 from zkmigrate.moves.facts.subtree import Digests
@@ -52,7 +52,7 @@ GOOD = VerifyFacts(
 
 def verdict(f: VerifyFacts, **records: Any) -> Verdict:
     known: dict[str, Any] = {"drain": Drained(Z, None, {}).encode(), "prove": proved(baseline=BASELINE)}
-    return VerifyStep(KAFKA).check(context(**known | records), f, Way.FORWARD)
+    return VerifyStep(KAFKA).check(context(**known | records), f)
 
 
 def told(f: VerifyFacts) -> list[str]:

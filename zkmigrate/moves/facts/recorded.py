@@ -14,20 +14,10 @@ from pydantic import PlainSerializer, PlainValidator
 
 from zkmigrate.model.recorded import Recorded, recorded
 from zkmigrate.model.step import Context, Way
-from zkmigrate.zookeeper.data.txnlog import Cursor, cursor_to_json
+from zkmigrate.zookeeper.data.txnlog import Cursor, cursor_from_json, cursor_to_json
 from zkmigrate.zookeeper.facts.ownership import Hex, Ownership
 
-
-def _cursor(body: object) -> Cursor | None:
-    match body:
-        case None:
-            return None
-        case {"file": str(file), "offset": int(offset), "zxid": str(zxid)} if not isinstance(offset, bool):
-            return Cursor(file, offset, int(zxid, 16))
-    raise ValueError("should be file, offset and zxid of a place in a log")
-
-
-Place = Annotated[Cursor | None, PlainValidator(_cursor), PlainSerializer(cursor_to_json)]
+Place = Annotated[Cursor | None, PlainValidator(cursor_from_json), PlainSerializer(cursor_to_json)]
 """A place in a log; null where the log held no record yet."""
 
 

@@ -14,6 +14,7 @@ from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.moves.facts.tenants import Tenants
 from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, is_session
 from zkmigrate.zookeeper.data.session import format_session, signed
+from zkmigrate.zookeeper.data.txn import Acl
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
 KEPT = "/zookeeper"
@@ -26,15 +27,6 @@ _DELETE = 1 << 3
 _ANYBODY = ("world", "ip")
 _NAMED = 3
 _NO_DELETE = "{}: its ACL lets this client delete no child"
-
-
-@dataclass(frozen=True)
-class Acl:
-    """One entry of a znode's ACL."""
-
-    perms: int
-    scheme: str
-    id: str
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Decision, Fallback, Phase, Trouble, WindowSpec, WindowSteps
+from zkmigrate.model.window import Decision, Phase, Trouble, WindowSpec, WindowSteps, Word
 from zkmigrate.moves.facts.recorded import Terms, seconds
 
 BrokerPolicy: TypeAlias = Literal["back", "forward", "ask"]
@@ -85,7 +85,7 @@ def decide(phase: Phase, trouble: Trouble, broker_lost: BrokerPolicy = "ask") ->
     return (_BEFORE_SEAL if phase.none_sealed else _SEALED)[trouble]
 
 
-def without_operator(all_sealed: bool) -> Fallback:
+def without_operator(all_sealed: bool) -> Word:
     """What ``ASK`` means when nobody answers: with ``--yes``, after silence, at the end of input.
 
     all_sealed: the SEAL step is done. Until then GO cannot follow; hosts that are not sealed go back alone

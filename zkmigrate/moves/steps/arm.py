@@ -79,11 +79,11 @@ class ArmStep(Step[ArmFacts]):
             look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, c.inventory.dest.config)),
         )
 
-    def check(self, c: Context, f: ArmFacts, way: Way) -> Verdict:
+    def check(self, c: Context, f: ArmFacts) -> Verdict:
         hosts = f.stand.hosts
         if hosts.unknown:
             return Blocked(hosts.unknown)
-        if way is Way.BACK:
+        if c.way is Way.BACK:
             left = tuple(h for h, s in hosts.at.items() if s.phase == "armed" or h in c.unrestored)
             return Ready(left) if left else Done()
         if wrong := hosts.outside("arm", "idle", "armed"):

@@ -65,13 +65,13 @@ class BrokersBackStep(Step[BackFacts]):
             Seen(mark.value[1]) if isinstance(mark, Seen) else mark,
         )
 
-    def check(self, c: Context, f: BackFacts, way: Way) -> Verdict:
+    def check(self, c: Context, f: BackFacts) -> Verdict:
         if lost := (*untold("brokers-back", f.brokers), *_unread(f)):
             return Blocked(lost)
         source = c.inventory.source.hosts
         there = [name for name, state in f.brokers.items() if state.names(source)]
         started = [name for name, state in f.brokers.items() if state.runs]
-        if way is Way.BACK:
+        if c.way is Way.BACK:
             return _back(f, there, started)
         if strange := tuple(name for name in started if name not in there):
             return Blocked(tuple(_stranger(name) for name in strange))

@@ -59,12 +59,12 @@ class BrokersDownStep(Step[DownFacts]):
             registered(look, inventory.dest_names, inventory.kafka.chroot),
         )
 
-    def check(self, c: Context, f: DownFacts, way: Way) -> Verdict:
+    def check(self, c: Context, f: DownFacts) -> Verdict:
         if lost := untold("brokers", f.brokers):
             return Blocked(lost)
         up = [broker for broker in c.inventory.kafka.brokers if f.brokers[broker.name].runs]
         order = stopped_order(c)
-        if way is Way.BACK:
+        if c.way is Way.BACK:
             return _back(c, f, order)
         if stopping := ", ".join(name for name, state in f.brokers.items() if state.stops):
             # A stop may take longer than its answer is waited for; sent again it would do nothing.

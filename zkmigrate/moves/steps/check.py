@@ -100,8 +100,8 @@ class CheckStep(Step[CheckFacts]):
         owners = owning_sessions(look, (leader,), self.dependent.chroot(c.inventory))
         return CheckFacts(hosts, servers, synced, owners, znodes)
 
-    def check(self, c: Context, f: CheckFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: CheckFacts) -> Verdict:
+        if c.way is Way.BACK:
             return Done()
         opened = f.hosts.in_phase("open")
         partly = go_on_without(c, f.hosts)

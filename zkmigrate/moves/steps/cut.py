@@ -117,8 +117,8 @@ class CutStep(Step[CutFacts]):
             count = learners(mntr.value) if isinstance(mntr, Seen) else None
         return CutFacts(stand, probes, count, {})
 
-    def check(self, c: Context, f: CutFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: CutFacts) -> Verdict:
+        if c.way is Way.BACK:
             return self._check_back(f)
         hosts = f.stand.hosts
         if hosts.unknown:

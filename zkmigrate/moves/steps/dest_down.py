@@ -67,12 +67,12 @@ class DestDownStep(Step[DestFacts]):
             brokers(c.inventory, look), services, tails, dest_view(c.inventory, look) if back else None
         )
 
-    def check(self, c: Context, f: DestFacts, way: Way) -> Verdict:
+    def check(self, c: Context, f: DestFacts) -> Verdict:
         lost = tuple(unknown("dest.service", h, r) for h, r in f.services.items() if runs(r) is None)
         if lost or (lost := untold("dest", f.brokers)):
             return Blocked(lost)
         up = tuple(host for host, status in f.services.items() if runs(status))
-        if way is Way.BACK:
+        if c.way is Way.BACK:
             down = tuple(host for host in f.services if host not in up)
             if down:
                 return Ready(down)

@@ -79,8 +79,8 @@ class DrainStep(Reads[DrainFacts]):
         z = stat.value.zxid if isinstance(stat, Seen) else None
         return DrainFacts(before, view.leader, z, look.each(hosts, lambda host: drain(look, host)))
 
-    def check(self, c: Context, f: DrainFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: DrainFacts) -> Verdict:
+        if c.way is Way.BACK:
             return Done()
         for readings in (f.before, f.after):
             lost = [unknown("drain.answer", h, r) for h, r in readings.items() if not isinstance(r, Seen)]

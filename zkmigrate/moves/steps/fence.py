@@ -87,9 +87,9 @@ class FenceStep(Step[FenceFacts]):
             stand, accepted(c.inventory.accept, foreign(self.dependent.words, found), look.wall())
         )
 
-    def check(self, c: Context, facts: FenceFacts, way: Way) -> Verdict:
+    def check(self, c: Context, facts: FenceFacts) -> Verdict:
         f = facts.stand
-        if way is Way.BACK:
+        if c.way is Way.BACK:
             hosts = f.whole
             shut = hosts.where(lambda s: s.phase == "fenced" or (s.phase == "armed" and s.fence_entries > 0))
             if shut:

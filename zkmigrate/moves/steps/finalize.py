@@ -86,8 +86,8 @@ class FinalizeStep(Step[FinalizeFacts]):
             statuses(c, look),
         )
 
-    def check(self, c: Context, f: FinalizeFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: FinalizeFacts) -> Verdict:
+        if c.way is Way.BACK:
             return (
                 Blocked((past_the_door(self.dependent.words, f.opened),), no_way_back=True)
                 if f.opened

@@ -81,16 +81,16 @@ class GoStep(Step[GoFacts]):
             hosts, hosts.where(lambda s: s.phase in GONE or s.unit_state not in ("inactive", "failed"))
         )
 
-    def check(self, c: Context, f: GoFacts, way: Way) -> Verdict:
+    def check(self, c: Context, f: GoFacts) -> Verdict:
         hosts = f.hosts
-        if way is Way.BACK and (opened := hosts.in_phase("open")):
+        if c.way is Way.BACK and (opened := hosts.in_phase("open")):
             return Blocked((past_the_door(self.dependent.words, opened),), no_way_back=True)
         # From the first GO sent the hosts finish alone: one that does not answer holds no other back.
         sent = c.begun or bool(hosts.in_phase(*GONE, "open"))
-        if hosts.unknown and (way is Way.BACK or c.rehearsal or not sent):
+        if hosts.unknown and (c.way is Way.BACK or c.rehearsal or not sent):
             # While no GO was sent no host can be part of a quorum: those that answer need not wait shut.
-            return Blocked(hosts.unknown, others_back=way is Way.BACK and not sent)
-        if way is Way.BACK:
+            return Blocked(hosts.unknown, others_back=c.way is Way.BACK and not sent)
+        if c.way is Way.BACK:
             running = hosts.in_phase(*GONE)
             late = [h for h in running if _opens_in(c, hosts.at[h]) < TOO_LATE_S]
             # A host opens only as part of a quorum; once the others are down it waits, for good.

@@ -61,11 +61,11 @@ class InstallStep(Step[InstallFacts]):
         hosts = self._hosts(c.inventory)
         return InstallFacts(look.each(hosts, lambda host: look.file(host, zkm_host.INSTALLED_PATH)))
 
-    def check(self, c: Context, f: InstallFacts, way: Way) -> Verdict:
+    def check(self, c: Context, f: InstallFacts) -> Verdict:
         lost = tuple(unknown("install.answer", h, r) for h, r in f.programs.items() if isinstance(r, Unknown))
         if lost:
             return Blocked(lost)
-        if way is Way.BACK:
+        if c.way is Way.BACK:
             there = tuple(h for h, r in f.programs.items() if not isinstance(r, Absent))
             if self._keep:
                 there = tuple(h for h in there if h in _without(c))

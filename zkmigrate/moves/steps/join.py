@@ -111,13 +111,13 @@ class JoinStep(Step[JoinFacts]):
 
         return JoinFacts(view, members, look.each(c.inventory.dest_names, one))
 
-    def check(self, c: Context, f: JoinFacts, way: Way) -> Verdict:
+    def check(self, c: Context, f: JoinFacts) -> Verdict:
         lost = tuple(
             unknown("join.answer", h, s.status) for h, s in f.hosts.items() if not isinstance(s.status, Seen)
         )
         if lost:
             return Blocked(lost)
-        if way is Way.BACK:
+        if c.way is Way.BACK:
             hosts = reversed(c.inventory.dest_names)
             left = [h for h in hosts if h in c.unrestored or _left_over(c.inventory, f.hosts[h])]
             return Ready((left[0],)) if left else Done()

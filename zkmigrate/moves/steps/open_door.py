@@ -48,15 +48,15 @@ class OpenStep(Step[Standing]):
     def observe(self, c: Context, look: Look) -> Standing:
         return standing(c, look, "started", "checked")
 
-    def check(self, c: Context, f: Standing, way: Way) -> Verdict:
+    def check(self, c: Context, f: Standing) -> Verdict:
         hosts = f.hosts
         opened = hosts.in_phase("open")
-        if way is Way.BACK and opened:
+        if c.way is Way.BACK and opened:
             return Blocked((past_the_door(self.dependent.words, opened),), no_way_back=True)
         partly = go_on_without(c, hosts)
-        if hosts.unknown and not (way is Way.FORWARD and partly):
+        if hosts.unknown and not (c.way is Way.FORWARD and partly):
             return Blocked(hosts.unknown)
-        if way is Way.BACK:
+        if c.way is Way.BACK:
             return Done()
         if wrong := hosts.outside("open", *SERVING, *(("go", "sealed") if partly else ())):
             return Blocked(wrong)

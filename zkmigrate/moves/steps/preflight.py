@@ -52,7 +52,7 @@ class PreflightStep(Reads[tuple[Finding, ...]]):
     def observe(self, c: Context, look: Look) -> tuple[Finding, ...]:
         return run_preflight(c, self.dependent, look, self.gate)
 
-    def check(self, c: Context, f: tuple[Finding, ...], way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: tuple[Finding, ...]) -> Verdict:
+        if c.way is Way.BACK:
             return Done()
         return Blocked(f) if blocking(f) else Done(f)

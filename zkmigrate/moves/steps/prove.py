@@ -109,8 +109,8 @@ class ProveStep(Reads[ProveFacts]):
             return ProveFacts(before, _leader(c, look), unread, unread)
         return ProveFacts(before, _leader(c, look), Seen(state), Seen(found))
 
-    def check(self, c: Context, f: ProveFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: ProveFacts) -> Verdict:
+        if c.way is Way.BACK:
             return Done()
         if not isinstance(f.state, Seen) or not isinstance(f.delta, Seen):
             why = str(f.state if not isinstance(f.state, Seen) else f.delta)

@@ -73,8 +73,8 @@ class ReplayStep(Step[ReplayFacts]):
         except (ZkmigrateError, ZkDataError) as error:
             return ReplayFacts(Seen(mark), None, Unknown("failed", str(error)), wall)
 
-    def check(self, c: Context, f: ReplayFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: ReplayFacts) -> Verdict:
+        if c.way is Way.BACK:
             return Done()
         plan = needed(Planned, c)
         if isinstance(f.mark, Unknown):

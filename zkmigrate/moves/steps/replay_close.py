@@ -42,8 +42,8 @@ class ReplayCloseStep(Step[CloseFacts]):
             return CloseFacts(Unknown("failed", "source has no one leader"))
         return CloseFacts(mark_on(look, leader, c.inventory.kafka.chroot))
 
-    def check(self, c: Context, f: CloseFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: CloseFacts) -> Verdict:
+        if c.way is Way.BACK:
             return Done()
         if isinstance(f.mark, Unknown):
             return Waiting("source tells", str(f.mark), c.inventory.policy.step_deadline_s, 1.0)

@@ -52,8 +52,8 @@ class ReplayReadStep(Reads[ReadFacts]):
             return ReadFacts(services, source, Absent("not asked"))
         return ReadFacts(services, source, replayable(c, look, source_view(inventory, look).leader))
 
-    def check(self, c: Context, f: ReadFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: ReadFacts) -> Verdict:
+        if c.way is Way.BACK:
             return Done()
         down = tuple(
             claim(

@@ -68,8 +68,8 @@ class ReturnPreflightStep(Reads[ReturnFacts]):
             look.wall(),
         )
 
-    def check(self, c: Context, f: ReturnFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: ReturnFacts) -> Verdict:
+        if c.way is Way.BACK:
             return Done()
         findings = (
             whole_source(f.source),

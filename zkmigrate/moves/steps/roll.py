@@ -29,7 +29,7 @@ from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.moves.dependent import AnyDependent, Ending, Member, Position, unit_of
+from zkmigrate.moves.dependent import AnyDependent, Ending, Position, unit_of
 from zkmigrate.moves.facts.connections import addresses, connections
 from zkmigrate.moves.facts.window import unknown
 from zkmigrate.moves.member import MemberFacts
@@ -96,14 +96,14 @@ class RollStep(Step[RollFacts]):
             look.now(),
         )
 
-    def check(self, c: Context, f: RollFacts, way: Way) -> Verdict:
-        verdict = self._verdict(c, f, way)
+    def check(self, c: Context, f: RollFacts) -> Verdict:
+        verdict = self._verdict(c, f)
         if isinstance(verdict, Waiting):
             # A wait for anything but the soak means that something is not well: it begins anew.
             return replace(verdict, keep={_SOAK: {}, **verdict.keep})
         return verdict
 
-    def _verdict(self, c: Context, f: RollFacts, way: Way) -> Verdict:
+    def _verdict(self, c: Context, f: RollFacts) -> Verdict:
         d, inventory = self.dependent, c.inventory
         silent = {h: why for h, m in f.members.items() if (why := _silence(m))}
         heard = {h: m for h, m in f.members.items() if h not in silent}
@@ -111,22 +111,20 @@ class RollStep(Step[RollFacts]):
         lost += [_untold(d, h, m.status) for h, m in heard.items() if not _told(m.status)]
         if lost:
             return Blocked(tuple(lost))
-        if way is Way.FORWARD and (wrong := self._another(inventory, f)):
+        if c.way is Way.FORWARD and (wrong := self._another(inventory, f)):
             return Blocked(wrong)
         if nobody := d.silent(f.own):
             return Waiting(f"the {d.words.many} answer", nobody, WAVE_DEADLINE_S)
         # A silent member may be up or down. The others go on while all is settled all the same.
-        positions = tuple(
-            self._position(inventory, m, f, way) for m in d.members(inventory) if m.name in heard
-        )
+        positions = tuple(self._position(c, f, m.name) for m in d.members(inventory) if m.name in heard)
         wave, reason = d.next_wave(inventory, f.own, positions)
-        if wave and (changing := self._changing(inventory, f, wave[0], way)):
+        if wave and (changing := self._changing(c, f, wave[0])):
             return changing
-        if wave and self._took(inventory, f, wave[0], way):
-            return self._wait_for(c, f, wave[0], way)
-        if way is Way.BACK and (unknown_before := self._without_image(c, f, wave)):
+        if wave and self._took(c, f, wave[0]):
+            return self._wait_for(c, f, wave[0])
+        if c.way is Way.BACK and (unknown_before := self._without_image(c, f, wave)):
             return Blocked(unknown_before)
-        if wave and way is Way.FORWARD:
+        if wave and c.way is Way.FORWARD:
             first = next(p for p in positions if p.name == wave[0])
             if not first.down and (closed := self._out_of_hours(inventory, f, positions)):
                 return Blocked(closed)
@@ -139,9 +137,9 @@ class RollStep(Step[RollFacts]):
         if reason := reason or d.unsettled(f.own):
             return Waiting(d.words.settled, reason, WAVE_DEADLINE_S)
         if (ending := d.ending(inventory)) and ending.asked and d.unended(f.own):
-            closed = self._out_of_hours(inventory, f, positions) if way is Way.FORWARD else ()
+            closed = self._out_of_hours(inventory, f, positions) if c.way is Way.FORWARD else ()
             return Blocked(closed) if closed else Ready((ending.target,))
-        if way is Way.BACK:
+        if c.way is Way.BACK:
             return Done()
         findings = self._left_source(inventory, f)
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
@@ -189,42 +187,42 @@ class RollStep(Step[RollFacts]):
     def _names_dest(self, inventory: Inventory, member: MemberFacts) -> bool:
         return isinstance(member.file, Seen) and self.dependent.names_dest(inventory, member.file.value)
 
-    def _position(self, inventory: Inventory, member: Member, f: RollFacts, way: Way) -> Position:
-        d, name, state = self.dependent, member.name, f.members[member.name]
-        file_done = self._names_dest(inventory, state) is (way is Way.FORWARD)
-        moved = file_done and _connected(inventory, state, way) and d.settled(inventory, f.own, name)
+    def _position(self, c: Context, f: RollFacts, name: str) -> Position:
+        d, inventory, state = self.dependent, c.inventory, f.members[name]
+        file_done = self._names_dest(inventory, state) is (c.way is Way.FORWARD)
+        moved = file_done and _connected(c, state) and d.settled(inventory, f.own, name)
         # On the way back whoever is not moved was changed by us; one that never came back whole is ours too.
-        lost = way is Way.BACK and d.spare(inventory, f.own, name)
+        lost = c.way is Way.BACK and d.spare(inventory, f.own, name)
         touched = not moved and (file_done or not state.runs or lost)
-        settling = touched and self._took(inventory, f, name, way)
+        settling = touched and self._took(c, f, name)
         return Position(name, moved, touched, not state.runs, settling)
 
-    def _took(self, inventory: Inventory, f: RollFacts, name: str, way: Way) -> bool:
+    def _took(self, c: Context, f: RollFacts, name: str) -> bool:
         """The file is right and the process has read it: another change would change nothing."""
         state = f.members[name]
-        if self._names_dest(inventory, state) is not (way is Way.FORWARD):
+        if self._names_dest(c.inventory, state) is not (c.way is Way.FORWARD):
             return False
-        return self.dependent.took(inventory, f.own, name, state)
+        return self.dependent.took(c.inventory, f.own, name, state)
 
-    def _changing(self, inventory: Inventory, f: RollFacts, name: str, way: Way) -> Waiting | None:
+    def _changing(self, c: Context, f: RollFacts, name: str) -> Waiting | None:
         """The wait for a service that systemd is stopping, or is starting with the right file: another
         restart would change nothing. None where neither is so."""
         state = f.members[name]
         status = state.status.value if isinstance(state.status, Seen) else None
         if status is None:
             return None
-        longest_s = inventory.policy.roll_recovery_s
+        longest_s = c.inventory.policy.roll_recovery_s
         if status.unit_state == "deactivating":
             stop_s = min(_stop_s(status) + STOP_MARGIN_S, longest_s)
             told = f"systemd stops it; TimeoutStopSec is {status.unit_stop or 'not known'}"
             return Waiting(f"{name} has stopped", told, max(WAVE_DEADLINE_S, stop_s), 1.0)
-        file_done = self._names_dest(inventory, state) is (way is Way.FORWARD)
+        file_done = self._names_dest(c.inventory, state) is (c.way is Way.FORWARD)
         if file_done and status.unit_state in ("activating", "reloading"):
             told = f"systemd says that it is {status.unit_state}"
             return Waiting(f"{name} has started", told, WAVE_DEADLINE_S, 1.0)
         return None
 
-    def _wait_for(self, c: Context, f: RollFacts, name: str, way: Way) -> Waiting:
+    def _wait_for(self, c: Context, f: RollFacts, name: str) -> Waiting:
         """What a member that has read the right file still lacks."""
         state, d = f.members[name], self.dependent
         status = state.status.value if isinstance(state.status, Seen) else None
@@ -234,11 +232,11 @@ class RollStep(Step[RollFacts]):
         peers = state.zookeepers
         where = ",".join(sorted(peers.value)) if isinstance(peers, Seen) else peers
         progress = f"{lacks.words}, connected to: {where or 'nothing'}"
-        strangers = _on_other(c.inventory, state, way)
+        strangers = _on_other(c, state)
         if not strangers:
             what, keep = f"{name} is back and in sync", {_PROGRESS: {key: lacks.marks}}
             return Waiting(what, progress, lacks.deadline_s, lacks.poll_s, keep)
-        other, wanted = ("source", "dest") if way is Way.FORWARD else ("dest", "source")
+        other, wanted = ("source", "dest") if c.way is Way.FORWARD else ("dest", "source")
         return Waiting(
             f"no process of {name} is a client of {other} any more",
             f"the {d.words.one} was started after its file named {wanted}, yet the host is connected to "
@@ -406,13 +404,13 @@ def _peers(look: Look, host: str, ports: set[int]) -> Reading[frozenset[str]]:
     return Seen(frozenset(s.peer for s in reading.value if s.peer_port in ports))
 
 
-def _connected(inventory: Inventory, state: MemberFacts, way: Way) -> bool:
+def _connected(c: Context, state: MemberFacts) -> bool:
     """Connected to the wanted ensemble and not to the other."""
     if not isinstance(state.zookeepers, Seen):
         return False
-    source = {a for h in inventory.source.hosts for a in addresses(h)}
-    dest = {a for h in inventory.dest.hosts for a in addresses(h)}
-    wanted, other = (dest, source) if way is Way.FORWARD else (source, dest)
+    source = {a for h in c.inventory.source.hosts for a in addresses(h)}
+    dest = {a for h in c.inventory.dest.hosts for a in addresses(h)}
+    wanted, other = (dest, source) if c.way is Way.FORWARD else (source, dest)
     return bool(state.zookeepers.value & wanted) and not state.zookeepers.value & other
 
 
@@ -424,9 +422,9 @@ def _stop_s(status: HostStatus) -> float:
         return 0.0
 
 
-def _on_other(inventory: Inventory, state: MemberFacts, way: Way) -> tuple[str, ...]:
+def _on_other(c: Context, state: MemberFacts) -> tuple[str, ...]:
     """The hosts of the ensemble to be left that the member's host is still connected to."""
     if not isinstance(state.zookeepers, Seen):
         return ()
-    hosts = inventory.source.hosts if way is Way.FORWARD else inventory.dest.hosts
+    hosts = c.inventory.source.hosts if c.way is Way.FORWARD else c.inventory.dest.hosts
     return tuple(h.name for h in hosts if addresses(h) & state.zookeepers.value)

@@ -58,8 +58,8 @@ class SealStep(Step[Standing]):
     def observe(self, c: Context, look: Look) -> Standing:
         return standing(c, look, "stopped")
 
-    def check(self, c: Context, f: Standing, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: Standing) -> Verdict:
+        if c.way is Way.BACK:
             # Here GO was never sent, or every host has been stopped: the hosts that answer need not wait shut
             # for one that does not. That one stays shut, which is safe.
             if sealed := f.hosts.in_phase("sealed"):

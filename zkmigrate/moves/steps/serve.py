@@ -48,8 +48,8 @@ class ServeStep(Reads[Statuses[HostPhase]]):
     def observe(self, c: Context, look: Look) -> Statuses[HostPhase]:
         return phases(c, look)
 
-    def check(self, c: Context, f: Statuses[HostPhase], way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: Statuses[HostPhase]) -> Verdict:
+        if c.way is Way.BACK:
             return Done()
         if go_on_without(c, f) and (missing := late(f)):
             return Done(missing)

@@ -96,8 +96,8 @@ class StopStep(Step[StopFacts]):
         tails = look.each(down, tail)
         return StopFacts(stand, tails, look.each(down, lambda host: stamp(look, host)))
 
-    def check(self, c: Context, f: StopFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: StopFacts) -> Verdict:
+        if c.way is Way.BACK:
             down = f.stand.whole.where(
                 lambda s: (
                     s.phase == "stopped" or (s.phase == "cut" and s.unit_state in ("inactive", "failed"))

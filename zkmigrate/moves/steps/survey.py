@@ -161,8 +161,8 @@ class SurveyStep(Reads[SurveyFacts]):
             trips,
         )
 
-    def check(self, c: Context, f: SurveyFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: SurveyFacts) -> Verdict:
+        if c.way is Way.BACK:
             return Done()
         findings = _readable(self.dependent, c, f)
         if any(x.blocks for x in findings) or not isinstance(f.ownership, Seen) or f.learners is None:

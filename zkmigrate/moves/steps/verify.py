@@ -145,8 +145,8 @@ class VerifyStep(Step[VerifyFacts]):
             now - since,
         )
 
-    def check(self, c: Context, f: VerifyFacts, way: Way) -> Verdict:
-        if way is Way.BACK:
+    def check(self, c: Context, f: VerifyFacts) -> Verdict:
+        if c.way is Way.BACK:
             return Done()
         enough = len(f.hosts.in_phase("open")) >= c.inventory.dest.majority
         if f.hosts.unknown and not enough:

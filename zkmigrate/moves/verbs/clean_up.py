@@ -36,9 +36,9 @@ from zkmigrate.moves.rules.clean_up import Node, Subtree
 from zkmigrate.moves.verbs import clean_up_image as image
 from zkmigrate.moves.verbs.deletion import ChangedError, Dest, dest
 from zkmigrate.runs.setting import Setting, existing, print_json, reached, read
-from zkmigrate.site.replay import Pace
 from zkmigrate.ui import found
 from zkmigrate.ui.console import StdConsole
+from zkmigrate.zookeeper.clients.ensemble import Pace
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.zxid import format_zxid
 

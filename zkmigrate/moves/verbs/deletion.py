@@ -8,33 +8,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import (
     BadVersionError,
-    KazooException,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
-    RolledBackError,
-    RuntimeInconsistency,
 )
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.security import ACL, Id
 
-from zkmigrate.errors import HostError, ZkmigrateError
-from zkmigrate.moves.rules.clean_up import Acl, Node
+from zkmigrate.errors import ZkmigrateError
+from zkmigrate.moves.rules.clean_up import Node
+from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, NOT_ITS_OWN, connected, from_kazoo, named, to_kazoo
 from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.txn import Acl
 
-_CONNECT_S, _ANSWER_S, _SESSION_S = 10.0, 30.0, 30.0
 _IN_FLIGHT = 200
-_LOST = (KazooTimeoutError, OSError)
-_NOT_ITS_OWN = (RolledBackError, RuntimeInconsistency)
-"""What the other operations of a failed multi answer."""
+_named = partial(named, "dest")
 
 
 class ChangedError(ZkmigrateError):
@@ -60,13 +54,13 @@ class Dest:
     def sync(self) -> None:
         """From here on the session sees everything that dest has committed."""
         with _named("sync"):
-            self.client.sync_async("/").get(timeout=_ANSWER_S)
+            self.client.sync_async("/").get(timeout=ANSWER_S)
 
     def names(self, path: str) -> Sequence[str]:
         """The names below a znode; none where it is not there."""
         with _named(path):
             try:
-                found: list[str] = self.client.get_children_async(path).get(timeout=_ANSWER_S)
+                found: list[str] = self.client.get_children_async(path).get(timeout=ANSWER_S)
             except NoNodeError:
                 return ()
         return sorted(found)
@@ -95,8 +89,8 @@ class Dest:
     def _looked(self, path: str, listed: Any, acl: Any) -> tuple[Node, Sequence[str]] | None:
         with _named(path):
             try:
-                names, stat = listed.get(timeout=_ANSWER_S)
-                rights = tuple(Acl(a.perms, a.id.scheme, a.id.id) for a in acl.get(timeout=_ANSWER_S)[0])
+                names, stat = listed.get(timeout=ANSWER_S)
+                rights = from_kazoo(acl.get(timeout=ANSWER_S)[0])
             except NoNodeError:
                 return None
             except NoAuthError:  # newer servers do not even tell whether it is there
@@ -110,7 +104,7 @@ class Dest:
             for node, answer in [(node, self.client.get_async(node.path)) for node in some]:
                 with _named(node.path):
                     try:
-                        data, stat = answer.get(timeout=_ANSWER_S)
+                        data, stat = answer.get(timeout=ANSWER_S)
                     except NoNodeError:
                         raise ChangedError(f"{node.path} went while it was read") from None
                 if _mark(stat) != node.mark:
@@ -127,11 +121,11 @@ class Dest:
             for node in there:
                 multi.delete(node.path, version=node.version)
             with _named(there[0].path):
-                results = multi.commit_async().get(timeout=_ANSWER_S)
+                results = multi.commit_async().get(timeout=ANSWER_S)
             wrong = [
                 (node.path, result)
                 for node, result in zip(there, results, strict=False)
-                if isinstance(result, Exception) and not isinstance(result, _NOT_ITS_OWN)
+                if isinstance(result, Exception) and not isinstance(result, NOT_ITS_OWN)
             ]
             if not wrong:
                 return len(there)
@@ -145,7 +139,7 @@ class Dest:
         for node, answer in [(node, self.client.exists_async(node.path)) for node in nodes]:
             with _named(node.path):
                 try:
-                    stat = answer.get(timeout=_ANSWER_S)
+                    stat = answer.get(timeout=ANSWER_S)
                 except NoAuthError as error:
                     raise _refused(node.path, error) from None
             if stat is None:
@@ -160,10 +154,10 @@ class Dest:
         made = 0
         for one in kept:
             path = one.node.path
-            acl = [ACL(a.perms, Id(a.scheme, a.id)) for a in one.node.acl or ()]
+            acl = to_kazoo(one.node.acl or ())
             with _named(path):
                 try:
-                    self.client.create_async(path, one.data, acl=acl).get(timeout=_ANSWER_S)
+                    self.client.create_async(path, one.data, acl=acl).get(timeout=ANSWER_S)
                     made += 1
                 except NodeExistsError:
                     continue
@@ -202,31 +196,7 @@ def _mark(stat: Any) -> tuple[int, int, int]:
 
 
 @contextmanager
-def _named(what: str) -> Iterator[None]:
-    """Turns what kazoo raises into HostError that says at what."""
-    try:
-        yield
-    except _LOST as error:
-        raise HostError(f"dest was lost at {what}: {type(error).__name__} {error}".rstrip()) from error
-    except KazooException as error:
-        raise HostError(f"dest, at {what}: {type(error).__name__} {error}".rstrip()) from error
-
-
-@contextmanager
 def dest(servers: Sequence[Server]) -> Iterator[Dest]:
     """A session with one of the servers, for as long as the block lasts. Raises HostError."""
-    client = KazooClient(
-        hosts=",".join(map(str, servers)),
-        timeout=_SESSION_S,
-        randomize_hosts=False,
-        connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": 0.5},
-        command_retry={"max_tries": 0},
-    )
-    try:
-        with _named(", ".join(map(str, servers))):
-            client.start(timeout=_CONNECT_S)
+    with connected("dest", servers) as client:
         yield Dest(client)
-    finally:
-        with suppress(KazooException, OSError):
-            client.stop()
-            client.close()

@@ -6,12 +6,10 @@ read-only mode are not accepted: cut off from their quorum, what they show prove
 
 from __future__ import annotations
 
-import logging
 import math
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -24,8 +22,7 @@ from zkmigrate import deadline
 from zkmigrate.hosts.transport.failure import socket_cause, socket_text
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Znode
-
-logging.getLogger("kazoo").addHandler(logging.NullHandler())  # what matters is in the Reading
+from zkmigrate.zookeeper.clients.ensemble import closed, unconnected
 
 _SESSION_S = 10.0
 _TRIES = 5
@@ -101,13 +98,7 @@ class ZnodeReader:
         if held.client is None:
             # kazoo tells a closed port from a silent one only by its log; this tells it by the error.
             socket.create_connection(held.where, timeout=deadline.remaining(self._connect_s)).close()
-            client = KazooClient(
-                hosts=held.address,
-                timeout=_SESSION_S,
-                randomize_hosts=False,
-                connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": 0.5},
-                command_retry={"max_tries": 0},
-            )
+            client = unconnected(held.address, _SESSION_S)
             held.client = client
             client.start(timeout=deadline.remaining(self._connect_s))
         return held.client
@@ -151,6 +142,4 @@ class _Host:
     def drop(self) -> None:
         client, self.client = self.client, None
         if client is not None:
-            with suppress(KazooException, OSError):
-                client.stop()
-                client.close()
+            closed(client)

@@ -12,7 +12,7 @@ import enum
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -83,9 +83,14 @@ def cursor_to_json(cursor: Cursor | None) -> dict[str, Any] | None:
     )
 
 
-def cursor_from_json(body: Mapping[str, Any] | None) -> Cursor | None:
-    """Inverse of :func:`cursor_to_json`. Raises KeyError, ValueError or TypeError for anything else."""
-    return None if body is None else Cursor(str(body["file"]), int(body["offset"]), int(body["zxid"], 16))
+def cursor_from_json(body: object) -> Cursor | None:
+    """Inverse of :func:`cursor_to_json`. Raises ValueError for anything else."""
+    match body:
+        case None:
+            return None
+        case {"file": str(file), "offset": int(offset), "zxid": str(zxid)} if not isinstance(offset, bool):
+            return Cursor(file, offset, int(zxid, 16))
+    raise ValueError("should be file, offset and zxid of a place in a log")
 
 
 @dataclass(frozen=True, slots=True)
