@@ -48,6 +48,7 @@ EFFECT = {
     "hosts.transport",
     "kafka.clients",
     "lab",
+    "moves.clients",
     "moves.verbs",
     "moves.world",
     "report",

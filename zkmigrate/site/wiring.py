@@ -35,9 +35,10 @@ from zkmigrate.model.look import KafkaView
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Context, Records
 from zkmigrate.model.window import Probe
+from zkmigrate.moves.clients import replay
 from zkmigrate.moves.facts.replay_disks import reader
 from zkmigrate.moves.rules.lease import in_force
-from zkmigrate.site import probes, replay, sampler
+from zkmigrate.site import probes, sampler
 from zkmigrate.site.observe import Observe
 from zkmigrate.site.sampler import KafkaNotes, Produced, Sampler
 from zkmigrate.zookeeper.clients.subtree import Server

@@ -29,6 +29,7 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import recorded
+from zkmigrate.moves.clients.replay import Pace
 from zkmigrate.moves.facts.clean_up import Users, users
 from zkmigrate.moves.facts.recorded import Stopped
 from zkmigrate.moves.rules import clean_up as rules
@@ -36,7 +37,6 @@ from zkmigrate.moves.rules.clean_up import Node, Subtree
 from zkmigrate.moves.verbs import clean_up_image as image
 from zkmigrate.moves.verbs.deletion import ChangedError, Dest, dest
 from zkmigrate.runs.setting import Setting, existing, print_json, reached, read
-from zkmigrate.site.replay import Pace
 from zkmigrate.ui import found
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.zookeeper.clients.subtree import Server
