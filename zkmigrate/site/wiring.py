@@ -13,7 +13,7 @@ from functools import partial
 from zkmigrate import deadline
 from zkmigrate.engine import beside
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.engine.channel import DEADLINE_S, ChannelApply
+from zkmigrate.engine.channel import ChannelApply
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.lock import HostLock
@@ -132,7 +132,7 @@ class Site:
         """Puts the journal on the witnesses that gave the lock."""
 
         def ask(host: str, words: tuple[str, ...], fencing: int) -> Outcome:
-            answer = self._steps.ask(host, *words, fencing=fencing, deadline_s=DEADLINE_S)
+            answer = self._steps.ask(host, *words, fencing=fencing, deadline_s=change.ANSWER_S)
             return Outcome(answer.rc, answer.output)
 
         return Copies(ask, lambda: lock.held, lambda: lock.number, clock.now)
