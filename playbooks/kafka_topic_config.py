@@ -11,7 +11,7 @@ PLAYBOOK = Playbook(
     id="kafka_topic_config",
     title="Set one config on many topics",
     stages=(
-        Stage("preflight", "Look first", (TopicCheckStep(),), locked=False, refused=3),
+        Stage("preflight", "Look first", (TopicCheckStep(),), locked=False, refused=3, gate=True),
         Stage(
             "set",
             "Set the config",

@@ -27,7 +27,7 @@ PLAYBOOK = Playbook(
     id="kafka_zookeeper_return",
     title="Bring Kafka back to its old ZooKeeper ensemble",
     stages=(
-        Stage("preflight", "Look first", (ReturnPreflightStep(),), locked=False, refused=3),
+        Stage("preflight", "Look first", (ReturnPreflightStep(),), locked=False, refused=3, gate=True),
         Stage("install", "Install the host program", (InstallStep(KAFKA, keep=True),), locked=False),
         Stage(
             "outage",

@@ -163,7 +163,7 @@ PLAYBOOK = Playbook(
     "disk",
     "Files on directories",
     (
-        Stage("preflight", "Look first", _steps(SickStep()), locked=False, refused=3),
+        Stage("preflight", "Look first", _steps(SickStep()), locked=False, refused=3, gate=True),
         Stage("install", "Install", _steps(FileStep("one")), locked=False),
         Stage("prepare", "Prepare", _steps(FileStep("slow"), FileStep("two")), consent="Write?"),
     ),

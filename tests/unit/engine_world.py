@@ -306,7 +306,7 @@ class Tiny:
             "tiny",
             "A tiny playbook",
             (
-                Stage("preflight", "look", pick("look"), locked=False, refused=3),
+                Stage("preflight", "look", pick("look"), locked=False, refused=3, gate=True),
                 Stage("prepare", "write", pick("one", "two")),
                 Stage("rehearse", "try", pick("fence", "cut"), rehearsal=True, window=self.window),
                 Stage(

@@ -11,12 +11,22 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, ROLES, Killed, LookStep, Points, TinyInventory, WriteStep
+from tests.unit.engine_world import (
+    HOSTS,
+    ROLES,
+    Killed,
+    LookStep,
+    Points,
+    TinyInventory,
+    WriteStep,
+    inventory,
+)
 from tests.unit.test_cluster_changes import AFTER, BEFORE, SettingStep, Site, Toy, back, forward, resume
-from zkmigrate.engine import journal
+from zkmigrate.engine import journal, runs
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.engine.watch import LEASE_LAPSED, Watch
+from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Lease, Policy
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
@@ -70,8 +80,14 @@ class Windowed(Toy):
             WriteStep("door", site, Hazard.FINAL),
         )
         stages = (
-            Stage("before", "prepare", (cast(AnyStep, WriteStep("file", site)),)),
-            Stage("main", "do", cast(tuple[AnyStep, ...], window), consent="Now?", window=WINDOW),
+            Stage(
+                "before",
+                "prepare",
+                (cast(AnyStep, WriteStep("file", site)),),
+                gate=True,
+                outdates="written files",
+            ),
+            Stage("main", "do", cast(tuple[AnyStep, ...], window), consent="Now?", window=WINDOW, gate=True),
         )
         title = "A toy with a window"
         return Playbook("toy", title, stages, inventory=TinyInventory, roles=ROLES, alters_clusters=True)
@@ -169,3 +185,22 @@ def test_behind_the_door_there_is_no_way_back(tmp_path: Path) -> None:
     assert toy.process(forward).code == 0
     ended = toy.process(back)
     assert (ended.code, toy.there) == (6, True)
+
+
+def test_the_gate_of_a_run_is_what_its_playbook_says(tmp_path: Path) -> None:
+    toy = Windowed(tmp_path / "tiny-1")
+
+    def stands() -> tuple[runs.Known, str] | None:
+        return runs.past_first_gate(tmp_path, inventory(), toy.playbook)
+
+    assert stands() is None
+    assert toy.process(lambda walk: walk.forward(until="before")).code == 0
+    found = stands()
+    assert found is not None
+    assert (found[1], runs.gate_ahead(found[0], toy.playbook).id) == ("written files", "main")
+    assert toy.process(back).code == 0
+    assert stands() is None
+    assert toy.process(forward).code == 0
+    [over] = runs.known(tmp_path, inventory())
+    with pytest.raises(UsageError, match="has passed every gate"):
+        runs.gate_ahead(over, toy.playbook)

@@ -26,6 +26,9 @@ class Stage:
     locked: the run holds the lock of its hosts; not before the program that keeps it is installed there.
     noticed: the cluster's clients may notice the stage, there and back, so the produce canary runs.
     refused: exit code of a step of the stage that is blocked.
+    gate: the verb preflight looks as the stage's first step does; at the first gate, as all its steps do.
+    outdates: what a run has done that changed anything here, such as ``joined dest``: the first gate's
+    demands hold no more. Empty where they still do.
     """
 
     id: str
@@ -39,6 +42,8 @@ class Stage:
     locked: bool = True
     noticed: bool = False
     refused: int = 6
+    gate: bool = False
+    outdates: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,11 @@ class Playbook:
     def noticed(self) -> tuple[str, ...]:
         """The stages that clients of the cluster may notice."""
         return tuple(stage.id for stage in self.stages if stage.noticed)
+
+    @property
+    def gates(self) -> tuple[Stage, ...]:
+        """The stages that begin with a look at whether to go on."""
+        return tuple(stage for stage in self.stages if stage.gate)
 
     @property
     def unlocked(self) -> tuple[str, ...]:

@@ -70,9 +70,9 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         id=f"{words.kind}_zookeeper_move",
         title=f"Move {words.system} to a ZooKeeper ensemble of its own",
         stages=(
-            Stage("preflight", "Look first", (PreflightStep(dependent),), locked=False, refused=3),
+            Stage("preflight", "Look first", (PreflightStep(dependent),), locked=False, refused=3, gate=True),
             Stage("install", "Install the host program", (InstallStep(dependent),), locked=False),
-            Stage("join", "Join dest as observers of source", (JoinStep(),)),
+            Stage("join", "Join dest as observers of source", (JoinStep(),), outdates="joined dest"),
             Stage(
                 "rehearse",
                 "Rehearse the cut-over, then restore",
@@ -89,6 +89,7 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
                 (PreflightStep(dependent, gate="roll"), RollStep(dependent)),
                 consent=f"{words.again.capitalize()} the {words.many} one wave at a time?",
                 noticed=True,
+                gate=True,
             ),
             Stage(
                 "cutover",
@@ -97,6 +98,7 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
                 consent="Cut over now? Everything up to OPEN has a way back.",
                 window=window,
                 noticed=True,
+                gate=True,
             ),
             Stage("verify", "Verify", (VerifyStep(dependent),), noticed=True),
             Stage(
