@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.inventory.inventory import SECTIONS, Inventory, without_brokers
+from zkmigrate.model.change import SOURCE
 from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
+from zkmigrate.moves.rules.sampling import ENSEMBLES
 from zkmigrate.moves.steps.brokers_back import BrokersBackStep
 from zkmigrate.moves.steps.brokers_down import BrokersDownStep
 from zkmigrate.moves.steps.dest_down import DestDownStep
@@ -57,4 +59,6 @@ PLAYBOOK = Playbook(
         Role("dest", "dest hosts", changed=True, witness=True, service=_zookeeper),
         Role("brokers", "brokers", changed=True, without=without_brokers),
     ),
+    sampling=(ENSEMBLES, *KAFKA.sampling),
+    clusters={**KAFKA.clusters, SOURCE: "zkmigrate.moves.clients.replay:alterer"},
 )

@@ -9,22 +9,39 @@ or a look at the cluster.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.hosts.transport.channels import Channels
 from zkmigrate.hosts.transport.program import Program
 from zkmigrate.model.change import Change, ClusterChange, InstallProgram, UninstallProgram
 
-Alter: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
+Send: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
 """Sends one change to one cluster: 0 and what came of it, or 1 and why the cluster refused. HostError where
 the outcome is not known."""
+
+
+class Alter(Protocol):
+    """Sends changes to one cluster (``Playbook.clusters``)."""
+
+    def __call__(self, change: ClusterChange, /) -> tuple[int, str]:
+        """As :data:`Send`."""
+        ...
+
+    def close(self) -> None:
+        """Close what is held open between changes."""
+        ...
 
 
 class ChannelApply:
     """``apply(change, operation, fencing)`` for the engine; the words come from the change itself."""
 
-    def __init__(self, channels: Channels, program: Program, clusters: Mapping[str, Alter]) -> None:
+    def __init__(
+        self,
+        channels: Channels,
+        program: Program,
+        clusters: Mapping[str, Send],
+    ) -> None:
         """clusters: by the name that a change has for it."""
         self._channels = channels
         self._program = program

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import Manual
 from zkmigrate.model.look import Look
 from zkmigrate.model.report import Reporting
+from zkmigrate.model.sampling import Sampling, View
 from zkmigrate.model.step import AnyStep, Context
 from zkmigrate.model.window import WatchSpec, WindowSpec
 
@@ -92,7 +93,10 @@ class Playbook:
     works with, in the order in which they are shown; where it names none, all that the inventory has, and it
     changes none of them. alters_clusters: what a cluster held before a change of it, only the journal knows.
     manual: what the page by hand says around the steps. report: what is special about its report. foreseen:
-    what ``plan`` says of the whole run, such as how long its window will be.
+    what ``plan`` says of the whole run, such as how long its window will be. sampling: what is seen in
+    passing. clusters: those that its changes name, each with what sends changes to it, as ``module:name`` of
+    a function that takes the inventory and a look and gives an ``engine.channel.Alter``. A playbook is pure:
+    what reaches out is named, and loaded where hosts are reached.
     """
 
     id: str
@@ -106,6 +110,8 @@ class Playbook:
     manual: Manual = field(default_factory=Manual)
     report: Reporting = field(default_factory=Reporting)
     foreseen: Callable[[Context, Look], tuple[str, ...]] = nothing_foreseen
+    sampling: tuple[Sampling, ...] = ()
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
     def hosts(self, inventory: Inventory) -> dict[str, tuple[str, ...]]:
         """The names of the hosts by their part, in the order in which they are shown."""
@@ -164,6 +170,10 @@ class Playbook:
     def noticed(self) -> tuple[str, ...]:
         """The stages that clients of the cluster may notice."""
         return tuple(stage.id for stage in self.stages if stage.noticed)
+
+    def views(self) -> tuple[View, ...]:
+        """What tells its samples on one screen."""
+        return tuple(sampling.view() for sampling in self.sampling)
 
     @property
     def gates(self) -> tuple[Stage, ...]:

@@ -6,6 +6,7 @@ Each step is one file in ``moves/steps``, its undo in it. The protocol: docs/exp
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import Manual
@@ -15,7 +16,9 @@ from zkmigrate.model.report import Reporting
 from zkmigrate.model.step import AnyStep, Context
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.sessions import owning_sessions
-from zkmigrate.moves.rules import expected
+from zkmigrate.moves.rules import expected, probes
+from zkmigrate.moves.rules.lease import in_force
+from zkmigrate.moves.rules.sampling import ENSEMBLES
 from zkmigrate.moves.rules.window import WINDOW
 from zkmigrate.moves.steps.arm import ArmStep
 from zkmigrate.moves.steps.check import CheckStep
@@ -52,7 +55,12 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         sessions = owning_sessions(look, hosts, dependent.chroot(c.inventory))
         return expected.before_the_run(dependent, c, sessions)
 
-    window = replace(WINDOW, remarks=expected.before_the_cut)
+    window = replace(
+        WINDOW,
+        remarks=expected.before_the_cut,
+        lease=in_force,
+        probes=partial(probes.of_window, dependent),
+    )
     arm_to_check: tuple[AnyStep, ...] = (
         ArmStep(),
         SurveyStep(dependent),
@@ -122,4 +130,6 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         manual=manual or Manual(),
         report=report or Reporting(),
         foreseen=foreseen,
+        sampling=(ENSEMBLES, *dependent.sampling),
+        clusters=dependent.clusters,
     )

@@ -34,8 +34,10 @@ from kazoo.protocol.serialization import SetData as SetDataRequest
 from kazoo.security import ACL, Id
 
 from zkmigrate.errors import HostError, ZkmigrateError
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import BeginReplay, ClusterChange, EndReplay, ReplayTransactions
-from zkmigrate.moves.facts.replay_disks import Reader
+from zkmigrate.model.look import Look
+from zkmigrate.moves.facts.replay_disks import Reader, reader
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.replay import (
@@ -270,6 +272,28 @@ def ensemble(servers: Sequence[Server], chroot: str) -> Iterator[Ensemble]:
         with suppress(KazooException, OSError):
             client.stop()
             client.close()
+
+
+@dataclass(frozen=True)
+class Alter:
+    """Sends changes to the ensemble of these servers, each over a session of its own. reader: of dest's
+    transactions."""
+
+    servers: Sequence[Server]
+    reader: Reader
+
+    def __call__(self, change: ClusterChange) -> tuple[int, str]:
+        """As :func:`alter`."""
+        return alter(self.servers, self.reader, change)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def alterer(inventory: Inventory, look: Look) -> Alter:
+    """What sends changes to source. look: reads dest's disks."""
+    doors = [Server(host.address, inventory.source.ports.client) for host in inventory.source.hosts]
+    return Alter(doors, reader(inventory, look))
 
 
 def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> tuple[int, str]:
