@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tests.world.operator import SOURCE_CONFIG, inventory
 from zkmigrate.errors import UsageError
+from zkmigrate.inventory.checks import HostList
 from zkmigrate.inventory.inventory import Inventory, Service
 from zkmigrate.model.change import Changes, SetService
 from zkmigrate.model.fact import Absent, Reading, Seen
@@ -66,6 +67,7 @@ class KeeperInventory(Inventory):
     """An inventory with keepers, and without Kafka."""
 
     keeper: Keepers
+    host_lists = (*Inventory.host_lists, HostList(("keeper", "hosts"), "keeper"))
 
     @property
     def hosts(self) -> dict[str, tuple[str, ...]]:
