@@ -9,7 +9,8 @@ from __future__ import annotations
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.inventory.inventory import SECTIONS, Inventory, without_brokers
 from zkmigrate.model.change import SOURCE
-from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
+from zkmigrate.model.playbook import Counted, Role, Stage
+from zkmigrate.moves.move import Move
 from zkmigrate.moves.rules.sampling import ENSEMBLES
 from zkmigrate.moves.steps.brokers_back import BrokersBackStep
 from zkmigrate.moves.steps.brokers_down import BrokersDownStep
@@ -25,7 +26,7 @@ def _zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
     return inventory.dest.service.unit, inventory.dest.commands
 
 
-PLAYBOOK = Playbook(
+PLAYBOOK = Move(
     id="kafka_zookeeper_return",
     title="Bring Kafka back to its old ZooKeeper ensemble",
     stages=(
@@ -60,5 +61,6 @@ PLAYBOOK = Playbook(
         Role("brokers", "brokers", changed=True, without=without_brokers),
     ),
     sampling=(ENSEMBLES, *KAFKA.sampling),
+    dependent=KAFKA,
     clusters={**KAFKA.clusters, SOURCE: "zkmigrate.moves.clients.replay:alterer"},
 )

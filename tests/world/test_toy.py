@@ -11,17 +11,19 @@ from tests.world.operator import Operator, copied
 from tests.world.site import INVENTORY
 from tests.world.test_move import footprint
 from tests.world.toy import CONFIG, KEEPER, KeeperInventory, keeper_inventory, keeper_world, servers_of
-from zkmigrate.errors import InventoryError
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.errors import InventoryError, UsageError
 from zkmigrate.inventory.inventory import load
 from zkmigrate.model.change import PutFile, SetService
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.step import Context, Ready, Way
 from zkmigrate.moves.facts.sessions import owning_sessions
-from zkmigrate.moves.move import move
+from zkmigrate.moves.move import move, moved_by
 from zkmigrate.moves.rules.expected import before_the_run
 from zkmigrate.moves.steps.roll import RollStep
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World
+from zkmigrate.runs import books
 
 PLAYBOOK = move(KEEPER)
 NAMES = ("keeper1", "keeper2", "keeper3")
@@ -119,6 +121,13 @@ def test_every_keeper_comes_back_from_before_open(tmp_path: Path, until: str) ->
     assert [process.connected[:6] for process in world.brokers.values()] == ["source"] * 3
     puts = [c.host for c, _ in world.applied if isinstance(c, PutFile) and c.path == CONFIG]
     assert puts == list(NAMES), "there once; back by before-images"
+
+
+def test_a_verb_takes_the_dependent_from_the_playbook() -> None:
+    assert moved_by(PLAYBOOK) is KEEPER
+    assert moved_by(books.load("kafka_zookeeper_return")) is KAFKA
+    with pytest.raises(UsageError, match="kafka_topic_config moves nothing that uses ZooKeeper"):
+        moved_by(books.load("kafka_topic_config"))
 
 
 def test_its_own_hosts_are_checked_against_all_others(tmp_path: Path) -> None:

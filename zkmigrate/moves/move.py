@@ -5,9 +5,10 @@ Each step is one file in ``moves/steps``, its undo in it. The protocol: docs/exp
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import Manual
 from zkmigrate.model.look import Look
@@ -40,7 +41,21 @@ from zkmigrate.moves.steps.survey import SurveyStep
 from zkmigrate.moves.steps.verify import VerifyStep
 
 
-def move(dependent: AnyDependent, manual: Manual | None = None, report: Reporting | None = None) -> Playbook:
+@dataclass(frozen=True)
+class Move(Playbook):
+    """A runbook that moves a dependent, there or back."""
+
+    dependent: AnyDependent = field(kw_only=True)
+
+
+def moved_by(playbook: Playbook) -> AnyDependent:
+    """The dependent that a runbook moves. UsageError for a runbook that moves none."""
+    if not isinstance(playbook, Move):
+        raise UsageError(f"{playbook.id} moves nothing that uses ZooKeeper; --playbook names another runbook")
+    return playbook.dependent
+
+
+def move(dependent: AnyDependent, manual: Manual | None = None, report: Reporting | None = None) -> Move:
     """The runbook of this dependent. manual, report: what is special of its page by hand and its report."""
     words = dependent.words
 
@@ -74,7 +89,7 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         ServeStep(),
         CheckStep(dependent),
     )
-    return Playbook(
+    return Move(
         id=f"{words.kind}_zookeeper_move",
         title=f"Move {words.system} to a ZooKeeper ensemble of its own",
         stages=(
@@ -132,4 +147,5 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         foreseen=foreseen,
         sampling=(ENSEMBLES, *dependent.sampling),
         clusters=dependent.clusters,
+        dependent=dependent,
     )
