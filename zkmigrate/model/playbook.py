@@ -30,6 +30,7 @@ class Stage:
     gate: the verb preflight looks as the stage's first step does; at the first gate, as all its steps do.
     outdates: what a run has done that changed anything here, such as ``joined dest``: the first gate's
     demands hold no more. Empty where they still do.
+    unnoticed: why clients notice nothing of a window that shuts nobody out; empty where its steps say more.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Stage:
     refused: int = 6
     gate: bool = False
     outdates: str = ""
+    unnoticed: str = ""
 
 
 @dataclass(frozen=True)

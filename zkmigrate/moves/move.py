@@ -102,6 +102,7 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
                 arm_to_check,
                 consent=f"Rehearse on the dest hosts now? No {words.one} uses them yet.",
                 rehearsal=True,
+                unnoticed=f"nothing, no {words.one} uses dest yet",
                 window=window,
                 skip="nobody has tried dest's configs, rights and start; how long the window will be is not "
                 "known, and the way back counts with policy.way_back_s",

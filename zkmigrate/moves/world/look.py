@@ -52,7 +52,9 @@ class WorldLook(TopicQuestions):
 
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         up = self.world.brokers.items()
-        return {n: Pulse(0.0, took_s=0.002) if p.registered else Pulse(None, "refused") for n, p in up}
+        return {
+            n: Pulse(0.0, took_s=0.002) if p.registered else Pulse(None, "connection refused") for n, p in up
+        }
 
     # --- four-letter words --------------------------------------------------------------------------
 
