@@ -120,8 +120,13 @@ def measure(busy: int, seconds: float, megabytes: float, apart: bool, arrivals: 
         return Outcome(0, "renewed")
 
     second = arrivals.process if arrivals else None
-    watch = Watch(HOSTS, lambda _context: Lease(), renew, time.monotonic, time.time, beside=second)
-    stage = Stage("cutover", "Cut over", (), window=replace(WINDOW, deadline_s=lambda _context: 1e9))
+    watch = Watch(HOSTS, renew, time.monotonic, time.time, beside=second)
+    stage = Stage(
+        "cutover",
+        "Cut over",
+        (),
+        window=replace(WINDOW, deadline_s=lambda _context: 1e9, lease=lambda _context: Lease()),
+    )
     fenced = SimpleNamespace(
         entries=1,
         first_sent={"cutover.fence": (2, time.time(), time.monotonic())},

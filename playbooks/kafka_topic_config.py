@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zkmigrate.kafka.rules.sampling import BROKERS
+from zkmigrate.model.change import KAFKA
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.topics.look_step import TopicCheckStep
 from zkmigrate.topics.section import TopicConfigInventory
@@ -11,7 +13,7 @@ PLAYBOOK = Playbook(
     id="kafka_topic_config",
     title="Set one config on many topics",
     stages=(
-        Stage("preflight", "Look first", (TopicCheckStep(),), locked=False, refused=3),
+        Stage("preflight", "Look first", (TopicCheckStep(),), locked=False, refused=3, gate=True),
         Stage(
             "set",
             "Set the config",
@@ -22,4 +24,6 @@ PLAYBOOK = Playbook(
     inventory=TopicConfigInventory,
     sections=("kafka", "topic_config"),
     alters_clusters=True,
+    sampling=(BROKERS,),
+    clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
 )

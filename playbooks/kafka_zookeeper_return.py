@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.inventory.inventory import SECTIONS, Inventory, without_brokers
-from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
+from zkmigrate.model.change import SOURCE
+from zkmigrate.model.playbook import Counted, Role, Stage
+from zkmigrate.moves.move import Move
+from zkmigrate.moves.rules.sampling import ENSEMBLES
 from zkmigrate.moves.steps.brokers_back import BrokersBackStep
 from zkmigrate.moves.steps.brokers_down import BrokersDownStep
 from zkmigrate.moves.steps.dest_down import DestDownStep
@@ -23,11 +26,11 @@ def _zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
     return inventory.dest.service.unit, inventory.dest.commands
 
 
-PLAYBOOK = Playbook(
+PLAYBOOK = Move(
     id="kafka_zookeeper_return",
     title="Bring Kafka back to its old ZooKeeper ensemble",
     stages=(
-        Stage("preflight", "Look first", (ReturnPreflightStep(),), locked=False, refused=3),
+        Stage("preflight", "Look first", (ReturnPreflightStep(),), locked=False, refused=3, gate=True),
         Stage("install", "Install the host program", (InstallStep(KAFKA, keep=True),), locked=False),
         Stage(
             "outage",
@@ -57,4 +60,7 @@ PLAYBOOK = Playbook(
         Role("dest", "dest hosts", changed=True, witness=True, service=_zookeeper),
         Role("brokers", "brokers", changed=True, without=without_brokers),
     ),
+    sampling=(ENSEMBLES, *KAFKA.sampling),
+    dependent=KAFKA,
+    clusters={**KAFKA.clusters, SOURCE: "zkmigrate.moves.clients.replay:alterer"},
 )

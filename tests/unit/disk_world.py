@@ -23,6 +23,7 @@ from zkmigrate.engine.ports import NoWatch, WatchPort
 from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
@@ -41,6 +42,7 @@ from zkmigrate.model.step import (
     Verdict,
     Way,
 )
+from zkmigrate.moves.rules.sampling import ENSEMBLES
 from zkmigrate.zookeeper.data.reader import BytesReader, RandomReader
 
 T = TypeVar("T")
@@ -163,7 +165,7 @@ PLAYBOOK = Playbook(
     "disk",
     "Files on directories",
     (
-        Stage("preflight", "Look first", _steps(SickStep()), locked=False, refused=3),
+        Stage("preflight", "Look first", _steps(SickStep()), locked=False, refused=3, gate=True),
         Stage("install", "Install", _steps(FileStep("one")), locked=False),
         Stage("prepare", "Prepare", _steps(FileStep("slow"), FileStep("two")), consent="Write?"),
     ),
@@ -172,6 +174,7 @@ PLAYBOOK = Playbook(
         Role("dest", "dest hosts", changed=True, witness=True),
         Role("brokers", "brokers", changed=True),
     ),
+    sampling=(ENSEMBLES, BROKERS),
 )
 
 
@@ -191,7 +194,7 @@ class DiskSite:
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
         return NoWatch()
 
-    def sample(self, samples: Samples, noticed: tuple[str, ...]) -> Callable[[], None]:
+    def sample(self, samples: Samples, playbook: Playbook) -> Callable[[], None]:
         return lambda: None
 
     def copies(self, clock: Clock, lock: HostLock) -> Callable[[bytes], Mapping[str, str]]:

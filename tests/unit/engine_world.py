@@ -29,7 +29,7 @@ from zkmigrate.engine.ports import (
 )
 from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.hooks import Hooks
-from zkmigrate.inventory.inventory import Inventory, Policy
+from zkmigrate.inventory.inventory import Inventory, Lease, Policy
 from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
@@ -266,9 +266,18 @@ def decide(phase: str, finding: Finding, policy: Policy) -> Decision:
     return Decision.GO if phase == "open" else Decision.BACK
 
 
+LEASE = Lease(fence_ttl_ms=5000, cut_ttl_ms=2000, renew_every_ms=100)
+
+
 def tiny_window(decide: Decide = decide, deadline_s: float = 8.0) -> WindowSpec:
     """The move's window, with other rules."""
-    return replace(WINDOW, decide=decide, deadline_s=lambda _context: deadline_s, limits=no_limits)
+    return replace(
+        WINDOW,
+        decide=decide,
+        deadline_s=lambda _context: deadline_s,
+        limits=no_limits,
+        lease=lambda _context: LEASE,
+    )
 
 
 @dataclass
@@ -307,7 +316,7 @@ class Tiny:
             "tiny",
             "A tiny playbook",
             (
-                Stage("preflight", "look", pick("look"), locked=False, refused=3),
+                Stage("preflight", "look", pick("look"), locked=False, refused=3, gate=True),
                 Stage("prepare", "write", pick("one", "two")),
                 Stage("rehearse", "try", pick("fence", "cut"), rehearsal=True, window=self.window),
                 Stage(

@@ -14,7 +14,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding
-from zkmigrate.model.look import DirEntry, KafkaView, Look, PartitionState, RandomReader, Znode
+from zkmigrate.model.look import DirEntry, KafkaView, Look, PartitionState, Pulse, RandomReader, Znode
 from zkmigrate.model.step import Context
 from zkmigrate.moves import preflight
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
@@ -329,6 +329,9 @@ class PreflightWorld(TopicQuestions):
             if isinstance(reading, Seen):
                 found[path] = reading.value.modified_ms
         return Seen(found)
+
+    def pulses(self, within_s: float) -> Mapping[str, Pulse]:
+        return {}
 
     def kafka(self) -> Reading[KafkaView]:
         self._told("kafka")

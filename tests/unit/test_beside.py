@@ -173,7 +173,7 @@ def test_the_watch_renews_itself_once_the_process_is_killed(
     stage, history = fenced(tmp_path / "run", deadline_s=600.0)
     line, _, _ = history.first_sent["main.fence"]
     history.first_sent["main.fence"] = (line, moment.wall(), time.monotonic())
-    watch = Watch(HOSTS, lambda _c: LEASE, renew, moment.now, moment.wall, beside=process)
+    watch = Watch(HOSTS, renew, moment.now, moment.wall, beside=process)
     try:
         watch.follow(stage, history, CONTEXT)
         until("the process renews every host", all_reached(process))

@@ -10,6 +10,7 @@ from zkmigrate.engine import events
 from zkmigrate.engine.history import REHEARSED
 from zkmigrate.model.change import Fence
 from zkmigrate.model.step import Hazard, Way
+from zkmigrate.runs import books
 from zkmigrate.ui import words
 from zkmigrate.ui.board import Board
 from zkmigrate.ui.pace import Pace
@@ -23,7 +24,7 @@ class Wall:
 
     def __init__(self, brokers: int = 3) -> None:
         self.now = 100.0
-        self.board = Board(lambda: self.now)
+        self.board = Board(lambda: self.now, views=books.load(books.DEFAULT).views())
         hosts = (*DEST, *(f"broker{n}" for n in range(1, brokers + 1)))
         self.tell(events.RunBegun("r-1", "move", Way.FORWARD, False, hosts, tuple((s, s) for s in STAGES)))
 

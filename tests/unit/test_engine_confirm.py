@@ -19,6 +19,7 @@ from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
 from zkmigrate.model.window import Word
 from zkmigrate.moves.rules.window import WINDOW
+from zkmigrate.runs import books
 from zkmigrate.ui import found
 from zkmigrate.ui.console import StdConsole
 
@@ -306,14 +307,15 @@ def test_every_shipped_step_says_all_five() -> None:
 
 def test_a_rehearsal_says_that_no_client_notices() -> None:
     fence = WriteStep("fence", Hosts(), Hazard.WINDOW)
-    for rehearsal, told in ((True, ["nothing, no broker uses dest yet"]), (False, [])):
+    nobody = "nothing, no broker uses dest yet"
+    for why in (nobody, ""):
         someone, script = terminal("g")
-        stage = Stage(
-            "try", "Try", (cast(AnyStep, fence),), consent="Now?", rehearsal=rehearsal, window=WINDOW
-        )
+        stage = Stage("try", "Try", (cast(AnyStep, fence),), consent="Now?", window=WINDOW, unnoticed=why)
         someone.consent(stage)
         notice = [line.partition("notice: ")[2] for line in script.shown if "Clients may notice" in line]
-        assert (notice == told) is rehearsal
+        assert (notice == [nobody]) is bool(why)
+    [told] = [stage.unnoticed for stage in books.load(books.DEFAULT).stages if stage.rehearsal]
+    assert told == nobody
 
 
 def test_what_happens_while_a_question_is_open_is_said_and_the_question_repeated() -> None:

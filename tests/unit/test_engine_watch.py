@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, Tiny, decide, inventory, tiny_window, waiting
+from tests.unit.engine_world import HOSTS, LEASE, Tiny, decide, inventory, tiny_window, waiting
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History
@@ -31,12 +31,11 @@ from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Blocked, Context, Verdict, Way
 from zkmigrate.model.window import Decision, Probe, Word
+from zkmigrate.moves.rules import probes
 from zkmigrate.moves.world.ensemble import srvr
-from zkmigrate.site import probes
 from zkmigrate.zookeeper.data.words import Srvr, parse_srvr
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
-LEASE = Lease(fence_ttl_ms=5000, cut_ttl_ms=2000, renew_every_ms=100)
 CONTEXT = Context("tiny-1", inventory())
 
 
@@ -83,7 +82,7 @@ def fenced(tmp_path: Path, step: str = "main.fence", deadline_s: float = 8.0) ->
 
 @contextmanager
 def watching(moment: Moment, renew: Renewals, *asked: Probe) -> Iterator[Watch]:
-    watch = Watch(HOSTS, lambda _context: LEASE, renew, moment.now, moment.wall, lambda _stage: asked)
+    watch = Watch(HOSTS, renew, moment.now, moment.wall, lambda _stage: asked)
     try:
         yield watch
     finally:
@@ -129,7 +128,7 @@ class Other:
 
 @contextmanager
 def beside(other: Other, moment: Moment, renew: Renewals) -> Iterator[Watch]:
-    watch = Watch(HOSTS, lambda _c: LEASE, renew, moment.now, moment.wall, beside=other)
+    watch = Watch(HOSTS, renew, moment.now, moment.wall, beside=other)
     try:
         yield watch
     finally:
@@ -503,7 +502,7 @@ def test_ask_without_an_operator_means_go_only_once_all_hosts_are_sealed(
 def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tmp_path: Path) -> None:
     renew = Renewals()
     tiny = Tiny(tmp_path / "r")
-    tiny.watch = Watch(HOSTS, lambda _context: LEASE, renew, tiny.clock.now, tiny.clock.wall)
+    tiny.watch = Watch(HOSTS, renew, tiny.clock.now, tiny.clock.wall)
     tiny.process(lambda walk: walk.forward(until="rehearse"))
 
     def cutting(change: Change) -> Outcome | None:
@@ -513,7 +512,7 @@ def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tmp_path: 
         return None
 
     tiny.hosts.answer = cutting
-    tiny.watch = Watch(HOSTS, lambda _context: LEASE, renew, tiny.clock.now, tiny.clock.wall)
+    tiny.watch = Watch(HOSTS, renew, tiny.clock.now, tiny.clock.wall)
     ended = tiny.process(lambda walk: walk.forward())
     assert (ended.code, ended.findings[0].id) == (9, LEASE_LAPSED)
     assert {path for _, path in tiny.hosts.files} == {"/one", "/two"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +143,12 @@ def test_steps_send_the_lease_that_was_chosen() -> None:
 
 def test_the_watch_renews_with_the_lease_that_was_chosen(tmp_path: Path) -> None:
     renew, moment = Renewals(), Moment()
-    watch = Watch(("d1", "d2", "d3"), in_force, renew, moment.now, moment.wall)
+    watch = Watch(("d1", "d2", "d3"), renew, moment.now, moment.wall)
     try:
-        watch.follow(*fenced(tmp_path), context(RECORD))
+        stage, history = fenced(tmp_path)
+        assert stage.window is not None
+        leased = replace(stage, window=replace(stage.window, lease=in_force))
+        watch.follow(leased, history, context(RECORD))
     finally:
         watch.close()
     assert set(renew.sent) >= {(host, 7000, 5000) for host in ("d1", "d2", "d3")}

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -19,6 +20,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import reach
 from zkmigrate.hosts.transport import Channels, Program, ProgramPaths, Transport, here
+from zkmigrate.hosts.transport.channels import Answer
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import topics as topic_client
@@ -27,11 +29,16 @@ from zkmigrate.kafka.facts.release import release
 from zkmigrate.model.change import (
     KAFKA,
     AlterTopicConfig,
+    Arm,
     ClusterChange,
     ElectLeaders,
+    Fence,
+    HostChange,
+    HostVerb,
     InstallProgram,
     PutFile,
     Restore,
+    SetService,
     UninstallProgram,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -362,6 +369,28 @@ def test_a_cluster_change_goes_to_its_cluster_and_to_no_host(parts: Parts) -> No
     assert apply(ElectLeaders("other", "10.0.0.21:9092"), "e.2", 1) == Outcome(
         1, "nothing was sent: other is none of the clusters kafka, d1"
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "answer_s"),
+    [
+        (Fence("d1", 5000), 20.0),
+        (HostVerb("d1", "open"), 20.0),
+        (HostVerb("d1", "halt"), 120.0),
+        (Arm("d1", "ip=10.0.0.1"), 300.0),
+        (SetService("d1", "zookeeper.service", "restart"), 180.0),
+    ],
+)
+def test_a_change_says_how_long_its_answer_may_take(change: HostChange, answer_s: float) -> None:
+    waited: list[float] = []
+
+    class Silent:
+        def ask(self, *_words: str, fencing: int, deadline_s: float) -> Answer:
+            waited.append(deadline_s)
+            return Answer(fencing, "")
+
+    ChannelApply(cast(Channels, Silent()), cast(Program, None), {})(change, "o.1", 1)
+    assert waited == [answer_s]
 
 
 def no_cluster(change: ClusterChange) -> tuple[int, str]:

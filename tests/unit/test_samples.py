@@ -6,17 +6,20 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from tests.world.operator import inventory
 from zkmigrate.engine import events
 from zkmigrate.engine.samples import NAME, Samples
-from zkmigrate.kafka.clients.produce import Ack, Late
+from zkmigrate.kafka.clients.produce import Ack, Late, sample
+from zkmigrate.kafka.rules.sampling import heard, questions
 from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.model.look import KafkaView, PartitionState
+from zkmigrate.model.look import KafkaView, Look, PartitionState, Pulse
+from zkmigrate.model.sampling import Body, Question
 from zkmigrate.model.step import Way
-from zkmigrate.site.sampler import KafkaNotes, Produced, Question, Sampler, brokers
+from zkmigrate.site.sampler import Heard, Produced, Sampler, ask
 
 
 class Fixture:
@@ -108,18 +111,20 @@ def test_a_question_that_fails_is_asked_again_and_holds_no_other_up(tmp_path: Pa
     again, other = threading.Event(), threading.Event()
     tries: list[int] = []
 
-    def failing() -> None:
+    def failing() -> Body:
         tries.append(1)
         if len(tries) > 1:
             again.set()
         raise RuntimeError("unforeseen")
 
-    def answers() -> dict[str, float | str]:
-        other.set()
-        return {"broker1": 0.00123, "broker2": "refused"}
+    class Answers:
+        def pulses(self, within_s: float) -> dict[str, Pulse]:
+            assert within_s == 1.0
+            other.set()
+            return {"broker1": Pulse(0.0, took_s=0.00123), "broker2": Pulse(None, "refused")}
 
-    asked = brokers(2, answers, fixture.samples)
-    sampler = Sampler((Question("failing", 0.001, failing), asked))
+    asked = questions(inventory(), cast(Look, Answers()))
+    sampler = Sampler((Question("failing", 0.001, failing), *asked), fixture.samples)
     sampler.begin()
     assert again.wait(10)
     assert other.wait(10)
@@ -132,7 +137,7 @@ def test_a_question_that_fails_is_asked_again_and_holds_no_other_up(tmp_path: Pa
 
 def test_the_cluster_is_noted_when_it_has_changed_and_now_and_then(tmp_path: Path) -> None:
     fixture = Fixture(tmp_path)
-    note = KafkaNotes(fixture.samples)
+    note = Heard(heard, fixture.samples)
 
     def view(isr: tuple[int, ...], leader: int = 1) -> Seen[KafkaView]:
         states = (PartitionState("t", 0, leader, (1, 2), isr),)
@@ -151,8 +156,6 @@ def test_the_cluster_is_noted_when_it_has_changed_and_now_and_then(tmp_path: Pat
 class Canary:
     """Says what it was told to do, and has one record acknowledged and one waiting."""
 
-    topic = "canary"
-
     def __init__(self) -> None:
         self.told: list[str] = []
 
@@ -165,21 +168,22 @@ class Canary:
     def close(self) -> None:
         self.told.append("close")
 
-    def taken(self) -> tuple[list[Ack], list[Late]]:
+    def sampled(self, now: float) -> Body | None:
         if self.told[-1] == "rest":
-            return [], []
-        return [Ack(0, "b1", 49.5, 0.0123)], [Late("b2", 1, 48.0, "x" * 999)]
+            return sample("canary", [], [], now)
+        acks, late = [Ack(0, "b1", 49.5, 0.0123)], [Late("b2", 1, 48.0, "x" * 999)]
+        return sample("canary", acks, late, now)
 
 
 def test_the_produce_canary_sends_in_its_stages_only_and_its_last_answers_are_noted(tmp_path: Path) -> None:
     fixture, canary, passed = Fixture(tmp_path), Canary(), list[events.Event]()
     produced = Produced(canary, ("roll", "cutover"), fixture.samples)
-    question, emit = produced.question(), fixture.samples.heeding(passed.append)
-    question.ask()
+    emit = fixture.samples.heeding(passed.append)
+    ask(produced.question, fixture.samples)
     stages = [events.StageBegun(s, s, Way.FORWARD, False, False) for s in ("join", "roll", "finalize")]
     for stage in stages:
         emit(stage)
-        question.ask()
+        ask(produced.question, fixture.samples)
     assert canary.told == ["rest", "rest", "begin", "rest"]
     assert passed == stages
     produced.close()

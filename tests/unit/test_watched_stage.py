@@ -17,7 +17,7 @@ from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.run import Walk
 from zkmigrate.engine.watch import LOOK_UNKNOWN, Watch
-from zkmigrate.inventory.inventory import Inventory, Lease, Policy
+from zkmigrate.inventory.inventory import Inventory, Policy
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
@@ -88,7 +88,7 @@ class Watched(Tiny):
             self.begun.append(stage.id)
             return stage.watched.probes(cast(Inventory, None), cast(Look, None))
 
-        self.watch = Watch(HOSTS, lambda _c: Lease(), self._renew, self.clock.now, self.clock.wall, probes)
+        self.watch = Watch(HOSTS, self._renew, self.clock.now, self.clock.wall, probes)
         try:
             return super().process(act, points)
         finally:

@@ -18,9 +18,8 @@ from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Context, Hazard
 from zkmigrate.model.window import Decision, Phase, Trouble
-from zkmigrate.moves.rules import window
+from zkmigrate.moves.rules import probes, window
 from zkmigrate.moves.rules.window import BrokerPolicy
-from zkmigrate.site import probes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "window.md"
 BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"

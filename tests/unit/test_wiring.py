@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import pkgutil
 import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, cast
 
 import pytest
 
+import playbooks
 from tests.unit.sshd import make_key
 from tests.unit.test_engine_watch import Moment
 from tests.world.operator import inventory
@@ -18,14 +23,21 @@ from zkmigrate.engine.beside import Process
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.history import History
 from zkmigrate.engine.lock import HostLock
+from zkmigrate.engine.samples import Samples
 from zkmigrate.hosts.transport.channels import Answer
-from zkmigrate.inventory.inventory import Ports, Source, Ssh, ZooKeeperHost
+from zkmigrate.inventory.inventory import Inventory, Ports, Source, Ssh, ZooKeeperHost
+from zkmigrate.model.change import KAFKA, ElectLeaders
 from zkmigrate.model.finding import Held
-from zkmigrate.model.playbook import Stage
+from zkmigrate.model.look import Look
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.sampling import Note
 from zkmigrate.model.step import Context
+from zkmigrate.model.window import Probe
+from zkmigrate.moves.rules import probes
+from zkmigrate.moves.rules.lease import in_force
 from zkmigrate.moves.rules.window import WINDOW
 from zkmigrate.moves.world.ensemble import UNSERVING
-from zkmigrate.site import probes
+from zkmigrate.runs import books
 from zkmigrate.site.wiring import Site
 
 
@@ -58,12 +70,13 @@ def server(said: list[str]) -> Iterator[int]:
 
 def test_the_watch_of_a_site_asks_source_whether_it_serves(ssh: Ssh) -> None:
     said: list[str] = []
+    [window] = {stage.window for stage in books.load(books.DEFAULT).stages if stage.window}
     with server(said) as port:
         hosts = tuple(ZooKeeperHost(name=f"source{n}", address="127.0.0.1", myid=n) for n in (1, 2, 3))
         source = Source(hosts=hosts, ports=Ports(client=port))
         site = Site(inventory().model_copy(update={"ssh": ssh, "source": source}), "run")
         try:
-            asked = site._probes(("dest1",), Stage("cutover", "Cut over", ()))
+            asked = site._probes(Stage("cutover", "Cut over", (), window=window))
             [asking] = [probe for probe in asked if probe.leased]
             assert tuple(asking.ask()) == ()
             held = {finding.id: finding.held for finding in asking.ask()}
@@ -71,6 +84,49 @@ def test_the_watch_of_a_site_asks_source_whether_it_serves(ssh: Ssh) -> None:
             site.close()
     assert held[probes.SOURCE_SICK] is Held.NO
     assert said == ["srvr"] * 6
+    assert [(probe.name, probe.within_s) for probe in asked] == [
+        ("block on 3 hosts", 3.0), ("brokers", math.inf), ("source", math.inf),
+    ]  # fmt: skip
+    assert window.lease is in_force
+
+
+def test_what_a_probe_of_a_site_sees_is_a_sample(ssh: Ssh, tmp_path: Path) -> None:
+    def probes(_inventory: Inventory, _look: Look, note: Note) -> tuple[Probe, ...]:
+        note("doors", {"shut": 3})
+        return ()
+
+    stage = Stage("main", "Do", (), window=replace(WINDOW, probes=probes))
+    moment, noted = Moment(), list[tuple[str, Any]]()
+    samples = Samples(
+        tmp_path, moment.now, moment.wall, print, show=lambda _at, kind, body: noted.append((kind, body))
+    )
+    site = Site(inventory().model_copy(update={"ssh": ssh}), "run")
+    try:
+        site._probes(stage)
+        end = site.sample(samples, Playbook("toy", "A toy"))
+        site._probes(stage)
+        end()
+    finally:
+        site.close()
+    assert noted == [("process", {}), ("doors", {"shut": 3})]
+
+
+@pytest.mark.parametrize("name", [one.name for one in pkgutil.iter_modules(playbooks.__path__)])
+def test_every_plug_of_a_playbook_is_there(ssh: Ssh, name: str) -> None:
+    """What reaches out is named, so only its use would tell that it is gone."""
+    playbook = books.load(name)
+    known = inventory().model_copy(update={"ssh": ssh})
+    site = Site(known, "run", playbook.clusters)
+    try:
+        assert {KAFKA} <= set(site._clusters) == set(playbook.clusters)
+        answer = site.apply(ElectLeaders("none", "10.0.0.21:9092"), "e.1", 1)
+        assert answer.output.endswith(f"none of the clusters {', '.join(playbook.clusters)}")
+    finally:
+        site.close()
+    asked = known.model_copy(update={"kafka": known.kafka.model_copy(update={"canary_topic": "canary"})})
+    made = [resolve_name(one.canary)(asked) for one in playbook.sampling if one.canary]
+    assert [canary.topic for canary in made] == ["canary"]
+    assert [resolve_name(one.canary)(known) for one in playbook.sampling if one.canary] == [None]
 
 
 @pytest.mark.parametrize(("cut_ms", "limit_s"), [(5000, 2.5), (2000, 1.0), (300, 1.0)])

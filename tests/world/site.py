@@ -22,15 +22,15 @@ from zkmigrate.engine.ports import WatchPort
 from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.clients.produce import Ack, Late
+from zkmigrate.kafka.clients.produce import Ack, Late, sample
 from zkmigrate.model.change import Change
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.sampling import Body
 from zkmigrate.model.step import Context, Records
-from zkmigrate.moves.rules.lease import in_force
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World, new_world
-from zkmigrate.site.sampler import Produced, Sampler, brokers, ensembles
+from zkmigrate.site.sampler import Produced, Sampler
 
 IN_WINDOW = {"fenced", "cut", "stopped", "sealed", "go", "started", "checked"}
 MOST_S = 0.1
@@ -80,6 +80,9 @@ class WorldCanary:
     def close(self) -> None:
         self.rest()
 
+    def sampled(self, now: float) -> Body | None:
+        return sample(self.topic, *self.taken(), now)
+
     def taken(self) -> tuple[list[Ack], list[Late]]:
         if self._since is None:
             return [], []
@@ -122,22 +125,13 @@ class WorldSite:
         def renew(host: str, fence_ms: int, cut_ms: int) -> Outcome:
             return Outcome(*self.world.renew(host, fence_ms, cut_ms))
 
-        return Watch(self.inventory.dest_names, in_force, renew, clock.now, clock.wall, lambda _stage: ())
+        return Watch(self.inventory.dest_names, renew, clock.now, clock.wall)
 
-    def sample(self, samples: Samples, noticed: tuple[str, ...]) -> Callable[[], None]:
-        def round_trips() -> dict[str, float | str]:
-            up = self.world.brokers.items()
-            return {name: 0.002 if broker.registered else "refused" for name, broker in up}
-
-        asked = brokers(len(self.world.brokers), round_trips, samples)
+    def sample(self, samples: Samples, playbook: Playbook) -> Callable[[], None]:
+        asked = [q for one in playbook.sampling for q in one.questions(self.inventory, self.look)]
         topic = self.inventory.kafka.canary_topic
-        produced = [Produced(WorldCanary(topic, self.world), ("roll", "cutover"), samples)] if topic else []
-        looks = (
-            asked,
-            ensembles(tuple(self.inventory.doors), self.look, samples),
-            *(p.question() for p in produced),
-        )
-        sampling = Sampler(looks)
+        produced = [Produced(WorldCanary(topic, self.world), playbook.noticed, samples)] if topic else []
+        sampling = Sampler((*asked, *(one.question for one in produced)), samples)
         sampling.begin()
 
         def end() -> None:

@@ -16,9 +16,9 @@ from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
 from zkmigrate.model.window import Word
+from zkmigrate.moves.rules import probes
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, World
-from zkmigrate.site import probes
 from zkmigrate.zookeeper.facts.ensemble import source_view
 
 HELD_S = 5.0

@@ -8,17 +8,22 @@ from typing import TypeGuard
 import pytest
 
 from tests.world.operator import Operator, copied
+from tests.world.site import INVENTORY
 from tests.world.test_move import footprint
-from tests.world.toy import CONFIG, KEEPER, keeper_inventory, keeper_world, servers_of
+from tests.world.toy import CONFIG, KEEPER, KeeperInventory, keeper_inventory, keeper_world, servers_of
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.errors import InventoryError, UsageError
+from zkmigrate.inventory.inventory import load
 from zkmigrate.model.change import PutFile, SetService
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.step import Context, Ready
 from zkmigrate.moves.facts.sessions import owning_sessions
-from zkmigrate.moves.move import move
+from zkmigrate.moves.move import move, moved_by
 from zkmigrate.moves.rules.expected import before_the_run
 from zkmigrate.moves.steps.roll import RollStep
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World
+from zkmigrate.runs import books
 
 PLAYBOOK = move(KEEPER)
 NAMES = ("keeper1", "keeper2", "keeper3")
@@ -116,3 +121,33 @@ def test_every_keeper_comes_back_from_before_open(tmp_path: Path, until: str) ->
     assert [process.connected[:6] for process in world.brokers.values()] == ["source"] * 3
     puts = [c.host for c, _ in world.applied if isinstance(c, PutFile) and c.path == CONFIG]
     assert puts == list(NAMES), "there once; back by before-images"
+
+
+def test_a_verb_takes_the_dependent_from_the_playbook() -> None:
+    assert moved_by(PLAYBOOK) is KEEPER
+    assert moved_by(books.load("kafka_zookeeper_return")) is KAFKA
+    with pytest.raises(UsageError, match="kafka_topic_config moves nothing that uses ZooKeeper"):
+        moved_by(books.load("kafka_topic_config"))
+
+
+def test_its_own_hosts_are_checked_against_all_others(tmp_path: Path) -> None:
+    """A host in two sections, and the operator's machine as one of the keepers."""
+    brokers = INVENTORY.index("kafka:")
+    file = tmp_path / "keepers.yml"
+    file.write_text(
+        INVENTORY[:brokers].replace("10.0.0.9", "10.0.0.32")
+        + "keeper:\n  realm: north\n  root: /keepers\n  hosts:\n"
+        "    - {name: keeper1, address: 10.0.0.31}\n"
+        "    - {name: keeper2, address: 10.0.0.32}\n"
+        "    - {name: keeper1, address: 10.0.0.33}\n"
+        "    - {name: dest3, address: 10.0.0.11}\n"
+    )
+    with pytest.raises(InventoryError) as caught:
+        load(file, KeeperInventory, PLAYBOOK.sections)
+    said = str(caught.value)
+    one_role = "(needed: each host in one role, "
+    assert "operator[0]: 10.0.0.32 is the keeper host keeper2 (needed:" in said
+    assert "keeper.hosts[2].name: name 'keeper1' is there twice among the keeper hosts (needed:" in said
+    assert f"keeper.hosts[3].name: name 'dest3' is already a dest host, dest3 {one_role}" in said
+    assert f"keeper.hosts[3].address: address 10.0.0.11 is already a dest host, dest1 {one_role}" in said
+    assert len(said.splitlines()) == 4

@@ -17,11 +17,12 @@ from zkmigrate.engine.run import Walk
 from zkmigrate.engine.samples import Samples
 from zkmigrate.model.change import Change
 from zkmigrate.model.report import Report
+from zkmigrate.model.sampling import Question
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
 from zkmigrate.runs import books
-from zkmigrate.site.sampler import Question, brokers, ensembles
+from zkmigrate.site.sampler import ask
 
 CHANGE_S = 0.1
 
@@ -47,17 +48,11 @@ class ToldOperator(Operator):
 
     def _walk(self) -> Walk:
         walk = super()._walk()
-        samples = Samples(self.run_dir, self.now, self.wall, pytest_fail)
+        self.samples = Samples(self.run_dir, self.now, self.wall, pytest_fail)
         look = WorldLook(self.world, self.unreachable)
-        self.questions = (
-            ensembles(tuple(self.world.inventory.doors), look, samples),
-            brokers(len(self.world.brokers), self._round_trips, samples),
-        )
+        sampling = self.playbook.sampling
+        self.questions = tuple(q for one in sampling for q in one.questions(self.world.inventory, look))
         return walk
-
-    def _round_trips(self) -> dict[str, float | str]:
-        up = self.world.brokers.items()
-        return {name: 0.002 if broker.registered else "connection refused" for name, broker in up}
 
     def _apply(self, change: Change, operation: str, fencing: int) -> Outcome:
         with self.world.lock:
@@ -68,7 +63,7 @@ class ToldOperator(Operator):
     def pause(self, seconds: float) -> None:
         super().pause(seconds)
         for question in self.questions:
-            question.ask()
+            ask(question, self.samples)
 
 
 def pytest_fail(text: str) -> None:

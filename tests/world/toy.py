@@ -17,12 +17,15 @@ from pydantic import BaseModel, ConfigDict
 
 from tests.world.operator import SOURCE_CONFIG, inventory
 from zkmigrate.errors import UsageError
+from zkmigrate.inventory.checks import HostList
 from zkmigrate.inventory.inventory import Inventory, Service
 from zkmigrate.model.change import Changes, SetService
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
+from zkmigrate.model.sampling import Sampling
 from zkmigrate.model.step import Context
+from zkmigrate.model.window import Probe
 from zkmigrate.moves.dependent import AnyDependent, Ending, Member, Position, Progress, Words
 from zkmigrate.moves.member import MemberFacts
 from zkmigrate.moves.preflight.check import ALWAYS, Check, Judged, Scope, check
@@ -64,6 +67,7 @@ class KeeperInventory(Inventory):
     """An inventory with keepers, and without Kafka."""
 
     keeper: Keepers
+    host_lists = (*Inventory.host_lists, HostList(("keeper", "hosts"), "keeper"))
 
     @property
     def hosts(self) -> dict[str, tuple[str, ...]]:
@@ -138,6 +142,8 @@ class KeeperDependent:
         again="reload",
     )
     checks: tuple[Check, ...] = (release,)
+    sampling: tuple[Sampling, ...] = ()
+    clusters: Mapping[str, str] = {}
 
     def members(self, inventory: Inventory) -> tuple[Keeper, ...]:
         return section(inventory).hosts
@@ -181,6 +187,9 @@ class KeeperDependent:
         if not isinstance(told, Seen) or not isinstance(file, Seen):
             return False
         return told.value.servers == servers_of(file.value)
+
+    def probes(self, inventory: Inventory, look: Look) -> tuple[Probe, ...]:
+        return ()
 
     def cluster(self, c: Context, look: Look) -> Standing:
         return look.each((host.name for host in self.members(c.inventory)), lambda name: _told(look, name))

@@ -13,11 +13,20 @@ from typing import TypeGuard
 
 from zkmigrate.byhand.commands import Place, in_words, line, said
 from zkmigrate.clean import clean
-from zkmigrate.engine.plan import BOOTSTRAP, PlannedStep, command, without_secrets
+from zkmigrate.engine.plan import PlannedStep, command, without_secrets
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import Block
-from zkmigrate.model.change import Arm, Change, Changes, ClusterChange, HostChange, InstallProgram, PutFile
+from zkmigrate.model.change import (
+    BOOTSTRAP,
+    Arm,
+    Change,
+    Changes,
+    ClusterChange,
+    HostChange,
+    InstallProgram,
+    PutFile,
+)
 from zkmigrate.model.step import Way
 
 HIDDEN = "(hidden)"

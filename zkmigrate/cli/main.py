@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -495,16 +496,17 @@ def _setting(options: dict[str, Any]) -> Setting:
         playbook=options["playbook"],
         as_json=options["as_json"],
         runs=runs.base(os.environ),
-        site=override or _real_site,
+        site=override or partial(_real_site, options["playbook"]),
         interactive=sys.stdin.isatty() and sys.stdout.isatty(),
         verb=click.get_current_context().command.name or "",
     )
 
 
-def _real_site(inventory: Any, run_id: str) -> Any:
+def _real_site(playbook: str, inventory: Any, run_id: str) -> Any:
+    from zkmigrate.runs import books
     from zkmigrate.site.wiring import Site  # paramiko and the clients are slow to import
 
-    return Site(inventory, run_id)
+    return Site(inventory, run_id, books.load(playbook).clusters)
 
 
 def _wishes(options: dict[str, Any]) -> Wishes:

@@ -20,12 +20,15 @@ from zkmigrate.kafka.rules import next_wave
 from zkmigrate.kafka.rules.leaders import misled
 from zkmigrate.kafka.rules.next_wave import BrokerPosition, out_of_sync
 from zkmigrate.kafka.rules.patience import UNSEEN, patience
+from zkmigrate.kafka.rules.sampling import BROKERS, PULSE_S
 from zkmigrate.model import change
 from zkmigrate.model.change import Changes, ElectLeaders, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import KafkaView, Look
+from zkmigrate.model.sampling import Sampling
 from zkmigrate.model.step import Context
+from zkmigrate.model.window import Probe
 from zkmigrate.moves.dependent import Ending, Position, Progress, Words, unit_of
 from zkmigrate.moves.member import MemberFacts, started_after
 from zkmigrate.moves.preflight import broker, chroot, releases
@@ -33,6 +36,7 @@ from zkmigrate.moves.preflight import kafka as cluster
 from zkmigrate.moves.preflight.check import Check
 from zkmigrate.moves.preflight.evidence import Evidence
 from zkmigrate.moves.preflight.kafka_evidence import KafkaEvidence, gather
+from zkmigrate.moves.rules import probes
 from zkmigrate.moves.rules.accepted import spared_topics
 
 CHECKS = (*cluster.CHECKS, *broker.CHECKS, *releases.CHECKS, *chroot.CHECKS)
@@ -78,6 +82,8 @@ class KafkaDependent:
     )
 
     shape: type[Inventory] = Inventory
+    sampling: tuple[Sampling, ...] = (BROKERS,)
+    clusters: Mapping[str, str] = {change.KAFKA: "zkmigrate.kafka.clients.admin:alterer"}
 
     def members(self, inventory: Inventory) -> tuple[Broker, ...]:
         return inventory.kafka.brokers
@@ -209,6 +215,9 @@ class KafkaDependent:
             claim("verify.registered", "every broker is registered", held, seen=f"{brokers} brokers"),
             claim("verify.isr", "every partition is fully in sync", held, seen=f"{partitions} partitions"),
         )
+
+    def probes(self, _inventory: Inventory, look: Look) -> tuple[Probe, ...]:
+        return (probes.brokers(lambda: {name: pulse.wrong for name, pulse in look.pulses(PULSE_S).items()}),)
 
     @property
     def checks(self) -> tuple[Check, ...]:

@@ -9,39 +9,39 @@ or a look at the cluster.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.hosts.transport.channels import Channels
 from zkmigrate.hosts.transport.program import Program
 from zkmigrate.model.change import Change, ClusterChange, InstallProgram, UninstallProgram
 
-DEADLINES_S: dict[str, float] = {
-    "service": 180.0,
-    "arm": 300.0,
-    "disarm": 120.0,
-    "image": 300.0,
-    "started-observer": 120.0,
-    "halt": 120.0,
-    "finalize": 120.0,
-    "uninstall": 60.0,
-}
-"""Seconds to wait for the reply of the verbs that stop or start a service or copy data."""
-
-DEADLINE_S = 20.0
-"""Seconds to wait for every other verb. In the window all of them have less
-(``moves.rules.window.limits``)."""
-
-
-Alter: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
+Send: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
 """Sends one change to one cluster: 0 and what came of it, or 1 and why the cluster refused. HostError where
 the outcome is not known."""
+
+
+class Alter(Protocol):
+    """Sends changes to one cluster (``Playbook.clusters``)."""
+
+    def __call__(self, change: ClusterChange, /) -> tuple[int, str]:
+        """As :data:`Send`."""
+        ...
+
+    def close(self) -> None:
+        """Close what is held open between changes."""
+        ...
 
 
 class ChannelApply:
     """``apply(change, operation, fencing)`` for the engine; the words come from the change itself."""
 
-    def __init__(self, channels: Channels, program: Program, clusters: Mapping[str, Alter]) -> None:
+    def __init__(
+        self,
+        channels: Channels,
+        program: Program,
+        clusters: Mapping[str, Send],
+    ) -> None:
         """clusters: by the name that a change has for it."""
         self._channels = channels
         self._program = program
@@ -57,12 +57,16 @@ class ChannelApply:
             return Outcome(*alter(change))
         if isinstance(change, InstallProgram):
             return Outcome(0, self._program.install(change.host))
-        deadline_s = DEADLINES_S.get(change.verb, DEADLINE_S)
         if isinstance(change, UninstallProgram):
             self._channels.forget(change.host)
-            done = self._program.uninstall(change.host, operation, fencing, deadline_s)
+            done = self._program.uninstall(change.host, operation, fencing, change.answer_s)
             return Outcome(done.rc, done.text if done.rc == 0 else done.said)
         answer = self._channels.ask(
-            change.host, change.verb, operation, *change.arguments(), fencing=fencing, deadline_s=deadline_s
+            change.host,
+            change.verb,
+            operation,
+            *change.arguments(),
+            fencing=fencing,
+            deadline_s=change.answer_s,
         )
         return Outcome(answer.rc, answer.output)

@@ -24,7 +24,6 @@ _WORDS: dict[str, Word] = {
 }  # fmt: skip
 _FINDINGS = ("f", "findings")
 _UNATTENDED = "--yes"
-_REHEARSED = "nothing, no broker uses dest yet"
 _NOBODY = "nobody: the input ended"
 _BACK_KEYS = "  b walks this stage back; b TO walks back to the start of TO, a stage or stage.step;"
 WHILE_IT_WAITS = "findings [STEP] (f), stop (s); zkmigrate status, hold from elsewhere"
@@ -110,7 +109,7 @@ class Terminal:
         if stage.window:
             lines.append(f"  Phases: {', '.join(step.id for step in stage.steps)}; no question between them")
             waves = [step for step in stage.steps if step.hazard is Hazard.WINDOW][:1]
-            notice = [_REHEARSED] if stage.rehearsal else [brief.of(s).clients_may_notice for s in waves]
+            notice = [stage.unnoticed] if stage.unnoticed else [brief.of(s).clients_may_notice for s in waves]
             lines += [f"  Clients may notice: {text}" for text in notice]
         else:
             for step in _changing(stage):

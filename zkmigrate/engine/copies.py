@@ -14,9 +14,9 @@ from functools import partial
 
 from zkmigrate import deadline
 from zkmigrate.engine.apply import Outcome
-from zkmigrate.engine.channel import DEADLINE_S
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.lanes import Late, together
+from zkmigrate.model.change import ANSWER_S
 
 Ask = Callable[[str, tuple[str, ...], int], Outcome]
 """``ask(host, words, fencing)``: a verb of zkm-host; HostError where no answer came."""
@@ -56,7 +56,7 @@ class Copies:
                 return str(error)
 
         late = Late(_LATE_S, lambda _host: "no answer yet", self._now)
-        with deadline.within(DEADLINE_S):
+        with deadline.within(ANSWER_S):
             said = together({host: partial(bring, host) for host in self._hosts()}, late)
         return {host: why for host, why in said.items() if why}
 

@@ -14,7 +14,6 @@ import difflib
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,12 +27,10 @@ from zkmigrate.hosts.zkm_host import kernel
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.inventory.inventory import digest as inventory_digest
 from zkmigrate.model.change import (
-    AlterTopicConfig,
     Arm,
     Change,
     ClusterChange,
     Cut,
-    ElectLeaders,
     Fence,
     Go,
     InstallProgram,
@@ -53,9 +50,6 @@ _NOTES = {Hazard.READ_ONLY: READS, Hazard.LATE: MISSED}
 NOTHING = "nothing: the hosts are as this step wants them"
 RUN = "RUN"
 """Stands for the run's id, which is not known before the run begins."""
-
-BOOTSTRAP = "BOOTSTRAP"
-"""Stands for ``address:port`` of any broker."""
 
 _NAMED = r"(?:password|passwd|secret|credential|jaas|keytab|superdigest|keystore\.key|master\.key)"
 _SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{_NAMED}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
@@ -238,7 +232,7 @@ def command(change: Change) -> str:
     if isinstance(change, InstallProgram):
         return f"sudo install -o root -g root -m 0755 zkm-host {zkm_host.INSTALLED_PATH}"
     if isinstance(change, ClusterChange):
-        return _cluster_command(change)
+        return change.command
     words = [*change.arguments()]
     match change:
         case PutFile() if change.content:
@@ -248,22 +242,6 @@ def command(change: Change) -> str:
         case SetService() if change.commands:
             words = [change.unit, change.action, *(own_command(text) for text in change.commands)]
     return " ".join(("sudo zkm-host --run", RUN, "--as N", change.verb, "OPID", *words))
-
-
-def _cluster_command(change: ClusterChange) -> str:
-    if isinstance(change, ElectLeaders):
-        return (
-            f"kafka-leader-election.sh --bootstrap-server {change.bootstrap} --election-type preferred "
-            "--all-topic-partitions"
-        )
-    if not isinstance(change, AlterTopicConfig):
-        return f"zkmigrate alone: {change.describe()}"
-    if change.value is None:
-        act = f"--delete-config {shlex.quote(change.key)}"
-    else:  # in brackets, for else the tool would end a value at its first comma
-        act = f"--add-config {shlex.quote(f'{change.key}=[{change.value}]')}"
-    topic = f"--entity-type topics --entity-name {shlex.quote(change.topic)}"
-    return f"kafka-configs.sh --bootstrap-server {BOOTSTRAP} --alter {topic} {act}"
 
 
 def own_command(text: str) -> str:

@@ -161,18 +161,22 @@ def _of_step(step: str, found: list[Stands]) -> str:
     return f"{step}: {number} change{'s' * (number != 1)} on {', '.join(names[:_NAMED])}{more}"
 
 
-def joined(runs: Path, inventory: Inventory, playbook: Playbook) -> Known | None:
-    """The open run that has begun to join dest: what the first preflight wants of hosts holds no more."""
+def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[Known, str] | None:
+    """The open run of which the first gate's demands hold no more, and what it has done (``Stage.outdates``);
+    None where there is none."""
     found = [
-        run for run in known(runs, inventory) if run.is_open(playbook) and run.history.touched_in("join")
+        (run, stage.outdates)
+        for run in known(runs, inventory)
+        if run.is_open(playbook)
+        for stage in playbook.stages
+        if stage.outdates and run.history.touched_in(stage.id)
     ]
     return found[-1] if found else None
 
 
 def gate_ahead(run: Known, playbook: Playbook) -> Stage:
-    """The next stage of a run that begins with a preflight. UsageError once all of them are behind."""
-    gates = (stage for stage in playbook.stages[1:] if stage.steps[0].id == "preflight")
-    for stage in gates:
+    """The next gate of a run behind the first. UsageError once all of them are behind."""
+    for stage in playbook.gates[1:]:
         if stage.id not in run.history.stages_done:
             return stage
     raise UsageError(

@@ -5,13 +5,7 @@
 never synced: losing the file, or its last line, hurts nothing; a full disk ends the sampling, not the run.
 
 - ``process`` {}: a process has begun to sample
-- ``brokers`` {ms: {broker: milliseconds of a round trip}, silent: {broker: why there was no answer}}
-- ``produce`` {topic, acks: {partition: [[broker, milliseconds ago, milliseconds it took], …]}, late: [[broker
-  whose partition it is, partition or null, seconds since it was sent, why], …]}: the produce canary
-- ``ensembles`` {servers: {host: [mode, zxid]}}; the zxid is missing where none was told, the mode is then why
-- ``kafka`` {controller, brokers, partitions, under, offline}: ids of brokers that are registered; partitions
-  in all, not fully in sync, and without a leader
-- ``phases`` {hosts: {host: [phase, seconds since it served as participant or null]}}
+- any other kind is one of the playbook's (``model/sampling.py``), which says what it holds
 """
 
 from __future__ import annotations
@@ -21,15 +15,13 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from zkmigrate.engine import events
 
 NAME = "samples.jsonl"
 LIMIT = 64 << 20
 """Bytes: a run that goes on for days must not fill the operator's disk."""
-
-Kind: TypeAlias = Literal["process", "brokers", "produce", "ensembles", "kafka", "phases"]
 
 
 class Samples:
@@ -46,7 +38,7 @@ class Samples:
         wall: Callable[[], float],
         say: Callable[[str], None],
         limit: int = LIMIT,
-        show: Callable[[float, Kind, Mapping[str, Any]], None] = lambda _mono, _kind, _body: None,
+        show: Callable[[float, str, Mapping[str, Any]], None] = lambda _mono, _kind, _body: None,
     ) -> None:
         self._path = run_dir / NAME
         self.now = now
@@ -76,11 +68,11 @@ class Samples:
 
         return heeded
 
-    def note(self, kind: Kind, body: Mapping[str, Any]) -> None:
+    def note(self, kind: str, body: Mapping[str, Any]) -> None:
         """One sample, of now."""
         self.note_at(self.now(), kind, body)
 
-    def note_at(self, mono: float, kind: Kind, body: Mapping[str, Any]) -> None:
+    def note_at(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
         """One sample of a moment of this process's monotonic clock."""
         self._show(mono, kind, body)
         with self._guard:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from zkmigrate import deadline
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.beside import Alone, Beside
 from zkmigrate.engine.history import History
@@ -58,12 +59,11 @@ It must give up by itself well within the cut's TTL.
 
 
 class Watch:
-    """See the module's text. ``now`` and ``wall`` are the engine's clocks; ``lease``: that of a context."""
+    """See the module's text. ``now`` and ``wall`` are the engine's clocks; ``probes``: those of a stage."""
 
     def __init__(
         self,
         hosts: tuple[str, ...],
-        lease: Callable[[Context], Lease],
         renew: Renew,
         now: Callable[[], float],
         wall: Callable[[], float],
@@ -71,7 +71,6 @@ class Watch:
         beside: Beside | None = None,
     ) -> None:
         self._hosts = hosts
-        self._lease = lease
         self._renew = renew
         self._now = now
         self._wall = wall
@@ -134,7 +133,7 @@ class Watch:
         line, at_wall, at_mono = fenced
         here = self._first_line is not None and line > self._first_line
         since = at_mono if here else self._now() - max(0.0, self._wall() - at_wall)
-        self._session = _Leased(stage.id, since + window.deadline_s(context), self._lease(context))
+        self._session = _Leased(stage.id, since + window.deadline_s(context), window.lease(context))
         return self._session
 
     def finding(self) -> Finding | None:
@@ -236,7 +235,8 @@ class Watch:
             if probe.leased and not session.renewing:
                 continue
             try:
-                findings = tuple(probe.ask())
+                with deadline.within(probe.within_s):
+                    findings = tuple(probe.ask())
             except Exception as error:  # a probe that fails is itself something the walk must hear of
                 seen = f"{type(error).__name__}: {error}"
                 claim = f"the probe {probe.name} answers"

@@ -31,6 +31,15 @@ OWN_SETTINGS = ("clientPort", "dataDir", "dataLogDir", "dynamicConfigFile", "pee
 
 
 @dataclass(frozen=True)
+class HostList:
+    """Where a file lists hosts of one role. number: the key that no two of them share; empty for none."""
+
+    path: Path
+    role: str
+    number: str = ""
+
+
+@dataclass(frozen=True)
 class _Host:
     path: Path
     role: str
@@ -40,21 +49,17 @@ class _Host:
     """myid or broker id."""
 
 
-def cross_check(document: Document) -> list[Mistake]:
-    """Every mistake that takes two keys to see."""
+def cross_check(document: Document, lists: Collection[HostList]) -> list[Mistake]:
+    """Every mistake that takes two keys to see. lists: where the file lists hosts."""
     top = document.value
-    hosts = [
-        *_hosts(top, ("source", "hosts"), "source", "myid"),
-        *_hosts(top, ("dest", "hosts"), "dest", "myid"),
-        *_hosts(top, ("kafka", "brokers"), "broker", "id"),
-    ]
+    hosts = [host for listed in lists for host in _hosts(top, listed)]
     found = [
         *_chroot(top),
         *_twice(hosts),
         *_addresses(hosts),
         *_operator(top, hosts),
         *_bastion(top),
-        *_myids(hosts),
+        *_myids(hosts, lists),
         *_dest_count(top),
         *_settings(top),
         *_services(top),
@@ -85,18 +90,18 @@ def _chroot(top: Any) -> _Wrong:
         yield ("kafka", "chroot"), _MISSING
 
 
-def _hosts(top: Any, path: Path, role: str, number: str) -> Iterator[_Host]:
-    for at, item in enumerate(items_at(top, path)):
+def _hosts(top: Any, listed: HostList) -> Iterator[_Host]:
+    for at, item in enumerate(items_at(top, listed.path)):
         if not isinstance(item, dict):
             continue
-        here = (*path, at)
+        here = (*listed.path, at)
         addresses = [((*here, "address"), item.get("address"))]
         also = item.get("also")
         addresses += [((*here, "also", n), a) for n, a in enumerate(also if isinstance(also, list) else [])]
-        name, value = item.get("name"), item.get(number)
+        name, value = item.get("name"), item.get(listed.number)
         yield _Host(
             here,
-            role,
+            listed.role,
             name if isinstance(name, str) else "",
             tuple((p, a) for p, a in addresses if isinstance(a, str)),
             value if isinstance(value, int) and not isinstance(value, bool) else None,
@@ -186,17 +191,17 @@ def _bastion(top: Any) -> _Wrong:
             yield ("ssh", "bastion"), f"not a way to go ({error}; needed {NEEDED['bastion']})"
 
 
-def _myids(hosts: list[_Host]) -> _Wrong:
-    for role, word in (("source", "myid"), ("dest", "myid"), ("broker", "id")):
+def _myids(hosts: list[_Host], lists: Collection[HostList]) -> _Wrong:
+    for listed in lists:
         seen: dict[int, _Host] = {}
         for host in hosts:
-            if host.role != role or host.number is None:
+            if host.role != listed.role or host.number is None:
                 continue
             first = seen.setdefault(host.number, host)
             if first is not host:
                 yield (
-                    (*host.path, word),
-                    f"{word} {host.number} is already {first.name}'s (needed: each once)",
+                    (*host.path, listed.number),
+                    f"{listed.number} {host.number} is already {first.name}'s (needed: each once)",
                 )
     source = {h.number: h for h in hosts if h.role == "source" and h.number is not None}
     highest = max(source, default=None)

@@ -315,6 +315,12 @@ class Inventory(_Partial):
     may_lack = SECTIONS
     as_typed: ClassVar[tuple[marked_yaml.Path, ...]] = (("dest", "settings"),)
     not_binding: ClassVar[Mapping[str, Any]] = {}
+    # No two hosts of these lists share a name, an address, or within a list a number.
+    host_lists: ClassVar[tuple[inventory_checks.HostList, ...]] = (
+        inventory_checks.HostList(("source", "hosts"), "source", "myid"),
+        inventory_checks.HostList(("dest", "hosts"), "dest", "myid"),
+        inventory_checks.HostList(("kafka", "brokers"), "broker", "id"),
+    )
 
     version: Literal[1]
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=20)]
@@ -456,7 +462,7 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
     except ValidationError as error:
         mistakes += inventory_types.explain(error, document, shape)
     # The cross checks work on what is there, so that one wrong key does not hide a duplicate elsewhere.
-    mistakes += inventory_checks.cross_check(document)
+    mistakes += inventory_checks.cross_check(document, shape.host_lists)
     mistakes += inventory_checks.missing(document, sections)
     if mistakes or inventory is None:
         raise InventoryError(_lines(path, mistakes))

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from zkmigrate.cli.main import main
@@ -34,8 +34,8 @@ class KillingSite(wiring.Site):
 
     kind, victim, others = "", "", 0
 
-    def __init__(self, inventory: Inventory, run: str) -> None:
-        super().__init__(inventory, run)
+    def __init__(self, inventory: Inventory, run: str, clusters: Mapping[str, str] | None = None) -> None:
+        super().__init__(inventory, run, clusters)
         self._real: Apply = self.apply
         self._confirmed = 0
         self._turn = threading.Condition()

@@ -6,11 +6,12 @@ A closed union of two kinds. Each change describes itself for the operator and t
 - A :data:`HostChange` names a host and knows the words that ``zkm-host`` takes for it: ``verb`` and
   ``arguments`` around the operation id (``zkm-host help``). The host remembers that id. ``expect`` is what
   zkm-host answers when the work is done, as an extended regular expression; ``spared`` the refusal by which,
-  walking back, a host says that it never came so far.
+  walking back, a host says that it never came so far. ``answer_s`` is how many seconds the answer is waited
+  for outside a window.
 - A :data:`ClusterChange` names a cluster. A cluster remembers no operation id, so the change is idempotent by
   value: sent twice it leaves what it leaves sent once. It carries what was found before; the journal holds
-  that with the intent, and :func:`inverses` puts it back. ``expect`` tells in words what the cluster's own
-  tool says.
+  that with the intent, and :func:`inverses` puts it back. ``command`` is the line of the cluster's own tool
+  that does the same; ``expect`` tells in words what the tool says.
 
 The plan prints changes, the engine applies the same values, the model world interprets them.
 """
@@ -20,14 +21,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 KAFKA = "kafka"
 """The cluster that the inventory's section of this name describes."""
 
 SOURCE = "source"
 """The ensemble that the inventory's section of this name describes, as a cluster."""
+
+BOOTSTRAP = "BOOTSTRAP"
+"""Stands in a command for ``address:port`` of any broker."""
+
+ANSWER_S = 20.0
+"""Seconds for the answer of a change that neither stops nor starts a service nor copies data."""
 
 ServiceAction: TypeAlias = Literal["start", "stop", "kill", "restart", "reload", "enable", "disable"]
 Place: TypeAlias = Literal["first", "quorum", "rest"]
@@ -47,6 +55,7 @@ def command_words(commands: tuple[str, ...]) -> tuple[str, ...]:
 class _OnHost:
     host: str
     spared = ""
+    answer_s = ANSWER_S
 
     @property
     def where(self) -> str:
@@ -61,6 +70,15 @@ class _OnCluster:
     def where(self) -> str:
         """What the change touches."""
         return self.cluster
+
+    @property
+    def command(self) -> str:
+        """By hand; here for a change that no tool but zkmigrate makes."""
+        return f"zkmigrate alone: {self.describe()}"
+
+    def describe(self) -> str:
+        """In words."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -85,6 +103,7 @@ class UninstallProgram(_OnHost):
     host: str
     verb = "uninstall"
     expect = "^uninstalled$"
+    answer_s = 60.0
 
     def arguments(self) -> tuple[str, ...]:
         return ()
@@ -177,6 +196,7 @@ class SetService(_OnHost):
     action: ServiceAction
     commands: tuple[str, ...] = ()
     verb = "service"
+    answer_s = 180.0
 
     def arguments(self) -> tuple[str, ...]:
         return (self.unit, self.action, *command_words(self.commands))
@@ -203,6 +223,7 @@ class Arm(_OnHost):
     spec: str
     verb = "arm"
     expect = "^armed tag="
+    answer_s = 300.0
 
     def arguments(self) -> tuple[str, ...]:
         return (encode(self.spec.encode()),)
@@ -306,26 +327,35 @@ SimpleVerb: TypeAlias = Literal[
     "disarm", "reopen", "uncut", "stopped", "started-observer", "halt", "checked", "open", "finalize"
 ]
 
-_SIMPLE: dict[str, tuple[str, str, str]] = {
-    "disarm": ("remove own chains, sets, guard and image", "^disarmed$", ""),
-    "reopen": ("let clients in again", "^reopened$", ""),
-    "uncut": ("unblock the traffic with source", "^uncut$", ""),
-    "stopped": ("record that ZooKeeper is stopped", "^stopped$", ""),
-    "started-observer": (
+
+class _Simple(NamedTuple):
+    words: str
+    expect: str
+    spared: str = ""
+    answer_s: float = ANSWER_S
+
+
+_SIMPLE: dict[str, _Simple] = {
+    "disarm": _Simple("remove own chains, sets, guard and image", "^disarmed$", answer_s=120.0),
+    "reopen": _Simple("let clients in again", "^reopened$"),
+    "uncut": _Simple("unblock the traffic with source", "^uncut$"),
+    "stopped": _Simple("record that ZooKeeper is stopped", "^stopped$"),
+    "started-observer": _Simple(
         "start ZooKeeper as observer of source again",
         "^started ",
         "started-observer is refused in phase (fenced|armed);",
+        120.0,
     ),
-    "halt": (
+    "halt": _Simple(
         "stop the finisher and ZooKeeper",
         "^halted$",
         "halt is refused in phase (stopped|cut|fenced|armed);",
+        120.0,
     ),
-    "checked": ("record that the reformed ensemble passed the checks", "^checked$", ""),
-    "open": ("let clients in for good: the point of no return", "^open$", ""),
-    "finalize": ("remove the block, guard, image and staged files", "^finalized$", ""),
+    "checked": _Simple("record that the reformed ensemble passed the checks", "^checked$"),
+    "open": _Simple("let clients in for good: the point of no return", "^open$"),
+    "finalize": _Simple("remove the block, guard, image and staged files", "^finalized$", answer_s=120.0),
 }
-"""Verb → its words for the operator, ``expect`` and ``spared``."""
 
 
 @dataclass(frozen=True)
@@ -340,14 +370,18 @@ class HostVerb(_OnHost):
 
     @property
     def expect(self) -> str:
-        return _SIMPLE[self.verb][1]
+        return _SIMPLE[self.verb].expect
 
     @property
     def spared(self) -> str:  # type: ignore[override]
-        return _SIMPLE[self.verb][2]
+        return _SIMPLE[self.verb].spared
+
+    @property
+    def answer_s(self) -> float:  # type: ignore[override]
+        return _SIMPLE[self.verb].answer_s
 
     def describe(self) -> str:
-        return _SIMPLE[self.verb][0]
+        return _SIMPLE[self.verb].words
 
 
 @dataclass(frozen=True)
@@ -358,6 +392,7 @@ class RestoreImage(_OnHost):
     verb = "image"
     expect = "^image restored$"
     spared = "image is refused in phase (stopped|cut|fenced|armed);"
+    answer_s = 300.0
 
     def arguments(self) -> tuple[str, ...]:
         return ("restore",)
@@ -378,6 +413,13 @@ class ElectLeaders(_OnCluster):
     verb = "elect-leaders"
     expect = "no error; `Election not needed` means that the preferred replica leads already"
 
+    @property
+    def command(self) -> str:
+        return (
+            f"kafka-leader-election.sh --bootstrap-server {self.bootstrap} --election-type preferred "
+            "--all-topic-partitions"
+        )
+
     def describe(self) -> str:
         return f"ask Kafka at {self.bootstrap} to elect every partition's preferred leader"
 
@@ -396,6 +438,15 @@ class AlterTopicConfig(_OnCluster):
     before: str | None
     verb = "alter-topic-config"
     expect = "`Completed updating config` for each topic"
+
+    @property
+    def command(self) -> str:
+        if self.value is None:
+            act = f"--delete-config {shlex.quote(self.key)}"
+        else:  # in brackets, for else the tool would end a value at its first comma
+            act = f"--add-config {shlex.quote(f'{self.key}=[{self.value}]')}"
+        topic = f"--entity-type topics --entity-name {shlex.quote(self.topic)}"
+        return f"kafka-configs.sh --bootstrap-server {BOOTSTRAP} --alter {topic} {act}"
 
     def describe(self) -> str:
         found = "unset" if self.before is None else f"{self.key}={self.before}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import Manual
 from zkmigrate.model.look import Look
 from zkmigrate.model.report import Reporting
+from zkmigrate.model.sampling import Sampling, View
 from zkmigrate.model.step import AnyStep, Context
 from zkmigrate.model.window import WatchSpec, WindowSpec
 
@@ -26,6 +27,10 @@ class Stage:
     locked: the run holds the lock of its hosts; not before the program that keeps it is installed there.
     noticed: the cluster's clients may notice the stage, there and back, so the produce canary runs.
     refused: exit code of a step of the stage that is blocked.
+    gate: the verb preflight looks as the stage's first step does; at the first gate, as all its steps do.
+    outdates: what a run has done that changed anything here, such as ``joined dest``: the first gate's
+    demands hold no more. Empty where they still do.
+    unnoticed: why clients notice nothing of a window that shuts nobody out; empty where its steps say more.
     """
 
     id: str
@@ -39,6 +44,9 @@ class Stage:
     locked: bool = True
     noticed: bool = False
     refused: int = 6
+    gate: bool = False
+    outdates: str = ""
+    unnoticed: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,10 @@ class Playbook:
     works with, in the order in which they are shown; where it names none, all that the inventory has, and it
     changes none of them. alters_clusters: what a cluster held before a change of it, only the journal knows.
     manual: what the page by hand says around the steps. report: what is special about its report. foreseen:
-    what ``plan`` says of the whole run, such as how long its window will be.
+    what ``plan`` says of the whole run, such as how long its window will be. sampling: what is seen in
+    passing. clusters: those that its changes name, each with what sends changes to it, as ``module:name`` of
+    a function that takes the inventory and a look and gives an ``engine.channel.Alter``. A playbook is pure:
+    what reaches out is named, and loaded where hosts are reached.
     """
 
     id: str
@@ -101,6 +112,8 @@ class Playbook:
     manual: Manual = field(default_factory=Manual)
     report: Reporting = field(default_factory=Reporting)
     foreseen: Callable[[Context, Look], tuple[str, ...]] = nothing_foreseen
+    sampling: tuple[Sampling, ...] = ()
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
     def hosts(self, inventory: Inventory) -> dict[str, tuple[str, ...]]:
         """The names of the hosts by their part, in the order in which they are shown."""
@@ -159,6 +172,15 @@ class Playbook:
     def noticed(self) -> tuple[str, ...]:
         """The stages that clients of the cluster may notice."""
         return tuple(stage.id for stage in self.stages if stage.noticed)
+
+    def views(self) -> tuple[View, ...]:
+        """What tells its samples on one screen."""
+        return tuple(sampling.view() for sampling in self.sampling)
+
+    @property
+    def gates(self) -> tuple[Stage, ...]:
+        """The stages that begin with a look at whether to go on."""
+        return tuple(stage for stage in self.stages if stage.gate)
 
     @property
     def unlocked(self) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
-from zkmigrate.inventory.inventory import Inventory, Policy
+from zkmigrate.inventory.inventory import Inventory, Lease, Policy
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
+from zkmigrate.model.sampling import Note
 from zkmigrate.model.step import Context
 
 Word: TypeAlias = Literal["go", "stop", "back", "skip"]
@@ -91,13 +92,15 @@ class Probe:
     """A question asked again and again beside a stage.
 
     ask: gives findings; held ones too, they clear earlier ones. It may raise: that is a finding as well.
-    leased: asked only while the lease is renewed, which ends when SEAL is done on all hosts.
+    leased: asked only while the lease is renewed, which ends when SEAL is done on all hosts. within_s:
+    seconds that each of its looks may take, so that one silent host does not hide the others.
     """
 
     name: str
     every_s: float
     ask: Callable[[], Iterable[Finding]]
     leased: bool = False
+    within_s: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,16 @@ class WatchSpec:
 
 def no_remarks(_context: Context) -> tuple[str, ...]:
     """Nothing is known before the window opens."""
+    return ()
+
+
+def policy_lease(context: Context) -> Lease:
+    """The lease is the policy's."""
+    return context.inventory.policy.lease
+
+
+def no_probes(_inventory: Inventory, _look: Look, _note: Note) -> tuple[Probe, ...]:
+    """Only the lease is watched."""
     return ()
 
 
@@ -168,7 +181,9 @@ class WindowSpec:
     sealed. limits: seconds that one message of a look or change, and all of it, may take in the window. It is
     told the phase, the verb of the change (empty for a look), whether the walk goes back, and the seconds
     left until the way back must start (None without such a deadline). remarks: lines that are shown before
-    the window opens, from what the run has recorded.
+    the window opens, from what the run has recorded. lease: how long the hosts hold the block without a
+    renewal, from what the run has recorded. probes: the questions beside it, given how the world is looked
+    at and where a sample of an answer goes.
     """
 
     steps: WindowSteps
@@ -177,3 +192,5 @@ class WindowSpec:
     without_operator: Callable[[bool], Word]
     limits: Callable[[str, str, bool, float | None], tuple[float, float]] = no_limits
     remarks: Callable[[Context], tuple[str, ...]] = no_remarks
+    lease: Callable[[Context], Lease] = policy_lease
+    probes: Callable[[Inventory, Look, Note], tuple[Probe, ...]] = no_probes

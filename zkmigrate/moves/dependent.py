@@ -15,7 +15,9 @@ from zkmigrate.model.change import Changes
 from zkmigrate.model.fact import Reading
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
+from zkmigrate.model.sampling import Sampling
 from zkmigrate.model.step import Context
+from zkmigrate.model.window import Probe
 
 if TYPE_CHECKING:
     from zkmigrate.inventory.inventory import Inventory, Service
@@ -126,6 +128,10 @@ class Dependent(Protocol[V]):
     words: Words
     shape: type[Inventory]
     """The shape of an inventory that has its section."""
+    sampling: tuple[Sampling, ...]
+    """What is sampled of it while a run goes on."""
+    clusters: Mapping[str, str]
+    """As ``Playbook.clusters``: those that its own changes name."""
 
     # --- where it is
 
@@ -245,6 +251,12 @@ class Dependent(Protocol[V]):
 
     def idle_sessions(self, inventory: Inventory, look: Look, member: str) -> Reading[int]:
         """How many sessions this member has beside, that own nothing."""
+        ...
+
+    # --- what is asked of it while its clients are shut out
+
+    def probes(self, inventory: Inventory, look: Look) -> tuple[Probe, ...]:
+        """The questions to its members beside a window; none where nothing of it can be asked then."""
         ...
 
     # --- its checks, beside those of any dependent

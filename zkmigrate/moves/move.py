@@ -5,8 +5,10 @@ Each step is one file in ``moves/steps``, its undo in it. The protocol: docs/exp
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import Manual
 from zkmigrate.model.look import Look
@@ -15,7 +17,9 @@ from zkmigrate.model.report import Reporting
 from zkmigrate.model.step import AnyStep, Context
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.sessions import owning_sessions
-from zkmigrate.moves.rules import expected
+from zkmigrate.moves.rules import expected, probes
+from zkmigrate.moves.rules.lease import in_force
+from zkmigrate.moves.rules.sampling import ENSEMBLES
 from zkmigrate.moves.rules.window import WINDOW
 from zkmigrate.moves.steps.arm import ArmStep
 from zkmigrate.moves.steps.check import CheckStep
@@ -37,7 +41,21 @@ from zkmigrate.moves.steps.survey import SurveyStep
 from zkmigrate.moves.steps.verify import VerifyStep
 
 
-def move(dependent: AnyDependent, manual: Manual | None = None, report: Reporting | None = None) -> Playbook:
+@dataclass(frozen=True)
+class Move(Playbook):
+    """A runbook that moves a dependent, there or back."""
+
+    dependent: AnyDependent = field(kw_only=True)
+
+
+def moved_by(playbook: Playbook) -> AnyDependent:
+    """The dependent that a runbook moves. UsageError for a runbook that moves none."""
+    if not isinstance(playbook, Move):
+        raise UsageError(f"{playbook.id} moves nothing that uses ZooKeeper; --playbook names another runbook")
+    return playbook.dependent
+
+
+def move(dependent: AnyDependent, manual: Manual | None = None, report: Reporting | None = None) -> Move:
     """The runbook of this dependent. manual, report: what is special of its page by hand and its report."""
     words = dependent.words
 
@@ -52,7 +70,12 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         sessions = owning_sessions(look, hosts, dependent.chroot(c.inventory))
         return expected.before_the_run(dependent, c, sessions)
 
-    window = replace(WINDOW, remarks=expected.before_the_cut)
+    window = replace(
+        WINDOW,
+        remarks=expected.before_the_cut,
+        lease=in_force,
+        probes=partial(probes.of_window, dependent),
+    )
     arm_to_check: tuple[AnyStep, ...] = (
         ArmStep(),
         SurveyStep(dependent),
@@ -66,19 +89,20 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         ServeStep(),
         CheckStep(dependent),
     )
-    return Playbook(
+    return Move(
         id=f"{words.kind}_zookeeper_move",
         title=f"Move {words.system} to a ZooKeeper ensemble of its own",
         stages=(
-            Stage("preflight", "Look first", (PreflightStep(dependent),), locked=False, refused=3),
+            Stage("preflight", "Look first", (PreflightStep(dependent),), locked=False, refused=3, gate=True),
             Stage("install", "Install the host program", (InstallStep(dependent),), locked=False),
-            Stage("join", "Join dest as observers of source", (JoinStep(),)),
+            Stage("join", "Join dest as observers of source", (JoinStep(),), outdates="joined dest"),
             Stage(
                 "rehearse",
                 "Rehearse the cut-over, then restore",
                 arm_to_check,
                 consent=f"Rehearse on the dest hosts now? No {words.one} uses them yet.",
                 rehearsal=True,
+                unnoticed=f"nothing, no {words.one} uses dest yet",
                 window=window,
                 skip="nobody has tried dest's configs, rights and start; how long the window will be is not "
                 "known, and the way back counts with policy.way_back_s",
@@ -89,6 +113,7 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
                 (PreflightStep(dependent, gate="roll"), RollStep(dependent)),
                 consent=f"{words.again.capitalize()} the {words.many} one wave at a time?",
                 noticed=True,
+                gate=True,
             ),
             Stage(
                 "cutover",
@@ -97,6 +122,7 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
                 consent="Cut over now? Everything up to OPEN has a way back.",
                 window=window,
                 noticed=True,
+                gate=True,
             ),
             Stage("verify", "Verify", (VerifyStep(dependent),), noticed=True),
             Stage(
@@ -120,4 +146,7 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         manual=manual or Manual(),
         report=report or Reporting(),
         foreseen=foreseen,
+        sampling=(ENSEMBLES, *dependent.sampling),
+        clusters=dependent.clusters,
+        dependent=dependent,
     )

@@ -22,6 +22,7 @@ from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.sampling import View
 from zkmigrate.model.step import Context
 from zkmigrate.ui import found, words
 from zkmigrate.ui.console import StdConsole
@@ -76,9 +77,10 @@ def face_of(
     stack: contextlib.ExitStack,
     look_up: LookUp,
     news: Callable[[], Sequence[str]] = tuple,
+    views: Sequence[View] = (),
 ) -> Face:
     """The face for a call. yes: nobody is asked. stack: closes the live view. news: what is to be said while
-    a question is open."""
+    a question is open. views: how the playbook tells its samples."""
     if called.as_json:
         console = StdConsole(called.stdin, sys.stderr)
         return Face(in_lines(called), Unattended(console, look_up), console)
@@ -88,7 +90,7 @@ def face_of(
     if called.interactive and os.environ.get("TERM", "dumb") != "dumb":
         from zkmigrate.ui.live import LiveView  # rich is slow to import
 
-        live = stack.enter_context(LiveView(called.out, keys="" if yes else WHILE_IT_WAITS))
+        live = stack.enter_context(LiveView(called.out, keys="" if yes else WHILE_IT_WAITS, views=views))
         view, quiet, sample = live, live.quiet, live.sample
     console = StdConsole(called.stdin, called.out, quiet, lambda: called.interrupt.wanted, news)
     if yes or not called.interactive:

@@ -12,10 +12,11 @@ from zkmigrate.ui import survey
 
 
 def preflight(setting: Setting) -> int:
-    """Look first: every check of the first gate alone; once a run has joined dest, of its next one."""
+    """Look first: every check of the first gate alone; once a run has outdated that, of its next one."""
     inventory, playbook = read(setting)
-    under_way = runs.joined(setting.runs, inventory, playbook)
-    gate = runs.gate_ahead(under_way, playbook).id if under_way else "preflight"
+    under_way, done = runs.past_first_gate(setting.runs, inventory, playbook) or (None, "")
+    gates = (runs.gate_ahead(under_way, playbook),) if under_way else playbook.gates[:1]
+    gate = gates[0].id if gates else ""
     records = under_way.history.records() if under_way else {}
     gone = under_way.history.retired if under_way else {}
     inventory = playbook.without(inventory, gone)
@@ -26,14 +27,14 @@ def preflight(setting: Setting) -> int:
         retired=tuple(gone.values()),
     )
     if under_way and not setting.as_json:
-        setting.out.write(f"run {under_way.run} has joined dest: judged as before its stage {gate}\n")
+        setting.out.write(f"run {under_way.run} has {done}: judged as before its stage {gate}\n")
     if setting.interactive and not setting.as_json:
         hosts = len({host for names in playbook.hosts(inventory).values() for host in names})
         setting.out.write(f"looking at {hosts} hosts, their ensembles and Kafka; nothing is changed …\n")
         setting.out.flush()
     findings: list[Finding] = []
     with reached(setting, inventory, context.run) as site:
-        looks = [s for stage in playbook.stages if stage.id == gate for s in stage.steps]
+        looks = [step for stage in gates for step in stage.steps]
         for step in looks[:1] if under_way else looks:
             verdict = step.check(context, step.observe(context, site.look))
             findings += verdict.findings if isinstance(verdict, Done | Blocked) else ()

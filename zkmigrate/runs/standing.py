@@ -4,7 +4,7 @@ say. Read-only."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,6 +18,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.sampling import View
 from zkmigrate.model.step import Way
 from zkmigrate.ui import found, lately, words
 from zkmigrate.ui.board import Board
@@ -114,11 +115,11 @@ def findings(run_dir: Path, name: str) -> dict[str, list[dict[str, Any]]]:
     return {step: [encode_finding(f) for f in told] for step, told in behind.items()}
 
 
-def lines(body: Mapping[str, Any]) -> list[str]:
-    """All sides as text."""
+def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
+    """All sides as text. views: how the playbook tells its samples."""
     out = [f"run {body['run']} of {body['playbook']}: {body['state']}, {body['where']}"]
     if body["process"]:
-        out += [f"  {line}" for line in _under_way(body)]
+        out += [f"  {line}" for line in _under_way(body, views)]
     elif body["ended"]:
         out.append(f"  last: {body['ended']['message']} (exit code {body['ended']['code']})")
     elif body["state"] == "open":
@@ -193,7 +194,7 @@ def _held(held: Mapping[str, Any]) -> dict[str, Any]:
             "progress": held.get("progress", "")}  # fmt: skip
 
 
-def _under_way(body: Mapping[str, Any]) -> list[str]:
+def _under_way(body: Mapping[str, Any], views: Sequence[View]) -> list[str]:
     working, now = body["process"], body["now"]
     who = f"process {working['pid']}" + (f" ({working['verb']})" if working["verb"] else "")
     by = " ".join(part for part in (working["by"], working["place"]) if part)
@@ -214,12 +215,12 @@ def _under_way(body: Mapping[str, Any]) -> list[str]:
     out += [f"in flight: {sent['host']}: {sent['text']}" for sent in now["in_flight"]]
     if now["turn_back_s"] is not None:
         out.append(f"{max(0.0, now['turn_back_s']):.0f} s left to turn back")
-    return [*out, *_seen(now)]
+    return [*out, *_seen(now, views)]
 
 
-def _seen(now: Mapping[str, Any]) -> list[str]:
+def _seen(now: Mapping[str, Any], views: Sequence[View]) -> list[str]:
     """The hosts as the process saw them last; nothing where that does not read."""
-    board = Board(lambda: float(now["at"]))
+    board = Board(lambda: float(now["at"]), views=views)
     board.take(events.RunBegun("", "", Way.FORWARD, False, tuple(now["hosts"]), ()))
     try:
         for kind, sample in now["samples"].items():

@@ -48,7 +48,7 @@ def status(
     if setting.as_json:
         print_json(setting, body)
     else:
-        setting.out.write("".join(f"{line}\n" for line in standing.lines(body)))
+        setting.out.write("".join(f"{line}\n" for line in standing.lines(body, playbook.views())))
     return code
 
 

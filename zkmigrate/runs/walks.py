@@ -204,7 +204,7 @@ def _walk(
         faces = contextlib.ExitStack()
         stack.callback(faces.close)
         look_up = RunLookUp(inventory, playbook, journal, holds=HoldFile(run_dir))
-        face = face_of(setting, wishes.yes, faces, look_up, look_up.news)
+        face = face_of(setting, wishes.yes, faces, look_up, look_up.news, playbook.views())
         shown = _measured(wishes.metrics, face.emit, playbook, left)
         emit = look_up.tell = stack.enter_context(recorded(run_dir, shown))
         alone = () if lock.hosts else (UNWITNESSED,)
@@ -214,7 +214,7 @@ def _walk(
             run_dir, clock.now, clock.wall, lambda text: emit(events.Noted(text)), show=face.sample
         )
         stack.callback(samples.close)
-        stack.callback(site.sample(samples, playbook.noticed))
+        stack.callback(site.sample(samples, playbook))
         world = World(
             look=site.look,
             apply=site.apply,

@@ -27,9 +27,10 @@ from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import topics as topic_client
+from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Cause, Reading, Seen, Unknown
-from zkmigrate.model.look import ClusterTopics, DirEntry, KafkaView, RandomReader, Settings, Znode
+from zkmigrate.model.look import ClusterTopics, DirEntry, KafkaView, Pulse, RandomReader, Settings, Znode
 from zkmigrate.zookeeper.clients.admin import word_refused
 from zkmigrate.zookeeper.clients.words import four_letter_word
 from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
@@ -64,12 +65,15 @@ class Observe:
         self._channels = channels
         self._doors = inventory.doors
         self._znodes = ZnodeReader({host: (door.address, door.port) for host, door in self._doors.items()})
+        self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.brokers})
         self._mute: set[str] = set()
         self._not_allowed: set[tuple[str, str]] = set()
 
     def close(self) -> None:
-        """Close the ZooKeeper sessions; the transport and channels belong to who made them."""
+        """Close the connections to ZooKeeper and to brokers; the transport and channels belong to who made
+        them."""
         self._znodes.close()
+        self._canary.close()
 
     def now(self) -> float:
         return time.monotonic()
@@ -210,6 +214,9 @@ class Observe:
         if not brokers:
             return Unknown("failed", "the inventory names no broker")
         return kafka_client.view(brokers, self._reassignments)
+
+    def pulses(self, within_s: float) -> Mapping[str, Pulse]:
+        return self._canary.ask_all(within_s)
 
     def topics(self, cluster: str) -> Reading[ClusterTopics]:
         return self._through(cluster, topic_client.names)

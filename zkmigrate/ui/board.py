@@ -9,31 +9,23 @@ from __future__ import annotations
 
 import textwrap
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from zkmigrate.engine import events
 from zkmigrate.engine.history import REHEARSED
+from zkmigrate.engine.logbook import REHEARSED
+from zkmigrate.model.sampling import View, span
 from zkmigrate.model.step import Way
-from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.ui import words
 from zkmigrate.ui.pace import Pace
 
 Line = tuple[str, str]
 """A line and its style; the style is empty, ``bold``, ``dim``, ``warn`` or ``bad``."""
 
-_OLD_S = 3.0
 _LEAST_HOSTS = 3
 _URGENT_S = 3.0
-_PHASE_S = 10.0
-"""Phases are only looked at in the window: older ones are of the last one."""
-
-_VOTES = frozenset({"leader", "follower", "standalone"})
-"""Modes of a server that is a member of an ensemble: a dest host has them only once it left source's."""
-
-_FOLLOWS_SOURCE = frozenset({IDLE, *Phase.ARMED.until(Phase.CUT)})
-"""Phases in which a dest host hears source; in later ones what others write to source is not meant for it."""
 
 
 @dataclass
@@ -51,11 +43,12 @@ class _Host:
 
 class Board:
     """now: the process's monotonic clock, on which samples are dated too. keys: what can be typed while it
-    waits outside the window, empty for nothing."""
+    waits outside the window, empty for nothing. views: how the playbook tells its samples."""
 
-    def __init__(self, now: Callable[[], float], keys: str = "") -> None:
+    def __init__(self, now: Callable[[], float], keys: str = "", views: Sequence[View] = ()) -> None:
         self._now = now
         self._keys = keys
+        self._views = tuple(views)
         self._in_window = False
         self._guard = threading.Lock()
         self._title = ""
@@ -67,19 +60,13 @@ class Board:
         self._hold: events.Holding | None = None
         self._asked: events.HoldAsked | None = None
         self._left: tuple[float, float] | None = None
-        self._samples: dict[str, tuple[float, Mapping[str, Any]]] = {}
-        self._answered: dict[str, float] = {}
         self._wave: tuple[float, events.WaveBegun | events.StepBegun] | None = None
-        self._acked: dict[str, tuple[str, float]] = {}
 
     def sample(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
         """Take in what was seen in passing (``engine/samples.py``)."""
         with self._guard:
-            self._samples[kind] = (mono, body)
-            if kind == "brokers":
-                self._answered |= dict.fromkeys(body["ms"], mono)
-            if kind == "produce":
-                self._acked |= {p: (acks[-1][0], acks[-1][2]) for p, acks in body["acks"].items() if acks}
+            for view in self._views:
+                view.take(mono, kind, body)
 
     def take(self, event: events.Event) -> None:
         """Take in what happened."""
@@ -187,23 +174,24 @@ class Board:
         return lines
 
     def hosts(self) -> list[str]:
-        """A line for source, one for the produce canary and one for each host, however many there are."""
+        """A line for each view and one for each host, however many there are."""
         with self._guard:
-            return [text for text, _ in self._host_lines(self._now(), len(self._hosts) + 2)]
+            return [text for text, _ in self._host_lines(self._now(), len(self._hosts) + len(self._views))]
 
     # --- hosts -----------------------------------------------------------------------------------------
 
     def _host_lines(self, now: float, room: int) -> list[Line]:
-        """A line for source and one for the produce canary, and one for each host as far as there is room:
-        those in trouble first, then those that were changed last; in the order of the inventory."""
-        source = [*self._source_line(now), *self._produce_line(now)]
-        room -= len(source)
+        """What the views say above the hosts, and a line for each host as far as there is room: those in
+        trouble first, then those that were changed last; in the order of the inventory."""
+        told = [line for view in self._views if (line := view.head(self._hosts, now)) is not None]
+        heads = [(f" {text}", "bad" if bad else "") for text, bad in told]
+        room -= len(heads)
         shown = list(self._hosts)
         if len(shown) > room:
             rank = sorted(shown, key=lambda host: (not self._trouble(host), -self._hosts[host].at))
             kept = set(rank[: max(1, room - 1)])
             shown = [host for host in shown if host in kept]
-        lines = source + [self._host_line(host, now) for host in shown]
+        lines = heads + [self._host_line(host, now) for host in shown]
         if hidden := len(self._hosts) - len(shown):
             bad = sum(self._trouble(host) for host in self._hosts if host not in shown)
             lines.append(
@@ -214,116 +202,26 @@ class Board:
     def _host_line(self, host: str, now: float) -> Line:
         known = self._hosts[host]
         names = max((len(name) for name in self._hosts), default=0)
-        looks = self._broker(host, now) or self._server(host, now)
+        looks = next(filter(None, (view.host(host, self._hosts, now) for view in self._views)), "")
         changed = ""
         if known.text:
-            ago = (
-                f" {_span(now - known.at)} ago" if known.status != "..." else f" for {_span(now - known.at)}"
-            )
+            ago = f" {span(now - known.at)} ago" if known.status != "..." else f" for {span(now - known.at)}"
             changed = f"{known.status}{ago}: {known.text}"
         style = "bad" if self._trouble(host) else ""
         return f" {host:<{min(names, 24)}}  {looks:<28} {changed}".rstrip(), style
 
     def _trouble(self, host: str) -> bool:
-        _, brokers = self._samples.get("brokers", (0.0, {}))
-        return self._hosts[host].failed or host in brokers.get("silent", {})
-
-    def _broker(self, host: str, now: float) -> str:
-        """What the canary says of a broker, with its age; empty where it is none."""
-        if "brokers" not in self._samples:
-            return ""
-        at, brokers = self._samples["brokers"]
-        if host in brokers["ms"]:
-            return f"answers in {brokers['ms'][host]:.0f} ms{_age(now - at)}"
-        if host in brokers["silent"]:
-            last = self._answered.get(host)
-            return f"silent for {_span(now - last)}" if last is not None else "silent since the start"
-        return ""
-
-    def _server(self, host: str, now: float) -> str:
-        """A dest host: its phase, its mode, and how far it is behind source's newest transaction, or that it
-        is cut off from source."""
-        parts = []
-        at, phases = self._samples.get("phases", (now, {}))
-        phase = str(phases.get("hosts", {}).get(host, [""])[0]) if now - at < _PHASE_S else ""
-        cut = bool(phase) and phase not in _FOLLOWS_SOURCE
-        at, ensembles = self._samples.get("ensembles", (now, {}))
-        if (server := ensembles.get("servers", {}).get(host)) is not None:
-            parts.append(str(server[0]))
-            if len(server) > 1 and (cut or server[0] in _VOTES):
-                parts.append("cut off from source")
-            elif len(server) > 1 and (newest := self._newest()) is not None:
-                parts.append(_behind(newest, int(server[1], 16)))
-            parts[-1] += _age(now - at)
-        return ", ".join([phase, *parts] if phase else parts)
-
-    def _newest(self) -> int | None:
-        """The newest zxid that a server of source told."""
-        told = [int(s[1], 16) for s in self._source().values() if len(s) > 1]
-        return max(told, default=None)
-
-    def _source(self) -> dict[str, list[str]]:
-        _, ensembles = self._samples.get("ensembles", (0.0, {}))
-        return {h: s for h, s in ensembles.get("servers", {}).items() if h not in self._hosts}
-
-    def _source_line(self, now: float) -> list[Line]:
-        source = self._source()
-        if not source:
-            return []
-        at, _ = self._samples["ensembles"]
-        leads = [host for host, server in source.items() if server[0] in ("leader", "standalone")]
-        serving = sum(len(server) > 1 for server in source.values())
-        newest = self._newest()
-        zxid = f", zxid 0x{newest:x}" if newest is not None else ""
-        text = f" source: {', '.join(leads) or 'nobody'} leads, {serving} of {len(source)} serve{zxid}"
-        return [(text + _age(now - at), "" if leads else "bad")]
-
-    def _produce_line(self, now: float) -> list[Line]:
-        """What the produce canary's newest records met; nothing where it sends none."""
-        if "produce" not in self._samples or now - self._samples["produce"][0] > _PHASE_S:
-            return []
-        at, body = self._samples["produce"]
-        if body["late"]:
-            home, partition, since, why = max(body["late"], key=lambda late: float(late[2]))
-            which = f"{body['topic']}-{partition}" if partition is not None else f"the partition of {home}"
-            more = f", {len(body['late']) - 1} more" if len(body["late"]) > 1 else ""
-            waited = since + max(0.0, now - at)
-            return [(f" producer: {which} not acknowledged for {_span(waited)}{more}: {why}", "bad")]
-        if not self._acked:
-            return []
-        slowest = max(ms for _, ms in self._acked.values())
-        leaders = len({broker for broker, _ in self._acked.values()})
-        count = len(self._acked)
-        told = f"{count} partitions acknowledged by {leaders} brokers, the slowest in {slowest:.0f} ms"
-        return [(f" producer: {told}{_age(now - at)}", "")]
+        return self._hosts[host].failed or any(view.troubled(host) for view in self._views)
 
 
 def _waiting(wait: events.Waits, pace: Pace, now: float) -> list[str]:
     eta = pace.eta_s(now)
-    about = f", about {_span(eta)} to go" if eta is not None else ""
-    until = "" if wait.left_s is None else f"; gives up in {_span(wait.left_s)}"
+    about = f", about {span(eta)} to go" if eta is not None else ""
+    until = "" if wait.left_s is None else f"; gives up in {span(wait.left_s)}"
     return [
-        f"waits {_span(now - pace.since)} for {wait.what}{about}{until}",
+        f"waits {span(now - pace.since)} for {wait.what}{about}{until}",
         f"  {wait.progress}",
     ]
-
-
-def _behind(newest: int, zxid: int) -> str:
-    """How many transactions one zxid is behind another: only told within one epoch."""
-    if newest >> 32 != zxid >> 32:
-        return "another epoch"
-    return f"{newest - zxid} behind" if newest > zxid else "level"
-
-
-def _age(seconds: float) -> str:
-    return f" ({_span(seconds)} old)" if seconds >= _OLD_S else ""
-
-
-def _span(seconds: float) -> str:
-    seconds = max(0.0, seconds)
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def _joined(parts: list[str], dropped: int) -> str:

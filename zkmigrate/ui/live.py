@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from zkmigrate.engine import events
+from zkmigrate.model.sampling import View
 from zkmigrate.ui import words
 from zkmigrate.ui.board import Board
 from zkmigrate.ui.styled import Styled
@@ -29,7 +30,8 @@ class LiveView:
     """A context manager; events go in by calling it. Everything noteworthy also scrolls by above it.
 
     keys: what can be typed while the run waits, empty where nobody is asked. clock: the time of day, for the
-    changes outside the window, each of which is told when it is done: the board forgets them.
+    changes outside the window, each of which is told when it is done: the board forgets them. views: how the
+    playbook tells its samples.
     """
 
     def __init__(
@@ -38,9 +40,10 @@ class LiveView:
         now: Callable[[], float] = time.monotonic,
         keys: str = "",
         clock: Callable[[], str] = lambda: time.strftime("%H:%M:%S"),
+        views: Sequence[View] = (),
     ) -> None:
         self._console: Console = Styled(out)
-        self._board = Board(now, keys)
+        self._board = Board(now, keys, views)
         self._live = self._fresh()
         # Whatever writes to the terminal holds it: what one thread printed would move what another one drew.
         self._guard = threading.RLock()

@@ -30,10 +30,11 @@ from kafka.protocol.broker_version_data import infer_broker_version_from_api_ver
 from kafka.protocol.metadata import MetadataRequest
 
 from zkmigrate.errors import HostError
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.model.change import AlterTopicConfig, ClusterChange, ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import KafkaView, PartitionState
+from zkmigrate.model.look import KafkaView, Look, PartitionState
 
 T = TypeVar("T")
 
@@ -236,6 +237,11 @@ def _settings(admin: Any, kind: ConfigResourceType, names: Sequence[str]) -> dic
         name: (int(settings[name][MIN_ISR]["value"]), settings[name][MIN_ISR]["config_source"] == _OWN)
         for name in names
     }
+
+
+def alterer(inventory: Inventory, _look: Look) -> Alter:
+    """What sends changes to the inventory's cluster."""
+    return Alter([broker.endpoint for broker in inventory.brokers])
 
 
 class Alter:

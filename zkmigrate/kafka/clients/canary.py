@@ -11,36 +11,12 @@ import struct
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 from zkmigrate.hosts.transport.failure import socket_text
 from zkmigrate.kafka.clients.wire import Wire
+from zkmigrate.model.look import Pulse
 
 _API_VERSIONS = 18
-
-
-@dataclass(frozen=True)
-class Pulse:
-    """One broker's answer.
-
-    age_s: how many seconds ago the broker last answered, 0 when it did now, None when it never did. why: what
-    went wrong this time, empty when nothing did. took_s: how long this answer took, with a new connection if
-    one was needed. apis: the API keys that the broker offered this time, with the smallest and the largest
-    version of each.
-    """
-
-    age_s: float | None
-    why: str = ""
-    took_s: float = 0.0
-    apis: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-
-    @property
-    def wrong(self) -> str:
-        """What went wrong and since when, for a finding; empty when nothing did."""
-        if not self.why:
-            return ""
-        since = "it has not answered yet" if self.age_s is None else f"last answer {self.age_s:.1f} s ago"
-        return f"{self.why}; {since}"
 
 
 class BrokerCanary:

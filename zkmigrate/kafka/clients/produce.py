@@ -15,14 +15,16 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka.errors import for_code
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from zkmigrate.hosts.transport.failure import socket_text
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.wire import Wire
+from zkmigrate.model.sampling import Body
 
 EVERY_S = 0.25
 _PRODUCE, _METADATA = 0, 3
@@ -36,6 +38,9 @@ _METADATA_S = 1.0
 _KEPT = 1000
 _EAGER_S = 2.0
 _AGAIN_S, _LATER_S = 0.05, 0.5
+
+
+_WHY = 200
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,25 @@ class Led:
 
 class NotTakenError(Exception):
     """The record was not taken this time; the text says why."""
+
+
+def canary(inventory: Inventory) -> ProduceCanary | None:
+    """The canary that the inventory asks for; None where it asks for none."""
+    topic = inventory.kafka.canary_topic if inventory.has("kafka") else None
+    brokers = {b.name: (b.id, b.address, b.port) for b in inventory.brokers}
+    return None if topic is None else ProduceCanary(topic, brokers)
+
+
+def sample(topic: str, acks: Sequence[Ack], late: Sequence[Late], now: float) -> Body | None:
+    """The body of a ``produce`` sample (``kafka/rules/sampling.py``); None where nothing happened."""
+    if not acks and not late:
+        return None
+    took: dict[str, list[list[object]]] = {}
+    for ack in acks:
+        entry = [ack.broker, round((now - ack.at) * 1000, 1), round(ack.took_s * 1000, 2)]
+        took.setdefault(str(ack.partition), []).append(entry)
+    waits = [[d.home, d.partition, round(now - d.since, 2), d.why[:_WHY]] for d in late]
+    return {"topic": topic, "acks": took, "late": waits}
 
 
 class ProduceCanary:
@@ -131,6 +155,10 @@ class ProduceCanary:
             acks = list(self._acks)
             self._acks.clear()
             return acks, list(self._late.values())
+
+    def sampled(self, now: float) -> Body | None:
+        """What was taken, as a sample."""
+        return sample(self.topic, *self.taken(), now)
 
     def _send(self, lane: _Lane, over: threading.Event) -> None:
         """One lane's records, one after the other, until it is over."""

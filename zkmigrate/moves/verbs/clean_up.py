@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine import runs
 from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.codec import encode_finding
@@ -29,8 +28,11 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import recorded
+from zkmigrate.moves.clients.replay import Pace
+from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.clean_up import Users, users
 from zkmigrate.moves.facts.recorded import Stopped
+from zkmigrate.moves.move import moved_by
 from zkmigrate.moves.rules import clean_up as rules
 from zkmigrate.moves.rules.clean_up import Node, Subtree
 from zkmigrate.moves.verbs import clean_up_image as image
@@ -92,6 +94,7 @@ class Work:
     setting: Setting
     wishes: Wishes
     inventory: Inventory
+    dependent: AnyDependent
     look: Look
     journal: Journal
     dest: Dest
@@ -131,8 +134,8 @@ class Work:
     def listed(self) -> Listed:
         """Look at dest once."""
         self.dest.sync()
-        using = users(self.inventory, KAFKA, self.look)
-        chroots = {self.inventory.kafka.chroot}
+        using = users(self.inventory, self.dependent, self.look)
+        chroots = {self.dependent.chroot(self.inventory)}
         chroots |= {r.value for r in using.chroots.values() if isinstance(r, Seen)}
         names = {path: self.dest.names(path) for path in rules.ancestors(chroots)}
         trees = {path: self.summed(path, self.walked(path)) for path in rules.outside(names, chroots)}
@@ -172,6 +175,7 @@ def clean_up(setting: Setting, wishes: Wishes) -> int:
     """List; delete, or put back, what is named. UsageError for a run that is not at its end."""
     _refuse_words(setting, wishes)
     inventory, playbook = read(setting)
+    dependent = moved_by(playbook)
     run_dir = existing(setting, wishes.run_id, inventory, playbook)
     clock = RealClock(setting.interrupt)
     with contextlib.ExitStack() as stack:
@@ -190,7 +194,7 @@ def clean_up(setting: Setting, wishes: Wishes) -> int:
         site = stack.enter_context(reached(setting, left, run_dir.name))
         servers = [Server(host.address, inventory.dest.ports.client) for host in inventory.dest.hosts]
         there = stack.enter_context(dest(servers))
-        work = Work(setting, wishes, left, site.look, journal, there, run_dir)
+        work = Work(setting, wishes, left, dependent, site.look, journal, there, run_dir)
         return _put_back(work) if wishes.put_back else _delete(work)
 
 
@@ -308,7 +312,7 @@ def _unless_refused(work: Work) -> Iterator[None]:
 def _prove_again(work: Work, path: str, nodes: Sequence[Node]) -> None:
     """All dest servers are asked once more, behind the question and the file. ChangedError where somebody has
     come meanwhile."""
-    using = users(work.inventory, KAFKA, work.look)
+    using = users(work.inventory, work.dependent, work.look)
     again = work.judged(using, {path: work.summed(path, nodes)})
     if wrong := again.against(path):
         raise ChangedError("; ".join(found.finding(one) for one in wrong))

@@ -10,7 +10,7 @@ from typing import TypeVar
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import DirEntry, KafkaView, RandomReader, Znode
+from zkmigrate.model.look import DirEntry, KafkaView, Pulse, RandomReader, Znode
 from zkmigrate.moves.world import ensemble as words
 from zkmigrate.moves.world import program
 from zkmigrate.moves.world.disk import Disk
@@ -49,6 +49,12 @@ class WorldLook(TopicQuestions):
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         return {host: ask(host) for host in hosts}
+
+    def pulses(self, within_s: float) -> Mapping[str, Pulse]:
+        up = self.world.brokers.items()
+        return {
+            n: Pulse(0.0, took_s=0.002) if p.registered else Pulse(None, "connection refused") for n, p in up
+        }
 
     # --- four-letter words --------------------------------------------------------------------------
 

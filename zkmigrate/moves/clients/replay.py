@@ -28,8 +28,10 @@ from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.serialization import SetData as SetDataRequest
 
 from zkmigrate.errors import ZkmigrateError
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import BeginReplay, ClusterChange, EndReplay, ReplayTransactions
-from zkmigrate.moves.facts.replay_disks import Reader
+from zkmigrate.model.look import Look
+from zkmigrate.moves.facts.replay_disks import Reader, reader
 from zkmigrate.zookeeper.clients.ensemble import (
     ANSWER_S,
     NOT_ITS_OWN,
@@ -219,6 +221,28 @@ def ensemble(servers: Sequence[Server], chroot: str) -> Iterator[Ensemble]:
     """A session with one of the servers, for as long as the block lasts. Raises HostError."""
     with connected("source", servers) as client:
         yield Ensemble(client, chroot)
+
+
+@dataclass(frozen=True)
+class Alter:
+    """Sends changes to the ensemble of these servers, each over a session of its own. reader: of dest's
+    transactions."""
+
+    servers: Sequence[Server]
+    reader: Reader
+
+    def __call__(self, change: ClusterChange) -> tuple[int, str]:
+        """As :func:`alter`."""
+        return alter(self.servers, self.reader, change)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def alterer(inventory: Inventory, look: Look) -> Alter:
+    """What sends changes to source. look: reads dest's disks."""
+    doors = [Server(host.address, inventory.source.ports.client) for host in inventory.source.hosts]
+    return Alter(doors, reader(inventory, look))
 
 
 def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> tuple[int, str]:

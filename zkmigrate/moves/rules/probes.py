@@ -1,4 +1,5 @@
-"""The watch's questions: is the block whole on every dest host, do the brokers answer, does source serve.
+"""The questions of a move's window: is the block whole on every dest host, do the members of the dependent
+answer, does source serve.
 
 One bad answer is not yet trouble: a look must fail, a broker stay silent, source be without a quorum twice in
 a row. A leak in the block counts at once.
@@ -9,19 +10,42 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from zkmigrate.engine.watch import LEASE_LAPSED, LOOK_UNKNOWN
-from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.hosts.facts.status import HostStatus, host_status
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import Look
+from zkmigrate.model.sampling import Note
 from zkmigrate.model.window import Phase, Probe, Trouble
-from zkmigrate.zookeeper.facts.ensemble import EnsembleView
+from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, source_view
 
+LEASE_LAPSED = Trouble.LEASE_LAPSED.value
+LOOK_UNKNOWN = Trouble.LOOK_UNKNOWN.value
 BLOCK_LEAKS = Trouble.BLOCK_LEAKS.value
 BROKER_LOST = Trouble.BROKER_LOST.value
 SOURCE_SICK = Trouble.SOURCE_SICK.value
 _FENCED = Phase.FENCED.until(Phase.OPEN)
 _CUT = Phase.CUT.until(Phase.OPEN)
 _IN_A_ROW = 2
+_WITHIN_S = 3.0
+
+
+def of_window(dependent: AnyDependent, inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
+    """All of them. note: takes the phases of the hosts as they are seen."""
+    hosts = inventory.dest_names
+
+    def statuses() -> Mapping[str, Reading[HostStatus]]:
+        asked = look.each(hosts, lambda host: host_status(look, host))
+        seen = {h: [r.value.phase, r.value.served_s] for h, r in asked.items() if isinstance(r, Seen)}
+        note("phases", {"hosts": seen})
+        return asked
+
+    return (
+        block(hosts, statuses),
+        *dependent.probes(inventory, look),
+        source(lambda: source_view(inventory, look)),
+    )
 
 
 def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostStatus]]]) -> Probe:
@@ -43,7 +67,7 @@ def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostSta
             if isinstance(reading, Seen):
                 yield from _block(host, reading.value)
 
-    return Probe(f"block on {len(hosts)} hosts", 1.0, findings)
+    return Probe(f"block on {len(hosts)} hosts", 1.0, findings, within_s=_WITHIN_S)
 
 
 def _block(host: str, status: HostStatus) -> Iterator[Finding]:

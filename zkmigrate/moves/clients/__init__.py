@@ -1,0 +1,1 @@
+"""Clients that only the move and the return need: the replay of transactions."""
