@@ -6,6 +6,7 @@ from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.topics.look_step import TopicCheckStep
 from zkmigrate.topics.section import TopicConfigInventory
 from zkmigrate.topics.set_step import TopicConfigStep
+from zkmigrate.topics.watch import WATCH, foreseen
 
 PLAYBOOK = Playbook(
     id="kafka_topic_config",
@@ -17,9 +18,11 @@ PLAYBOOK = Playbook(
             "Set the config",
             (TopicConfigStep(),),
             consent="Set the config on these topics now?",
+            watched=WATCH,
         ),
     ),
     inventory=TopicConfigInventory,
     sections=("kafka", "topic_config"),
     alters_clusters=True,
+    foreseen=foreseen,
 )

@@ -86,8 +86,9 @@ def site_of(world: TopicWorld) -> Callable[[Inventory, str], Site]:
         def __init__(self, inventory: Inventory, run: str) -> None:
             super().__init__(inventory, run)
             answers = TopicLook(world, TinyClock())
-            for question in ("topics", "topic_settings", "refused_setting"):
-                setattr(self.look, question, getattr(answers, question))
+            for question in ("topics", "topic_partitions", "topic_settings", "refused_setting"):
+                for look in (self.look, self._watch_look):
+                    setattr(look, question, getattr(answers, question))
             self.apply: Any = self._sent
 
         def _sent(self, change: Change, _operation: str, _fencing: int) -> Outcome:
@@ -122,6 +123,10 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], world: TopicWorld, 
     planned = asked("plan")
     assert (planned.exit_code, world.topics) == (0, first)
     assert planned.output.count(f"--add-config '{KEY}=[{VALUE}]'") == 11
+    assert (
+        "beside it: one Metadata request for these topics alone, to each witness; 2 witnesses, every 30 s"
+        in planned.output
+    )
     assert asked("run", "--yes").exit_code == 0
     assert {world.topics[name][KEY] for name in names(12)} == {VALUE}
     status = asked("status", "--findings", "all", "--json")

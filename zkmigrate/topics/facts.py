@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import ClusterTopics, Look, Settings
@@ -48,9 +49,14 @@ class FirstLook:
 
 def section(c: Context) -> TopicConfig:
     """What the inventory wants set. TypeError where it has no such section."""
-    if not isinstance(c.inventory, TopicConfigInventory):
+    return section_of(c.inventory)
+
+
+def section_of(inventory: Inventory) -> TopicConfig:
+    """As ``section``."""
+    if not isinstance(inventory, TopicConfigInventory):
         raise TypeError("the inventory of this playbook has a section topic_config")
-    return c.inventory.topic_config
+    return inventory.topic_config
 
 
 def matches(entry: str, topic: str) -> bool:
@@ -64,6 +70,15 @@ def left_out(wanted: TopicConfig, topic: str) -> bool:
     return any(matches(entry, topic) for entry in wanted.leave_out)
 
 
+def meant(wanted: TopicConfig, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of a cluster's topics that get the config, in order."""
+    return tuple(
+        topic
+        for topic in sorted(names)
+        if any(matches(entry, topic) for entry in wanted.topics) and not left_out(wanted, topic)
+    )
+
+
 def first_look(c: Context, look: Look) -> FirstLook:
     """Look at every topic that the inventory means, in four questions at most."""
     wanted = section(c)
@@ -71,10 +86,9 @@ def first_look(c: Context, look: Look) -> FirstLook:
     if not isinstance(cluster, Seen):
         nothing = cluster if isinstance(cluster, Unknown) else Unknown("failed", "no cluster")
         return FirstLook(cluster, (), (), nothing, nothing)
-    means = {entry: [t for t in cluster.value.names if matches(entry, t)] for entry in wanted.topics}
-    unmatched = tuple(entry for entry, found in means.items() if not found)
-    every = sorted({topic for found in means.values() for topic in found})
-    topics = tuple(topic for topic in every if not left_out(wanted, topic))
+    names = cluster.value.names
+    unmatched = tuple(entry for entry in wanted.topics if not any(matches(entry, t) for t in names))
+    topics = meant(wanted, names)
     settings = look.topic_settings(KAFKA, wanted.key, topics)
     refused: Reading[Mapping[str, str]] = Seen({})
     if isinstance(settings, Seen):

@@ -68,10 +68,13 @@ class TopicWorld:
             return Unknown("timeout", "no broker answers")
         up = [id for id in BROKERS if id not in self.down]
         states = {state.topic: state for state in self._states()}
-        told: dict[str, Reading[tuple[PartitionState, ...]]] = {
-            topic: Seen((states[topic],)) if topic in states else Absent(topic) for topic in topics
-        }
+        told = {topic: self._told(topic, states) for topic in topics}
         return Seen(TopicPartitions(self.cluster_id, frozenset(up), tuple(up[:witnesses]), told))
+
+    def _told(self, topic: str, states: Mapping[str, PartitionState]) -> Reading[tuple[PartitionState, ...]]:
+        if topic in self.denied:
+            return Unknown("denied", f"metadata of topic {topic}: TopicAuthorizationFailedError")
+        return Seen((states[topic],)) if topic in states else Absent(topic)
 
     def _states(self) -> Iterator[PartitionState]:
         for number, topic in enumerate(self.topics):
