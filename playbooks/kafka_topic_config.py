@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.playbook import Counted, Playbook, Stage
+from zkmigrate.topics.facts import to_change
 from zkmigrate.topics.look_step import TopicCheckStep
 from zkmigrate.topics.section import TopicConfigInventory
 from zkmigrate.topics.set_step import TopicConfigStep
@@ -21,6 +22,7 @@ PLAYBOOK = Playbook(
             watched=WATCH,
         ),
     ),
+    counted=(Counted("set.topic-config", "topics", to_change, paced=True),),
     inventory=TopicConfigInventory,
     sections=("kafka", "topic_config"),
     alters_clusters=True,

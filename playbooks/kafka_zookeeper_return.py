@@ -50,7 +50,7 @@ PLAYBOOK = Playbook(
             noticed=True,
         ),
     ),
-    counted=(Counted("outage.brokers", "brokers", lambda inventory: inventory.broker_names),),
+    counted=(Counted("outage.brokers", "brokers", lambda inventory, _: inventory.broker_names),),
     sections=SECTIONS,
     roles=(
         Role("source", "source hosts"),

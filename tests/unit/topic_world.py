@@ -13,6 +13,7 @@ from zkmigrate.engine import events
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.history import History
+from zkmigrate.engine.hold import HoldPort, NoHolds
 from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import NoWatch, World
 from zkmigrate.engine.run import Ended, Walk
@@ -110,6 +111,7 @@ class Desk:
     seen: list[events.Event] = field(default_factory=list)
     before_change: Callable[[Change], None] = lambda _change: None
     watched: bool = False
+    holds: HoldPort = field(default_factory=NoHolds)
 
     def __post_init__(self) -> None:
         self.points = Points()
@@ -152,6 +154,7 @@ class Desk:
             interrupt=Interrupt(),
             watch=PromptWatch(self.inventory, look) if self.watched else NoWatch(),
             emit=self.seen.append,
+            holds=self.holds,
         )
         try:
             return act(Walk(self.playbook, self.inventory, journal, world))

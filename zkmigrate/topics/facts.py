@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import ClassVar
@@ -11,8 +11,8 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import ClusterTopics, Look, Settings
-from zkmigrate.model.recorded import Recorded
-from zkmigrate.model.step import Context
+from zkmigrate.model.recorded import Recorded, recorded
+from zkmigrate.model.step import Context, Records
 from zkmigrate.topics.section import TopicConfig, TopicConfigInventory
 
 INTERNAL = "__"
@@ -30,6 +30,13 @@ class Originals(Recorded):
     step: ClassVar[str] = "topic-config"
 
     original: Mapping[str, str | None]
+
+
+def to_change(inventory: Inventory, records: Records) -> tuple[str, ...]:
+    """The topics that a run has to change, done or not; none before it has looked at them."""
+    wanted, body = section_of(inventory), records.get(Originals.step)
+    original = recorded(Originals, body, "").original if body else {}
+    return tuple(t for t, own in original.items() if own != wanted.value and not left_out(wanted, t))
 
 
 @dataclass(frozen=True)
@@ -94,13 +101,6 @@ def first_look(c: Context, look: Look) -> FirstLook:
     if isinstance(settings, Seen):
         refused = look.refused_setting(KAFKA, wanted.key, wanted.value, topics)
     return FirstLook(cluster, topics, unmatched, settings, refused)
-
-
-def few(names: Iterable[str], most: int = 5) -> str:
-    """The first of several names, and how many more there are."""
-    listed: Sequence[str] = list(names)
-    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
-    return f"{', '.join(listed[:most])}{more}"
 
 
 def told(value: str | None) -> str:

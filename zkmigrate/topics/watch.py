@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from zkmigrate.inventory.inventory import Inventory, Policy
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, few
 from zkmigrate.model.look import Look, TopicPartitions, cost
 from zkmigrate.model.step import Context
 from zkmigrate.model.window import Decision, Probe, WatchSpec
-from zkmigrate.topics.facts import few, meant, section_of
+from zkmigrate.topics.facts import meant, section_of
 from zkmigrate.topics.rules import AGAIN
 
 EVERY_S = 30.0
