@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model.change import KAFKA
-from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.playbook import Counted, Playbook, Stage
+from zkmigrate.topics.facts import to_change
 from zkmigrate.topics.look_step import TopicCheckStep
 from zkmigrate.topics.section import TopicConfigInventory
 from zkmigrate.topics.set_step import TopicConfigStep
+from zkmigrate.topics.watch import WATCH, foreseen
 
 PLAYBOOK = Playbook(
     id="kafka_topic_config",
@@ -19,11 +21,14 @@ PLAYBOOK = Playbook(
             "Set the config",
             (TopicConfigStep(),),
             consent="Set the config on these topics now?",
+            watched=WATCH,
         ),
     ),
+    counted=(Counted("set.topic-config", "topics", to_change, paced=True),),
     inventory=TopicConfigInventory,
     sections=("kafka", "topic_config"),
     alters_clusters=True,
     sampling=(BROKERS,),
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
+    foreseen=foreseen,
 )

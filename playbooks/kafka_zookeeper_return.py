@@ -53,7 +53,7 @@ PLAYBOOK = Move(
             noticed=True,
         ),
     ),
-    counted=(Counted("outage.brokers", "brokers", lambda inventory: inventory.broker_names),),
+    counted=(Counted("outage.brokers", "brokers", lambda inventory, _: inventory.broker_names),),
     sections=SECTIONS,
     roles=(
         Role("source", "source hosts"),

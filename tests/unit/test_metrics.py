@@ -78,6 +78,12 @@ def test_how_far_a_step_is_counts_what_earlier_processes_did(told: Told) -> None
         1,
         60.5,
     )
+    found = told(events.WaveBegun("set", "set", Way.FORWARD, ("t1",), 0, 4_500, None, "topics"))
+    assert found["step_targets", ("set.set",)] == 4_500, "known by a look alone"
+
+
+def test_how_far_the_waves_are(told: Told) -> None:
+    found = told(events.StepBegun("roll", "roll", "Roll", Hazard.REVERSIBLE, Way.FORWARD, 2, 1, 3, 60.5))
     waves = ("roll.roll", "forward")
     assert (found["step_waves_begun", waves], found["step_waves_done", waves]) == (2, 1)
     found = told(events.WaveBegun("roll", "roll", Way.FORWARD, ("broker3",), 2, 3, None))

@@ -151,8 +151,9 @@ def test_status_and_screen_tell_how_far_the_roll_is(
     who = {"pid": 7, "verb": "run", "by": "bert", "place": "", "since": run.clock()}
     monkeypatch.setattr(process, "at_work", lambda _: SimpleNamespace(body=lambda: who))
     soon = left_s and left_s - 60.0
-    begun = events.StepBegun("roll", "roll", "t", Hazard.REVERSIBLE, Way.FORWARD, 38, 37, 100, soon)
-    wave = events.WaveBegun("roll", "roll", Way.FORWARD, ("b1",), 37, 100, soon)
+    far = (37, 100, soon, "brokers")
+    begun = events.StepBegun("roll", "roll", "t", Hazard.REVERSIBLE, Way.FORWARD, 38, *far)
+    wave = events.WaveBegun("roll", "roll", Way.FORWARD, ("b1",), *far)
     for event in (begun, wave):  # the one as a process begins, the other later
         minute_ago = {**events.to_json(event), "left_s": left_s, "at": run.clock() - 60.0}
         (run.dir / EVENTS).write_text(json.dumps(minute_ago) + "\n")

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from tests.unit.engine_world import TinyClock
 from tests.unit.topic_world import ID, KEY, VALUE, TopicLook, names, topics
 from zkmigrate.cli.main import cli
+from zkmigrate.engine import planfile
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory.inventory import Inventory, digest, load
@@ -86,8 +87,9 @@ def site_of(world: TopicWorld) -> Callable[[Inventory, str], Site]:
         def __init__(self, inventory: Inventory, run: str) -> None:
             super().__init__(inventory, run)
             answers = TopicLook(world, TinyClock())
-            for question in ("topics", "topic_settings", "refused_setting"):
-                setattr(self.look, question, getattr(answers, question))
+            for question in ("topics", "topic_partitions", "topic_settings", "refused_setting"):
+                for look in (self.look, self._watch_look):
+                    setattr(look, question, getattr(answers, question))
             self.apply: Any = self._sent
 
         def _sent(self, change: Change, _operation: str, _fencing: int) -> Outcome:
@@ -122,6 +124,14 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], world: TopicWorld, 
     planned = asked("plan")
     assert (planned.exit_code, world.topics) == (0, first)
     assert planned.output.count(f"--add-config '{KEY}=[{VALUE}]'") == 11
+    lines = planned.output.splitlines()
+    at = lines.index(f"     set {KEY}={VALUE} of topic t00001 (found: unset)")
+    assert lines[at + 1].startswith("       $ kafka-configs.sh ")
+    assert lines[at + 2] == f"     set {KEY}={VALUE} of topic t00002 (found: unset)", "two lines a topic"
+    assert (
+        "beside it: one Metadata request for these topics alone, to each witness; 2 witnesses, every 30 s"
+        in planned.output
+    )
     assert asked("run", "--yes").exit_code == 0
     assert {world.topics[name][KEY] for name in names(12)} == {VALUE}
     status = asked("status", "--findings", "all", "--json")
@@ -140,3 +150,67 @@ def test_without_its_journal_a_run_asks_for_it(asked: Callable[..., Result], tmp
     lost = asked("resume", "--journal-lost", "back", "--run-id", "topics-1", "--yes")
     assert lost.exit_code != 0
     assert "does not go on without its journal" in lost.output
+
+
+@pytest.fixture
+def plan(asked: Callable[..., Result], tmp_path: Path) -> Path:
+    file = tmp_path / "topics.plan"
+    assert asked("plan", "--out", str(file)).exit_code == 0
+    return file
+
+
+def test_a_saved_plan_stays_fresh_while_what_topics_set_changes_each_minute(
+    asked: Callable[..., Result], world: TopicWorld, tmp_path: Path, plan: Path
+) -> None:
+    for minute in range(3):
+        world.topics["t00000"][KEY] = str(minute)
+        assert "warning" not in asked("plan", "--show", str(plan)).output
+    world.topics["t00001"][KEY] = VALUE  # one that the plan would have changed
+    done = asked("run", "--yes", "--plan", str(plan))
+    assert done.exit_code == 0, done.output
+    digest = json.loads(plan.read_text())["digest"]
+    assert f"the plan {digest[:12]} that was given still holds" in done.output
+    assert (tmp_path / "runs" / "topics-1" / "plan.json").read_bytes() == plan.read_bytes()
+    again = asked("run", "--yes", "--plan", str(plan))
+    assert (again.exit_code, f"the plan {digest[:12]} was applied by run topics-1" in again.output) == (
+        4,
+        True,
+    )
+    assert asked("rollback", "--yes").exit_code == 0
+    assert world.topics["t00000"][KEY] == "2", "what the run found, not what the plan had seen"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda topics: topics.update(t99999={}), "topic t99999 was not there, is there"),
+        (lambda topics: topics.pop("t00004"), "topic t00004 was there, is not there"),
+        (lambda topics: topics.pop("t00009"), "topic t00009 was there, is not there"),
+    ],
+    ids=["one came", "one went", "one went that has the value already"],
+)
+def test_a_saved_plan_is_stale_when_other_topics_are_meant(
+    asked: Callable[..., Result], world: TopicWorld, plan: Path, change: Callable[[Any], object], said: str
+) -> None:
+    change(world.topics)
+    refused = asked("run", "--yes", "--plan", str(plan))
+    assert refused.exit_code == 4
+    assert f"is stale: set.topic-config: {said}; needed: what was planned" in refused.output
+    assert f"is stale: set.topic-config: {said}; needed" in asked("plan", "--show", str(plan)).output
+
+
+def test_a_plan_of_before_tells_no_basis_and_is_judged_by_its_changes(
+    asked: Callable[..., Result], world: TopicWorld, plan: Path
+) -> None:
+    body = json.loads(plan.read_text())
+    for stage in body["stages"]:
+        for step in stage["steps"]:
+            step.pop("basis", None)
+    old = planfile.PlanFile.model_validate_json(json.dumps(body))
+    old = old.model_copy(update={"checksum": planfile.checksum_of(old)})
+    plan.write_text(old.text())
+    assert "basis" not in old.text()
+    assert "warning" not in asked("plan", "--show", str(plan)).output
+    world.topics["t00000"][KEY] = "5"
+    refused = asked("run", "--yes", "--plan", str(plan))
+    assert (refused.exit_code, "set.topic-config on t00000: not as planned" in refused.output) == (4, True)

@@ -13,13 +13,18 @@ from zkmigrate.engine import events
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.history import History
+from zkmigrate.engine.hold import HoldPort, NoHolds
 from zkmigrate.engine.journal import NAME, Journal
-from zkmigrate.engine.ports import World
+from zkmigrate.engine.ports import NoWatch, World
 from zkmigrate.engine.run import Walk
-from zkmigrate.inventory.inventory import Broker, Kafka
+from zkmigrate.inventory.inventory import Broker, Inventory, Kafka
 from zkmigrate.model.change import Change, ClusterChange
+from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.step import Context, Way
+from zkmigrate.model.window import Probe
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.topics.section import TopicConfig, TopicConfigInventory
 from zkmigrate.topics.set_step import TopicConfigStep
@@ -69,9 +74,34 @@ class TopicLook(TopicQuestions):
         return self.clock.wall()
 
 
+class PromptWatch(NoWatch):
+    """Asks each probe whenever the walk asks for what was seen, so that no clock decides what a test sees."""
+
+    def __init__(self, inventory: Inventory, look: Look) -> None:
+        self._inventory, self._look = inventory, look
+        self._probes: tuple[Probe, ...] = ()
+        self._found: dict[str, Finding] = {}
+        self._answered: dict[str, Held] = {}
+
+    def follow(self, stage: Stage, history: History, _context: Context) -> None:
+        if stage.watched is None or history.way is Way.BACK:
+            self._probes = ()
+        elif not self._probes:
+            self._probes = stage.watched.probes(self._inventory, self._look)
+
+    def finding(self) -> Finding | None:
+        for probe in self._probes:
+            self._found |= {finding.id: finding for finding in probe.ask()}
+        open_ = [f for f in self._found.values() if f.blocks and self._answered.get(f.id) is not f.held]
+        return next(iter(open_), None)
+
+    def answered(self, finding: Finding) -> None:
+        self._answered[finding.id] = finding.held
+
+
 @dataclass
 class Desk:
-    """One run over one cluster."""
+    """One run over one cluster. watched: what is watched beside its steps is asked."""
 
     run_dir: Path
     cluster: TopicWorld
@@ -81,6 +111,8 @@ class Desk:
     confirm: TinyConfirm = field(default_factory=TinyConfirm)
     seen: list[events.Event] = field(default_factory=list)
     before_change: Callable[[Change], None] = lambda _change: None
+    watched: bool = False
+    holds: HoldPort = field(default_factory=NoHolds)
 
     def __post_init__(self) -> None:
         self.points = Points()
@@ -113,14 +145,17 @@ class Desk:
         if not journal.history.run:
             body = {"run": "r-1", "playbook": "kafka_topic_config", "inventory": "0", "plan": "0"}
             journal.append("begin", body)
+        look = cast(Look, TopicLook(self.cluster, self.clock))
         world = World(
-            look=cast(Look, TopicLook(self.cluster, self.clock)),
+            look=look,
             apply=self._apply,
             clock=self.clock,
             confirm=self.confirm,
             lock=TinyLock(),
             interrupt=Interrupt(),
+            watch=PromptWatch(self.inventory, look) if self.watched else NoWatch(),
             emit=self.seen.append,
+            holds=self.holds,
         )
         try:
             return act(Walk(self.playbook, self.inventory, journal, world))

@@ -23,16 +23,19 @@ from tests.unit.topic_world import (
     resume,
     topics,
 )
-from zkmigrate.engine import journal
+from zkmigrate.engine import events, journal
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
 from zkmigrate.model.change import AlterTopicConfig, Change
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Way
 from zkmigrate.moves.world.topics import TopicWorld
+from zkmigrate.topics.facts import Originals, to_change
 from zkmigrate.topics.set_step import WAVE
+from zkmigrate.ui import words
 
 STEP = "set.topic-config"
 FEW = 8
@@ -88,6 +91,47 @@ def test_a_wave_is_no_larger_than_it_is_said_to_be(tmp_path: Path) -> None:
     made.process(back)
     waves = Counter(e.body["leg"] for e in journal.kept_lines(made.run_dir) if e.kind == "intent")
     assert (max(waves.values()), len(waves)) == (3, 2 * 8)
+
+
+def test_each_wave_tells_how_far_it_is(tmp_path: Path) -> None:
+    """The topics are known by a look alone, and behind a kill by what the run recorded."""
+    made = desk(tmp_path, 25, leave_out=("t00003", "t00006"))
+    with pytest.raises(Killed):
+        made.process(forward, Points(11, kinds=("apply",)))
+    assert made.process(resume).code == 0
+    waves = [e for e in made.seen if isinstance(e, events.WaveBegun)]
+    assert {(e.of, e.many) for e in waves} == {(21, "topics")}
+    assert [e.done for e in waves][:4] == [0, 3, 6, 9]
+    assert waves[-1].done + len(waves[-1].targets) == 21
+    begun = [e for e in made.seen if isinstance(e, events.StepBegun) and e.step == "topic-config"]
+    assert [(e.done, e.of) for e in begun] == [(0, 0), (9, 21)]
+    assert "9 of 21 topics done before this wave" in words.sentence(waves[3])
+
+
+def test_a_line_names_few_topics_of_a_wave(tmp_path: Path) -> None:
+    made = replace(desk(tmp_path, 60), wave=50)
+    made.process(forward)
+    wave = next(e for e in made.seen if isinstance(e, events.WaveBegun))
+    assert len(wave.targets) == 50
+    assert " and 30 more: 0 of 54 topics done" in words.sentence(wave)
+
+
+def test_so_many_topics_are_a_canary(tmp_path: Path) -> None:
+    made = replace(desk(tmp_path, 60), wave=30)
+    made.holds = HoldFile(made.run_dir)
+    assert made.process(lambda walk: walk.forward(pause_after=25)).code == 0
+    waves = [len(e.targets) for e in made.seen if isinstance(e, events.WaveBegun)]
+    assert waves == [25, 29]
+    held, _ = [e.body for e in journal.kept_lines(made.run_dir) if e.kind == "hold"]
+    assert held["progress"].startswith("25 of 54 topics done (t00000, ")
+    assert held["progress"].endswith(" and 5 more)")
+
+
+def test_what_is_left_out_under_way_is_not_counted_any_more() -> None:
+    records = {"topic-config": Originals({"t1": None, "t2": VALUE, "t3": "5"}).encode()}
+    assert to_change(inventory(), records) == ("t1", "t3")
+    assert to_change(inventory(leave_out=("t3",)), records) == ("t1",)
+    assert to_change(inventory(), {}) == ()
 
 
 def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], whole: bool) -> list[Desk]:

@@ -46,7 +46,7 @@ class StepBegun:
     """The walk enters a step.
 
     waves: how many waves of it an earlier process of the run has begun. done, of, left_s: as its last wave
-    told them, or would tell them now; 0 where none was begun.
+    told them, or would tell them now; 0 where none was begun. many: as in ``WaveBegun``.
     """
 
     stage: str
@@ -58,14 +58,16 @@ class StepBegun:
     done: int = 0
     of: int = 0
     left_s: float | None = None
+    many: str = ""
 
 
 @dataclass(frozen=True)
 class WaveBegun:
     """These targets are changed now, all at once.
 
-    done, of: in the roll, how many brokers had been changed before, and of how many. left_s: about how long
-    the rest takes, at the pace of the waves before; None where that cannot be said.
+    done, of: in the step that is paced, how many targets had been changed before, and of how many. left_s:
+    about how long the rest takes, at the pace of the waves before; None where that cannot be said. many: what
+    the targets are called.
     """
 
     stage: str
@@ -75,6 +77,7 @@ class WaveBegun:
     done: int = 0
     of: int = 0
     left_s: float | None = None
+    many: str = ""
 
 
 @dataclass(frozen=True)

@@ -124,11 +124,13 @@ Position: TypeAlias = Next | Rehearsed | Arrived
 
 
 class HowFar(NamedTuple):
-    """How many targets are done, of how many, and about how many seconds the rest takes; of 0: not told."""
+    """How many targets are done, of how many, and about how many seconds the rest takes; of 0: not told.
+    many: what they are called."""
 
     done: int = 0
     of: int = 0
     left_s: float | None = None
+    many: str = ""
 
 
 CLEANED = {

@@ -23,11 +23,14 @@ from zkmigrate.engine.window import Window
 from zkmigrate.errors import LockedError, UsageError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import inverses
+from zkmigrate.model.finding import few
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Context, Way
 
 _POLL_S = 0.2
 _SAY_S = 60.0
+_NAMED = 20
+"""So many targets are named, the others counted."""
 
 
 class HoldPlaces:
@@ -47,17 +50,18 @@ class HoldPlaces:
         self._canary = 0
 
     def pause_after(self, number: int) -> None:
-        """Take in ``--pause-after``, 0 for nothing of the kind. UsageError where the walk could not hold
-        there: at the last broker, or where more have been changed already."""
+        """Take in ``--pause-after``, 0 for nothing of the kind. UsageError where it is known that the walk
+        could not hold there: at the last target, or where more have been changed already."""
         self._canary = number
         if not number:
             return
         paced = self._playbook.paced
         if paced is None:
             raise UsageError(f"{self._playbook.id} has no step that pauses. Possible now: zkmigrate hold")
-        every = paced.targets(self._inventory)
-        changed, of = len(set(self._journal.history.touched(paced.step)) & set(every)), len(every)
-        if not changed <= number < of:
+        history = self._journal.history
+        every = paced.targets(self._inventory, history.records())
+        changed, of = len(set(history.touched(paced.step)) & set(every)), len(every)
+        if of and not changed <= number < of:
             raise UsageError(
                 f"cannot pause after {number} of {of} {paced.many}; {changed} have been changed. Possible "
                 f"now: a number from {max(1, changed)} to {of - 1}, or zkmigrate hold"
@@ -172,18 +176,22 @@ class HoldPlaces:
         history = self._journal.history
         counted = next((c for c in self._playbook.counted if c.step == at.id), None)
         kind = counted.many if counted else "hosts"
-        every = counted.targets(self._inventory) if counted else self._playbook.changed(self._inventory)
+        every = (
+            counted.targets(self._inventory, history.records())
+            if counted
+            else self._playbook.changed(self._inventory)
+        )
         applied = {t: history.applied(at.id, t) for t in history.touched(at.id) if t in every}
         if at.way is Way.BACK:
             left = [target for target, changes in applied.items() if inverses(changes)]
-            return f"{len(left)} {kind} still to be put back ({', '.join(left)})" if left else ""
+            return f"{len(left)} {kind} still to be put back ({few(left, _NAMED)})" if left else ""
         wave = f".{history.known_leg}"
         begun = [
             t for t, c in applied.items() if not whole and c[-1].operation.rpartition(".")[0].endswith(wave)
         ]
         done = [target for target in applied if target not in begun]
-        names = f" ({', '.join(done)})" if done else ""
-        more = f", begun: {', '.join(begun)}" if begun else ""
+        names = f" ({few(done, _NAMED)})" if done else ""
+        more = f", begun: {few(begun, _NAMED)}" if begun else ""
         return f"{len(done)} of {len(every)} {kind} done{names}{more}" if applied else ""
 
     def _until_answered(

@@ -89,6 +89,7 @@ class PlannedChange:
 class PlannedStep:
     """One step: its brief, and the changes per target or why they are not known yet. unknown: why they could
     not be looked at, though they could be known now; else empty. facts: its forecast, None where it has none.
+    basis: what a saved plan of it rests on, as the step says; None: on its changes.
     """
 
     id: str
@@ -99,6 +100,7 @@ class PlannedStep:
     note: str
     unknown: str = ""
     facts: Any = None
+    basis: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,7 @@ def _step(
         if (turns := _turns(step, context, foreseen)) is None:
             return replace(planned, facts=foreseen.facts)
         plans = {target: step.plan(context, foreseen.facts, target) for target in turns}
+        basis = step.basis(context, foreseen.facts)
         specs |= {c.host: c.spec for changes in plans.values() for c in changes if isinstance(c, Arm)}
         targets = {
             target: tuple(_change(c, inventory, look, specs.get(c.where, "")) for c in changes)
@@ -202,7 +205,8 @@ def _step(
         }
     except (HostError, UsageError) as error:
         return replace(planned, note=f"not known now: {error}", unknown=str(error))
-    return replace(planned, targets=targets, note="" if targets else NOTHING, facts=foreseen.facts)
+    note = "" if targets else NOTHING
+    return replace(planned, targets=targets, note=note, facts=foreseen.facts, basis=basis)
 
 
 def _turns(step: AnyStep, context: Context, foreseen: Forecast[Any]) -> tuple[str, ...] | None:

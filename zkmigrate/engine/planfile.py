@@ -45,7 +45,7 @@ class FileChange(_Frozen):
 
 
 class FileStep(_Frozen):
-    """One step; ``unknown`` as in :class:`zkmigrate.engine.plan.PlannedStep`."""
+    """One step; ``unknown`` and ``basis`` as in :class:`zkmigrate.engine.plan.PlannedStep`."""
 
     id: str
     title: str
@@ -54,6 +54,7 @@ class FileStep(_Frozen):
     note: str
     unknown: str
     targets: dict[str, tuple[FileChange, ...]]
+    basis: dict[str, str] | None = None
 
 
 class FileStage(_Frozen):
@@ -91,7 +92,7 @@ class PlanFile(_Frozen):
 
     def to_json(self) -> dict[str, object]:
         """The JSON object."""
-        return self.model_dump(mode="json")
+        return self.model_dump(mode="json", exclude_none=True)
 
     def text(self) -> str:
         """The content of the file: the same object in JSON whose strings no terminal obeys."""
@@ -146,6 +147,7 @@ def _step(step: PlannedStep) -> FileStep:
         note=step.note,
         unknown=step.unknown,
         targets=targets,
+        basis=None if step.basis is None else dict(step.basis),
     )
 
 
@@ -227,7 +229,8 @@ def _differences(planned: PlanFile, now: PlanFile) -> Iterator[str]:
             yield f"{file}: {'changed since' if changed else f'was {_state(was)}, is {_state(is_)}'}"
 
 
-_STATES = {"absent": "not there", "unknown": "not to be read"}
+_NOT_THERE = "not there"
+_STATES = {"absent": _NOT_THERE, "unknown": "not to be read"}
 
 
 def _there(there: bool) -> str:
@@ -245,6 +248,12 @@ def _step_differences(name: str, was: FileStep, now: FileStep) -> Iterator[str]:
             if now.unknown
             else f"{name}: was not known when it was planned, is now"
         )
+        return
+    if was.basis is not None and now.basis is not None:
+        for fact in dict.fromkeys((*was.basis, *now.basis)):
+            before, after = was.basis.get(fact, _NOT_THERE), now.basis.get(fact, _NOT_THERE)
+            if before != after:
+                yield f"{name}: {fact} was {before}, is {after}"
         return
     for target in dict.fromkeys((*was.targets, *now.targets)):
         old, new = was.targets.get(target, ()), now.targets.get(target, ())

@@ -205,14 +205,16 @@ class Walk:
                         return refused
                     if (again := patience.count(plans)) >= TRIES:
                         return patience.exhausted(plans, back=self._way_back())
-                    self._wave_begun(at, targets)
                     if record != recorded:
                         self._log.recorded(at, record)
                         recorded = record
+                    self._wave_begun(at, targets)
                     limits = partial(self._window.limits, at)
                     failures = self._wave.run(at, plans, context.fencing, limits)
                     patience.note(failures)
                     self._window.follow(at, self._context(at))
+                    if at.stage.watched is not None:  # a step of many waves may never wait
+                        self._window.ask(at)
                     if failures or again:
                         self.world.clock.pause(_RETRY_S)
                 case _:
@@ -246,10 +248,11 @@ class Walk:
         paced = self.playbook.paced
         if paced is None or at.id != paced.step or at.way is Way.BACK:
             return HowFar()
-        every = paced.targets(self.inventory)
+        every = paced.targets(self.inventory, self.history.records())
         if not set(wave) & set(every):
             return HowFar()
-        return self.history.how_far(at.id, wave, len(every), self.world.clock.wall())
+        far = self.history.how_far(at.id, wave, len(every), self.world.clock.wall())
+        return far._replace(many=paced.many)
 
     def _changes(self, at: Next, context: Context, facts: object, target: str) -> Changes:
         if at.way is Way.FORWARD:

@@ -110,3 +110,10 @@ def doubts(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def blocking(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings that stop a gate, in order."""
     return tuple(f for f in findings if f.blocks)
+
+
+def few(names: Iterable[str], most: int = 5) -> str:
+    """The first of several names, and how many more there are."""
+    listed: Sequence[str] = list(names)
+    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
+    return f"{', '.join(listed[:most])}{more}"

@@ -14,6 +14,23 @@ from typing import Protocol, TypeAlias, TypeVar
 from zkmigrate.model.fact import Reading
 
 T = TypeVar("T")
+A = TypeVar("A", bound=Callable[..., object])
+
+
+def asks(cost: str) -> Callable[[A], A]:
+    """States what a look asks of how many brokers, for looks that are repeated beside a long stage."""
+
+    def stated(look: A) -> A:
+        look.__dict__["asks"] = cost
+        return look
+
+    return stated
+
+
+def cost(look: Callable[..., object]) -> str:
+    """What a look asks of how many brokers, as ``asks`` states it. KeyError where nothing is stated."""
+    said: str = look.__dict__["asks"]
+    return said
 
 
 @dataclass(frozen=True)
@@ -140,6 +157,50 @@ Settings: TypeAlias = Reading[Mapping[str, Reading[TopicSetting]]]
 not be read. All of it is Absent where Kafka has no config of this name."""
 
 
+@dataclass(frozen=True)
+class TopicPartitions:
+    """Some topics of a Kafka cluster as a few of its brokers, the witnesses, see them.
+
+    brokers: ids of those that every witness names. witnesses: ids of those that were asked and answered.
+    topics: the partitions by topic, in order. A topic is Absent that no witness knows, Unknown where it may
+    not be described. A replica is in sync where every witness that knows the topic says so.
+    """
+
+    cluster_id: str
+    brokers: frozenset[int]
+    witnesses: tuple[int, ...]
+    topics: Mapping[str, Reading[tuple[PartitionState, ...]]]
+
+
+@dataclass(frozen=True)
+class ReplicaLog:
+    """One replica on a disk of a broker.
+
+    size: bytes of its segments. lag: messages that it has to fetch still, -1 where the broker does not know.
+    future: it is being copied from another directory of this broker, and takes that one's place when its lag
+    is 0.
+    """
+
+    topic: str
+    partition: int
+    size: int
+    lag: int
+    future: bool
+
+
+@dataclass(frozen=True)
+class LogDir:
+    """One log directory of a broker. total, usable: bytes of its volume; None from brokers before 3.3."""
+
+    replicas: tuple[ReplicaLog, ...]
+    total: int | None = None
+    usable: int | None = None
+
+
+LogDirs: TypeAlias = Reading[Mapping[str, Reading[LogDir]]]
+"""The log directories of one broker, by path. One is Unknown that the broker cannot use."""
+
+
 class RandomReader(Protocol):
     """Random access to one remote file: short reads only at its end."""
 
@@ -216,20 +277,41 @@ class Look(Protocol):
         """A round trip to each broker of the inventory, all at once, at most so many seconds long."""
         ...
 
+    @asks("one Metadata request for all partitions of all topics, to one broker")
     def topics(self, cluster: str) -> Reading[ClusterTopics]:
-        """Every topic of a cluster: one request, whose answer has all partitions of all topics."""
+        """Every topic of a cluster.
+
+        Like each look at a cluster it first asks every broker of the inventory for its ApiVersions.
+        """
         ...
 
+    @asks("one Metadata request for these topics alone, to each witness")
+    def topic_partitions(
+        self, cluster: str, topics: Sequence[str], witnesses: int
+    ) -> Reading[TopicPartitions]:
+        """The partitions of these topics. witnesses: how many brokers are asked; fewer may answer. Brokers
+        tell from memory: nothing is read from a disk or from ZooKeeper."""
+        ...
+
+    @asks("one DescribeLogDirs request for these partitions alone, to each of these brokers")
+    def log_dirs(
+        self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
+    ) -> Reading[Mapping[int, LogDirs]]:
+        """The replicas on the disks of these brokers, by their ids. partitions: which ones, by topic; None:
+        all. A broker tells sizes from memory, and asks its file system for the volumes."""
+        ...
+
+    @asks("one DescribeConfigs request for each 500 topics, to one broker, which reads each from ZooKeeper")
     def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
-        """One config of these topics. One request for 500 topics; a broker with ZooKeeper makes one read of
-        ZooKeeper for each topic."""
+        """One config of these topics. Brokers without ZooKeeper tell it from memory."""
         ...
 
+    @asks("one IncrementalAlterConfigs request for each 500 topics, to one broker, which reads each")
     def refused_setting(
         self, cluster: str, key: str, value: str, topics: Sequence[str]
     ) -> Reading[Mapping[str, str]]:
         """Those of these topics for which Kafka would refuse this value, with its reason. It validates only
-        and changes nothing. Costs as ``topic_settings``."""
+        and changes nothing."""
         ...
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:

@@ -10,7 +10,7 @@ from zkmigrate.model.by_hand import Manual
 from zkmigrate.model.look import Look
 from zkmigrate.model.report import Reporting
 from zkmigrate.model.sampling import Sampling, View
-from zkmigrate.model.step import AnyStep, Context
+from zkmigrate.model.step import AnyStep, Context, Records
 from zkmigrate.model.window import WatchSpec, WindowSpec
 
 
@@ -51,15 +51,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class Counted:
-    """A step that takes the hosts of one kind through it, wave after wave.
+    """A step that takes the hosts, or the topics, of one kind through it, wave after wave.
 
-    step: ``stage.step``. many: what such hosts are called. targets: which there are. paced: how far it is and
-    how long the rest takes are told, and ``--pause-after`` counts its targets; at most one step is.
+    step: ``stage.step``. many: what such targets are called. targets: which there are, by the inventory and
+    what the run has recorded; none while that is not known. paced: how far it is and how long the rest takes
+    are told, and ``--pause-after`` counts its targets; at most one step is.
     """
 
     step: str
     many: str
-    targets: Callable[[Inventory], tuple[str, ...]]
+    targets: Callable[[Inventory, Records], tuple[str, ...]]
     paced: bool = False
 
 

@@ -213,6 +213,12 @@ class Step(Protocol[F]):
         """
         return Forecast(self.observe(c, look))
 
+    def basis(self, c: Context, f: F) -> Mapping[str, str] | None:
+        """What a saved plan of this step rests on, by name, in words: where one of these is another when the
+        plan is run, the plan is stale, and nothing else that the step sees makes it so. None: each change of
+        the plan must be the same, with all of its content."""
+        return None
+
 
 class Reads(Step[F]):
     """Base of a step that sends nothing: it has no plan, so it is read-only."""

@@ -133,8 +133,8 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
             ),
         ),
         counted=(
-            Counted("join.join", "dest hosts", lambda inventory: inventory.dest_names),
-            Counted("roll.roll", words.many, members, paced=True),
+            Counted("join.join", "dest hosts", lambda inventory, _: inventory.dest_names),
+            Counted("roll.roll", words.many, lambda inventory, _: members(inventory), paced=True),
         ),
         inventory=dependent.shape,
         sections=("operator", "ssh", "source", "dest", words.kind),

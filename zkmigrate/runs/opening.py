@@ -84,12 +84,13 @@ class Opening:
         return Opened(self._checked(journal), said=_given(journal, wanted))
 
     def _made(self, window_lines: tuple[str, ...], wanted: PlanFile | None) -> PlanFile:
+        """The plan to begin with: the one that was given, where it still holds; else that of now."""
         made = planfile.of(plan.make(self.playbook, self.inventory, self.look, window_lines))
         if wanted is not None:
             refuse_stale(wanted, planfile.differences(wanted, made))
             # Once more, now that the hosts have answered: another run may have begun with it since.
             runs.refuse_applied(self.run_dir.parent, wanted.digest, but=self.run_dir.name)
-        return made
+        return wanted or made
 
     def recovered(self, asked: Way, by: str) -> Opened:
         """A journal from the lines that are left and what the hosts say; the direction is ``asked`` for.

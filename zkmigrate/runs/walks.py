@@ -249,8 +249,8 @@ def _measured(path: Path | None, shown: events.Emit, playbook: Playbook, invento
         return shown
     from zkmigrate.ui.metrics import Metrics  # only here is its library needed
 
-    targets = {counted.step: len(counted.targets(inventory)) for counted in playbook.counted}
-    return Metrics(path, shown, targets, time.time)
+    known = {counted.step: len(counted.targets(inventory, {})) for counted in playbook.counted}
+    return Metrics(path, shown, {step: count for step, count in known.items() if count}, time.time)
 
 
 def _opened(wishes: Wishes, opening: Opening, site: Site, wanted: PlanFile | None) -> Opened:

@@ -26,11 +26,22 @@ from zkmigrate.hosts.transport.reader import SftpReader
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin as kafka_client
+from zkmigrate.kafka.clients import log_dirs as log_dir_client
 from zkmigrate.kafka.clients import topics as topic_client
 from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Cause, Reading, Seen, Unknown
-from zkmigrate.model.look import ClusterTopics, DirEntry, KafkaView, Pulse, RandomReader, Settings, Znode
+from zkmigrate.model.look import (
+    ClusterTopics,
+    DirEntry,
+    KafkaView,
+    LogDirs,
+    Pulse,
+    RandomReader,
+    Settings,
+    TopicPartitions,
+    Znode,
+)
 from zkmigrate.zookeeper.clients.admin import word_refused
 from zkmigrate.zookeeper.clients.words import four_letter_word
 from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
@@ -220,6 +231,16 @@ class Observe:
 
     def topics(self, cluster: str) -> Reading[ClusterTopics]:
         return self._through(cluster, topic_client.names)
+
+    def topic_partitions(
+        self, cluster: str, topics: Sequence[str], witnesses: int
+    ) -> Reading[TopicPartitions]:
+        return self._through(cluster, lambda brokers: topic_client.partitions(brokers, topics, witnesses))
+
+    def log_dirs(
+        self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
+    ) -> Reading[Mapping[int, LogDirs]]:
+        return self._through(cluster, lambda at: log_dir_client.log_dirs(at, brokers, partitions))
 
     def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
         return self._through(cluster, lambda brokers: topic_client.settings(brokers, key, topics))

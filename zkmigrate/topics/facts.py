@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import ClusterTopics, Look, Settings
-from zkmigrate.model.recorded import Recorded
-from zkmigrate.model.step import Context
+from zkmigrate.model.recorded import Recorded, recorded
+from zkmigrate.model.step import Context, Records
 from zkmigrate.topics.section import TopicConfig, TopicConfigInventory
 
 INTERNAL = "__"
@@ -31,6 +32,13 @@ class Originals(Recorded):
     original: Mapping[str, str | None]
 
 
+def to_change(inventory: Inventory, records: Records) -> tuple[str, ...]:
+    """The topics that a run has to change, done or not; none before it has looked at them."""
+    wanted, body = section_of(inventory), records.get(Originals.step)
+    original = recorded(Originals, body, "").original if body else {}
+    return tuple(t for t, own in original.items() if own != wanted.value and not left_out(wanted, t))
+
+
 @dataclass(frozen=True)
 class FirstLook:
     """What is there before anything is changed.
@@ -48,9 +56,14 @@ class FirstLook:
 
 def section(c: Context) -> TopicConfig:
     """What the inventory wants set. TypeError where it has no such section."""
-    if not isinstance(c.inventory, TopicConfigInventory):
+    return section_of(c.inventory)
+
+
+def section_of(inventory: Inventory) -> TopicConfig:
+    """As ``section``."""
+    if not isinstance(inventory, TopicConfigInventory):
         raise TypeError("the inventory of this playbook has a section topic_config")
-    return c.inventory.topic_config
+    return inventory.topic_config
 
 
 def matches(entry: str, topic: str) -> bool:
@@ -64,6 +77,15 @@ def left_out(wanted: TopicConfig, topic: str) -> bool:
     return any(matches(entry, topic) for entry in wanted.leave_out)
 
 
+def meant(wanted: TopicConfig, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of a cluster's topics that get the config, in order."""
+    return tuple(
+        topic
+        for topic in sorted(names)
+        if any(matches(entry, topic) for entry in wanted.topics) and not left_out(wanted, topic)
+    )
+
+
 def first_look(c: Context, look: Look) -> FirstLook:
     """Look at every topic that the inventory means, in four questions at most."""
     wanted = section(c)
@@ -71,22 +93,14 @@ def first_look(c: Context, look: Look) -> FirstLook:
     if not isinstance(cluster, Seen):
         nothing = cluster if isinstance(cluster, Unknown) else Unknown("failed", "no cluster")
         return FirstLook(cluster, (), (), nothing, nothing)
-    means = {entry: [t for t in cluster.value.names if matches(entry, t)] for entry in wanted.topics}
-    unmatched = tuple(entry for entry, found in means.items() if not found)
-    every = sorted({topic for found in means.values() for topic in found})
-    topics = tuple(topic for topic in every if not left_out(wanted, topic))
+    names = cluster.value.names
+    unmatched = tuple(entry for entry in wanted.topics if not any(matches(entry, t) for t in names))
+    topics = meant(wanted, names)
     settings = look.topic_settings(KAFKA, wanted.key, topics)
     refused: Reading[Mapping[str, str]] = Seen({})
     if isinstance(settings, Seen):
         refused = look.refused_setting(KAFKA, wanted.key, wanted.value, topics)
     return FirstLook(cluster, topics, unmatched, settings, refused)
-
-
-def few(names: Iterable[str], most: int = 5) -> str:
-    """The first of several names, and how many more there are."""
-    listed: Sequence[str] = list(names)
-    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
-    return f"{', '.join(listed[:most])}{more}"
 
 
 def told(value: str | None) -> str:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import Finding, Severity, claim, few
 from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Context
-from zkmigrate.topics.facts import FirstLook, few, section, told
+from zkmigrate.topics.facts import FirstLook, section, told
 
 AGAIN = "mend that, then resume"
 LEAVE_OUT = "leave these topics as they are: add them to topic_config.leave_out, then resume"

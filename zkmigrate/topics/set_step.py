@@ -19,11 +19,11 @@ from typing import TypeAlias
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import KAFKA, AlterTopicConfig, Applied, Changes, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, blocking, claim
+from zkmigrate.model.finding import Finding, Severity, blocking, claim, few
 from zkmigrate.model.look import Look, Settings, TopicSetting
 from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.topics.facts import FirstLook, Originals, few, first_look, left_out, section, told
+from zkmigrate.topics.facts import FirstLook, Originals, first_look, left_out, section, told
 from zkmigrate.topics.rules import LEAVE_OUT, before, unreadable
 
 WAVE = 100
@@ -130,6 +130,11 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         if not isinstance(verdict, Ready) or not isinstance(f.settings, Seen):
             return Forecast(f, ())
         return Forecast(f, _todo(c, f.settings.value))
+
+    def basis(self, c: Context, f: TopicConfigFacts) -> Mapping[str, str]:
+        """Which topics get the value, and nothing of what they set now: the run records that itself, and
+        other hands may change it each minute."""
+        return {f"topic {topic}": "there" for topic in f.first.topics} if f.first is not None else {}
 
     def undo(self, c: Context, f: TopicConfigFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return inverses(applied)

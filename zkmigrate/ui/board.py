@@ -160,7 +160,7 @@ class Board:
         if self._wave is not None:
             at, wave = self._wave
             left_s = None if wave.left_s is None else max(0.0, wave.left_s - (now - at))
-            lines.append((words.how_far(wave.done, wave.of, left_s), ""))
+            lines.append((words.how_far(wave.done, wave.of, wave.many, left_s), ""))
         if self._wait is not None and self._hold is None:
             lines += [(line, "") for line in _waiting(self._wait, self._pace, now)]
             lines += [(f"  {self._keys}", "dim")] if self._keys and not self._in_window else []

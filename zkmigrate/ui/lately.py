@@ -96,8 +96,8 @@ def sampled(run_dir: Path) -> dict[str, dict[str, Any]]:
 
 
 def _how_far(event: Mapping[str, Any], at: float) -> dict[str, Any] | None:
-    """What an event tells of it; events of earlier versions tell nothing."""
-    far = {key: event.get(key) for key in ("done", "of", "left_s")}
+    """What an event tells of it; events of earlier versions tell nothing, or do not name the brokers."""
+    far = {key: event.get(key) for key in ("done", "of", "left_s")} | {"many": event.get("many", "brokers")}
     return {**far, "at": at} if far["of"] else None
 
 

@@ -118,6 +118,7 @@ class Metrics:
         self._done.clear()
         self._rest.clear()
         if event.of:
+            self._total.labels(step).set(event.of)
             self._done.labels(step).set(event.done)
             self._rest.labels(step).set(math.nan if event.left_s is None else event.left_s)
 

@@ -63,7 +63,8 @@ def _step(name: str, step: FileStep, told: dict[tuple[str, ...], str]) -> list[s
         out.append(f"   changes: {step.note}")
     for hosts, changes in _alike(step.targets):
         where = f"{name} on {hosts[0]}"
-        out.append(f"   on {', '.join(hosts)}:")
+        if not all(f" {hosts[0]} " in change.text for change in changes):
+            out.append(f"   on {', '.join(hosts)}:")
         for change in changes:
             out += [f"     {change.text}", f"       $ {change.command}"]
             for part in (change.diff.splitlines(), *_parts(change.detail)):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from zkmigrate.clean import indented
 from zkmigrate.engine import events
-from zkmigrate.model.finding import Finding
+from zkmigrate.model.finding import Finding, few
 from zkmigrate.model.step import Way
 from zkmigrate.ui import found
+
+_NAMED = 20
+"""So many targets of a wave are named, the others counted."""
 
 _ARROW = {Way.FORWARD: "->", Way.BACK: "<-"}
 
@@ -24,13 +27,13 @@ def sentence(event: events.Event) -> str:
                 f" ({', '.join(marks)})" * bool(marks)
             )
         case events.StepBegun():
-            far = f"; {how_far(event.done, event.of, event.left_s)}" if event.of else ""
+            far = f"; {how_far(event.done, event.of, event.many, event.left_s)}" if event.of else ""
             return f"{_ARROW[event.way]} {event.stage}.{event.step}: {event.title}{far}"
         case events.WaveBegun():
             if not event.of:
                 return ""
-            far = how_far(event.done, event.of, event.left_s)
-            return f"   {event.stage}.{event.step} goes on with {', '.join(event.targets)}: {far}"
+            far = how_far(event.done, event.of, event.many, event.left_s)
+            return f"   {event.stage}.{event.step} goes on with {few(event.targets, _NAMED)}: {far}"
         case events.ChangeSent():
             return f"   {event.change.where}: {event.change.describe()}"
         case events.ChangeEnded():
@@ -151,13 +154,14 @@ def holding(event: events.Holding) -> str:
     return f"{after}; in {seconds} at most the hosts open by themselves: {answers}"
 
 
-def how_far(done: int, of: int, left_s: float | None) -> str:
-    """Where the roll was when its newest wave began, and about how long the rest takes."""
+def how_far(done: int, of: int, many: str, left_s: float | None) -> str:
+    """Where a step was when its newest wave began, and about how long the rest takes. many: what its targets
+    are called."""
     if left_s is None:
-        return f"{done} of {of} brokers done before this wave"
+        return f"{done} of {of} {many} done before this wave"
     hours, minutes = divmod(max(1, round(left_s / 60)), 60)
     about = f"{hours} h {minutes} min" if hours else f"{minutes} min"
-    return f"{done} of {of} brokers done before this wave, about {about} left"
+    return f"{done} of {of} {many} done before this wave, about {about} left"
 
 
 def _left(left_s: float | None) -> str:

@@ -11,7 +11,7 @@ import json
 import logging
 import queue
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -139,10 +139,9 @@ def _view(
     """everybody: no broker hangs, so each that is spoken of may be asked; else only those in ``releases``."""
     first = admin._manager.run(_metadata, admin, None)
     answers = [first]
-    for broker in first["brokers"]:
-        if everybody or f"{broker['host']}:{broker['port']}" in releases:
-            with suppress(KafkaError):  # it went down meanwhile
-                answers.append(admin._manager.run(_metadata, admin, broker["node_id"]))
+    for id in reachable(first, releases, everybody=everybody):
+        with suppress(KafkaError):  # it went down meanwhile
+            answers.append(admin._manager.run(_metadata, admin, id))
     # A broker that has just started answers without topics until its controller has told it of them, and may
     # name all brokers in the same answer (2.8: topics and brokers are read one after the other).
     answers = [answer for answer in answers if answer["topics"]] or answers
@@ -152,16 +151,9 @@ def _view(
         for b in cluster["brokers"]
         if all(b["node_id"] in {other["node_id"] for other in answer["brokers"]} for answer in answers)
     }
-    partitions: dict[tuple[str, int], PartitionState] = {}
-    for answer in answers:
-        told = _partitions(answer["topics"])
-        if isinstance(told, Unknown):
-            return told
-        for p in told:
-            known = partitions.get((p.topic, p.partition))
-            # In sync is what every broker calls so: one that has not heard of a change yet is no witness.
-            isr = p.isr if known is None else tuple(id for id in p.isr if id in known.isr)
-            partitions[p.topic, p.partition] = replace(p, isr=isr)
+    partitions = agreed(answer["topics"] for answer in answers)
+    if isinstance(partitions, Unknown):
+        return partitions
     moving = _reassigning(admin, reassignments)
     if isinstance(moving, Unknown):
         return moving
@@ -171,7 +163,7 @@ def _view(
             cluster["cluster_id"],
             cluster["controller_id"],
             brokers,
-            tuple(partitions[key] for key in sorted(partitions)),
+            partitions,
             _min_isr(admin, names, list(brokers)),
             moving,
             releases,
@@ -179,15 +171,43 @@ def _view(
     )
 
 
-async def _metadata(admin: Any, broker: int | None) -> dict[str, Any]:
-    """One broker's answer about all topics, any broker's for None.
+def reachable(cluster: Mapping[str, Any], releases: Mapping[str, str], *, everybody: bool) -> list[int]:
+    """Ids of the brokers of a Metadata answer that may be asked, in order: none of them hangs. everybody: all
+    that the inventory names answer; else only those in ``releases``."""
+    return sorted(
+        broker["node_id"]
+        for broker in cluster["brokers"]
+        if everybody or f"{broker['host']}:{broker['port']}" in releases
+    )
+
+
+async def _metadata(admin: Any, broker: int | None, topics: Sequence[str] | None = None) -> dict[str, Any]:
+    """One broker's answer about these topics, any broker's for None; about all topics for None.
 
     kafka-python 3.0.12 has no public call for that, and its describe_cluster fails on brokers 2.8 to 3.6
     (KeyError: endpoint_type).
     """
-    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=t) for t in topics]
+    request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
     answer: dict[str, Any] = (await admin._manager.send(request, node_id=broker)).to_dict()
     return answer
+
+
+def agreed(answers: Iterable[Sequence[Mapping[str, Any]]]) -> tuple[PartitionState, ...] | Unknown:
+    """The partitions of topics as several brokers tell of them, in order; the last one's word on each leader.
+
+    In sync is what every broker calls so: one that has not heard of a change yet is no witness.
+    """
+    partitions: dict[tuple[str, int], PartitionState] = {}
+    for topics in answers:
+        told = _partitions(topics)
+        if isinstance(told, Unknown):
+            return told
+        for p in told:
+            known = partitions.get((p.topic, p.partition))
+            isr = p.isr if known is None else tuple(id for id in p.isr if id in known.isr)
+            partitions[p.topic, p.partition] = replace(p, isr=isr)
+    return tuple(partitions[key] for key in sorted(partitions))
 
 
 def _partitions(topics: Sequence[Mapping[str, Any]]) -> list[PartitionState] | Unknown:

@@ -1,4 +1,5 @@
-"""Topics of a Kafka cluster and one config of many of them, through its brokers; reads only.
+"""Topics of a Kafka cluster, their partitions and one config of many of them, through its brokers; reads
+only.
 
 kafka-python's ``describe_configs`` leaves out what a broker says of a topic that it does not describe, so the
 request is sent here.
@@ -7,15 +8,16 @@ request is sent here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
-from kafka.errors import IncompatibleBrokerVersion, RequestTimedOutError, for_code
+from kafka.errors import IncompatibleBrokerVersion, KafkaError, RequestTimedOutError, for_code
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import ClusterTopics, Settings, TopicSetting
+from zkmigrate.model.look import ClusterTopics, PartitionState, Settings, TopicPartitions, TopicSetting
 
 BATCH = 500
 """Topics in one request: a broker with ZooKeeper reads each topic's config from there."""
@@ -39,6 +41,46 @@ def names(brokers: Sequence[str]) -> Reading[ClusterTopics]:
         return Seen(ClusterTopics(answer["cluster_id"], tuple(sorted(t["name"] for t in answer["topics"]))))
 
     return kafka.ask(brokers, question)
+
+
+def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
+    """The partitions of these topics, as so many of the cluster's brokers tell of them at the most."""
+
+    def question(admin: Any, releases: Mapping[str, str]) -> Reading[TopicPartitions]:
+        cluster = admin._manager.run(kafka._metadata, admin, None, ())
+        ids = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
+        answers: dict[int, dict[str, Any]] = {}
+        for id in ids[:witnesses]:
+            with suppress(KafkaError):  # it went down meanwhile
+                answers[id] = admin._manager.run(kafka._metadata, admin, id, topics)
+        if not answers:
+            return Unknown("timeout", f"none of the brokers {ids[:witnesses]} told of its topics")
+        told: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
+        for answer in answers.values():
+            for topic in answer["topics"]:
+                told[topic["name"]].append(topic)
+        named = [frozenset(broker["node_id"] for broker in a["brokers"]) for a in answers.values()]
+        found = {topic: _partitions(topic, said, len(answers)) for topic, said in told.items()}
+        return Seen(
+            TopicPartitions(cluster["cluster_id"], frozenset.intersection(*named), tuple(answers), found)
+        )
+
+    return kafka.ask(brokers, question)
+
+
+def _partitions(
+    topic: str, told: Sequence[Mapping[str, Any]], witnesses: int
+) -> Reading[tuple[PartitionState, ...]]:
+    """What the witnesses say of one topic. One that has just started may not know it yet."""
+    codes = {said["error_code"] for said in told}
+    if len(told) != witnesses:
+        return Unknown("garbled", f"{len(told)} answers of {witnesses} brokers about topic {topic}")
+    if codes == {_NO_TOPIC}:
+        return Absent(topic)
+    if denied := codes & set(_DENIED):
+        return Unknown("denied", f"metadata of topic {topic}: {for_code(min(denied)).__name__}")
+    found = kafka.agreed([said] for said in told if said["error_code"] != _NO_TOPIC)
+    return found if isinstance(found, Unknown) else Seen(found)
 
 
 def settings(brokers: Sequence[str], key: str, topics: Sequence[str]) -> Settings:

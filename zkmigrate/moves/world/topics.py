@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import AlterTopicConfig, ClusterChange
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import ClusterTopics, Settings, TopicSetting
+from zkmigrate.model.look import (
+    ClusterTopics,
+    LogDir,
+    LogDirs,
+    PartitionState,
+    ReplicaLog,
+    Settings,
+    TopicPartitions,
+    TopicSetting,
+)
+
+BROKERS = (1, 2, 3)
+"""Ids of the cluster's brokers."""
 
 KEYS = frozenset({"cleanup.policy", "min.insync.replicas", "retention.bytes", "retention.ms"})
 
@@ -23,15 +35,18 @@ def takes_all(_topic: str, _key: str, _value: str) -> str:
 class TopicWorld:
     """The cluster. It remembers no change; what came of one is told by a look alone.
 
-    topics: by name, what each of them sets. silent: no broker answers. denied: topics whose config may not be
-    read. refuses: why a topic would not take a value, empty where it would. read_only: configs that nobody
-    can set. wrong: what befalls the next changes, one after the other: the cluster is ``down``, its answer is
-    ``lost`` after the change was made, or the topic is ``deleted`` before it. altered: the changes that were
-    made. read: how many topics were looked at.
+    Each topic has one partition with a replica on two of the brokers, in turn.
+
+    topics: by name, what each of them sets. down: ids of the brokers that are down. silent: no broker
+    answers. denied: topics whose config may not be read. refuses: why a topic would not take a value, empty
+    where it would. read_only: configs that nobody can set. wrong: what befalls the next changes, one after
+    the other: the cluster is ``down``, its answer is ``lost`` after the change was made, or the topic is
+    ``deleted`` before it. altered: the changes that were made. read: how many topics were looked at.
     """
 
     cluster_id: str
     topics: dict[str, dict[str, str]]
+    down: set[int] = field(default_factory=set)
     silent: bool = False
     denied: frozenset[str] = frozenset()
     refuses: Callable[[str, str, str], str] = takes_all
@@ -46,6 +61,41 @@ class TopicWorld:
         if self.silent:
             return Unknown("timeout", "no broker answers")
         return Seen(ClusterTopics(self.cluster_id, tuple(sorted(self.topics))))
+
+    def partitions(self, topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
+        """As ``Look.topic_partitions``."""
+        if self.silent:
+            return Unknown("timeout", "no broker answers")
+        up = [id for id in BROKERS if id not in self.down]
+        states = {state.topic: state for state in self._states()}
+        told = {topic: self._told(topic, states) for topic in topics}
+        return Seen(TopicPartitions(self.cluster_id, frozenset(up), tuple(up[:witnesses]), told))
+
+    def _told(self, topic: str, states: Mapping[str, PartitionState]) -> Reading[tuple[PartitionState, ...]]:
+        if topic in self.denied:
+            return Unknown("denied", f"metadata of topic {topic}: TopicAuthorizationFailedError")
+        return Seen((states[topic],)) if topic in states else Absent(topic)
+
+    def _states(self) -> Iterator[PartitionState]:
+        for number, topic in enumerate(self.topics):
+            replicas = tuple(BROKERS[(number + n) % len(BROKERS)] for n in range(2))
+            isr = tuple(id for id in replicas if id not in self.down)
+            yield PartitionState(topic, 0, isr[0] if isr else -1, replicas, isr)
+
+    def log_dirs(
+        self, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
+    ) -> Reading[Mapping[int, LogDirs]]:
+        """As ``Look.log_dirs``: each broker has one directory, each replica in it is empty."""
+        if self.silent:
+            return Unknown("timeout", "no broker answers")
+        held = [s for s in self._states() if partitions is None or s.partition in partitions.get(s.topic, ())]
+        return Seen({id: self._disk(id, held) for id in brokers})
+
+    def _disk(self, id: int, held: Sequence[PartitionState]) -> LogDirs:
+        if id in self.down or id not in BROKERS:
+            return Unknown("timeout", f"broker {id} does not answer, or the cluster does not name it")
+        replicas = [ReplicaLog(s.topic, s.partition, 0, 0, False) for s in held if id in s.replicas]
+        return Seen({"/var/lib/kafka": Seen(LogDir(tuple(replicas)))})
 
     def settings(self, key: str, topics: Sequence[str]) -> Settings:
         """As ``Look.topic_settings``."""
@@ -106,6 +156,16 @@ class TopicQuestions:
 
     def topics(self, _cluster: str) -> Reading[ClusterTopics]:
         return self.cluster.names()
+
+    def topic_partitions(
+        self, _cluster: str, topics: Sequence[str], witnesses: int
+    ) -> Reading[TopicPartitions]:
+        return self.cluster.partitions(topics, witnesses)
+
+    def log_dirs(
+        self, _cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
+    ) -> Reading[Mapping[int, LogDirs]]:
+        return self.cluster.log_dirs(brokers, partitions)
 
     def topic_settings(self, _cluster: str, key: str, topics: Sequence[str]) -> Settings:
         return self.cluster.settings(key, topics)

@@ -1,0 +1,83 @@
+"""Looks that are repeated, asked of a real broker: partitions of named topics and log directories.
+
+One broker of each shape of answer: 2.8.2 tells nothing of its volumes, 3.9.1 does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
+from tests.servers.test_versions import zookeeper
+from zkmigrate.kafka.clients import log_dirs, topics
+from zkmigrate.lab import provision
+from zkmigrate.lab.waiting import wait_until
+from zkmigrate.model.fact import Absent, Seen
+from zkmigrate.model.look import LogDir, PartitionState
+
+ID = 7
+SIZE = 200_000
+
+
+@pytest.mark.parametrize(("version", "volumes"), [("2.8.2", False), ("3.9.1", True)])
+def test_a_real_broker_tells_of_named_topics_and_of_its_disks(
+    version: str, volumes: bool, tmp_path: Path
+) -> None:
+    config, log = tmp_path / "server.properties", tmp_path / "kafka.log"
+    at, dirs = f"{ADDRESS}:{free_port()}", [str(tmp_path / name) for name in ("one", "two")]
+    with zookeeper("3.5.8", tmp_path) as port:
+        config.write_text(
+            f"broker.id={ID}\nlisteners=PLAINTEXT://{at}\nlog.dirs={','.join(dirs)}\n"
+            f"zookeeper.connect={ADDRESS}:{port}/kafka\n"
+        )
+        with server("java", provision.kafka_classpath(version), ["kafka.Kafka", str(config)], log) as process:
+            wait_for(f"Kafka {version}", process, log, port, "dump", f"/kafka/brokers/ids/{ID}")
+            admin = KafkaAdminClient(bootstrap_servers=[at])
+            admin.create_topics([NewTopic("a", 3, 1), NewTopic("b", 1, 1)])
+            admin.close()
+            producer = KafkaProducer(bootstrap_servers=[at], acks="all")
+            producer.send("a", bytes(SIZE), partition=1).get(START_SECONDS)
+            producer.close()
+
+            def wrong() -> str | None:
+                return None if isinstance(topics.partitions([at], ("a", "b"), 2), Seen) else "not told yet"
+
+            wait_until("the topics", wrong, START_SECONDS)
+            told = topics.partitions([at], ("a", "gone"), 2)
+            assert isinstance(told, Seen), told
+            assert (told.value.brokers, told.value.witnesses) == (frozenset({ID}), (ID,))
+            assert told.value.topics == {
+                "a": Seen(tuple(PartitionState("a", n, ID, (ID,), (ID,)) for n in range(3))),
+                "gone": Absent("gone"),
+            }
+
+            everything = log_dirs.log_dirs([at], (ID, 8), None)
+            assert isinstance(everything, Seen), everything
+            disks = everything.value[ID]
+            assert isinstance(disks, Seen), disks
+            assert sorted(disks.value) == dirs
+            assert not isinstance(everything.value[8], Seen)
+            held = [(r.topic, r.partition, r.size) for d in found(disks.value.values()) for r in d.replicas]
+            assert sorted((t, p) for t, p, _ in held) == [("a", 0), ("a", 1), ("a", 2), ("b", 0)]
+            sizes = {(topic, partition): size for topic, partition, size in held}
+            assert sizes["a", 0] == 0
+            assert SIZE < sizes["a", 1] < SIZE + 1_000
+            for directory in found(disks.value.values()):
+                assert (directory.total is not None, directory.usable is not None) == (volumes, volumes)
+
+            some = log_dirs.log_dirs([at], (ID,), {"a": (1,)})
+            assert isinstance(some, Seen), some
+            disks = some.value[ID]
+            assert isinstance(disks, Seen), disks
+            named = [(r.topic, r.partition) for d in found(disks.value.values()) for r in d.replicas]
+            assert named == [("a", 1)]
+
+
+def found(readings: object) -> list[LogDir]:
+    told = [one.value for one in readings if isinstance(one, Seen)]  # type: ignore[attr-defined]
+    assert len(told) == 2
+    return told

@@ -1,0 +1,93 @@
+"""The log directories of Kafka's brokers and the replicas in them, through the brokers; reads only.
+
+kafka-python's ``describe_log_dirs`` leaves out the error that a broker gives for the whole of its answer, so
+that a broker which refuses looks like one without directories. The request is sent here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError, for_code
+from kafka.protocol.admin import DescribeLogDirsRequest
+
+from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import LogDir, LogDirs, ReplicaLog
+
+_DENIED = 31
+"""CLUSTER_AUTHORIZATION_FAILED."""
+
+
+def log_dirs(
+    brokers: Sequence[str], ids: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
+) -> Reading[Mapping[int, LogDirs]]:
+    """The log directories of the brokers with these ids, of the cluster at ``brokers`` (``host:port``).
+
+    partitions: those whose replicas are told, by topic; None: all.
+    """
+
+    def question(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, LogDirs]]:
+        cluster = admin._manager.run(kafka._metadata, admin, None, ())
+        here = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
+        return Seen({id: _asked(admin, id, partitions) if id in here else _unheard(id) for id in ids})
+
+    return kafka.ask(brokers, question)
+
+
+def _unheard(id: int) -> Unknown:
+    return Unknown("timeout", f"broker {id} does not answer, or the cluster does not name it")
+
+
+def _asked(admin: Any, id: int, partitions: Mapping[str, Sequence[int]] | None) -> LogDirs:
+    """One broker's answer; what goes wrong with it hides no other broker's."""
+    try:
+        return _directories(id, admin._manager.run(_described, admin, id, partitions))
+    except (KafkaTimeoutError, RequestTimedOutError) as error:
+        return Unknown("timeout", f"broker {id}: {error}")
+    except (KafkaError, OSError) as error:
+        return Unknown("failed", f"broker {id}: {type(error).__name__}: {error}")
+    except (KeyError, ValueError, TypeError) as error:
+        return Unknown("garbled", f"broker {id} answered what is not understood: {error!r}")
+
+
+async def _described(admin: Any, id: int, partitions: Mapping[str, Sequence[int]] | None) -> dict[str, Any]:
+    named = None
+    if partitions is not None:
+        named = [
+            DescribeLogDirsRequest.DescribableLogDirTopic(topic=topic, partitions=list(numbers))
+            for topic, numbers in partitions.items()
+        ]
+    answer: dict[str, Any] = (
+        await admin._manager.send(DescribeLogDirsRequest(topics=named), node_id=id)
+    ).to_dict()
+    return answer
+
+
+def _directories(id: int, answer: Mapping[str, Any]) -> LogDirs:
+    """An answer without any directory is how brokers before 3.2 refuse: each broker has one."""
+    code = answer.get("error_code", 0) or (0 if answer["results"] else _DENIED)
+    if code:
+        return Unknown(
+            "denied" if code == _DENIED else "failed",
+            f"log directories of broker {id}: {for_code(code).__name__}",
+        )
+    return Seen({result["log_dir"]: _directory(id, result) for result in answer["results"]})
+
+
+def _directory(id: int, result: Mapping[str, Any]) -> Reading[LogDir]:
+    """Raises ValueError for a size that is none."""
+    if code := result["error_code"]:
+        return Unknown("failed", f"broker {id}, {result['log_dir']}: {for_code(code).__name__}")
+    replicas = tuple(
+        ReplicaLog(
+            topic["name"], p["partition_index"], p["partition_size"], p["offset_lag"], p["is_future_key"]
+        )
+        for topic in result["topics"]
+        for p in topic["partitions"]
+    )
+    if odd := [r for r in replicas if r.size < 0 or r.lag < -1]:
+        raise ValueError(f"{odd[0].topic}-{odd[0].partition}: {odd[0].size} bytes, lag {odd[0].lag}")
+    total, usable = (None if (n := result.get(key, -1)) < 0 else n for key in ("total_bytes", "usable_bytes"))
+    return Seen(LogDir(replicas, total, usable))
