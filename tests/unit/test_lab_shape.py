@@ -133,6 +133,15 @@ def test_a_kraft_cluster_has_an_id_that_kafka_reads_and_storage_tool_takes_for_n
     assert command[-5:] == ["format", "-t", "ID", "-c", "/etc/kafka/server.properties"]
 
 
+def test_kafka_4_logs_by_log4j_2() -> None:
+    for version, name in (("3.9.1", "log4j.properties"), ("4.3.1", "log4j2.properties")):
+        shape = Shape.from_json({"clusters": [KRAFT | {"version": version}]})
+        spec = LabSpec(shape=shape)
+        made = {file.path: file for file in render.host_files(spec, hosts_of(spec)[0], "KEY", "PUBLIC")}
+        assert [path for path in made if "log4j" in path] == [f"/etc/kafka/{name}"]
+        assert f"=file:/etc/kafka/{name}" in str(made[render.KAFKA_ENV].content)
+
+
 def test_controllers_run_kafka_and_start_before_brokers() -> None:
     assert service.name_of(Role.CONTROLLER) == "kafka"
     assert service.KAFKA == (Role.CONTROLLER, Role.BROKER)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from zkmigrate.lab import service
-from zkmigrate.lab.shape import Ensemble, KafkaCluster
+from zkmigrate.lab.shape import LAST_ZOOKEEPER, Ensemble, KafkaCluster, release
 from zkmigrate.lab.spec import (
     CLIENT_PORT,
     CONTROLLER_PORT,
@@ -305,6 +305,14 @@ log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
 log4j.appender.stdout.layout.ConversionPattern=%d{ISO8601} %p [%t] %c{1}: %m%n
 """
 
+_LOG4J_2 = """rootLogger.level=INFO
+rootLogger.appenderRef.stdout.ref=stdout
+appender.stdout.type=Console
+appender.stdout.name=stdout
+appender.stdout.layout.type=PatternLayout
+appender.stdout.layout.pattern=%d{ISO8601} %p [%t] %c{1}: %m%n
+"""
+
 _LOGBACK = """<configuration>
   <appender name="stdout" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{ISO8601} %p [%t] %logger{0}: %m%n</pattern></encoder>
@@ -423,12 +431,16 @@ def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostF
 def _kafka_files(spec: LabSpec, host: HostPlan, version: str) -> list[HostFile]:
     owned = _owned_by(KAFKA_ID)
     flags = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx384m"
+    if release(version) > LAST_ZOOKEEPER:  # Kafka 4 logs by log4j 2
+        log, content, option = "/etc/kafka/log4j2.properties", _LOG4J_2, "log4j2.configurationFile"
+    else:
+        log, content, option = "/etc/kafka/log4j.properties", _LOG4J, "log4j.configuration"
     return [
         HostFile(KAFKA_JARS, None, 0o755),
         HostFile(JAVA_11, None, 0o755),
         HostFile("/etc/kafka", None, 0o755),
-        HostFile("/etc/kafka/log4j.properties", _LOG4J),
-        HostFile(KAFKA_ENV, f'KAFKA_JVM="{flags} -Dlog4j.configuration=file:/etc/kafka/log4j.properties"\n'),
+        HostFile(log, content),
+        HostFile(KAFKA_ENV, f'KAFKA_JVM="{flags} -D{option}=file:{log}"\n'),
         owned(SERVER_PROPERTIES, server_properties(spec, host), 0o640),
         owned(KAFKA_DATA, None, 0o750),
         *(owned(disk, None, 0o750) for disk in data_disks(spec, host)),

@@ -24,6 +24,11 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]{0,7}[a-z]$")]
 """What hosts are named after. Linux takes 15 characters for a network port, as `NAME-ctl12`."""
 
 
+def release(version: str) -> tuple[int, ...]:
+    """The major and minor number of a version; a part that is no number counts as 0."""
+    return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))[:2]
+
+
 def znode_path(path: str) -> str:
     """The same path; ValueError unless it is an absolute znode path, or / for none."""
     first, *others = path.split("/")
@@ -83,15 +88,14 @@ class KafkaCluster(Part):
 
     @model_validator(mode="after")
     def _one_kind_of_metadata(self) -> Self:
-        release = tuple(int(part) if part.isdigit() else 0 for part in self.version.split("."))[:2]
         own = self.controllers + sum(broker.controller for broker in self.brokers)
         if self.ensemble is not None and own:
             raise ValueError("a cluster has an ensemble or controllers of its own, not both")
-        if self.ensemble is not None and release > LAST_ZOOKEEPER:
+        if self.ensemble is not None and release(self.version) > LAST_ZOOKEEPER:
             raise ValueError(f"Kafka {self.version} has no ZooKeeper; leave `ensemble` out")
         if self.ensemble is None and not own:
             raise ValueError("needs an ensemble, or controllers: hosts of their own or brokers that are both")
-        if self.ensemble is None and release < FIRST_KRAFT:
+        if self.ensemble is None and release(self.version) < FIRST_KRAFT:
             raise ValueError(f"Kafka {self.version} has no KRaft for production; name an `ensemble`")
         return self
 
