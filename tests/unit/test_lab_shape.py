@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from click.testing import CliRunner
 
-from zkmigrate.lab import fault, readiness, render, service
+from playbooks import kafka_topic_config
+from zkmigrate.inventory.inventory import load
+from zkmigrate.lab import cli, fault, readiness, render, service, state
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.inventory import write_cluster_inventory, write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.network import netns
 from zkmigrate.lab.shape import Broker, Ensemble, KafkaCluster, Shape
@@ -292,3 +297,60 @@ def test_a_named_disk_is_filled_by_files_and_no_other_disk_is_there() -> None:
             fault.disk_full(lab, name, disk)
     with pytest.raises(LabError, match="client1 runs no server"):
         fault.disk_full(lab, "client1")
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """A lab of which only the record is there, and what a broker of each cluster writes first."""
+    monkeypatch.setenv("ZKMIGRATE_LAB_DIR", str(tmp_path))
+    found = Lab(state.create(TWO, kept=False))
+    for name, folder, id in (("old2", "var/lib/kafka", "O" * 22), ("new1", "var/lib/kafka/disk1", "N" * 22)):
+        place = found.host(name).root / folder
+        place.mkdir(parents=True)
+        (place / "meta.properties").write_text(f"#\nversion=1\ncluster.id={id}\n")
+    return found
+
+
+def test_each_cluster_has_an_inventory_for_its_playbook(made: Lab, tmp_path: Path) -> None:
+    wanted = {"topic_config": {"key": "retention.ms", "value": "1", "topics": ["a"]}}
+    path = write_cluster_inventory(made, tmp_path / "new.yml", "new", wanted)
+    book = kafka_topic_config.PLAYBOOK
+    inventory = load(path, book.inventory, book.sections)
+    assert inventory.name == f"lab-{made.id}-new"
+    assert inventory.kafka.cluster_id == "N" * 22
+    assert [(b.name, str(b.address), b.id) for b in inventory.kafka.brokers] == [
+        ("new1", "10.71.0.31", 1),
+        ("new2", "10.71.0.32", 2),
+    ]
+    text = write_cluster_inventory(made, tmp_path / "old.yml", "old").read_text()
+    assert "chroot: /old\n" in text
+    assert f"cluster_id: {'O' * 22}\n" in text
+    assert "chroot" not in path.read_text()
+
+
+def test_what_a_lab_does_not_have_is_refused_by_name(made: Lab, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="not the lab of a move"):
+        write_inventory(made, tmp_path / "migration.yml")
+    with pytest.raises(LabError, match=r"which cluster of lab .* There are: old, new"):
+        made.cluster()
+    with pytest.raises(LabError, match="no ensemble or cluster dest; it has zk, old, new"):
+        made.members(Role.DEST)
+    (made.host("new1").root / "var/lib/kafka/disk1/meta.properties").unlink()
+    with pytest.raises(LabError, match="no broker of new keeps a cluster id yet"):
+        write_cluster_inventory(made, tmp_path / "new.yml", "new")
+
+
+def test_a_lab_is_brought_up_by_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[LabSpec] = []
+
+    def up(spec: LabSpec, *_: object, **__: object) -> Lab:
+        asked.append(spec)
+        raise LabError("enough")
+
+    monkeypatch.setattr(Lab, "up", up)
+    file = tmp_path / "shape.yml"
+    file.write_text(json.dumps(TWO.to_json()["shape"]))
+    assert CliRunner().invoke(cli.lab, ["up", "--shape", str(file)]).output == "Error: enough\n"
+    assert asked == [TWO]
+    file.write_text("clusters: [")
+    assert "is not YAML" in CliRunner().invoke(cli.lab, ["up", "--shape", str(file)]).output

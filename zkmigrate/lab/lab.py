@@ -154,7 +154,7 @@ class Lab:
         found = members(self.plans.values(), part)
         if not found:
             names = ", ".join(one.name for one in shape_of(self.spec).parts)
-            raise LabError(f"lab {self.id} has no ensemble or cluster {part!r}; it has {names}")
+            raise LabError(f"lab {self.id} has no ensemble or cluster {part}; it has {names}")
         return found
 
     def cluster(self, named: str | None = None) -> KafkaCluster:
