@@ -321,7 +321,8 @@ class Lab:
         # A JVM that did not come through the host's systemd may fail as it looks for its own cgroup.
         formatting = ["systemd-run", "--quiet", "--collect", "--wait", "--pipe", *account, *argv]
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda plan: self.exec(plan.name, formatting), self.members(cluster.name)))
+            nodes = [plan.name for plan in self.members(cluster.name)]
+            list(pool.map(lambda node: self.exec(node, formatting, timeout_s=BROKERS_S), nodes))
 
     def _plant_tree(self, progress: Progress) -> None:
         """Creates the filler znodes, which belong to nobody, on the first ensemble that serves."""

@@ -131,6 +131,8 @@ def java_env(spec: LabSpec) -> str:
     return f'JVMFLAGS="{flags}"\n'
 
 
+_KAFKA_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx384m"
+
 _ZOOKEEPER = (
     f"/usr/bin/java $JVMFLAGS -cp /etc/zookeeper/conf:{ZOOKEEPER_JARS}/* "
     f"org.apache.zookeeper.server.quorum.QuorumPeerMain {ZOO_CFG}"
@@ -295,8 +297,8 @@ def kraft_cluster_id(lab_id: str, cluster: str) -> str:
 
 def format_command(version: str, cluster_id: str) -> list[str]:
     """The command line that formats a KRaft node's storage, to be run as Kafka's account."""
-    tool = [kafka_java(version), "-cp", f"/etc/kafka:{KAFKA_JARS}/*", "kafka.tools.StorageTool", "format"]
-    return [*tool, "-t", cluster_id, "-c", SERVER_PROPERTIES]
+    java = [kafka_java(version), *_KAFKA_FLAGS.split(), "-cp", f"/etc/kafka:{KAFKA_JARS}/*"]
+    return [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", SERVER_PROPERTIES]
 
 
 _LOG4J = """log4j.rootLogger=INFO, stdout
@@ -430,7 +432,6 @@ def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostF
 
 def _kafka_files(spec: LabSpec, host: HostPlan, version: str) -> list[HostFile]:
     owned = _owned_by(KAFKA_ID)
-    flags = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx384m"
     if release(version) > LAST_ZOOKEEPER:  # Kafka 4 logs by log4j 2
         log, content, option = "/etc/kafka/log4j2.properties", _LOG4J_2, "log4j2.configurationFile"
     else:
@@ -440,7 +441,7 @@ def _kafka_files(spec: LabSpec, host: HostPlan, version: str) -> list[HostFile]:
         HostFile(JAVA_11, None, 0o755),
         HostFile("/etc/kafka", None, 0o755),
         HostFile(log, content),
-        HostFile(KAFKA_ENV, f'KAFKA_JVM="{flags} -D{option}=file:{log}"\n'),
+        HostFile(KAFKA_ENV, f'KAFKA_JVM="{_KAFKA_FLAGS} -D{option}=file:{log}"\n'),
         owned(SERVER_PROPERTIES, server_properties(spec, host), 0o640),
         owned(KAFKA_DATA, None, 0o750),
         *(owned(disk, None, 0o750) for disk in data_disks(spec, host)),

@@ -48,8 +48,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class HostPlan:
-    """One host as the spec asks for it; `number` counts from 1 within the role. `part` is the ensemble or
-    the cluster that it belongs to; None for a client host."""
+    """One host as the spec asks for it; `number` counts from 1 within part and role. `part` is the ensemble
+    or the cluster that it belongs to; None for a client host."""
 
     name: str
     role: Role

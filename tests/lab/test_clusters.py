@@ -1,4 +1,4 @@
-"""A lab without a move: a KRaft cluster on racks and disks, and a smaller one with ZooKeeper beside it.
+"""A lab without a move: a KRaft cluster on racks and disks, and beside it small ones, with ZooKeeper and new.
 
 One lab for all of it: what the shape says is what clients see, a playbook goes there and back on KRaft, a
 disk is really full, and nothing stays of the lab."""
@@ -40,10 +40,12 @@ SHAPE = {
             ],
         },
         {"name": "old", "ensemble": "zk", "chroot": "/old", "brokers": [{"rack": "z", **DISKS}]},
+        {"name": "next", "version": "4.3.1", "brokers": [{"controller": True}]},
     ],
 }
-RACKS = {"new": {1: "a", 2: "b", 3: "b"}, "old": {1: "z"}}
-LOG_DIRS = ["/var/lib/kafka/disk1", "/var/lib/kafka/disk2"]
+RACKS = {"new": {1: "a", 2: "b", 3: "b"}, "old": {1: "z"}, "next": {1: ""}}
+ON_DISKS = ["/var/lib/kafka/disk1", "/var/lib/kafka/disk2"]
+LOG_DIRS = {"new": ON_DISKS, "old": ON_DISKS, "next": ["/var/lib/kafka"]}
 TOPICS = ("kept-a", "kept-b", "kept-c")
 OWN = {"kept-b": "100000"}
 
@@ -67,7 +69,7 @@ def cluster_is_as_its_shape_says(lab: Lab, cluster: str, replicas: int) -> str:
         assert racks == RACKS[cluster]
         with client(lab, cluster) as asking:
             for broker in asking.describe_log_dirs():
-                assert sorted(found["log_dir"] for found in broker["log_dirs"]) == LOG_DIRS
+                assert sorted(found["log_dir"] for found in broker["log_dirs"]) == LOG_DIRS[cluster]
             asking.create_topics([NewTopic("both", 4, replicas)], timeout_ms=60_000)
         with closing(KafkaProducer(bootstrap_servers=addresses(lab, cluster), acks="all")) as producer:
             for partition in range(4):
@@ -86,13 +88,13 @@ def own_values(lab: Lab) -> dict[str, str]:
     return {name: own for name, own in found.items() if own is not None}
 
 
-def test_two_clusters_of_their_own_kinds_in_one_lab(tmp_path: Path) -> None:
+def test_clusters_of_three_kinds_in_one_lab(tmp_path: Path) -> None:
     with Lab.up(LabSpec(shape=Shape.from_json(SHAPE)), print) as lab:
         ids = {
             cluster: cluster_is_as_its_shape_says(lab, cluster, replicas)
-            for cluster, replicas in (("new", 3), ("old", 1))
+            for cluster, replicas in (("new", 3), ("old", 1), ("next", 1))
         }
-        assert ids["new"] != ids["old"]
+        assert len(set(ids.values())) == 3
         for cluster in ids:
             text = write_cluster_inventory(lab, tmp_path / f"{cluster}.yml", cluster).read_text()
             assert f"cluster_id: {ids[cluster]}\n" in text
