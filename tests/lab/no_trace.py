@@ -1,10 +1,14 @@
-"""What a lab shows of having been looked at: files and processes of every host, and source's zxid."""
+"""What a lab shows of having been looked at: files and processes of every host, and source's zxid; and what
+is left of one that was taken down."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
+from zkmigrate.lab import control_groups, network, state
+from zkmigrate.lab.commands import run
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import Role
@@ -70,3 +74,15 @@ def wait_for_stillness(lab: Lab) -> None:
         return None if since >= STILL_S else f"still for {since} s at {now}"
 
     wait_until("no transaction on source", moved, 180, 1.0)
+
+
+def traces(lab_id: str) -> list[str]:
+    """Everything of a lab that is left on this machine."""
+    found = [*network.existing(lab_id), *(str(pid) for pid in control_groups.pids(lab_id))]
+    found += [str(path) for path in state.base_directory().glob(f"*{lab_id}*")]
+    found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/*{lab_id}*")]
+    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/zkm-{lab_id}")]
+    disks = run(["losetup", "--all", "--noheadings", "--output", "BACK-FILE"])
+    found += [line for line in disks.splitlines() if lab_id in line]
+    found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if lab_id in line]
+    return found

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.test_lab import traces
+from tests.lab.no_trace import traces
 
 
 def test_a_signal_in_the_middle_of_the_demo_leaves_nothing_behind(tmp_path: Path) -> None:

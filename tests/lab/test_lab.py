@@ -15,7 +15,8 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from zkmigrate.lab import control_groups, fault, network, readiness, record, state
+from tests.lab import no_trace
+from zkmigrate.lab import fault, readiness, record
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab, sweep
 from zkmigrate.lab.load.producer import not_known_everywhere
@@ -30,16 +31,6 @@ pytestmark = pytest.mark.lab
 def lab() -> Iterator[Lab]:
     with Lab.up(LabSpec(tree_size=1000, data_disk_mb=256), print) as made:
         yield made
-
-
-def traces(lab_id: str) -> list[str]:
-    """Everything of a lab that is left on this machine."""
-    found = [*network.existing(lab_id), *(str(pid) for pid in control_groups.pids(lab_id))]
-    found += [str(path) for path in state.base_directory().glob(f"*{lab_id}*")]
-    found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/*{lab_id}*")]
-    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/zkm-{lab_id}")]
-    found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if lab_id in line]
-    return found
 
 
 def mode(lab: Lab, host: str) -> str | None:
@@ -323,9 +314,9 @@ def test_a_killed_builder_is_swept_and_the_living_lab_is_not(lab: Lab) -> None:
     os.kill(builder.pid, signal.SIGKILL)
     builder.wait()
     builder.stdout.close()
-    assert traces(lab_id)
+    assert no_trace.traces(lab_id)
     assert sweep(print) == [lab_id]
-    assert traces(lab_id) == []
+    assert no_trace.traces(lab_id) == []
     assert lab.status()["ready"]
     lab.wait_for_quorum(Role.SOURCE)
 
@@ -341,4 +332,4 @@ def test_ctrl_c_while_building_takes_everything_down(lab: Lab) -> None:
     builder.stderr.read()
     builder.stderr.close()
     assert builder.wait() != 0
-    assert traces(lab_id) == []
+    assert no_trace.traces(lab_id) == []

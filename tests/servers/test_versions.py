@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
 from zkmigrate.lab import provision
 from zkmigrate.lab.readiness import four_letter_word
+from zkmigrate.lab.shape import LAST_ZOOKEEPER, release
 from zkmigrate.lab.spec import JAVA_11_KAFKA
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server
@@ -61,7 +62,7 @@ def test_zookeeper_starts(version: str, tmp_path: Path) -> None:
     assert "Failed to load class" not in log, "no slf4j binding: the server would log nothing"
 
 
-@pytest.mark.parametrize("version", provision.kafka_versions())
+@pytest.mark.parametrize("version", [v for v in provision.kafka_versions() if release(v) <= LAST_ZOOKEEPER])
 def test_kafka_registers_with_zookeeper(version: str, tmp_path: Path) -> None:
     java = str(provision.java11_home() / "bin" / "java") if version in JAVA_11_KAFKA else "java"
     config, log = tmp_path / "server.properties", tmp_path / "kafka.log"

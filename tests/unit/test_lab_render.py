@@ -162,7 +162,6 @@ def test_hosts_file_names_every_host() -> None:
     lines = render.etc_hosts(LabSpec()).splitlines()
     assert "10.71.0.2 operator" in lines
     assert [line.split()[1] for line in lines[2:]] == [plan.name for plan in hosts_of(LabSpec())]
-    assert {plan.role for plan in hosts_of(LabSpec())} == set(Role)
 
 
 def test_without_units_dest_and_brokers_have_a_script_and_source_keeps_its_unit() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from zkmigrate.lab.load.config import LoadConfig, LoadConfigError, load_config, parse_address, parse_config
 from zkmigrate.lab.load.pace import Pace
-from zkmigrate.lab.load.target import config_for
+from zkmigrate.lab.load.target import config_for, of_cluster
+from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.spec import LabSpec
 
 
@@ -66,6 +68,15 @@ def test_a_lab_gives_its_own_addresses() -> None:
     assert config.raw_root == "/zkmigrate-raw"
     assert (config.session_timeout_ms, config.raw_rate) == (9000, 7.0)
     assert parse_config(config.to_json(), "load.json") == config
+
+
+def test_the_load_of_one_cluster_knows_no_other() -> None:
+    small: dict[str, Any] = {"name": "small", "version": "3.9.1", "brokers": [{"controller": True}]}
+    shape = Shape.from_json({"clusters": [small, small | {"name": "large", "brokers": small["brokers"] * 4}]})
+    made = [of_cluster(LabSpec(shape=shape), name) for name in ("small", "large")]
+    assert made[0] == {"bootstrap": "10.71.0.11:9092", "replication_factor": 1, "min_insync": 1}
+    four = ",".join(f"10.71.0.2{n}:9092" for n in (1, 2, 3, 4))
+    assert made[1] == {"bootstrap": four, "replication_factor": 3, "min_insync": 2}
 
 
 @given(st.lists(st.integers(0, 50_000_000), max_size=200))

@@ -10,16 +10,19 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 import click
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from zkmigrate.lab import lab as labs
-from zkmigrate.lab import state
+from zkmigrate.lab import service, state
 from zkmigrate.lab.ending import end_on_signals
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fault_cli import fault
-from zkmigrate.lab.inventory import write_inventory
+from zkmigrate.lab.inventory import write_cluster_inventory, write_inventory
 from zkmigrate.lab.load.cli import load
 from zkmigrate.lab.provision import ProvisionError
 from zkmigrate.lab.record import record
+from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.spec import LabSpec, Role
 
 
@@ -63,6 +66,14 @@ def _numbers(values: dict[str, str], what: str) -> dict[str, int]:
     return {name: int(value) for name, value in values.items()}
 
 
+def _shape(file: Path) -> Shape:
+    """The shape in a YAML file."""
+    try:
+        return Shape.from_json(YAML(typ="safe").load(file))
+    except YAMLError as error:
+        raise LabError(f"{file} is not YAML: {error}") from error
+
+
 _DEFAULT = LabSpec()
 
 
@@ -100,9 +111,15 @@ _DEFAULT = LabSpec()
     default="systemd",
     help="Who starts servers.",
 )
+@click.option(
+    "--shape",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Other ensembles and clusters than those of a move: a YAML file.",
+)
 @json_option
 def up(
     as_json: bool,
+    shape: Path | None,
     source_option: tuple[str, ...],
     broker_option: tuple[str, ...],
     bandwidth_kbit: tuple[str, ...],
@@ -114,6 +131,7 @@ def up(
         source_options=_pairs(source_option, "--source-option"),
         broker_options=_pairs(broker_option, "--broker-option"),
         bandwidth_kbit=_numbers(_pairs(bandwidth_kbit, "--bandwidth-kbit"), "--bandwidth-kbit"),
+        shape=None if shape is None else _shape(shape),
         **options,
     )
     made = labs.Lab.up(spec, _progress, kept=True)
@@ -208,11 +226,16 @@ def shell_prompt(lab_id: str, where: str, command: Sequence[str]) -> tuple[str, 
     "file", type=click.Path(path_type=Path, dir_okay=False, writable=True), default="migration.yml"
 )
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
-def inventory(named: str | None, file: Path, force: bool) -> None:
+@click.option(
+    "--cluster", metavar="NAME", help="Of this Kafka cluster alone, for a playbook that needs no more."
+)
+def inventory(named: str | None, file: Path, force: bool, cluster: str | None) -> None:
     """Write the lab's migration.yml into FILE (migration.yml where left out), for `zkmigrate run`."""
     if file.exists() and not force:
         raise LabError(f"{file} is there already; possible now: another name, or --force to replace it")
-    click.echo(write_inventory(labs.find(named), file))
+    found = labs.find(named)
+    whole = cluster is None and found.spec.shape is None
+    click.echo(write_inventory(found, file) if whole else write_cluster_inventory(found, file, cluster))
 
 
 @lab.command("record")
@@ -233,8 +256,8 @@ def record_(named: str | None, directory: Path, journals: bool) -> None:
 def logs(named: str | None, host: str, unit: str | None, lines: int, follow: bool) -> None:
     """Show the journal of HOST."""
     found = labs.find(named)
-    if unit is None and host in found.plans:
-        unit = {Role.BROKER: "kafka", Role.CLIENT: None}.get(found.plans[host].role, "zookeeper")
+    if unit is None and host in found.plans and found.plans[host].role is not Role.CLIENT:
+        unit = service.name_of(found.plans[host].role)
     argv = ["journalctl", "--no-pager", "--output=short-iso-precise", f"--lines={lines}"]
     argv += ["--follow"] if follow else []
     argv += [f"--unit={unit}"] if unit else []

@@ -22,18 +22,17 @@ _FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 _FAKETIME_OFFSET, _PRELOAD = "/etc/faketimerc", "/etc/ld.so.preload"
 _SLOW_FSYNC = "/usr/local/lib/slow_fsync.so"
 _FSYNC_DELAY = "/run/fsync-delay-ms"
-_BALLAST = f"{render.ZOOKEEPER_DATA}/ballast"
-_FILL_DISK = f"""
-mkdir -p {_BALLAST}
-cat /dev/zero >> {_BALLAST}/big 2> /dev/null
-sync {_BALLAST}/big
+_FILL_DISK = """
+cat /dev/zero >> "$1/ballast.big" 2> /dev/null
+sync "$1/ballast.big"
 # One large file leaves a few blocks that small ones still get; full is when a single block is refused.
 i=0
-while dd if=/dev/zero of={_BALLAST}/$i bs=1k count=1 conv=fsync status=none 2> /dev/null; do
+while dd if=/dev/zero of="$1/ballast.$i" bs=1k count=1 conv=fsync status=none 2> /dev/null; do
     i=$((i + 1))
     [ $i -lt 10000 ] || exit 1
 done
 """
+"""Files, as Kafka starts on no log directory with a directory in it that is no partition's."""
 
 
 def unit_of(lab: Lab, host: str) -> str:
@@ -240,27 +239,30 @@ def _restart(lab: Lab, host: str) -> None:
     lab.exec(host, ["systemctl", "restart", unit_of(lab, host)], timeout_s=120)
 
 
-def disk_full(lab: Lab, host: str) -> None:
-    """Not a byte is free on the disk of ZooKeeper's data. Inverse: `disk_free`.
+def disk_full(lab: Lab, host: str, disk: int = 1) -> None:
+    """Not a byte is free on a data disk of the host. Inverse: `disk_free`.
 
-    Needs a lab with `data_disk_mb`: only there has the data a disk of its own.
+    disk: which one, counted from 1. Needs a lab where the data has disks of its own: `data_disk_mb` for
+    ZooKeeper hosts, `disks_mb` in the shape for brokers.
     """
-    _needs_data_disk(lab, host)
-    lab.exec(host, ["sh", "-c", _FILL_DISK], timeout_s=120)
+    lab.exec(host, ["sh", "-c", _FILL_DISK, "sh", _data_disk(lab, host, disk)], timeout_s=120)
 
 
-def disk_free(lab: Lab, host: str) -> None:
+def disk_free(lab: Lab, host: str, disk: int = 1) -> None:
     """Frees what `disk_full` took."""
-    _needs_data_disk(lab, host)
-    lab.exec(host, ["rm", "-rf", _BALLAST])
+    lab.exec(host, ["sh", "-c", 'rm -f "$1"/ballast.*', "sh", _data_disk(lab, host, disk)])
 
 
-def _needs_data_disk(lab: Lab, host: str) -> None:
-    """Refuses a host whose data has no disk of its own."""
-    if not lab.spec.data_disk_mb:
-        raise LabError("filling a disk needs a lab built with data_disk_mb (lab up --data-disk-mb 512)")
-    if unit_of(lab, host) != "zookeeper.service":
-        raise LabError(f"{host} is no ZooKeeper host; only these have a data disk of their own")
+def _data_disk(lab: Lab, host: str, disk: int) -> str:
+    """Where this disk of the host is mounted; refuses a host whose data has no such disk."""
+    unit_of(lab, host)
+    disks = list(render.data_disks(lab.spec, lab.plans[host]))
+    if not 0 < disk <= len(disks):
+        raise LabError(
+            f"{host} has {len(disks)} data disks of its own; filling one needs a lab with them "
+            "(lab up --data-disk-mb 512 for ZooKeeper, disks_mb in the shape for brokers)"
+        )
+    return disks[disk - 1]
 
 
 def reboot(lab: Lab, host: str, *, hard: bool = False) -> None:

@@ -49,12 +49,13 @@ for _function in (
     faults.rules_removed,
     faults.clock_restore,
     faults.slow_disk_restore,
-    faults.disk_full,
-    faults.disk_free,
     faults.power_cut,
     faults.power_on,
 ):
     _command(_function, _HOST)
+_DISK = click.argument("disk", required=False, type=int, default=1)
+for _function in (faults.disk_full, faults.disk_free):
+    _command(_function, _HOST, _DISK)
 _command(faults.partition, _HOST, _OTHER)
 _command(faults.heal, _HOST, _OTHER)
 _command(faults.clock, _HOST, click.argument("offset_s", metavar="SECONDS", type=float))

@@ -67,9 +67,8 @@ def place(root: Path, file: HostFile) -> None:
     target.chmod(file.mode)
 
 
-def attach_disk(directory: Path, mount_point: Path, megabytes: int) -> None:
+def attach_disk(image: Path, mount_point: Path, megabytes: int) -> None:
     """Gives a directory of the host a disk of its own: a sparse image, loop-mounted, no reserved blocks."""
-    image = directory / "data.img"
     with image.open("wb") as out:
         out.truncate(megabytes * 1024 * 1024)
     run(["mkfs.ext4", "-q", "-m", "0", str(image)])

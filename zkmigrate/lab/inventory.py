@@ -1,16 +1,17 @@
-"""The ``migration.yml`` of a lab: what an operator of this lab would have written."""
+"""The inventories of a lab: what an operator of this lab would have written."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from zkmigrate.lab import service
+from zkmigrate.lab import render, service
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.shape import KafkaCluster
 from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role
 
 
@@ -21,18 +22,20 @@ def write_inventory(
     canary_topic: str | None = None,
     accept: tuple[str, ...] = (),
 ) -> Path:
-    """Write the inventory of a lab to ``path`` and return it.
+    """Write the inventory of a move's lab to ``path`` and return it.
 
     policy: what to set under ``policy``. canary_topic: one that was made for the produce canary. accept:
     findings about the whole cluster that the lab answers for.
-    Raises LabError when Kafka's cluster id cannot be read from source.
+    Raises LabError when no broker tells Kafka's cluster id, and for a lab with a shape, which is no move's.
     """
+    if lab.spec.shape is not None:
+        raise LabError(f"lab {lab.id} is not the lab of a move; write the inventory of one of its clusters")
     spec = lab.spec
     body: dict[str, Any] = {
         "version": 1,
         "name": f"lab-{lab.id}",
         "operator": [OPERATOR_ADDRESS],
-        "ssh": {"user": lab.user, "key": str(lab.private_key), "known_hosts": str(lab.known_hosts)},
+        "ssh": _ssh(lab),
         "source": {"hosts": _zookeepers(lab, Role.SOURCE)},
         "dest": {
             "hosts": _zookeepers(lab, Role.DEST),
@@ -45,18 +48,9 @@ def write_inventory(
                 "admin.enableServer": "false",
             },
         },
-        "kafka": {
-            "cluster_id": _cluster_id(lab),
-            "chroot": spec.chroot,
-            "brokers": [
-                {"name": h.name, "address": h.address, "id": lab.plans[h.name].number}
-                for h in lab.role(Role.BROKER)
-            ],
-        },
+        "kafka": _kafka(lab, lab.cluster()),
     }
-    for part, role in (("dest", Role.DEST), ("kafka", Role.BROKER)):
-        if service.has_script(spec, role):
-            body[part]["service"] = {"unit": service.name_of(role), **service.commands(role)}
+    body["dest"] |= _service(lab, Role.DEST)
     if canary_topic is not None:
         body["kafka"]["canary_topic"] = canary_topic
     if spec.reconfig_enabled:
@@ -70,19 +64,61 @@ def write_inventory(
     body["accept"] += [{"finding": finding, "why": "a drill", **until} for finding in accept]
     if policy:
         body["policy"] = policy
+    return _write(path, body)
+
+
+def write_cluster_inventory(
+    lab: Lab, path: Path, cluster: str | None = None, further: Mapping[str, Any] | None = None
+) -> Path:
+    """Write an inventory of nothing but one Kafka cluster to ``path`` and return it.
+
+    cluster: which one; the only one when left out. further: sections of the playbook's own.
+    Raises LabError when no broker tells Kafka's cluster id.
+    """
+    found = lab.cluster(cluster)
+    name = f"lab-{lab.id}-{found.name}"
+    body = {"version": 1, "name": name, "ssh": _ssh(lab), "kafka": _kafka(lab, found)}
+    return _write(path, body | dict(further or {}))
+
+
+def _write(path: Path, body: Mapping[str, Any]) -> Path:
     with path.open("w") as stream:
-        YAML().dump(body, stream)
+        YAML().dump(dict(body), stream)
     return path
+
+
+def _ssh(lab: Lab) -> dict[str, str]:
+    return {"user": lab.user, "key": str(lab.private_key), "known_hosts": str(lab.known_hosts)}
+
+
+def _service(lab: Lab, role: Role) -> dict[str, Any]:
+    """The section's `service`, where the lab's hosts have a script in place of a unit."""
+    if not service.has_script(lab.spec, role):
+        return {}
+    return {"service": {"unit": service.name_of(role), **service.commands(role)}}
 
 
 def _zookeepers(lab: Lab, role: Role) -> list[dict[str, Any]]:
     return [{"name": h.name, "address": h.address, "myid": h.myid} for h in lab.role(role)]
 
 
-def _cluster_id(lab: Lab) -> str:
-    with lab.zookeeper() as client:
-        data, _ = client.get(f"{lab.spec.chroot}/cluster/id")
-    found = json.loads(data).get("id")
-    if not isinstance(found, str):
-        raise LabError(f"{lab.spec.chroot}/cluster/id holds {data[:80]!r}, not a cluster id")
-    return found
+def _kafka(lab: Lab, cluster: KafkaCluster) -> dict[str, Any]:
+    brokers = [plan for plan in lab.members(cluster.name) if plan.role is Role.BROKER]
+    chroot = {} if cluster.ensemble is None else {"chroot": cluster.chroot}
+    return {
+        "cluster_id": _cluster_id(lab, cluster.name),
+        **chroot,
+        "brokers": [{"name": b.name, "address": b.address, "id": b.node_id} for b in brokers],
+        **_service(lab, Role.BROKER),
+    }
+
+
+def _cluster_id(lab: Lab, cluster: str) -> str:
+    """The id that the brokers keep beside their data."""
+    for plan in lab.members(cluster):
+        folder = lab.host(plan.name).root / render.log_dirs(lab.spec, plan)[0].lstrip("/")
+        file = folder / "meta.properties"
+        for line in file.read_text().splitlines() if file.exists() else ():
+            if line.startswith("cluster.id="):
+                return line.removeprefix("cluster.id=")
+    raise LabError(f"no broker of {cluster} keeps a cluster id yet")

@@ -21,7 +21,17 @@ from zkmigrate.lab import host as lab_host
 from zkmigrate.lab import machines, network, readiness, render, service, state, teardown
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.processes import ProcessId
-from zkmigrate.lab.spec import CLIENT_PORT, MOST_NODE_BYTES, HostPlan, LabSpec, Role, hosts_of
+from zkmigrate.lab.shape import KafkaCluster
+from zkmigrate.lab.spec import (
+    CLIENT_PORT,
+    MOST_NODE_BYTES,
+    HostPlan,
+    LabSpec,
+    Role,
+    hosts_of,
+    members,
+    shape_of,
+)
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.waiting import Progress, silent, wait_until
 
@@ -139,6 +149,23 @@ class Lab:
         """The hosts of one role, in order."""
         return tuple(host for host in self.hosts.values() if host.role is role)
 
+    def members(self, part: str) -> tuple[HostPlan, ...]:
+        """The hosts, as planned, of the ensemble or the cluster of this name; LabError for another name."""
+        found = members(self.plans.values(), part)
+        if not found:
+            names = ", ".join(one.name for one in shape_of(self.spec).parts)
+            raise LabError(f"lab {self.id} has no ensemble or cluster {part}; it has {names}")
+        return found
+
+    def cluster(self, named: str | None = None) -> KafkaCluster:
+        """The Kafka cluster of this name, or the only one; else LabError."""
+        clusters = {cluster.name: cluster for cluster in shape_of(self.spec).clusters}
+        if named is None and len(clusters) == 1:
+            return next(iter(clusters.values()))
+        if named is None or named not in clusters:
+            raise LabError(f"which cluster of lab {self.id}? There are: {', '.join(clusters) or 'none'}")
+        return clusters[named]
+
     @property
     def user(self) -> str:
         """The unprivileged user that ssh reaches on every host."""
@@ -225,9 +252,10 @@ class Lab:
         return self.operator_command(["ssh", *options, f"{self.user}@{self._plan(host).address}", *argv])
 
     @contextlib.contextmanager
-    def zookeeper(self, role: Role = Role.SOURCE, timeout_s: float = 30) -> Iterator[KazooClient]:
-        """A connected kazoo client from the operator's namespace to the servers of one side, no chroot."""
-        servers = ",".join(f"{h.address}:{CLIENT_PORT}" for h in self.plans.values() if h.role is role)
+    def zookeeper(self, ensemble: str = Role.SOURCE, timeout_s: float = 30) -> Iterator[KazooClient]:
+        """A connected kazoo client from the operator's namespace to the servers of one ensemble, no
+        chroot."""
+        servers = ",".join(f"{plan.address}:{CLIENT_PORT}" for plan in self.members(ensemble))
         with self.operator():
             client = KazooClient(hosts=servers, timeout=10)
             try:
@@ -266,22 +294,42 @@ class Lab:
         progress("boot: systemd runs on all hosts")
         with self.operator():
             wait_until("ssh answers", readiness.ssh_answers(plans), SSH_S)
-            progress("ssh: answers on all hosts")
-            sources = [plan for plan in plans if plan.role is Role.SOURCE]
-            wait_until("source quorum", readiness.quorum_serves(sources), QUORUM_S)
-            progress(f"ZooKeeper {self.spec.source_version}: source has a quorum")
+        progress("ssh: answers on all hosts")
+        shape = shape_of(self.spec)
+        for ensemble in shape.ensembles:
+            if not ensemble.empty:
+                self.wait_for_quorum(ensemble.name)
+                progress(f"ZooKeeper {ensemble.version}: {ensemble.name} has a quorum")
+        for cluster in shape.clusters:
+            if cluster.ensemble is None:
+                self._format_storage(cluster)
+            else:
+                with self.zookeeper(cluster.ensemble) as client:
+                    client.ensure_path(cluster.chroot)
         self._plant_tree(progress)
         self.start_brokers()
         self.wait_for_brokers()
-        progress(f"Kafka {self.spec.kafka_version}: all brokers registered, every ISR full")
+        for cluster in shape.clusters:
+            of = "" if self.spec.shape is None else f" of {cluster.name}"
+            progress(f"Kafka {cluster.version}: all brokers{of} registered, every ISR full")
         self._record = state.update(self.directory, lambda record: replace(record, ready=True))
 
+    def _format_storage(self, cluster: KafkaCluster) -> None:
+        """Formats the storage of every node of a KRaft cluster, all at once."""
+        argv = render.format_command(cluster.version, render.kraft_cluster_id(self.id, cluster.name))
+        account = ["-p", "User=kafka", "-p", "Group=kafka", "-p", "UMask=0027"]
+        # A JVM that did not come through the host's systemd may fail as it looks for its own cgroup.
+        formatting = ["systemd-run", "--quiet", "--collect", "--wait", "--pipe", *account, *argv]
+        with ThreadPoolExecutor(4) as pool:
+            nodes = [plan.name for plan in self.members(cluster.name)]
+            list(pool.map(lambda node: self.exec(node, formatting, timeout_s=BROKERS_S), nodes))
+
     def _plant_tree(self, progress: Progress) -> None:
-        """Creates the chroot, and the filler znodes, which belong to nobody."""
-        with self.zookeeper() as client:
-            client.ensure_path(self.spec.chroot)
-            if not self.spec.tree_size:
-                return
+        """Creates the filler znodes, which belong to nobody, on the first ensemble that serves."""
+        serving = [ensemble.name for ensemble in shape_of(self.spec).ensembles if not ensemble.empty]
+        if not self.spec.tree_size or not serving:
+            return
+        with self.zookeeper(serving[0]) as client:
             client.ensure_path("/filler")
             size = self.spec.tree_node_bytes
             at_once = max(1, min(500, MOST_NODE_BYTES // size))
@@ -298,19 +346,25 @@ class Lab:
     # -- servers and hosts
 
     def start_brokers(self) -> None:
-        """Starts Kafka on every broker host, now and, with units, at every boot."""
+        """Starts Kafka on every controller and broker host, now and, with units, at every boot."""
         scripted = service.has_script(self.spec, Role.BROKER)
         enable = ["systemctl", "enable", "--now", "--quiet", "kafka.service"]
-        for broker in self.role(Role.BROKER):
-            self.exec(broker.name, service.control(self.spec, Role.BROKER, "start") if scripted else enable)
+        for host in (host for role in service.KAFKA for host in self.role(role)):
+            self.exec(host.name, service.control(self.spec, host.role, "start") if scripted else enable)
 
-    def wait_for_brokers(self, role: Role = Role.SOURCE, deadline_s: float = BROKERS_S) -> None:
-        """Waits until every broker is registered as seen through one side and every ISR is full."""
-        brokers = [plan for plan in self.plans.values() if plan.role is Role.BROKER]
-        started_s = {broker.name: self._kafka_started_s(broker.name) for broker in brokers}
-        with self.zookeeper(role) as client:
-            ready = readiness.brokers_ready(client, self.spec.chroot, brokers, started_s)
-            wait_until("brokers ready", ready, deadline_s)
+    def wait_for_brokers(self, ensemble: str | None = None, deadline_s: float = BROKERS_S) -> None:
+        """Waits until every broker is registered and every ISR is full, as seen through each cluster's own
+        ensemble, or through this one."""
+        for cluster in shape_of(self.spec).clusters:
+            brokers = [plan for plan in self.members(cluster.name) if plan.role is Role.BROKER]
+            if cluster.ensemble is None:
+                with self.operator():
+                    wait_until("brokers ready", readiness.kraft_ready(brokers), deadline_s)
+                continue
+            started_s = {broker.name: self._kafka_started_s(broker.name) for broker in brokers}
+            with self.zookeeper(ensemble or cluster.ensemble) as client:
+                ready = readiness.brokers_ready(client, cluster.chroot, brokers, started_s)
+                wait_until("brokers ready", ready, deadline_s)
 
     def _kafka_started_s(self, broker: str) -> int:
         """When the broker's process was started, unix time in seconds."""
@@ -319,11 +373,11 @@ class Lab:
             raise LabError(f"kafka of {broker} was never started")
         return int(answer[1:])
 
-    def wait_for_quorum(self, role: Role, deadline_s: float = QUORUM_S) -> None:
-        """Waits until the servers of one side are one leader and otherwise followers."""
-        servers = [plan for plan in self.plans.values() if plan.role is role]
+    def wait_for_quorum(self, ensemble: str, deadline_s: float = QUORUM_S) -> None:
+        """Waits until the servers of one ensemble are one leader and otherwise followers."""
+        servers = self.members(ensemble)
         with self.operator():
-            wait_until(f"{role} quorum", readiness.quorum_serves(servers), deadline_s)
+            wait_until(f"{ensemble} quorum", readiness.quorum_serves(servers), deadline_s)
 
     def power_off(self, host: str, deadline_s: float = 30) -> None:
         """Powers a host off as `systemctl poweroff` does; killed once the deadline has passed."""

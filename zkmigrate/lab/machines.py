@@ -11,6 +11,7 @@ from pathlib import Path
 from zkmigrate.lab import host as lab_host
 from zkmigrate.lab import keys, provision, render, state
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.shape import Ensemble, KafkaCluster
 from zkmigrate.lab.spec import JAVA_11_KAFKA, LabSpec, Role, hosts_of
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.waiting import Progress
@@ -25,23 +26,25 @@ INOTIFY_PER_HOST = 6
 
 @dataclass(frozen=True)
 class Software:
-    """What hosts are made of: the clean root file system, and by role the directories bound into a host."""
+    """What hosts are made of: the clean root file system, and by host the directories bound into it."""
 
     rootfs: Path
-    bound: Mapping[Role, Mapping[str, Path]]
+    bound: Mapping[str, Mapping[str, Path]]
 
 
 def fetch(spec: LabSpec, progress: Progress) -> Software:
     """Everything the hosts of this spec need, fetched when missing. Raises provision.ProvisionError."""
+
+    def binds(part: Ensemble | KafkaCluster | None) -> dict[str, Path]:
+        if part is None:
+            return {}
+        if isinstance(part, Ensemble):
+            return {render.ZOOKEEPER_JARS: provision.zookeeper_classpath(part.version, progress)[0].parent}
+        jars = {render.KAFKA_JARS: provision.kafka_classpath(part.version, progress)[0].parent}
+        return jars | ({render.JAVA_11: provision.java11_home()} if part.version in JAVA_11_KAFKA else {})
+
     rootfs = provision.ensure_rootfs(progress)
-    kafka = {render.KAFKA_JARS: provision.kafka_classpath(spec.kafka_version, progress)[0].parent}
-    if spec.kafka_version in JAVA_11_KAFKA:
-        kafka[render.JAVA_11] = provision.java11_home()
-    zookeeper = {
-        role: {render.ZOOKEEPER_JARS: provision.zookeeper_classpath(version, progress)[0].parent}
-        for role, version in ((Role.SOURCE, spec.source_version), (Role.DEST, spec.dest_version))
-    }
-    return Software(rootfs, {**zookeeper, Role.BROKER: kafka, Role.CLIENT: {}})
+    return Software(rootfs, {plan.name: binds(plan.part) for plan in hosts_of(spec)})
 
 
 def check_inotify(hosts: int) -> None:
@@ -93,11 +96,11 @@ def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
         known.append((plan.name, plan.address, key.public))
         own = host_directory(directory, plan.name)
         root = lab_host.mount_root(own, software.rootfs)
-        if spec.data_disk_mb and plan.myid is not None:
-            lab_host.attach_disk(own, root / render.ZOOKEEPER_DATA.lstrip("/"), spec.data_disk_mb)
+        for number, (path, megabytes) in enumerate(render.data_disks(spec, plan).items(), 1):
+            lab_host.attach_disk(own / f"disk{number}.img", root / path.lstrip("/"), megabytes)
         files = render.host_files(spec, plan, key.private, operator.public)
         lab_host.write_files(root, files, render.account_lines(plan))
-        binds = "".join(f"{inside}\t{path}\n" for inside, path in software.bound[plan.role].items())
+        binds = "".join(f"{inside}\t{path}\n" for inside, path in software.bound[plan.name].items())
         _binds_file(directory, plan.name).write_text(binds)
     known_hosts_file(directory).write_text(keys.known_hosts(known))
 

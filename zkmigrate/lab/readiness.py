@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, HostPlan
 from zkmigrate.model.fact import Seen
 from zkmigrate.zookeeper.clients import words
@@ -54,11 +55,12 @@ def ssh_answers(hosts: Iterable[HostPlan]) -> Callable[[], str | None]:
 
 
 def quorum_serves(hosts: Sequence[HostPlan]) -> Callable[[], str | None]:
-    """Condition: one of these servers leads and all the others follow."""
+    """Condition: one of these servers leads and all the others follow; a single one stands alone."""
+    wanted = ["follower"] * (len(hosts) - 1) + ["leader"] if len(hosts) > 1 else ["standalone"]
 
     def missing() -> str | None:
         modes = {host.name: server_mode(four_letter_word(host.address, "srvr")) for host in hosts}
-        if sorted(str(mode) for mode in modes.values()) == ["follower"] * (len(hosts) - 1) + ["leader"]:
+        if sorted(str(mode) for mode in modes.values()) == wanted:
             return None
         return ", ".join(f"{name} {mode or 'not serving'}" for name, mode in modes.items())
 
@@ -86,13 +88,29 @@ def brokers_ready(
         unregistered = [
             broker.name
             for broker in brokers
-            if registered_s.get(str(broker.number), -1) < started_s[broker.name]
+            if registered_s.get(str(broker.node_id), -1) < started_s[broker.name]
         ]
         if unregistered:
             return f"registrations of {', '.join(unregistered)}"
         if closed := [broker.name for broker in brokers if not _accepts(broker.address, KAFKA_PORT)]:
             return f"port {KAFKA_PORT} of {', '.join(closed)}"
         short = short_isr(client, chroot)
+        return f"full ISR of {', '.join(short)}" if short else None
+
+    return missing
+
+
+def kraft_ready(brokers: Sequence[HostPlan]) -> Callable[[], str | None]:
+    """Condition: each of these brokers of a KRaft cluster knows all of them, and every ISR is full."""
+    addresses = [f"{broker.address}:{KAFKA_PORT}" for broker in brokers]
+
+    def missing() -> str | None:
+        view = kafka.view(addresses, lambda: None)
+        if not isinstance(view, Seen):
+            return str(view)
+        if absent := [b.name for b in brokers if b.node_id not in view.value.brokers]:
+            return f"registrations of {', '.join(absent)}"
+        short = [f"{p.topic}-{p.partition}" for p in view.value.partitions if set(p.isr) < set(p.replicas)]
         return f"full ISR of {', '.join(short)}" if short else None
 
     return missing

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from zkmigrate.lab import readiness, render
+from zkmigrate.lab import readiness, render, service
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab, LabHost
-from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.lab.spec import HostPlan, Role
 from zkmigrate.lab.waiting import Progress, silent
 
 WORDS = ("ruok", "srvr", "stat", "mntr", "conf", "cons", "dump", "envi", "isro", "wchs", "wchc", "wchp")
@@ -46,7 +46,7 @@ def captures(role: Role) -> tuple[Capture, ...]:
         return common
     unit, config, data = (
         ("kafka.service", "/etc/kafka", render.KAFKA_DATA)
-        if role is Role.BROKER
+        if role in service.KAFKA
         else ("zookeeper.service", "/etc/zookeeper/conf", render.ZOOKEEPER_DATA)
     )
     return (
@@ -60,8 +60,9 @@ def captures(role: Role) -> tuple[Capture, ...]:
 
 def copied(role: Role) -> tuple[str, ...]:
     """Glob patterns, below the host's root, of the configuration files that are copied as they are."""
-    if role is Role.BROKER:
-        return ("etc/kafka/server.properties", "var/lib/kafka/meta.properties")
+    if role in service.KAFKA:
+        meta = ("meta.properties", "disk*/meta.properties")
+        return ("etc/kafka/server.properties", *(f"var/lib/kafka/{name}" for name in meta))
     if role is Role.CLIENT:
         return ()
     return ("etc/zookeeper/conf/*", "var/lib/zookeeper/myid", "var/lib/zookeeper/version-2/*Epoch")
@@ -74,13 +75,11 @@ def compressed(role: Role) -> tuple[str, ...]:
     return ()
 
 
-def version(spec: LabSpec, role: Role) -> str | None:
-    """The version of the server on a host of this role."""
-    return {
-        Role.SOURCE: f"zookeeper {spec.source_version}",
-        Role.DEST: f"zookeeper {spec.dest_version}",
-        Role.BROKER: f"kafka {spec.kafka_version}",
-    }.get(role)
+def version(plan: HostPlan) -> str | None:
+    """The product and version of the server on a host; None for a client host."""
+    if plan.part is None:
+        return None
+    return f"{service.name_of(plan.role)} {plan.part.version}"
 
 
 def record(lab: Lab, directory: Path, progress: Progress = silent, *, journals: bool = False) -> None:
@@ -105,7 +104,7 @@ def record(lab: Lab, directory: Path, progress: Progress = silent, *, journals: 
         hosts[host.name] = {
             "role": host.role.value,
             "address": host.address,
-            "version": version(lab.spec, host.role),
+            "version": version(lab.plans[host.name]),
             "files": found,
         }
         progress(f"{host.name}: {len(found)} files")

@@ -6,13 +6,17 @@ Paths are the usual ones of a packaged installation: `/etc/zookeeper/conf/zoo.cf
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from zkmigrate.lab import service
+from zkmigrate.lab.shape import LAST_ZOOKEEPER, Ensemble, KafkaCluster, release
 from zkmigrate.lab.spec import (
     CLIENT_PORT,
+    CONTROLLER_PORT,
     ELECTION_PORT,
     JAVA_11_KAFKA,
     KAFKA_PORT,
@@ -23,6 +27,7 @@ from zkmigrate.lab.spec import (
     LabSpec,
     Role,
     hosts_of,
+    members,
 )
 
 OPS_USER = "ops"
@@ -35,6 +40,7 @@ ZOOKEEPER_DATA = "/var/lib/zookeeper"
 SERVER_PROPERTIES = "/etc/kafka/server.properties"
 KAFKA_ENV = "/etc/kafka/kafka.env"
 KAFKA_DATA = "/var/lib/kafka"
+KRAFT_METADATA = f"{KAFKA_DATA}/metadata"
 ZOOKEEPER_JARS, KAFKA_JARS, JAVA_11 = "/opt/zookeeper/lib", "/opt/kafka/lib", "/opt/java-11"
 UNITS = "/etc/systemd/system"
 
@@ -87,8 +93,8 @@ def zookeeper_servers(hosts: Iterable[HostPlan]) -> str:
     )
 
 
-def source_zoo_cfg(spec: LabSpec) -> str:
-    """The zoo.cfg of every source server."""
+def source_zoo_cfg(spec: LabSpec, ensemble: str = "source") -> str:
+    """The zoo.cfg of every server of an ensemble that serves from the start."""
     lines = [
         f"tickTime={spec.tick_time_ms}",
         "initLimit=10",
@@ -105,8 +111,7 @@ def source_zoo_cfg(spec: LabSpec) -> str:
     if not spec.sync_enabled:
         lines.append("syncEnabled=false")
     lines += [f"{key}={value}" for key, value in spec.source_options.items()]
-    sources = [host for host in hosts_of(spec) if host.role is Role.SOURCE]
-    return "\n".join(lines) + "\n" + zookeeper_servers(sources)
+    return "\n".join(lines) + "\n" + zookeeper_servers(members(hosts_of(spec), ensemble))
 
 
 def java_env(spec: LabSpec) -> str:
@@ -125,6 +130,8 @@ def java_env(spec: LabSpec) -> str:
         flags += f" -Djute.maxbuffer={spec.jute_maxbuffer}"
     return f'JVMFLAGS="{flags}"\n'
 
+
+_KAFKA_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx384m"
 
 _ZOOKEEPER = (
     f"/usr/bin/java $JVMFLAGS -cp /etc/zookeeper/conf:{ZOOKEEPER_JARS}/* "
@@ -203,25 +210,47 @@ def connect_string(addresses: Sequence[str], chroot: str) -> str:
     return ",".join(f"{address}:{CLIENT_PORT}" for address in addresses) + ("" if chroot == "/" else chroot)
 
 
-def server_properties(spec: LabSpec, broker: HostPlan) -> str:
-    """The server.properties of one broker, as it is before the migration."""
-    sources = [host.address for host in hosts_of(spec) if host.role is Role.SOURCE]
-    further = "".join(f"{key}={value}\n" for key, value in spec.broker_options.items())
-    return f"""broker.id={broker.number}
-broker.rack={broker.rack}
-listeners=PLAINTEXT://{broker.address}:{KAFKA_PORT}
-log.dirs={KAFKA_DATA}
-zookeeper.connect={connect_string(sources, spec.chroot)}
+def data_disks(spec: LabSpec, host: HostPlan) -> dict[str, int]:
+    """The host's own disks for data: mount point and megabytes."""
+    if host.myid is not None:
+        return {ZOOKEEPER_DATA: spec.data_disk_mb} if spec.data_disk_mb else {}
+    sizes = host.broker.disks_mb if host.broker is not None else ()
+    return {f"{KAFKA_DATA}/disk{number}": size for number, size in enumerate(sizes, 1)}
+
+
+def log_dirs(spec: LabSpec, host: HostPlan) -> tuple[str, ...]:
+    """The log directories of a broker or a controller: one on each of its disks."""
+    return tuple(data_disks(spec, host)) or (KAFKA_DATA,)
+
+
+def server_properties(spec: LabSpec, host: HostPlan) -> str:
+    """The server.properties of one broker or controller, as it is before a migration."""
+    cluster = host.part
+    assert isinstance(cluster, KafkaCluster)
+    hosts = hosts_of(spec)
+    if cluster.ensemble is None:
+        identity, metadata = _kraft(spec, host, members(hosts, cluster.name))
+    else:
+        servers = [server.address for server in members(hosts, cluster.ensemble)]
+        identity = f"""broker.id={host.node_id}
+{_rack(host)}listeners=PLAINTEXT://{host.address}:{KAFKA_PORT}
+"""
+        metadata = f"""zookeeper.connect={connect_string(servers, cluster.chroot)}
 zookeeper.session.timeout.ms={spec.session_timeout_ms}
 zookeeper.connection.timeout.ms=30000
-default.replication.factor=3
-min.insync.replicas=2
+"""
+    replicas = min(3, len(cluster.brokers))
+    in_sync = max(1, replicas - 1)
+    further = "".join(f"{key}={value}\n" for key, value in spec.broker_options.items())
+    return f"""{identity}log.dirs={",".join(log_dirs(spec, host))}
+{metadata}default.replication.factor={replicas}
+min.insync.replicas={in_sync}
 num.partitions=3
 offsets.topic.num.partitions=6
-offsets.topic.replication.factor=3
+offsets.topic.replication.factor={replicas}
 transaction.state.log.num.partitions=3
-transaction.state.log.replication.factor=3
-transaction.state.log.min.isr=2
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr={in_sync}
 auto.create.topics.enable=false
 unclean.leader.election.enable=false
 controlled.shutdown.enable=true
@@ -230,10 +259,60 @@ log.segment.bytes=67108864
 {further}"""
 
 
+def _rack(host: HostPlan) -> str:
+    return "" if host.rack is None else f"broker.rack={host.rack}\n"
+
+
+def _kraft(spec: LabSpec, host: HostPlan, cluster: Iterable[HostPlan]) -> tuple[str, str]:
+    """The lines of a KRaft node that say who it is, and where the cluster's metadata is.
+
+    A broker with disks keeps the metadata log beside them: a full disk then costs a log directory, and not
+    the node.
+    """
+    voters = ",".join(f"{h.node_id}@{h.address}:{CONTROLLER_PORT}" for h in cluster if h.votes)
+    broker = host.broker is not None
+    roles = {"broker": broker, "controller": host.votes}
+    ports = {"PLAINTEXT": (KAFKA_PORT, broker), "CONTROLLER": (CONTROLLER_PORT, host.votes)}
+    listeners = [f"{name}://{host.address}:{port}" for name, (port, there) in ports.items() if there]
+    own_log = f"metadata.log.dir={KRAFT_METADATA}\n" if data_disks(spec, host) else ""
+    return (
+        f"""node.id={host.node_id}
+process.roles={",".join(role for role, has in roles.items() if has)}
+{_rack(host)}listeners={",".join(listeners)}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+""",
+        f"controller.quorum.voters={voters}\n{own_log}",
+    )
+
+
+def kraft_cluster_id(lab_id: str, cluster: str) -> str:
+    """The id of a KRaft cluster, which has to be given when its storage is formatted.
+
+    It begins with a letter, as StorageTool takes an id with "-" in front for an option.
+    """
+    digest = hashlib.sha256(f"{lab_id} {cluster}".encode()).digest()[:16]
+    return base64.urlsafe_b64encode(bytes([digest[0] & 0x7F]) + digest[1:]).decode().rstrip("=")
+
+
+def format_command(version: str, cluster_id: str) -> list[str]:
+    """The command line that formats a KRaft node's storage, to be run as Kafka's account."""
+    java = [kafka_java(version), *_KAFKA_FLAGS.split(), "-cp", f"/etc/kafka:{KAFKA_JARS}/*"]
+    return [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", SERVER_PROPERTIES]
+
+
 _LOG4J = """log4j.rootLogger=INFO, stdout
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
 log4j.appender.stdout.layout.ConversionPattern=%d{ISO8601} %p [%t] %c{1}: %m%n
+"""
+
+_LOG4J_2 = """rootLogger.level=INFO
+rootLogger.appenderRef.stdout.ref=stdout
+appender.stdout.type=Console
+appender.stdout.name=stdout
+appender.stdout.layout.type=PatternLayout
+appender.stdout.layout.pattern=%d{ISO8601} %p [%t] %c{1}: %m%n
 """
 
 _LOGBACK = """<configuration>
@@ -309,10 +388,10 @@ def host_files(
     files += [HostFile(f"{UNITS}/{unit}", None, link="/dev/null") for unit in MASKED_UNITS]
     if host.role is not Role.SOURCE:
         files.append(HostFile(f"/etc/sudoers.d/{OPS_USER}", f"{OPS_USER} ALL=(ALL) NOPASSWD: ALL\n", 0o440))
-    if host.role in (Role.SOURCE, Role.DEST):
-        files += _zookeeper_files(spec, host)
-    if host.role is Role.BROKER:
-        files += _kafka_files(spec, host)
+    if isinstance(host.part, Ensemble):
+        files += _zookeeper_files(spec, host, host.part.name)
+    if isinstance(host.part, KafkaCluster):
+        files += _kafka_files(spec, host, host.part.version)
     return tuple(files)
 
 
@@ -325,7 +404,7 @@ def _owned_by(number: int) -> Callable[[str, str | None, int], HostFile]:
     return file
 
 
-def _zookeeper_files(spec: LabSpec, host: HostPlan) -> list[HostFile]:
+def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostFile]:
     """ZooKeeper installed; on source also configured and enabled, on dest empty."""
     owned = _owned_by(ZOOKEEPER_ID)
     conf = "/etc/zookeeper/conf"
@@ -342,7 +421,7 @@ def _zookeeper_files(spec: LabSpec, host: HostPlan) -> list[HostFile]:
     ]
     if host.role is Role.SOURCE:
         files += [
-            owned(ZOO_CFG, source_zoo_cfg(spec), 0o640),
+            owned(ZOO_CFG, source_zoo_cfg(spec, ensemble), 0o640),
             owned(f"{ZOOKEEPER_DATA}/myid", f"{host.myid}\n", 0o640),
             HostFile(
                 f"{UNITS}/multi-user.target.wants/zookeeper.service", None, link=f"{UNITS}/zookeeper.service"
@@ -351,23 +430,20 @@ def _zookeeper_files(spec: LabSpec, host: HostPlan) -> list[HostFile]:
     return files
 
 
-def _kafka_files(spec: LabSpec, host: HostPlan) -> list[HostFile]:
+def _kafka_files(spec: LabSpec, host: HostPlan, version: str) -> list[HostFile]:
     owned = _owned_by(KAFKA_ID)
-    flags = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx384m"
+    if release(version) > LAST_ZOOKEEPER:  # Kafka 4 logs by log4j 2
+        log, content, option = "/etc/kafka/log4j2.properties", _LOG4J_2, "log4j2.configurationFile"
+    else:
+        log, content, option = "/etc/kafka/log4j.properties", _LOG4J, "log4j.configuration"
     return [
         HostFile(KAFKA_JARS, None, 0o755),
         HostFile(JAVA_11, None, 0o755),
         HostFile("/etc/kafka", None, 0o755),
-        HostFile("/etc/kafka/log4j.properties", _LOG4J),
-        HostFile(KAFKA_ENV, f'KAFKA_JVM="{flags} -Dlog4j.configuration=file:/etc/kafka/log4j.properties"\n'),
+        HostFile(log, content),
+        HostFile(KAFKA_ENV, f'KAFKA_JVM="{_KAFKA_FLAGS} -D{option}=file:{log}"\n'),
         owned(SERVER_PROPERTIES, server_properties(spec, host), 0o640),
         owned(KAFKA_DATA, None, 0o750),
-        _started_by(
-            spec,
-            host.role,
-            kafka_unit(spec.kafka_version),
-            "kafka",
-            KAFKA_ENV,
-            _kafka(spec.kafka_version),
-        ),
+        *(owned(disk, None, 0o750) for disk in data_disks(spec, host)),
+        _started_by(spec, host.role, kafka_unit(version), "kafka", KAFKA_ENV, _kafka(version)),
     ]

@@ -1,6 +1,6 @@
 """How a lab host's server is controlled: a systemd unit, or a script of its own where the lab is built so.
 
-Source always has units; `LabSpec.service` decides for dest hosts and brokers.
+Source always has units; `LabSpec.service` decides for dest hosts, brokers and controllers.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from zkmigrate.hosts import zkm_host
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.spec import LabSpec, Role
 
+KAFKA = (Role.CONTROLLER, Role.BROKER)
+"""The roles whose server is Kafka, as they are started."""
 ACTIONS = ("start", "stop", "status", "kill")
 
 
@@ -16,12 +18,12 @@ def name_of(role: Role) -> str:
     """The name of the server on hosts of this role; LabError for a client host, which has none."""
     if role is Role.CLIENT:
         raise LabError("a client host runs no server")
-    return "kafka" if role is Role.BROKER else "zookeeper"
+    return "kafka" if role in KAFKA else "zookeeper"
 
 
 def has_script(spec: LabSpec, role: Role) -> bool:
     """Whether hosts of this role have a script instead of a unit."""
-    return spec.service == "commands" and role in (Role.DEST, Role.BROKER)
+    return spec.service == "commands" and role in (Role.DEST, *KAFKA)
 
 
 def script(role: Role) -> str:

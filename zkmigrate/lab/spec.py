@@ -7,44 +7,55 @@ all labs use the same subnet and two of them never meet.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.shape import Broker, Ensemble, KafkaCluster, Shape, znode_path
 
 SUBNET = ipaddress.IPv4Network("10.71.0.0/24")
 OPERATOR_ADDRESS = "10.71.0.2"
 CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
-KAFKA_PORT = 9092
-SOURCE_COUNT = 3
-BROKER_COUNT = 3
+KAFKA_PORT, CONTROLLER_PORT = 9092, 9093
 DEST_MYID_OFFSET = 10
+CONTROLLER_ID_OFFSET = 100
+"""Controllers on hosts of their own have the node ids 101 and so on, beside brokers 1 and so on."""
 # What fits below the default jute.maxbuffer of 1 MiB with its path and header.
 MOST_NODE_BYTES = 1_000_000
+
+MOVE_ONLY = ("source_version", "dest_version", "kafka_version", "dest_count", "chroot")
+"""Fields of `LabSpec` that describe the lab of a move."""
 
 JAVA_11_KAFKA = frozenset({"2.3.1"})
 """Kafka versions whose ZooKeeper client does not run on Java 14 or later."""
 
 
 class Role(StrEnum):
-    """What a lab host is there for."""
+    """What a lab host is there for: a ZooKeeper server that serves from the start, or one that is installed
+    and empty; a broker (with KRaft perhaps a controller too); a controller alone; clients.
+
+    In the lab of a move its ensembles and its cluster have the same names, so that a role names them too.
+    """
 
     SOURCE = "source"
     DEST = "dest"
     BROKER = "broker"
+    CONTROLLER = "controller"
     CLIENT = "client"
 
 
 @dataclass(frozen=True)
 class HostPlan:
-    """One host as the spec asks for it; `number` counts from 1 within the role."""
+    """One host as the spec asks for it; `number` counts from 1 within part and role. `part` is the ensemble
+    or the cluster that it belongs to; None for a client host."""
 
     name: str
     role: Role
     number: int
     address: str
+    part: Ensemble | KafkaCluster | None = None
 
     @property
     def myid(self) -> int | None:
@@ -56,9 +67,26 @@ class HostPlan:
         return None
 
     @property
+    def broker(self) -> Broker | None:
+        """What the shape says of this broker; None elsewhere."""
+        if self.role is not Role.BROKER or not isinstance(self.part, KafkaCluster):
+            return None
+        return self.part.brokers[self.number - 1]
+
+    @property
     def rack(self) -> str | None:
         """The rack of a broker; None elsewhere."""
-        return f"r{self.number}" if self.role is Role.BROKER else None
+        return None if self.broker is None else self.broker.rack
+
+    @property
+    def node_id(self) -> int:
+        """Kafka's id of a broker, or of a controller on a host of its own."""
+        return self.number + (CONTROLLER_ID_OFFSET if self.role is Role.CONTROLLER else 0)
+
+    @property
+    def votes(self) -> bool:
+        """Whether this is a voter of a KRaft quorum."""
+        return self.role is Role.CONTROLLER or (self.broker is not None and self.broker.controller)
 
 
 @dataclass(frozen=True)
@@ -74,6 +102,9 @@ class LabSpec:
     `tree_size` filler znodes of `tree_node_bytes` each stand outside the chroot. `service` is `systemd`, or
     `commands`: then ZooKeeper on dest and Kafka on brokers are started by a script, and the inventory gives
     its commands.
+
+    Without a `shape` this is the lab of a move: ensembles source and dest, one cluster of three brokers, each
+    in a rack of its own. `MOVE_ONLY` says which fields describe that and are not for a lab with a shape.
     """
 
     source_version: str = "3.5.8"
@@ -94,16 +125,21 @@ class LabSpec:
     bandwidth_kbit: Mapping[str, int] = field(default_factory=dict)
     data_disk_mb: int = 0
     service: str = "systemd"
+    shape: Shape | None = None
 
     def __post_init__(self) -> None:
+        default = {item.name: item.default for item in fields(self)}
+        changed = [name for name in MOVE_ONLY if getattr(self, name) != default[name]]
+        if self.shape is not None and changed:
+            raise LabError(f"with a shape there is no {', '.join(changed)}; the shape itself says that")
         if self.service not in ("systemd", "commands"):
             raise LabError(f"service {self.service!r} is not possible; possible: systemd or commands")
         if self.dest_count not in (3, 5):
             raise LabError(f"dest_count {self.dest_count} is not possible; possible: 3 or 5")
-        if not _is_chroot(self.chroot):
-            raise LabError(
-                f"chroot {self.chroot!r} must be an absolute znode path such as /kafka, or / for none"
-            )
+        try:
+            znode_path(self.chroot)
+        except ValueError as error:
+            raise LabError(str(error)) from None
         if not {"*", "srvr"} & {word.strip() for word in self.four_letter_words.split(",")}:
             raise LabError(
                 f"four_letter_words {self.four_letter_words!r} leaves out srvr, by which the lab sees that a "
@@ -127,15 +163,20 @@ class LabSpec:
                 f"data_disk_mb {self.data_disk_mb} is too small: ZooKeeper allocates its logs 64 MB at a "
                 "time; 128 or more, or 0 for none"
             )
-        known = {host.name for host in hosts_of(self)}
+        hosts = hosts_of(self)
+        if ipaddress.IPv4Address(hosts[-1].address) >= SUBNET.broadcast_address:
+            raise LabError(f"{len(hosts)} hosts do not fit into {SUBNET}")
+        known = {host.name for host in hosts}
         if unknown := sorted(set(self.bandwidth_kbit) - known):
             raise LabError(
                 f"bandwidth_kbit names no such host: {', '.join(unknown)}; hosts: {', '.join(sorted(known))}"
             )
 
     def to_json(self) -> dict[str, Any]:
-        """The spec as JSON values."""
-        seen = {item.name: getattr(self, item.name) for item in fields(self)}
+        """The spec as JSON values; a shape only where there is one."""
+        seen = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "shape"}
+        if self.shape is not None:
+            seen["shape"] = self.shape.model_dump(mode="json")
         return {key: dict(value) if isinstance(value, Mapping) else value for key, value in seen.items()}
 
     @classmethod
@@ -144,31 +185,53 @@ class LabSpec:
         known = {item.name for item in fields(cls)}
         if unknown := sorted(set(value) - known):
             raise LabError(f"a lab spec has no key {', '.join(unknown)}; keys: {', '.join(sorted(known))}")
-        return cls(**value)
+        shape = {"shape": Shape.from_json(value["shape"])} if "shape" in value else {}
+        return cls(**{**value, **shape})
 
 
-def _is_chroot(path: str) -> bool:
-    if path == "/":
-        return True
-    parts = path.split("/")
-    return parts[0] == "" and all(part not in ("", ".", "..") for part in parts[1:]) and len(parts) > 1
+def shape_of(spec: LabSpec) -> Shape:
+    """The shape that the spec gives, else that of a move."""
+    if spec.shape is not None:
+        return spec.shape
+    source = {"name": "source", "version": spec.source_version}
+    dest = {"name": "dest", "version": spec.dest_version, "count": spec.dest_count, "empty": True}
+    cluster = {
+        "name": "broker",
+        "version": spec.kafka_version,
+        "brokers": [{"rack": f"r{n}"} for n in (1, 2, 3)],
+        "ensemble": "source",
+        "chroot": spec.chroot,
+    }
+    return Shape.from_json({"ensembles": [source, dest], "clusters": [cluster]})
 
 
 def hosts_of(spec: LabSpec) -> tuple[HostPlan, ...]:
-    """Every host of the lab: source, dest, brokers, then the client host."""
+    """Every host of the lab: the ensembles, each cluster's brokers and controllers, then the client hosts.
 
-    def group(role: Role, count: int, first: int) -> list[HostPlan]:
-        return [
-            HostPlan(f"{role}{n}", role, n, str(SUBNET.network_address + first + n))
+    The addresses of each group begin at the next round ten.
+    """
+    shape = shape_of(spec)
+    groups: list[tuple[str, Role, int, Ensemble | KafkaCluster | None]] = [
+        (e.name, Role.DEST if e.empty else Role.SOURCE, e.count, e) for e in shape.ensembles
+    ]
+    for cluster in shape.clusters:
+        groups.append((cluster.name, Role.BROKER, len(cluster.brokers), cluster))
+        groups.append((f"{cluster.name}-ctl", Role.CONTROLLER, cluster.controllers, cluster))
+    groups.append(("client", Role.CLIENT, shape.clients, None))
+    hosts: list[HostPlan] = []
+    first = 10
+    for name, role, count, part in groups:
+        hosts += [
+            HostPlan(f"{name}{n}", role, n, str(SUBNET.network_address + first + n), part)
             for n in range(1, count + 1)
         ]
+        first += -(-(count + 1) // 10) * 10 if count else 0
+    return tuple(hosts)
 
-    return tuple(
-        group(Role.SOURCE, SOURCE_COUNT, 10)
-        + group(Role.DEST, spec.dest_count, 20)
-        + group(Role.BROKER, BROKER_COUNT, 30)
-        + group(Role.CLIENT, 1, 40)
-    )
+
+def members(hosts: Iterable[HostPlan], part: str) -> tuple[HostPlan, ...]:
+    """Those of the hosts that belong to the ensemble or the cluster of this name."""
+    return tuple(host for host in hosts if host.part is not None and host.part.name == part)
 
 
 PATIENT = LabSpec(session_timeout_ms=60_000, tick_time_ms=3_000)

@@ -6,7 +6,7 @@ Layout below the base directory (ZKMIGRATE_LAB_DIR, else /var/lib/zkmigrate-lab)
     zkm-lab-ID/lab.json      this record; removed last
     zkm-lab-ID/lock          held while the record is changed and during the whole of a teardown
     zkm-lab-ID/keys/         operator (private key), known_hosts
-    zkm-lab-ID/hosts/NAME/   upper, work, root (overlay), console.log, data.img
+    zkm-lab-ID/hosts/NAME/   upper, work, root (overlay), console.log, disk1.img …
 
 Every name of a resource (namespaces, cgroups, mounts) follows from the lab's id, so a record that says no
 more than the id is enough to tear a lab down.

@@ -11,10 +11,10 @@ import click
 
 from zkmigrate.lab.judge import judge as judge_history
 from zkmigrate.lab.judge import load_history
-from zkmigrate.lab.lab import find
-from zkmigrate.lab.load.config import KINDS
+from zkmigrate.lab.lab import Lab, find
+from zkmigrate.lab.load.config import KAFKA_KINDS, KINDS
 from zkmigrate.lab.load.runner import LoadRunner
-from zkmigrate.lab.load.target import runner_for
+from zkmigrate.lab.load.target import of_cluster, runner_for
 
 lab_option = click.option("--lab", "named", metavar="ID", help="Which lab; the only one when left out.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -33,8 +33,7 @@ def load() -> None:
     """Real clients that write down everything they were promised."""
 
 
-def _runner(named: str | None, out: Path | None, **changes: Any) -> LoadRunner:
-    lab = find(named)
+def _runner(lab: Lab, out: Path | None, **changes: Any) -> LoadRunner:
     return runner_for(lab, (out or lab.directory / "load").absolute(), **changes)
 
 
@@ -46,14 +45,22 @@ def _runner(named: str | None, out: Path | None, **changes: Any) -> LoadRunner:
 @click.option("--metadata-rate", type=float, help="Kafka admin changes per second.")
 @click.option("--raw-rate", type=float, help="Creates per second and dest host.")
 @click.option("--tenant-rate", type=float, help="Sets per second of the other tenant.")
-def start(named: str | None, out: Path | None, kinds: tuple[str, ...], **rates: float | None) -> None:
-    """Start the load and leave it running.
+@click.option("--cluster", metavar="NAME", help="Which cluster of a shape; the only one when left out.")
+def start(
+    named: str | None,
+    out: Path | None,
+    kinds: tuple[str, ...],
+    cluster: str | None,
+    **rates: float | None,
+) -> None:
+    """Start the load and leave it running; in a lab with a shape only the kinds that are Kafka's.
 
     Raw clients wait for their dest host to serve, so they may start before it has joined.
     """
     changes = {name: rate for name, rate in rates.items() if rate is not None}
-    runner = _runner(named, out, **changes)
-    runner.start(kinds or KINDS)
+    lab = find(named)
+    runner = _runner(lab, out, **of_cluster(lab.spec, lab.cluster(cluster).name), **changes)
+    runner.start(kinds or (KINDS if lab.spec.shape is None else KAFKA_KINDS))
     click.echo(str(runner.directory))
 
 
@@ -63,7 +70,7 @@ def start(named: str | None, out: Path | None, kinds: tuple[str, ...], **rates: 
 @kind_option
 def stop(named: str | None, out: Path | None, kinds: tuple[str, ...]) -> None:
     """End the load in order; without --kind the consumer also reads to the end and dest is listed."""
-    runner = _runner(named, out)
+    runner = _runner(find(named), out)
     wrong = [f"{kind} had to be killed" for kind in runner.stop(kinds)] if kinds else runner.finish()
     if wrong:
         raise click.ClickException("; ".join(wrong))
@@ -75,7 +82,7 @@ def stop(named: str | None, out: Path | None, kinds: tuple[str, ...]) -> None:
 @json_option
 def status(named: str | None, out: Path | None, as_json: bool) -> None:
     """Show what each kind is doing."""
-    found = _runner(named, out).status()
+    found = _runner(find(named), out).status()
     if as_json:
         click.echo(json.dumps([asdict(item) for item in found]))
         return

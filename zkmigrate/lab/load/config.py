@@ -9,7 +9,8 @@ from typing import Any
 
 from zkmigrate.lab.failure import LabError
 
-KINDS = ("producer", "consumer", "metadata", "raw", "tenant")
+KAFKA_KINDS = ("producer", "consumer", "metadata")
+KINDS = (*KAFKA_KINDS, "raw", "tenant")
 
 
 class LoadConfigError(LabError):

@@ -9,7 +9,7 @@ from typing import Any
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.load.runner import LoadRunner
-from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, LabSpec, Role, hosts_of
+from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, LabSpec, Role, hosts_of, members
 
 
 def config_for(spec: LabSpec, **changes: Any) -> LoadConfig:
@@ -27,6 +27,17 @@ def config_for(spec: LabSpec, **changes: Any) -> LoadConfig:
         session_timeout_ms=spec.session_timeout_ms,
     )
     return replace(config, **changes)
+
+
+def of_cluster(spec: LabSpec, cluster: str) -> dict[str, Any]:
+    """What `config_for` has to change for the Kafka cluster of this name: its brokers and what fits them."""
+    brokers = [host for host in members(hosts_of(spec), cluster) if host.role is Role.BROKER]
+    replicas = min(LoadConfig.replication_factor, len(brokers))
+    return {
+        "bootstrap": ",".join(f"{broker.address}:{KAFKA_PORT}" for broker in brokers),
+        "replication_factor": replicas,
+        "min_insync": max(1, replicas - 1),
+    }
 
 
 def runner_for(lab: Lab, directory: Path, **changes: Any) -> LoadRunner:

@@ -1,0 +1,140 @@
+"""A lab without a move: a KRaft cluster on racks and disks, and beside it small ones, with ZooKeeper and new.
+
+One lab for all of it: what the shape says is what clients see, a playbook goes there and back on KRaft, a
+disk is really full, and nothing stays of the lab."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from tests.lab import no_trace
+from tests.lab.tool import asked
+from zkmigrate.kafka.clients import admin, topics
+from zkmigrate.lab import fault
+from zkmigrate.lab.inventory import write_cluster_inventory
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.shape import Shape
+from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role
+from zkmigrate.model.fact import Seen
+
+pytestmark = pytest.mark.lab
+
+DISKS = {"disks_mb": [128, 256]}
+SHAPE = {
+    "ensembles": [{"name": "zk", "count": 1}],
+    "clusters": [
+        {
+            "name": "new",
+            "version": "3.9.1",
+            "controllers": 1,
+            "brokers": [
+                {"rack": "a", "controller": True, **DISKS},
+                {"rack": "b", "controller": True, **DISKS},
+                {"rack": "b", **DISKS},
+            ],
+        },
+        {"name": "old", "ensemble": "zk", "chroot": "/old", "brokers": [{"rack": "z", **DISKS}]},
+        {"name": "next", "version": "4.3.1", "brokers": [{"controller": True}]},
+    ],
+}
+RACKS = {"new": {1: "a", 2: "b", 3: "b"}, "old": {1: "z"}, "next": {1: ""}}
+ON_DISKS = ["/var/lib/kafka/disk1", "/var/lib/kafka/disk2"]
+LOG_DIRS = {"new": ON_DISKS, "old": ON_DISKS, "next": ["/var/lib/kafka"]}
+TOPICS = ("kept-a", "kept-b", "kept-c")
+OWN = {"kept-b": "100000"}
+
+
+def addresses(lab: Lab, cluster: str) -> list[str]:
+    plans = lab.members(cluster)
+    return [f"{plan.address}:{KAFKA_PORT}" for plan in plans if plan.role is Role.BROKER]
+
+
+def client(lab: Lab, cluster: str) -> Any:
+    """An admin client; it connects from where it is made, so make and use it in the operator's place."""
+    return closing(KafkaAdminClient(bootstrap_servers=addresses(lab, cluster), request_timeout_ms=60_000))
+
+
+def cluster_is_as_its_shape_says(lab: Lab, cluster: str, replicas: int) -> str:
+    """Racks, log directories and a record that all replicas have; the id of the cluster."""
+    with lab.operator():
+        seen = admin.view(addresses(lab, cluster), lambda: None)
+        assert isinstance(seen, Seen), seen
+        racks = {id: rack for id, (_host, _port, rack) in seen.value.brokers.items()}
+        assert racks == RACKS[cluster]
+        with client(lab, cluster) as asking:
+            for broker in asking.describe_log_dirs():
+                assert sorted(found["log_dir"] for found in broker["log_dirs"]) == LOG_DIRS[cluster]
+            asking.create_topics([NewTopic("both", 4, replicas)], timeout_ms=60_000)
+        with closing(KafkaProducer(bootstrap_servers=addresses(lab, cluster), acks="all")) as producer:
+            for partition in range(4):
+                sent = producer.send("both", b"x", partition=partition).get(timeout=60)
+                assert (sent.partition, sent.offset) == (partition, 0)
+    return seen.value.cluster_id
+
+
+def own_values(lab: Lab) -> dict[str, str]:
+    """The retention.ms that each of the topics sets itself."""
+    with lab.operator():
+        seen = topics.settings(addresses(lab, "new"), "retention.ms", TOPICS)
+    assert isinstance(seen, Seen), seen
+    found = {name: one.value.own for name, one in seen.value.items() if isinstance(one, Seen)}
+    assert set(found) == set(TOPICS)
+    return {name: own for name, own in found.items() if own is not None}
+
+
+def test_clusters_of_three_kinds_in_one_lab(tmp_path: Path) -> None:
+    with Lab.up(LabSpec(shape=Shape.from_json(SHAPE)), print) as lab:
+        ids = {
+            cluster: cluster_is_as_its_shape_says(lab, cluster, replicas)
+            for cluster, replicas in (("new", 3), ("old", 1), ("next", 1))
+        }
+        assert len(set(ids.values())) == 3
+        for cluster in ids:
+            text = write_cluster_inventory(lab, tmp_path / f"{cluster}.yml", cluster).read_text()
+            assert f"cluster_id: {ids[cluster]}\n" in text
+        with lab.zookeeper("zk") as zookeeper:
+            assert zookeeper.get_children("/old/brokers/ids") == ["1"]
+
+        there_and_back_on_kraft(lab, tmp_path)
+
+        for name, disk, megabytes in (("new1", 1, 128), ("new3", 2, 256), ("old1", 2, 256)):
+            there = lab.host(name).root / f"var/lib/kafka/disk{disk}"
+            size = lab.exec(name, ["df", "-m", "--output=size", f"/var/lib/kafka/disk{disk}"]).stdout
+            assert megabytes / 2 < int(size.split()[1]) < megabytes
+            assert (there / "meta.properties").exists()
+        write = ["dd", "if=/dev/zero", "of=/var/lib/kafka/disk2/one", "bs=1k", "count=1", "conv=fsync"]
+        fault.disk_full(lab, "new3", 2)
+        assert "No space left on device" in lab.exec("new3", write, check=False).stderr
+        lab.exec("new3", [word.replace("disk2", "disk1") for word in write])
+        fault.disk_free(lab, "new3", 2)
+        lab.exec("new3", write)
+
+        states = lab.status()["hosts"]
+        assert {host["unit_state"] for host in states.values() if "unit" in host} == {"active"}
+        assert [states[name]["role"] for name in ("new-ctl1", "zk1")] == ["controller", "source"]
+        lab_id = lab.id
+    assert no_trace.traces(lab_id) == []
+
+
+def there_and_back_on_kraft(lab: Lab, directory: Path) -> None:
+    """One config on topics of the KRaft cluster, and back."""
+    with lab.operator(), client(lab, "new") as asking:
+        new = [
+            NewTopic(name, 2, 3, topic_configs={"retention.ms": OWN[name]} if name in OWN else {})
+            for name in TOPICS
+        ]
+        asking.create_topics(new, timeout_ms=60_000)
+    assert own_values(lab) == OWN
+    wanted = {"key": "retention.ms", "value": 86400000, "topics": ["kept-*"]}
+    path = write_cluster_inventory(lab, directory / "migration.yml", "new", {"topic_config": wanted})
+    book = ("--playbook", "kafka_topic_config", "--run-id", "kraft", "--yes")
+    assert asked(lab, path, "run", *book, timeout_s=300).returncode == 0
+    assert own_values(lab) == dict.fromkeys(TOPICS, "86400000")
+    assert asked(lab, path, "rollback", *book, timeout_s=300).returncode == 0
+    assert own_values(lab) == OWN

@@ -1,0 +1,142 @@
+"""The shape of a lab: which ZooKeeper ensembles and which Kafka clusters it has, and of which hosts.
+
+Values only. `LabSpec` (spec.py) says how all of them are set up; `hosts_of` makes hosts of both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from zkmigrate.lab.failure import LabError
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]{0,7}[a-z]$")]
+"""What hosts are named after. Linux takes 15 characters for a network port, as `NAME-ctl12`."""
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The major and minor number of a version; a part that is no number counts as 0."""
+    return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))[:2]
+
+
+def znode_path(path: str) -> str:
+    """The same path; ValueError unless it is an absolute znode path, or / for none."""
+    first, *others = path.split("/")
+    if path == "/" or (first == "" and others and not {"", ".", ".."} & set(others)):
+        return path
+    raise ValueError(f"chroot {path!r} must be an absolute znode path such as /kafka, or / for none")
+
+
+Megabytes = Annotated[int, Field(ge=64)]
+
+FIRST_KRAFT, LAST_ZOOKEEPER = (3, 3), (3, 9)
+"""Kafka's first release with KRaft for production, and its last one with ZooKeeper."""
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Part(_Value):
+    """What hosts belong to: `name` is what they are named after, `version` that of their server."""
+
+    name: Name
+    version: str
+
+
+class Ensemble(Part):
+    """A ZooKeeper ensemble on hosts NAME1 to NAMEcount. One that is `empty` is installed, without data, and
+    stopped."""
+
+    version: str = "3.5.8"
+    count: Literal[1, 3, 5] = 3
+    empty: bool = False
+
+
+class Broker(_Value):
+    """One broker. `disks_mb` are the sizes of its disks: each is a file system of its own with one log
+    directory. Without disks the broker has one log directory on the host's root file system. `controller`:
+    with KRaft it is a controller too."""
+
+    rack: str | None = None
+    disks_mb: tuple[Megabytes, ...] = ()
+    controller: bool = False
+
+
+class KafkaCluster(Part):
+    """A Kafka cluster on hosts NAME1 to NAMEn, one for each broker; their ids count from 1.
+
+    `ensemble` names the ensemble that holds the cluster's metadata below `chroot`. None means KRaft:
+    `controllers` hosts NAME-ctl1 and so on then are controllers alone, beside those brokers that are both.
+    """
+
+    version: str = "2.8.2"
+    brokers: Annotated[tuple[Broker, ...], Field(min_length=1)]
+    controllers: Annotated[int, Field(ge=0, le=9)] = 0
+    ensemble: str | None = None
+    chroot: Annotated[str, AfterValidator(znode_path)] = "/kafka"
+
+    @model_validator(mode="after")
+    def _one_kind_of_metadata(self) -> Self:
+        own = self.controllers + sum(broker.controller for broker in self.brokers)
+        if self.ensemble is not None and own:
+            raise ValueError("a cluster has an ensemble or controllers of its own, not both")
+        if self.ensemble is not None and release(self.version) > LAST_ZOOKEEPER:
+            raise ValueError(f"Kafka {self.version} has no ZooKeeper; leave `ensemble` out")
+        if self.ensemble is None and not own:
+            raise ValueError("needs an ensemble, or controllers: hosts of their own or brokers that are both")
+        if self.ensemble is None and release(self.version) < FIRST_KRAFT:
+            raise ValueError(f"Kafka {self.version} has no KRaft for production; name an `ensemble`")
+        return self
+
+
+class Shape(_Value):
+    """All ensembles, clusters and client hosts of a lab."""
+
+    ensembles: tuple[Ensemble, ...] = ()
+    clusters: tuple[KafkaCluster, ...] = ()
+    clients: Annotated[int, Field(ge=1, le=9)] = 1
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The ensembles, then the clusters."""
+        return (*self.ensembles, *self.clusters)
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        names = [part.name for part in self.parts]
+        if not names:
+            raise ValueError("a lab needs an ensemble or a cluster")
+        if twice := [name for name, times in Counter([*names, "client"]).items() if times > 1]:
+            raise ValueError(f"the name {twice[0]} is taken")
+        serving = {ensemble.name for ensemble in self.ensembles if not ensemble.empty}
+        with_zookeeper = [c for c in self.clusters if c.ensemble is not None]
+        for cluster in with_zookeeper:
+            if cluster.ensemble not in serving:
+                possible = ", ".join(sorted(serving)) or "none"
+                raise ValueError(
+                    f"{cluster.name}: no ensemble {cluster.ensemble} that serves; there are: {possible}"
+                )
+        places = Counter((cluster.ensemble, cluster.chroot) for cluster in with_zookeeper)
+        if shared := [f"{chroot} of {name}" for (name, chroot), times in places.items() if times > 1]:
+            raise ValueError(f"two clusters at {shared[0]}; each needs a chroot of its own")
+        return self
+
+    @classmethod
+    def from_json(cls, value: Any) -> Shape:
+        """The shape that this JSON or YAML value describes; LabError says what is wrong, and where."""
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            wrong = [f"{'.'.join(map(str, e['loc'])) or 'shape'}: {e['msg']}" for e in error.errors()]
+            raise LabError("this shape is not possible: " + "; ".join(wrong)) from error
