@@ -337,15 +337,5 @@ class LogScan(Iterator[Record]):
         return Cursor(self._name, self.offset, zxid)
 
 
-def scan(
-    reader: RandomReader,
-    name: str,
-    cursor: Cursor | None = None,
-    *,
-    full: bool = False,
-    max_record: int = MAX_RECORD,
-    block: int = BLOCK,
-) -> LogScan:
-    """Scan one log from its header, or from `cursor`. See LogScan; the header is checked before it
-    returns."""
-    return LogScan(reader, name, cursor, full=full, max_record=max_record, block=block)
+scan = LogScan
+"""Scan one log from its header, or from a cursor."""
