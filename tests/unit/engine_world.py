@@ -18,14 +18,7 @@ from zkmigrate.engine import events
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.journal import NAME, Journal
-from zkmigrate.engine.ports import (
-    Answer,
-    HookRunner,
-    NoHooks,
-    NoWatch,
-    WatchPort,
-    World,
-)
+from zkmigrate.engine.ports import Answer, HookRunner, NoHooks, NoWatch, WatchPort, World
 from zkmigrate.engine.run import Ended, Walk
 from zkmigrate.inventory.hooks import Hooks
 from zkmigrate.inventory.inventory import Inventory, Policy

@@ -13,16 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.engine_world import (
-    HOSTS,
-    ROLES,
-    Hosts,
-    Killed,
-    Points,
-    Tiny,
-    TinyInventory,
-    WriteStep,
-)
+from tests.unit.engine_world import HOSTS, ROLES, Hosts, Killed, Points, Tiny, TinyInventory, WriteStep
 from tests.world.operator import quiet_world
 from zkmigrate.byhand import commands
 from zkmigrate.byhand.commands import Place

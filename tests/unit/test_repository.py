@@ -59,15 +59,7 @@ EFFECT = {
     "zookeeper.clients",
     "zookeeper.disks",
 }
-NEUTRAL = {
-    "clean",
-    "deadline",
-    "errors",
-    "hosts.hop",
-    "hosts.zkm_host",
-    "inventory",
-    "places",
-}
+NEUTRAL = {"clean", "deadline", "errors", "hosts.hop", "hosts.zkm_host", "inventory", "places"}
 
 
 def tracked() -> list[Path]:

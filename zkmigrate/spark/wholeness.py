@@ -238,11 +238,7 @@ def _marks(records: DataFrame) -> DataFrame:
 
 
 def _holes(
-    marks: DataFrame,
-    servers: Sequence[Server],
-    found: Mapping[Key, Found],
-    broken: _Files,
-    top: int,
+    marks: DataFrame, servers: Sequence[Server], found: Mapping[Key, Found], broken: _Files, top: int
 ) -> DataFrame:
     """Also gives all of them as a frame."""
     inner = marks.filter("zxid > before + 1").select("ensemble", "server", "file", "offset", "before", "zxid")

@@ -101,11 +101,7 @@ class _Proofs:
         }
 
     def _tail(self, where: Reach, largest: _Largest) -> _Proof:
-        body = {
-            "needed": format_zxid(largest.zxid),
-            "path": largest.path,
-            **reach_body(where),
-        }
+        body = {"needed": format_zxid(largest.zxid), "path": largest.path, **reach_body(where)}
         return _Proof(tail_held(where, largest.zxid), body)
 
     def _delta(self, where: Reach, reach: Mapping[str, Reach]) -> _Proof:

@@ -163,11 +163,7 @@ def _signed(session: int) -> int:
 
 
 def _writer(
-    row: Row,
-    types: _Counts,
-    places: _Counts,
-    registered: dict[int, int],
-    addresses: dict[int, str],
+    row: Row, types: _Counts, places: _Counts, registered: dict[int, int], addresses: dict[int, str]
 ) -> dict[str, Any]:
     """As `disks.writers.body` has it."""
     session = row["session"]

@@ -167,10 +167,7 @@ def _text(file: Entry) -> str:
 
 
 def _rows(
-    part: Part,
-    name: str,
-    watermarks: Mapping[tuple[str, int], int],
-    starts: Mapping[tuple[str, int], int],
+    part: Part, name: str, watermarks: Mapping[tuple[str, int], int], starts: Mapping[tuple[str, int], int]
 ) -> list[dict[str, object]]:
     """The rows of one folder. A live broker removes files meanwhile: they have none."""
     common: dict[str, object] = {"broker": part.broker, "dir": part.dir, "folder": name}

@@ -221,11 +221,7 @@ def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
 
 
 def parts(
-    reader: RandomReader,
-    name: str,
-    at_least: int,
-    start: int = FILE_HEADER_SIZE,
-    stop: int | None = None,
+    reader: RandomReader, name: str, at_least: int, start: int = FILE_HEADER_SIZE, stop: int | None = None
 ) -> list[Part]:
     """A log, from a record's start to a record's end, in parts of at least so many bytes each; 0, or one that
     is not much longer: in one part."""
