@@ -14,8 +14,7 @@ from zkmigrate.zookeeper.data.subtree import Extent, Largest, Walk, extent_of
 from zkmigrate.zookeeper.data.tree import load_tree
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.place import Disks, Place
-from zkmigrate.zookeeper.disks.tail import read
+from zkmigrate.zookeeper.disks.place import Disks, Place, read
 
 _SHOWN = 10
 
@@ -108,7 +107,7 @@ def from_server(
 def from_disk(
     disks: Disks, data: Place, log: Place | None, chroot: str, largest: int, hint: Callable[[str], None]
 ) -> Answer:
-    """Read the newest snapshot and the log after it. log: as of `tail.read`. Raises as that, AbsentError."""
+    """Read the newest snapshot and the log after it. log: as of `place.read`. Raises as that, AbsentError."""
     began = time.monotonic()
     with read(disks, data, log) as side:
         most = max(largest, MAX_RECORD)

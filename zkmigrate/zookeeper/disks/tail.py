@@ -3,36 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from zkmigrate.errors import ZkmigrateError
-from zkmigrate.zookeeper.data.errors import ZkDataError
-from zkmigrate.zookeeper.data.proofs import Side
 from zkmigrate.zookeeper.data.tail import Tail, newest
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.place import Disks, Place
-from zkmigrate.zookeeper.disks.sides import opened
-
-
-class DiskError(ZkmigrateError):
-    """ZooKeeper's files are there and cannot be read as such."""
-
-    exit_code = 8
-
-
-@contextmanager
-def read(disks: Disks, data: Place, log: Place | None) -> Iterator[Side]:
-    """Open a server's disk for as long as the block lasts. log: where the logs are, if not beside the
-    snapshots. Raises DiskError for files that cannot be read as ZooKeeper's, UsageError for a place that has
-    none."""
-    try:
-        yield opened(disks, data, log)
-    except ZkDataError as error:
-        raise DiskError(f"{data}: {error}") from error
-    except OSError as error:
-        raise DiskError(f"{data}{f' or {log}' if log else ''}: {error.strerror or error}") from error
+from zkmigrate.zookeeper.disks.place import Disks, Place, read
 
 
 def tail(
@@ -46,7 +22,7 @@ def tail(
     as_json: bool,
 ) -> int:
     """Say the newest durable zxid; 0. jute_maxbuffer: the servers'. quick: as ``newest`` without ``check``.
-    log, and what it raises: as of `read`."""
+    log, and what it raises: as of `place.read`."""
     with read(disks, data, log) as side:
         found = newest(
             side.data,

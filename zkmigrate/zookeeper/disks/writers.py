@@ -16,9 +16,8 @@ from zkmigrate.zookeeper.data.sums import read_sums
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.words import WordError, parse_cons
 from zkmigrate.zookeeper.data.writers import Writer, Writing, writers
-from zkmigrate.zookeeper.disks.place import Disks, Place
+from zkmigrate.zookeeper.disks.place import Disks, Place, read
 from zkmigrate.zookeeper.disks.prove import Telling
-from zkmigrate.zookeeper.disks.tail import read
 
 ANSWER_S = 5.0
 _PLACES = 3
@@ -37,7 +36,7 @@ def told(
     largest: int,
     as_json: bool,
 ) -> int:
-    """Say who wrote; 0. log, and what it raises: as of `tail.read`. servers: asked with ``cons`` for the
+    """Say who wrote; 0. log, and what it raises: as of `place.read`. servers: asked with ``cons`` for the
     addresses of sessions that are connected now. hint: takes progress, and what could not be asked."""
     limit = max(largest, MAX_RECORD)
     teller = Telling(hint).of()
