@@ -91,19 +91,10 @@ def _inside(acks: Acks, window: Window, report: Report) -> float | None:
 def tables(report: Report) -> tuple[Table, ...]:
     """Every table that has something to tell, in the order of the page."""
     made = (
-        windows(report),
-        _latencies(report),
-        _produced(report),
-        _acks(report),
-        _events(report),
-        *report.shown.sections,
-        _decisions(report),
-        _processes(report),
-        _steps(report),
-        _findings(report),
-        _unfinished(report),
-        _digests(report),
-    )
+        windows(report), _latencies(report), _produced(report), _acks(report), _events(report),
+        *report.shown.sections, _decisions(report), _processes(report), _steps(report), _findings(report),
+        _unfinished(report), _digests(report),
+    )  # fmt: skip
     return tuple(table for table in made if table.rows)
 
 

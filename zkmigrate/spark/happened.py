@@ -20,19 +20,11 @@ from zkmigrate.spark.input import Input, under
 from zkmigrate.spark.kinds import CLOSES, OPENS
 from zkmigrate.spark.sources.segments import LATEST_MS
 
-EVENTS = pa.schema(
-    [
-        ("at", pa.timestamp("us", tz="UTC")),
-        ("source", pa.string()),
-        ("kind", pa.string()),
-        ("who", pa.string()),
-        ("what", pa.string()),
-        ("zxid", pa.int64()),
-        ("session", pa.int64()),
-        ("path", pa.string()),
-        ("count", pa.int64()),
-    ]
-)
+EVENTS = pa.schema([
+    ("at", pa.timestamp("us", tz="UTC")), ("source", pa.string()), ("kind", pa.string()),
+    ("who", pa.string()), ("what", pa.string()), ("zxid", pa.int64()), ("session", pa.int64()),
+    ("path", pa.string()), ("count", pa.int64()),
+])  # fmt: skip
 """Columns of a timeline. source: journal, samples, zookeeper, client, broker. kind: what sort of thing
 happened: step, change, decision, window, silence, ack, write, session, client, controller. who: a host, a
 client, a broker, a step. count: how many of them, one but for the writes of a second."""

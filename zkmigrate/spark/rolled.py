@@ -73,28 +73,15 @@ _NODE, _SKIPPED, _DELETED = "node", "skipped", "deleted"
 _LAST = (1 << 31) - 1
 _NOTHING: tuple[int, int | None] = (0, None)
 
-_ZNODE = pa.schema(
-    [
-        ("path", pa.string()),
-        ("data_sha256", pa.binary()),
-        ("data_length", pa.int32()),
-        ("acl", ACL),
-        *((name, pa.int64()) for name in ("czxid", "mzxid", "pzxid", "ctime", "mtime")),
-        *((name, pa.int32()) for name in ("version", "cversion", "aversion")),
-        ("ephemeral_owner", pa.int64()),
-    ]
-)
-_EVENT = pa.schema(
-    [
-        *_ZNODE,
-        ("kind", pa.string()),
-        ("child", pa.string()),
-        ("zxid", pa.int64()),
-        ("sequence", pa.int32()),
-        ("session", pa.int64()),
-        ("parent_cversion", pa.int32()),
-    ]
-)
+_ZNODE = pa.schema([
+    ("path", pa.string()), ("data_sha256", pa.binary()), ("data_length", pa.int32()), ("acl", ACL),
+    *((name, pa.int64()) for name in ("czxid", "mzxid", "pzxid", "ctime", "mtime")),
+    *((name, pa.int32()) for name in ("version", "cversion", "aversion")), ("ephemeral_owner", pa.int64()),
+])  # fmt: skip
+_EVENT = pa.schema([
+    *_ZNODE, ("kind", pa.string()), ("child", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32()),
+    ("session", pa.int64()), ("parent_cversion", pa.int32()),
+])  # fmt: skip
 """What one path is shown, in the order of zxid and sequence: itself as the snapshot has it (`_BASE`), an
 operation on it, or, with `child`, one on a child; `_CLOSING` of a session that may own it. Of operations
 ctime is the time, version the new one, also of an ACL."""

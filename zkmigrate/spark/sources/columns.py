@@ -37,35 +37,15 @@ from zkmigrate.zookeeper.data.jute import JuteInput
 from zkmigrate.zookeeper.data.txn import DIGEST_SIZE, HEADER_SIZE, IN_MULTI, KNOWN_TYPES, TxnType, read_acl
 from zkmigrate.zookeeper.data.txnlog import FRAME_SIZE, Record
 
-SCHEMA = pa.schema(
-    [
-        ("server", pa.string()),
-        ("file", pa.string()),
-        ("offset", pa.int64()),
-        ("zxid", pa.int64()),
-        ("epoch", pa.int32()),
-        ("counter", pa.int64()),
-        ("time", pa.timestamp("us", tz="UTC")),
-        ("session", pa.int64()),
-        ("cxid", pa.int32()),
-        ("type", pa.string()),
-        ("path", pa.string()),
-        ("sequence", pa.int32()),
-        ("multi", pa.bool_()),
-        ("failed", pa.bool_()),
-        ("data_length", pa.int32()),
-        ("data", pa.binary()),
-        ("version", pa.int32()),
-        ("parent_cversion", pa.int32()),
-        ("acl", ACL),
-        ("ephemeral_owner", pa.int64()),
-        ("ttl_ms", pa.int64()),
-        ("timeout_ms", pa.int32()),
-        ("error", pa.int32()),
-        ("digest", pa.int64()),
-        ("corrupt", pa.string()),
-    ]
-)
+SCHEMA = pa.schema([
+    ("server", pa.string()), ("file", pa.string()), ("offset", pa.int64()), ("zxid", pa.int64()),
+    ("epoch", pa.int32()), ("counter", pa.int64()), ("time", pa.timestamp("us", tz="UTC")),
+    ("session", pa.int64()), ("cxid", pa.int32()), ("type", pa.string()), ("path", pa.string()),
+    ("sequence", pa.int32()), ("multi", pa.bool_()), ("failed", pa.bool_()), ("data_length", pa.int32()),
+    ("data", pa.binary()), ("version", pa.int32()), ("parent_cversion", pa.int32()), ("acl", ACL),
+    ("ephemeral_owner", pa.int64()), ("ttl_ms", pa.int64()), ("timeout_ms", pa.int32()),
+    ("error", pa.int32()), ("digest", pa.int64()), ("corrupt", pa.string()),
+])  # fmt: skip
 """Columns of a transaction log.
 
 server: whose log it is, as the caller names it. file, offset: of the record. session: who asked. sequence:
@@ -78,21 +58,10 @@ it. corrupt: what could not be read, at file and offset; all else is null then. 
 does not have are null.
 """
 
-_FROM_BODIES = frozenset(
-    [
-        "path",
-        "data_length",
-        "data",
-        "version",
-        "parent_cversion",
-        "acl",
-        "ephemeral_owner",
-        "ttl_ms",
-        "timeout_ms",
-        "error",
-        "digest",
-    ]
-)
+_FROM_BODIES = frozenset([
+    "path", "data_length", "data", "version", "parent_cversion", "acl", "ephemeral_owner", "ttl_ms",
+    "timeout_ms", "error", "digest",
+])  # fmt: skip
 """Columns that say more than records' headers, and which operations a transaction has, do."""
 
 _INT = struct.Struct(">i")
