@@ -16,7 +16,7 @@ from zkmigrate.errors import UsageError
 from zkmigrate.model.report import Report
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.spark.asked import Place
-from zkmigrate.spark.input import Input, under
+from zkmigrate.spark.input import Input, only, under
 from zkmigrate.spark.kinds import CLOSES, OPENS
 from zkmigrate.spark.sources.segments import LATEST_MS
 
@@ -159,8 +159,7 @@ def of_broker(spark: SparkSession, place: Place, zone: str) -> tuple[DataFrame, 
         F.lit(None).cast("string").alias("path"),
         F.lit(1).cast("long").alias("count"),
     )
-    counted = rows.agg(F.count("*"), F.count_if(F.col("at").isNull())).first()
-    assert counted is not None
+    counted = only(rows.agg(F.count("*"), F.count_if(F.col("at").isNull())))
     return found, int(counted[0]), int(counted[1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
@@ -138,6 +138,13 @@ def shared(spark: SparkSession, logs: Iterable[File]) -> dict[str, str]:
     return {"splitMB": str(min(SPLIT_MB, max(_WORTH_A_TASK_MB, each)))}
 
 
+def only(frame: DataFrame) -> Row:
+    """The one row of an aggregate."""
+    row = frame.first()
+    assert row is not None
+    return row
+
+
 def under(path: Column, chroot: str) -> Column:
     """Whether a path is the chroot or below it; false for none."""
     if chroot == "/":
@@ -153,6 +160,11 @@ def only_under(chroot: str) -> dict[str, str]:
 def millis(time: Column) -> Column:
     """A timestamp as milliseconds since the epoch."""
     return F.unix_millis(time)
+
+
+def seconds(time: str) -> Column:
+    """A timestamp as seconds since the epoch."""
+    return F.unix_micros(time) / 1e6
 
 
 def epoch() -> Column:

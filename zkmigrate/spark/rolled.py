@@ -36,7 +36,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from zkmigrate.spark.disk import Disk
-from zkmigrate.spark.input import millis, under
+from zkmigrate.spark.input import millis, only, under
 from zkmigrate.spark.kinds import CHANGES, CLOSES, CREATES, ENDS, WRITES
 from zkmigrate.spark.sources.arrays import ACL
 from zkmigrate.spark.standing import is_session
@@ -180,8 +180,7 @@ def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) ->
                 if not missing and group.records > group.different:
                     missing = f"a transaction of epoch {group.epoch} stands in more than one place"
                 if missing:
-                    here = records.filter(zxid == at).select("file", "offset").first()
-                    assert here is not None
+                    here = only(records.filter(zxid == at).select("file", "offset"))
                     count = sum(one.records for one in groups if one.behind)
                     return Continuity(groups[-1].last, count, CorruptError(missing, here.file, here.offset))
             last = group.last
@@ -210,8 +209,7 @@ def _gap(records: DataFrame, group: Row, after: int) -> tuple[int, str]:
         here.filter(F.col("zxid") > group.first).join(before, "zxid", "left_anti").agg(F.min("zxid")).first()
     )
     assert row is not None
-    last = here.filter(F.col("zxid") < row[0]).agg(F.max("zxid")).first()
-    assert last is not None
+    last = only(here.filter(F.col("zxid") < row[0]).agg(F.max("zxid")))
     return row[0], hole(last[0], after, row[0])
 
 
@@ -253,8 +251,7 @@ def _sha256() -> Column:
 
 def _newest(base: DataFrame) -> tuple[int, str]:
     """The largest zxid in any stat, 0 for none, and why the snapshot cannot be read."""
-    row = base.agg(F.max(F.greatest("czxid", "mzxid", "pzxid")), F.max("corrupt")).first()
-    assert row is not None
+    row = only(base.agg(F.max(F.greatest("czxid", "mzxid", "pzxid")), F.max("corrupt")))
     return row[0] or 0, row[1] or ""
 
 
@@ -368,8 +365,7 @@ def in_tasks(
 def _heard(said: DataFrame) -> tuple[int, int | None]:
     """How many things paths say to others, and a sum over what they say; `_NOTHING` for none."""
     others = said.filter(F.col("kind") != _NODE)
-    row = others.agg(F.count("*"), F.bit_xor(F.xxhash64("kind", "path", "zxid", "sequence"))).first()
-    assert row is not None
+    row = only(others.agg(F.count("*"), F.bit_xor(F.xxhash64("kind", "path", "zxid", "sequence"))))
     return row[0], row[1]
 
 

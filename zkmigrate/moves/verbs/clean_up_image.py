@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.errors import JournalError
-from zkmigrate.moves.rules.clean_up import Acl, Node
+from zkmigrate.moves.rules.clean_up import Node
 from zkmigrate.moves.verbs.deletion import Kept
+from zkmigrate.zookeeper.data.txn import Acl
 
 
 def write(path: Path, kept: Iterable[Kept]) -> str:

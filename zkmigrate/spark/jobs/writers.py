@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from zkmigrate.model.report import Table
-from zkmigrate.spark.input import Input, epoch, millis, place_in_epoch, under
+from zkmigrate.spark.input import Input, epoch, millis, only, place_in_epoch, under
 from zkmigrate.spark.kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
 from zkmigrate.spark.plain import moment
 from zkmigrate.spark.section import Section
@@ -50,8 +50,7 @@ def run(input: Input) -> Section:
     registered = _registered(input, root)
     addresses = _addresses(input)
     writers = [_writer(row, types, places, registered, addresses) for row in rows]
-    span = asked_for.agg(F.min("since_ms"), F.max("until_ms"), F.sum("records")).first()
-    assert span is not None
+    span = only(asked_for.agg(F.min("since_ms"), F.max("until_ms"), F.sum("records")))
     figures = {
         "chroot": chroot,
         "server": input.reference,

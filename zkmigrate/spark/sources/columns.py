@@ -35,7 +35,7 @@ from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, CREATES, DELETES, T
 from zkmigrate.zookeeper.data.errors import MalformedError
 from zkmigrate.zookeeper.data.jute import JuteInput
 from zkmigrate.zookeeper.data.txn import DIGEST_SIZE, HEADER_SIZE, IN_MULTI, KNOWN_TYPES, TxnType, read_acl
-from zkmigrate.zookeeper.data.txnlog import FRAME_SIZE, Record
+from zkmigrate.zookeeper.data.txnlog import FRAME_SIZE, TXN_HEADER, Record
 
 SCHEMA = pa.schema([
     ("server", pa.string()), ("file", pa.string()), ("offset", pa.int64()), ("zxid", pa.int64()),
@@ -65,7 +65,6 @@ _FROM_BODIES = frozenset([
 """Columns that say more than records' headers, and which operations a transaction has, do."""
 
 _INT = struct.Struct(">i")
-_HEADER = struct.Struct(">qiqqi")
 _ABSENT = -2
 """A length where the operation has no such field; -1 is jute's own null."""
 _FEW_ACLS = 16
@@ -114,7 +113,7 @@ class Stretch:
         """One of them, for the reader that reads one at a time."""
         length = _INT.unpack_from(self.buffer, start + 8)[0]
         payload = self.buffer[start + 12 : start + 12 + length]
-        session, cxid, zxid, time_ms, kind = _HEADER.unpack_from(payload)
+        session, cxid, zxid, time_ms, kind = TXN_HEADER.unpack_from(payload)
         at = self.base + start
         end = at + FRAME_SIZE + length
         return Record(self.file, at, end, session, cxid, zxid, time_ms, kind, payload)

@@ -3,7 +3,6 @@ wrong."""
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,13 +11,12 @@ from typing import Protocol
 
 from zkmigrate.errors import HostError
 from zkmigrate.zookeeper.data.reader import RandomReader
-from zkmigrate.zookeeper.data.txnlog import END_MARK
+from zkmigrate.zookeeper.data.txnlog import END_MARK, FRAME
 
 BLOCK = 256 << 10
 """Bytes that are asked for at once, and that the rate may let through after a rest."""
 
 _TELL_S = 3.0
-_FRAME = struct.Struct(">qi")
 
 
 class Clock(Protocol):
@@ -189,7 +187,7 @@ class Writing:
 
     def record(self, payload: bytes) -> None:
         """A record that was checked: its bytes follow from its payload."""
-        self.add(_FRAME.pack(zlib.adler32(payload), len(payload)) + payload + bytes([END_MARK]))
+        self.add(FRAME.pack(zlib.adler32(payload), len(payload)) + payload + bytes([END_MARK]))
 
     def add(self, data: bytes) -> None:
         self._pending.append(data)
