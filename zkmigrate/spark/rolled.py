@@ -259,12 +259,12 @@ def _blank(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
     """The znodes that a server makes by itself when it starts with nothing."""
     frame = spark.createDataFrame([(path,) for path in paths], "path string")
     zero = {name: F.lit(0).cast(from_arrow_schema(_ZNODE)[name].dataType) for name in FIELDS[3:]}
-    empty = {"data": F.lit(b""), "data_length": F.lit(0), "acl": F.lit(None).cast(_type("acl"))}
+    empty = {
+        "data": F.lit(b""),
+        "data_length": F.lit(0),
+        "acl": F.lit(None).cast(from_arrow_schema(_EVENT)["acl"].dataType),
+    }
     return frame.withColumns({**zero, **empty}).withColumn("data_sha256", _sha256()).select("path", *FIELDS)
-
-
-def _type(name: str) -> Any:
-    return from_arrow_schema(_EVENT)[name].dataType
 
 
 def _operations(log: DataFrame, chroot: str) -> DataFrame:

@@ -117,7 +117,10 @@ def servers_of(ensemble: str, input: Input) -> list[Server]:
         Server(
             ensemble,
             name,
-            sorted((f for f in of.values() if log_zxid(f.name) is not None), key=_begins),
+            sorted(
+                (f for f in of.values() if log_zxid(f.name) is not None),
+                key=lambda log: log_zxid(log.name) or 0,
+            ),
             [f for f in of.values() if snapshot_zxid(f.name) is not None],
         )
         for name, of in sorted(listed.items())
@@ -126,10 +129,6 @@ def servers_of(ensemble: str, input: Input) -> list[Server]:
 
 def _folder(file: File) -> str:
     return file.path.rpartition("/")[0]
-
-
-def _begins(log: File) -> int:
-    return log_zxid(log.name) or 0
 
 
 def _files(

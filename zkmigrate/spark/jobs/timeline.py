@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -153,9 +154,11 @@ def _section(
             for row in _between(events, gaps[0].start, gaps[0].start + gaps[0].seconds, _ORDERED * asked.top)
             if row.kind != ACK or row.who != gaps[0].client
         ]
-    tables = [_order("window", _cut_title(window), cut[: _ORDERED * asked.top], begin, window is not None)]
+    title = "The run" if window is None else "Around the window"
+    tables = [_order("window", title, cut[: _ORDERED * asked.top], begin, window is not None)]
     if len(cut) > _ORDERED * asked.top:
-        tables[0] = _with_intro(tables[0], f"The first {_ORDERED * asked.top} rows; events.parquet has all.")
+        intro = f"The first {_ORDERED * asked.top} rows; events.parquet has all."
+        tables[0] = replace(tables[0], intro=intro)
     if gaps:
         tables.append(_gap_table(gaps, begin))
         tables.append(_order("meanwhile", f"While {gaps[0].client} waited", beside[: asked.top], begin, True))
@@ -223,10 +226,6 @@ def _window(window: value.Window) -> dict[str, Any]:
     }
 
 
-def _cut_title(window: value.Window | None) -> str:
-    return "The run" if window is None else "Around the window"
-
-
 def _order(id: str, title: str, rows: Sequence[Row], zero: float, fenced: bool) -> Table:
     head = ("at", "from FENCE" if fenced else "from the start", "source", "who", "what", "where")
     cells = tuple(
@@ -234,10 +233,6 @@ def _order(id: str, title: str, rows: Sequence[Row], zero: float, fenced: bool) 
         for row in rows
     )
     return Table(id, title, head, cells, wide=(4,))
-
-
-def _with_intro(table: Table, intro: str) -> Table:
-    return Table(table.id, table.title, table.head, table.rows, intro, table.wide)
 
 
 def _where(row: Row) -> str:

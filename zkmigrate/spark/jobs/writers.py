@@ -20,7 +20,7 @@ from zkmigrate.spark.kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
 from zkmigrate.spark.plain import moment
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.standing import events
-from zkmigrate.zookeeper.data.session import format_session
+from zkmigrate.zookeeper.data.session import format_session, signed
 from zkmigrate.zookeeper.data.writers import BROKERS_OWN, PLACE_DEPTH
 
 _CHANGES = (*CREATES, *DELETES, *WRITES, "setACL")
@@ -154,11 +154,7 @@ def _addresses(input: Input) -> dict[int, str]:
         "value",
     ).filter("session != ''")
     last = found.groupBy("session").agg(F.max_by("address", "value").alias("address")).collect()
-    return {_signed(int(row["session"], 16)): row["address"] for row in last}
-
-
-def _signed(session: int) -> int:
-    return session - (1 << 64) if session >= 1 << 63 else session
+    return {signed(int(row["session"], 16)): row["address"] for row in last}
 
 
 def _writer(

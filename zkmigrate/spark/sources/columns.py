@@ -507,7 +507,7 @@ def _batch(rows: _Rows, bodies: _Bodies, keep: Longs, wanted: Wanted) -> pa.Reco
         "time": lambda: timestamps(records.time_ms[of]),
         "session": lambda: pa.array(records.session[of]),
         "cxid": lambda: pa.array(records.cxid[of].astype(np.int32)),
-        "type": lambda: _names(rows.kind[keep]),
+        "type": lambda: _KIND_NAMES.take(pa.array(np.searchsorted(_KINDS, rows.kind[keep]))),
         "path": lambda: texts(
             rows.buffer,
             bodies.path_at[keep],
@@ -548,10 +548,6 @@ def _integers(values: Longs, there: Flags, kind: type[np.int32] | type[np.int64]
 
 _KINDS = np.asarray(sorted(KNOWN_TYPES), np.int64)
 _KIND_NAMES = pa.array([TxnType(int(kind)).name for kind in _KINDS], pa.string())
-
-
-def _names(kinds: Longs) -> pa.Array:
-    return _KIND_NAMES.take(pa.array(np.searchsorted(_KINDS, kinds)))
 
 
 def _access(rows: _Rows, bodies: _Bodies, keep: Longs) -> pa.Array:

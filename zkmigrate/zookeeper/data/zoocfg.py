@@ -64,10 +64,6 @@ class ZooCfg:
         return {entry.key: entry.value for entry in self.entries if entry.key is not None}
 
 
-def _ended(raw: str) -> bool:
-    return raw.endswith(("\n", "\r"))
-
-
 def _unescape(text: str) -> str:
     def one(match: re.Match[str]) -> str:
         code = match[1]
@@ -88,7 +84,11 @@ def parse_zoocfg(text: str, file: str = "zoo.cfg") -> ZooCfg:
         pending += line
         body = line.rstrip("\r\n")
         backslashes = len(body) - len(body.rstrip("\\"))
-        if backslashes % 2 and _ended(line) and not pending.lstrip(" \t\f").startswith(("#", "!")):
+        if (
+            backslashes % 2
+            and line.endswith(("\n", "\r"))
+            and not pending.lstrip(" \t\f").startswith(("#", "!"))
+        ):
             continue
         entries.append(_entry(pending, start, file))
         pending = ""
