@@ -347,6 +347,18 @@ class _Cursor:
         return begin, self.at.copy()
 
 
+_FIELDS: tuple[tuple[tuple[str, ...], tuple[TxnType, ...]], ...] = (
+    (("path", "data", "acl", "created"), CREATES),
+    (("path",), DELETES),
+    (("path", "data", "version"), WRITES),
+    (("path", "acl", "version"), (TxnType.setACL,)),
+    (("path", "version"), (TxnType.check,)),
+    (("error",), (TxnType.error,)),
+    (("timeout_ms",), (TxnType.createSession,)),
+)
+"""The fields of a body, in order, by its types: as `zookeeper.data.txn` reads them."""
+
+
 class _Bodies:
     """What the bodies say, one item for each operation. Lengths are _ABSENT, and `has` is false, where an
     operation has no such field."""
@@ -367,20 +379,13 @@ class _Bodies:
         """All of them. Raises MalformedError for the first record that does not decode."""
         kind = self._rows.kind
         bad: list[Longs] = []
-        for read, kinds in (
-            (self._creates, CREATES),
-            (self._deletes, DELETES),
-            (self._writes, WRITES),
-            (self._acls, (TxnType.setACL,)),
-            (self._checks, (TxnType.check,)),
-            (self._errors, (TxnType.error,)),
-            (self._sessions, (TxnType.createSession,)),
-        ):
+        for fields, kinds in _FIELDS:
             index = np.flatnonzero(np.isin(kind, kinds))
             if len(index):
                 rows = self._rows
                 cursor = _Cursor(rows.buffer, rows.at[index], rows.end[index], np.zeros(len(index), np.bool_))
-                read(index, cursor)
+                for field in fields:
+                    self._field(field, index, cursor)
                 bad.append(self._ended(index, cursor))
         closed = np.flatnonzero((kind == TxnType.closeSession) & (self._rows.at > 0))
         self.path_at[closed] = self._rows.at[closed]
@@ -406,20 +411,23 @@ class _Bodies:
         self.numbers[name][index] = values
         self.has[name][index] = True
 
-    def _path(self, index: Longs, cursor: _Cursor) -> None:
-        self.path_at[index], self.path_length[index] = cursor.text()
+    def _field(self, name: str, index: Longs, cursor: _Cursor) -> None:
+        """The next field of these bodies."""
+        match name:
+            case "path":
+                self.path_at[index], self.path_length[index] = cursor.text()
+            case "data":
+                self.data_at[index], self.data_length[index] = cursor.field()
+            case "acl":
+                self.acl_at[index], self.acl_end[index] = cursor.acl()
+                self.has["acl"][index] = True
+            case "created":
+                self._created(index, cursor)
+            case _:
+                self._put(name, index, cursor.int32())
 
-    def _data(self, index: Longs, cursor: _Cursor) -> None:
-        self.data_at[index], self.data_length[index] = cursor.field()
-
-    def _acl(self, index: Longs, cursor: _Cursor) -> None:
-        self.acl_at[index], self.acl_end[index] = cursor.acl()
-        self.has["acl"][index] = True
-
-    def _creates(self, index: Longs, cursor: _Cursor) -> None:
-        self._path(index, cursor)
-        self._data(index, cursor)
-        self._acl(index, cursor)
+    def _created(self, index: Longs, cursor: _Cursor) -> None:
+        """What stands behind the ACL of a create."""
         kind = self._rows.kind[index]
         plain = (kind == TxnType.create) | (kind == TxnType.create2)
         ephemeral = np.zeros(len(index), np.int64)
@@ -437,29 +445,6 @@ class _Bodies:
         owner[kind == TxnType.createContainer] = CONTAINER_OWNER
         owner[timed] = TTL_OWNER | self.numbers["ttl_ms"][index[timed]]
         self._put("owner", index, owner)
-
-    def _deletes(self, index: Longs, cursor: _Cursor) -> None:
-        self._path(index, cursor)
-
-    def _writes(self, index: Longs, cursor: _Cursor) -> None:
-        self._path(index, cursor)
-        self._data(index, cursor)
-        self._put("version", index, cursor.int32())
-
-    def _acls(self, index: Longs, cursor: _Cursor) -> None:
-        self._path(index, cursor)
-        self._acl(index, cursor)
-        self._put("version", index, cursor.int32())
-
-    def _checks(self, index: Longs, cursor: _Cursor) -> None:
-        self._path(index, cursor)
-        self._put("version", index, cursor.int32())
-
-    def _errors(self, index: Longs, cursor: _Cursor) -> None:
-        self._put("error", index, cursor.int32())
-
-    def _sessions(self, index: Longs, cursor: _Cursor) -> None:
-        self._put("timeout_ms", index, cursor.int32())
 
 
 def _part(cursor: _Cursor, some: Longs) -> _Cursor:
