@@ -13,7 +13,19 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, ROLES, Hosts, Killed, Points, Tiny, TinyInventory, WriteStep
+from tests.unit.engine_world import (
+    HOSTS,
+    ROLES,
+    Hosts,
+    Killed,
+    Points,
+    Tiny,
+    TinyInventory,
+    WriteStep,
+    back,
+    forward,
+    resume,
+)
 from tests.world.operator import quiet_world
 from zkmigrate.byhand import commands
 from zkmigrate.byhand.commands import Place
@@ -124,18 +136,6 @@ class Toy(Tiny):
     @property
     def there(self) -> bool:
         return self.hosts.values == AFTER and self.hosts.files == FILES
-
-
-def forward(walk: Walk) -> Ended:
-    return walk.forward()
-
-
-def resume(walk: Walk) -> Ended:
-    return walk.resume()
-
-
-def back(walk: Walk) -> Ended:
-    return walk.back()
 
 
 def test_the_inverse_of_a_setting_is_what_was_found_newest_first() -> None:

@@ -10,7 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, Hosts, Killed, Points, Tiny, WriteStep, blocked, waiting
+from tests.unit.engine_world import (
+    HOSTS,
+    Hosts,
+    Killed,
+    Points,
+    Tiny,
+    WriteStep,
+    back,
+    blocked,
+    forward,
+    resume,
+    until,
+    waiting,
+)
 from zkmigrate.engine import chain, events, journal
 from zkmigrate.engine.apply import Outcome, operation_id
 from zkmigrate.engine.clock import Interrupt
@@ -22,22 +35,6 @@ from zkmigrate.errors import HostError, JournalError, RecordError, UsageError
 from zkmigrate.model.change import Change, Changes, PutFile
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Done, Hazard, Ready, Verdict, Way
-
-
-def forward(walk: Walk) -> Ended:
-    return walk.forward()
-
-
-def resume(walk: Walk) -> Ended:
-    return walk.resume()
-
-
-def back(walk: Walk) -> Ended:
-    return walk.back()
-
-
-def until(name: str) -> Callable[[Walk], Ended]:
-    return lambda walk: walk.forward(until=name)
 
 
 def walked(tiny: Tiny, way: Way) -> list[str]:

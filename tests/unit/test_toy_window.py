@@ -11,8 +11,19 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, ROLES, Killed, LookStep, Points, TinyInventory, WriteStep
-from tests.unit.test_cluster_changes import AFTER, BEFORE, SettingStep, Site, Toy, back, forward, resume
+from tests.unit.engine_world import (
+    HOSTS,
+    ROLES,
+    Killed,
+    LookStep,
+    Points,
+    TinyInventory,
+    WriteStep,
+    back,
+    forward,
+    resume,
+)
+from tests.unit.test_cluster_changes import AFTER, BEFORE, SettingStep, Site, Toy
 from zkmigrate.engine import journal
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.run import Ended, Walk

@@ -133,15 +133,3 @@ class Desk:
         outcome = Outcome(*self.cluster.alter(change))
         self.points.hit("applied")
         return outcome
-
-
-def forward(walk: Walk) -> Ended:
-    return walk.forward()
-
-
-def resume(walk: Walk) -> Ended:
-    return walk.resume()
-
-
-def back(walk: Walk) -> Ended:
-    return walk.back()

@@ -10,19 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import Killed, Points
-from tests.unit.topic_world import (
-    ID,
-    KEY,
-    VALUE,
-    Desk,
-    back,
-    forward,
-    inventory,
-    names,
-    resume,
-    topics,
-)
+from tests.unit.engine_world import Killed, Points, back, forward, resume
+from tests.unit.topic_world import ID, KEY, VALUE, Desk, inventory, names, topics
 from zkmigrate.engine import journal
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.journal import NAME
