@@ -379,3 +379,19 @@ def waiting(what: str, deadline_s: float) -> Callable[[Way], Verdict]:
 
 def blocked(id: str, way: Way = Way.FORWARD) -> Callable[[Way], Verdict | None]:
     return lambda w: Blocked((claim(id, "it is fine", False, seen="sick"),)) if w is way else None
+
+
+def forward(walk: Walk) -> RunEnded:
+    return walk.forward()
+
+
+def resume(walk: Walk) -> RunEnded:
+    return walk.resume()
+
+
+def back(walk: Walk) -> RunEnded:
+    return walk.back()
+
+
+def until(name: str) -> Callable[[Walk], RunEnded]:
+    return lambda walk: walk.forward(until=name)

@@ -7,13 +7,13 @@ stand-in for systemctl. Source's four-letter words are answered by a real listen
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.unit import sshd as daemon
+from tests.unit.loopback import listening
 from tests.unit.sshd import Sshd
 from zkmigrate.discovery.draft import SshDraft
 from zkmigrate.discovery.wanted import Wanted
@@ -156,21 +156,11 @@ def _write_files(site: Site) -> None:
 def _answering() -> Iterator[tuple[int, dict[str, str]]]:
     """A listener on every loopback address that answers four-letter words; none is not whitelisted."""
     words: dict[str, str] = {}
-    with socket.create_server(("0.0.0.0", 0), backlog=50) as listener:
 
-        def serve() -> None:
-            while True:
-                try:
-                    client, _ = listener.accept()
-                except OSError:
-                    return
-                with client:
-                    word = client.recv(4, socket.MSG_WAITALL).decode("ascii", "replace")
-                    refusal = f"{word} is not executed because it is not in the whitelist.\n"
-                    client.sendall(words.get(word, refusal).encode())
+    def serve(client: socket.socket) -> None:
+        word = client.recv(4, socket.MSG_WAITALL).decode("ascii", "replace")
+        refusal = f"{word} is not executed because it is not in the whitelist.\n"
+        client.sendall(words.get(word, refusal).encode())
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield listener.getsockname()[1], words
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+    with listening(serve, "0.0.0.0") as port:
+        yield port, words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.unit.loopback import listening
 from tests.world.operator import inventory
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.site.observe import Observe
@@ -62,25 +62,14 @@ def test_one_that_does_not_serve_says_so() -> None:
 def server(*answers: bytes, address: str = "127.0.0.1") -> Iterator[tuple[int, list[bytes]]]:
     """Gives each client the next answer. Yields the port, and the first line that each of them sent."""
     heard: list[bytes] = []
-    with socket.create_server((address, 0)) as listener:
+    left = iter(answers)
 
-        def serve() -> None:
-            for answer in answers:
-                try:
-                    client, _ = listener.accept()
-                except OSError:  # the test has ended and did not ask for the rest
-                    return
-                with client:
-                    heard.append(client.recv(4096).partition(b"\r\n")[0])
-                    client.sendall(answer)
+    def serve(client: socket.socket) -> None:
+        heard.append(client.recv(4096).partition(b"\r\n")[0])
+        client.sendall(next(left))
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        try:
-            yield listener.getsockname()[1], heard
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
+    with listening(serve, address) as port:
+        yield port, heard
 
 
 def page(content: bytes, status: bytes = b"200 OK") -> bytes:

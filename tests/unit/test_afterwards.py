@@ -110,10 +110,7 @@ WRONG: dict[str, tuple[Mapping[str, Any], dict[str, Held]]] = {
             "watch.left-source broker3": UNKNOWN,
         },
     ),
-    "a stray": (
-        {"source_owners": Seen(Sessions({**OWNERS, 0x99: ("/kafka/x",)}, {}))},
-        {"watch.strays": NO},
-    ),
+    "a stray": ({"source_owners": Seen(Sessions({**OWNERS, 0x99: ("/kafka/x",)}, {}))}, {"watch.strays": NO}),
     "source's owners are not told": ({"source_owners": SILENT}, {"watch.strays": UNKNOWN}),
     "a write on source": (
         {"written": Seen(Written(5, (WROTE,), Position("source1", 9)))},

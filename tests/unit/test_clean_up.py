@@ -24,7 +24,6 @@ from zkmigrate.moves.rules.clean_up import (
     of_subtree,
     outside,
     summed,
-    within,
 )
 from zkmigrate.moves.verbs import clean_up_image as image
 from zkmigrate.moves.verbs.deletion import Kept
@@ -178,11 +177,6 @@ def test_a_broker_without_a_chroot_has_everything() -> None:
     assert [chroot_of(text) for text in ("a:1,b:1/kafka", "a:1/a/kafka/", "a:1", "a:1/")] == [
         "/kafka", "/a/kafka", "/", "/"
     ]  # fmt: skip
-    assert (within("/kafka2", "/kafka"), within("/kafka/x", "/kafka"), within("/x", "/")) == (
-        False,
-        True,
-        True,
-    )
 
 
 def test_who_may_delete_children() -> None:

@@ -119,10 +119,7 @@ def test_a_run_goes_on_only_with_the_inventory_it_was_begun_with(place: Place) -
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (
-            ("run", "--until", "prepare.three"),
-            "no stage or step 'prepare.three' in disk; possible: pre",
-        ),
+        (("run", "--until", "prepare.three"), "no stage or step 'prepare.three' in disk; possible: pre"),
         (("run", "--hold-at", "cut"), "no phase 'cut' to hold at in disk; possible: none, it has no window"),
         (("run", "--plan", "missing.json"), "missing.json is no plan ([Errno 2]"),
         (("run", "--run-id", "Demo"), "run id 'Demo' is not possible"),

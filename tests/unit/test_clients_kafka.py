@@ -90,10 +90,7 @@ class Cluster:
             return {"min.insync.replicas": {"value": value, "config_source": source}}
 
         known = {
-            "topic": {
-                "a": setting("1", "DYNAMIC_TOPIC_CONFIG"),
-                "b": setting("1", "STATIC_BROKER_CONFIG"),
-            },
+            "topic": {"a": setting("1", "DYNAMIC_TOPIC_CONFIG"), "b": setting("1", "STATIC_BROKER_CONFIG")},
             "broker": {"1": setting("1", "STATIC_BROKER_CONFIG"), "2": setting("2", "DYNAMIC_BROKER_CONFIG")},
         }
         kinds = {r.resource_type.name.lower() for r in resources}

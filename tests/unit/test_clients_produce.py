@@ -6,11 +6,12 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
 from kafka.record import MemoryRecords
 
+from tests.unit.loopback import listening
 from tests.unit.sshd import free_port
 from zkmigrate.kafka.clients.produce import Led, ProduceCanary, chosen, partitions, record
 from zkmigrate.lab.waiting import wait_until
@@ -75,40 +76,23 @@ class Cluster:
         return struct.pack(">i", 1) + text(TOPIC) + struct.pack(">iihqqi", 1, partition, error, 7, -1, 0)
 
 
-@contextmanager
-def listening(cluster: Cluster, broker: int) -> Iterator[int]:
+def served(cluster: Cluster, broker: int) -> AbstractContextManager[int]:
     """One broker of the cluster; its port."""
-    held: list[socket.socket] = []
 
     def serve(client: socket.socket) -> None:
-        with client:
-            while head := client.recv(4, socket.MSG_WAITALL):
-                request = client.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL)
-                if (reply := cluster.answer(broker, request)) is not None:
-                    client.sendall(struct.pack(">i", len(reply)) + reply)
+        while head := client.recv(4, socket.MSG_WAITALL):
+            request = client.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL)
+            if (reply := cluster.answer(broker, request)) is not None:
+                client.sendall(struct.pack(">i", len(reply)) + reply)
 
-    def accept() -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            held.append(client)
-            threading.Thread(target=serve, args=(client,), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+    return listening(serve, beside=True)
 
 
 @contextmanager
 def canary(cluster: Cluster, brokers: tuple[int, ...] = (1, 2), gone: int = 0) -> Iterator[ProduceCanary]:
     """The canary over these brokers; ``gone`` has nobody who listens."""
     with ExitStack() as stack:
-        ports = {id: stack.enter_context(listening(cluster, id)) for id in brokers if id != gone}
+        ports = {id: stack.enter_context(served(cluster, id)) for id in brokers if id != gone}
         ports |= {gone: free_port()} if gone else {}
         names = {f"b{id}": (id, "127.0.0.1", ports[id]) for id in brokers}
         made = ProduceCanary(TOPIC, names, every_s=0.01)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
+from tests.unit.loopback import listening
 from tests.unit.sshd import free_port
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.zookeeper.clients.words import LIMIT, four_letter_word
@@ -17,24 +18,9 @@ from zkmigrate.zookeeper.clients.words import LIMIT, four_letter_word
 _NOT_SERVING = b"This ZooKeeper instance is not currently serving requests\n"
 
 
-@contextmanager
-def answering(act: Callable[[socket.socket, bytes], None]) -> Iterator[int]:
-    """A server that reads four bytes of one client and hands both to ``act``."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            client, _ = listener.accept()
-            with client:
-                try:
-                    act(client, client.recv(4, socket.MSG_WAITALL))
-                except OSError:
-                    return  # the client had enough
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield listener.getsockname()[1]
-        thread.join(10)
-        assert not thread.is_alive()
+def answering(act: Callable[[socket.socket, bytes], None]) -> AbstractContextManager[int]:
+    """A server that hands ``act`` each client and the four bytes that it sent."""
+    return listening(lambda client: act(client, client.recv(4, socket.MSG_WAITALL)))
 
 
 def ask(act: Callable[[socket.socket, bytes], None], deadline_s: float = 5.0) -> Seen[str] | Unknown:

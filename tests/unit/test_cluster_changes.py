@@ -22,6 +22,9 @@ from tests.unit.engine_world import (
     Tiny,
     TinyInventory,
     WriteStep,
+    back,
+    forward,
+    resume,
 )
 from tests.world.operator import quiet_world
 from zkmigrate.byhand import commands
@@ -134,18 +137,6 @@ class Toy(Tiny):
     @property
     def there(self) -> bool:
         return self.hosts.values == AFTER and self.hosts.files == FILES
-
-
-def forward(walk: Walk) -> RunEnded:
-    return walk.forward()
-
-
-def resume(walk: Walk) -> RunEnded:
-    return walk.resume()
-
-
-def back(walk: Walk) -> RunEnded:
-    return walk.back()
 
 
 def test_the_inverse_of_a_setting_is_what_was_found_newest_first() -> None:

@@ -219,9 +219,7 @@ def test_files_without_a_record_are_not_taken(side: Side) -> None:
     assert side.names() == ["log.1"]
 
 
-def test_a_log_that_was_cut_by_its_server_is_taken_again_and_what_came_after_it_set_aside(
-    side: Side,
-) -> None:
+def test_a_log_that_was_cut_by_its_server_is_taken_again_and_what_came_after_it_set_aside(side: Side) -> None:
     side.put("log.1", build_log(1, 40))
     side.put("log.29", build_log(0x29, 7))
     side.run()

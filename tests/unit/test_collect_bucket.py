@@ -7,8 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkmigrate.zookeeper.disks.bucket import Bucket
-from zkmigrate.zookeeper.disks.coming import Progress
+from zkmigrate.zookeeper.disks.coming import Bucket, Progress
 
 
 class Given:

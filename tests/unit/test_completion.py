@@ -24,9 +24,7 @@ def completed(line: str, environ: dict[str, str]) -> list[str]:
     *before, word = line.split(" ")
     typed = {"COMP_WORDS": "\n".join([*before, word]), "COMP_CWORD": str(len(before))}
     done = CliRunner().invoke(
-        cli,
-        prog_name="zkmigrate",
-        env={**environ, **typed, "_ZKMIGRATE_COMPLETE": "bash_complete"},
+        cli, prog_name="zkmigrate", env={**environ, **typed, "_ZKMIGRATE_COMPLETE": "bash_complete"}
     )
     assert done.stderr == ""
     return [row.removeprefix("plain,") for row in done.stdout.splitlines() if row]

@@ -10,7 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, Hosts, Killed, Points, Tiny, WriteStep, blocked, waiting
+from tests.unit.engine_world import (
+    HOSTS,
+    Hosts,
+    Killed,
+    Points,
+    Tiny,
+    WriteStep,
+    back,
+    blocked,
+    forward,
+    resume,
+    until,
+    waiting,
+)
 from zkmigrate.engine import chain, events, journal
 from zkmigrate.engine.apply import Outcome, operation_id
 from zkmigrate.engine.clock import Interrupt
@@ -24,22 +37,6 @@ from zkmigrate.model.change import Change, Changes, PutFile
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Done, Hazard, Ready, Verdict, Way
 from zkmigrate.model.window import Word
-
-
-def forward(walk: Walk) -> RunEnded:
-    return walk.forward()
-
-
-def resume(walk: Walk) -> RunEnded:
-    return walk.resume()
-
-
-def back(walk: Walk) -> RunEnded:
-    return walk.back()
-
-
-def until(name: str) -> Callable[[Walk], RunEnded]:
-    return lambda walk: walk.forward(until=name)
 
 
 def walked(tiny: Tiny, way: Way) -> list[str]:

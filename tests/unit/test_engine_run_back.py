@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import LookStep, Tiny, blocked
+from tests.unit.engine_world import LookStep, Tiny, blocked, forward
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.run import Walk
 from zkmigrate.errors import UsageError
-
-
-def forward(walk: Walk) -> RunEnded:
-    return walk.forward()
 
 
 def test_a_step_that_only_looks_is_not_observed_on_the_way_back(tmp_path: Path) -> None:

@@ -15,13 +15,7 @@ from tests.unit.engine_world import HOSTS, LEASE, Tiny, decide, inventory, tiny_
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History
-from zkmigrate.engine.watch import (
-    DEADLINE,
-    HOST_UNREACHABLE,
-    LEASE_LAPSED,
-    LOOK_UNKNOWN,
-    Watch,
-)
+from zkmigrate.engine.watch import DEADLINE, HOST_UNREACHABLE, LEASE_LAPSED, LOOK_UNKNOWN, Watch
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.inventory.inventory import Lease, Policy
@@ -463,11 +457,7 @@ def asks(phase: str, finding: Finding, policy: Policy) -> Decision:
 @pytest.mark.parametrize(("means", "code"), [("go", 0), ("back", 7), (None, 7)])
 def test_ask_is_answered_by_somebody_and_only_once(tmp_path: Path, means: Word | None, code: int) -> None:
     told = Told()
-    tiny = Tiny(
-        tmp_path / "r",
-        watch=told,
-        window=tiny_window(asks),
-    )
+    tiny = Tiny(tmp_path / "r", watch=told, window=tiny_window(asks))
     tiny.process(lambda walk: walk.forward(until="rehearse"))
     told.findings = [trouble("watch.broker-lost")]
     tiny.confirm.ask_means = means

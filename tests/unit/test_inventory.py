@@ -154,12 +154,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("  settings:", LOG_INSIDE, 19, "dest.log_dir: /srv/zk/log is inside dest.data_dir"),
     ("  settings:", "  data_dir: /var/lib/zkmigrate/x\n  settings:", 18, "overlaps /var/lib/zkmigrate"),
     ("  settings:", "  service: {unit: zk, start: /bin/x}\n  settings:", 18, "start without stop, status"),
-    (
-        "  settings:",
-        "  service: {unit: zk, kill: /bin/x}\n  settings:",
-        18,
-        "kill without start, stop",
-    ),
+    ("  settings:", "  service: {unit: zk, kill: /bin/x}\n  settings:", 18, "kill without start, stop"),
     ("  settings:", NO_STATUS, 20, "dest.service.start: start, stop without status (needed: start, stop and"),
     (
         "  settings:",

@@ -11,13 +11,11 @@ from typing import get_args
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, Killed, Points, Tiny, blocked
+from tests.unit.engine_world import HOSTS, Killed, Points, Tiny, blocked, forward, resume, until
 from zkmigrate.engine import events, journal
-from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import hook_key
 from zkmigrate.engine.moments import variables
 from zkmigrate.engine.ports import Answer, HookCall, HookEnd
-from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.hooks import MAY_STOP, Hook, Hooks, Moment
 
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
@@ -66,18 +64,6 @@ def tiny(tmp_path: Path) -> Tiny:
 def programs(tiny: Tiny) -> Programs:
     assert isinstance(tiny.runner, Programs)
     return tiny.runner
-
-
-def forward(walk: Walk) -> RunEnded:
-    return walk.forward()
-
-
-def resume(walk: Walk) -> RunEnded:
-    return walk.resume()
-
-
-def until(name: str) -> Callable[[Walk], RunEnded]:
-    return lambda walk: walk.forward(until=name)
 
 
 ALL_HOSTS = " ".join(HOSTS)

@@ -13,8 +13,8 @@ import pytest
 
 import zkmigrate
 from playbooks.kafka_zookeeper_move import PLAYBOOK
-from tests.unit.engine_world import ROLES, inventory
-from tests.unit.test_cluster_changes import BEFORE, CLUSTER, STEP, TOPICS, SettingStep, Toy, forward
+from tests.unit.engine_world import ROLES, forward, inventory
+from tests.unit.test_cluster_changes import BEFORE, CLUSTER, STEP, TOPICS, SettingStep, Toy
 from tests.world.operator import quiet_world
 from zkmigrate.byhand import export, page
 from zkmigrate.byhand.sheet import Sheet

@@ -285,10 +285,7 @@ NOT_SO = Judged(False, "it is not so")
 
 
 def fails(
-    gates: tuple[Gate, ...],
-    early: bool = False,
-    severity: Severity = Severity.BLOCK,
-    judged: Judged = NOT_SO,
+    gates: tuple[Gate, ...], early: bool = False, severity: Severity = Severity.BLOCK, judged: Judged = NOT_SO
 ) -> Check:
     def decide(_c: object, _e: object) -> Iterable[Judged]:
         yield judged

@@ -17,16 +17,7 @@ from tests.unit.preflight_world import (
     recorded,
     run_preflight,
 )
-from tests.unit.test_preflight import (
-    Break,
-    both,
-    file,
-    no_file,
-    no_port,
-    no_program,
-    port,
-    word,
-)
+from tests.unit.test_preflight import Break, both, file, no_file, no_port, no_program, port, word
 from zkmigrate.hosts.facts.surroundings import Process, Surroundings, parse_surroundings
 from zkmigrate.inventory.inventory import Service
 from zkmigrate.model.fact import Absent, Seen, Unknown
@@ -321,8 +312,7 @@ def test_surroundings_parse() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "netns", "netns=x\nlistener=java\n", "netns=x\nmain=1 ns java\n", "netns=x\nslow_fsyncs=3\n"],
+    "text", ["", "netns", "netns=x\nlistener=java\n", "netns=x\nmain=1 ns java\n", "netns=x\nslow_fsyncs=3\n"]
 )
 def test_surroundings_that_are_none_are_refused(text: str) -> None:
     with pytest.raises((ValueError, KeyError)):

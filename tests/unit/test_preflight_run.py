@@ -52,12 +52,7 @@ def judged(world: PreflightWorld, c: Context, id: str, gate: str) -> Finding:
 @pytest.mark.parametrize("gate", ["roll", "cutover"])
 @pytest.mark.parametrize(
     ("seconds", "held"),
-    [
-        (AT_BEGIN - 1, Held.NO),
-        (AT_BEGIN, Held.YES),
-        (AT_END - 1, Held.YES),
-        (AT_END, Held.NO),
-    ],
+    [(AT_BEGIN - 1, Held.NO), (AT_BEGIN, Held.YES), (AT_END - 1, Held.YES), (AT_END, Held.NO)],
 )
 def test_outside_the_maintenance_window_nothing_that_is_noticed_begins(
     seconds: float, held: Held, gate: str

@@ -48,10 +48,7 @@ JOURNALED: list[tuple[Recorded, str]] = [
         '{"z": "0x500000003", "leader": "source2",'
         ' "zxids": {"dest1": "0x500000003", "dest2": "0xf000000000000001"}}',
     ),
-    (
-        STOPPED,
-        '{"tails": {"dest1": "0x500000004"}, "stamps": {"dest1": "ab12"}, "boots": {"dest1": "b-1"}}',
-    ),
+    (STOPPED, '{"tails": {"dest1": "0x500000004"}, "stamps": {"dest1": "ab12"}, "boots": {"dest1": "b-1"}}'),
     (
         Surveyed(
             "source2",

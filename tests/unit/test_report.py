@@ -145,13 +145,7 @@ def hostile(tmp_path: Path) -> Report:
     at, mono = run.clock.wall, run.clock.mono
     silent = {word: word for word in HOSTILE}
     rows = [
-        {
-            "at": at,
-            "mono": mono + n,
-            "kind": "brokers",
-            "ms": dict.fromkeys(HOSTILE, 1.5),
-            "silent": silent,
-        }
+        {"at": at, "mono": mono + n, "kind": "brokers", "ms": dict.fromkeys(HOSTILE, 1.5), "silent": silent}
         for n in range(3)
     ]
     (run.dir / "samples.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
@@ -370,10 +364,7 @@ def test_a_host_that_opened_alone_is_told_by_samples_to_have_served_and_opened(t
     report = run.report()
     [lane] = [one for one in report.lanes if one.name == "d1"]
     told = [(s.state, s.note, round(s.start - start, 2)) for s in lane.spans][-2:]
-    assert told == [
-        ("started", "serves behind the closed door", 2.25),
-        ("open", "opened by itself", 8.0),
-    ]
+    assert told == [("started", "serves behind the closed door", 2.25), ("open", "opened by itself", 8.0)]
 
 
 def call(tmp_path: Path, *words: str) -> Result:

@@ -60,15 +60,7 @@ EFFECT = {
     "zookeeper.clients",
     "zookeeper.disks",
 }
-NEUTRAL = {
-    "clean",
-    "deadline",
-    "errors",
-    "hosts.hop",
-    "hosts.zkm_host",
-    "inventory",
-    "places",
-}
+NEUTRAL = {"clean", "deadline", "errors", "hosts.hop", "hosts.zkm_host", "inventory", "places"}
 
 
 def tracked() -> list[Path]:

@@ -19,9 +19,12 @@ from tests.unit.engine_world import (
     Points,
     TinyInventory,
     WriteStep,
+    back,
+    forward,
     inventory,
+    resume,
 )
-from tests.unit.test_cluster_changes import AFTER, BEFORE, SettingStep, Site, Toy, back, forward, resume
+from tests.unit.test_cluster_changes import AFTER, BEFORE, SettingStep, Site, Toy
 from tests.unit.test_engine_watch import until
 from zkmigrate import deadline
 from zkmigrate.engine import journal, runs

@@ -147,10 +147,7 @@ def test_sudo_that_wants_a_password_is_denied_with_nothing_done(channels: Channe
 
 def test_a_program_that_is_not_installed_is_a_missing_tool(sshd: Sshd) -> None:
     sshd.allow_sudo()
-    with (
-        Transport(daemon.inventory(sshd)) as transport,
-        pytest.raises(TransportError) as caught,
-    ):
+    with Transport(daemon.inventory(sshd)) as transport, pytest.raises(TransportError) as caught:
         Channels(transport, "r1", "steps", "/nonexistent/zkm-host").ask("d1", "status")
     assert (caught.value.cause, caught.value.outcome_unknown) == ("missing-tool", False)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shlex
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit import sshd as daemon
+from tests.unit.loopback import listening
 from tests.unit.sshd import Sshd
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.transport import Limits, Transport, TransportError, quote
@@ -56,29 +56,17 @@ def moved(inventory: Inventory, port: int) -> Inventory:
 def server(answer: bytes | None) -> Iterator[tuple[int, list[int]]]:
     """A TCP server that sends ``answer`` and closes, or with None holds on in silence; counts connections."""
     seen: list[int] = []
-    held: list[socket.socket] = []
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
-        def serve() -> None:
-            while True:
-                try:
-                    client, _ = listener.accept()
-                except OSError:
-                    return
-                seen.append(1)
-                if answer is None:
-                    held.append(client)
-                else:
-                    client.sendall(answer)
-                    client.close()
+    def serve(client: socket.socket) -> None:
+        seen.append(1)
+        if answer is not None:
+            client.sendall(answer)
+            return
+        while client.recv(4096):
+            pass
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield listener.getsockname()[1], seen
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
-    for client in held:
-        client.close()
+    with listening(serve, beside=True) as port:
+        yield port, seen
 
 
 def test_exec_gives_exit_code_and_both_streams(transport: Transport) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, ROLES, LookStep, Points, Tiny, TinyInventory, WriteStep
+from tests.unit.engine_world import HOSTS, ROLES, LookStep, Points, Tiny, TinyInventory, WriteStep, forward
 from tests.unit.test_engine_watch import until
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.apply import Outcome
@@ -97,10 +97,6 @@ class Watched(Tiny):
     def _renew(self, host: str, fence_ms: int, cut_ms: int) -> Outcome:
         self.renewed.append(host)
         return Outcome(0)
-
-
-def forward(walk: Walk) -> RunEnded:
-    return walk.forward()
 
 
 def test_where_all_is_well_it_goes_on_and_only_that_stage_is_watched(tmp_path: Path) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import pkgutil
-import socketserver
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -16,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 import playbooks
+from tests.unit.loopback import listening
 from tests.unit.sshd import make_key
 from tests.unit.test_engine_watch import Moment
 from tests.world.operator import inventory
@@ -49,23 +48,14 @@ def ssh(tmp_path: Path) -> Ssh:
     return Ssh(user="ops", key=str(tmp_path / "key"), known_hosts=str(tmp_path / "known_hosts"))
 
 
-@contextmanager
-def server(said: list[str]) -> Iterator[int]:
+def server(said: list[str]) -> AbstractContextManager[int]:
     """A server on loopback that runs and does not serve; gives its port, notes what was asked."""
 
-    class Answer(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            said.append(self.request.recv(4).decode())
-            self.request.sendall(UNSERVING.encode())
+    def serve(client: socket.socket) -> None:
+        said.append(client.recv(4).decode())
+        client.sendall(UNSERVING.encode())
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as listening:
-        thread = threading.Thread(target=listening.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield listening.server_address[1]
-        finally:
-            listening.shutdown()
-            thread.join()
+    return listening(serve)
 
 
 def test_the_watch_of_a_site_asks_source_whether_it_serves(ssh: Ssh) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import socket
 import struct
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.unit.loopback import listening
 from tests.unit.test_admin_server import body as admin_body
 from tests.unit.test_admin_server import page, server
 from tests.unit.zkdata_fixtures import (
@@ -166,24 +164,9 @@ def test_a_brokers_registration_is_known_by_its_path_alone() -> None:
 # --- the command -------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def answering(text: str) -> Iterator[int]:
-    """A server that gives every four-letter word this answer, one after the other; its port."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(10.0)
-
-        def serve() -> None:
-            try:
-                with listening.accept()[0] as client:
-                    client.recv(4)
-                    client.sendall(text.encode())
-            except OSError:
-                return
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield int(listening.getsockname()[1])
-    thread.join(10.0)
+def answering(text: str) -> AbstractContextManager[int]:
+    """A server that gives every four-letter word this answer; its port."""
+    return listening(lambda client: client.sendall(text.encode() if client.recv(4) else b""))
 
 
 def run(*words: str) -> Result:

@@ -6,15 +6,7 @@ import struct
 
 import pytest
 
-from tests.unit.zkdata_fixtures import (
-    VERSIONS,
-    build_log,
-    create_payload,
-    log_from,
-    payload,
-    recorded,
-    text,
-)
+from tests.unit.zkdata_fixtures import VERSIONS, build_log, create_payload, log_from, payload, recorded, text
 from zkmigrate.zookeeper.data.delta import DeltaResult, delta, due
 from zkmigrate.zookeeper.data.reader import BytesDirectory
 

@@ -212,10 +212,7 @@ def test_an_offset_in_uncompressed_bytes_is_said_to_be_one() -> None:
     plain = bytearray(snapshot_of({"/a": b"x" * 300}))
     plain[-20] ^= 1
     at = len(plain) - 13
-    for name, data in (
-        ("snapshot.5.gz", gz(bytes(plain))),
-        ("snapshot.5.snappy", pack_snappy(bytes(plain))),
-    ):
+    for name, data in (("snapshot.5.gz", gz(bytes(plain))), ("snapshot.5.snappy", pack_snappy(bytes(plain)))):
         with pytest.raises(CorruptError, match=r"counts uncompressed bytes") as caught:
             list(read_snapshot(BytesReader(data), name))
         assert caught.value.offset in range(at - 60, at + 1)

@@ -6,14 +6,7 @@ import json
 
 import pytest
 
-from tests.unit.zkdata_fixtures import (
-    VERSIONS,
-    build_log,
-    create_payload,
-    log_from,
-    payload,
-    recorded,
-)
+from tests.unit.zkdata_fixtures import VERSIONS, build_log, create_payload, log_from, payload, recorded
 from zkmigrate.zookeeper.data.effect import touched_paths
 from zkmigrate.zookeeper.data.errors import CorruptError, CursorError, ForeignFileError, TruncatedHeaderError
 from zkmigrate.zookeeper.data.logdir import strays, walk

@@ -17,17 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.namespaces import kill_all
-from tests.unit.zkm_net import (
-    CLIENT_PORT,
-    Dest,
-    Host,
-    Net,
-    encode,
-    eventually,
-    lying,
-    need_root,
-    net,
-)
+from tests.unit.zkm_net import CLIENT_PORT, Dest, Host, Net, encode, eventually, lying, need_root, net
 
 ACCOUNT = 61_234
 """A user that owns nothing else on this machine."""

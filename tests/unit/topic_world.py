@@ -169,15 +169,3 @@ class Desk:
         outcome = Outcome(*self.cluster.alter(change))
         self.points.hit("applied")
         return outcome
-
-
-def forward(walk: Walk) -> RunEnded:
-    return walk.forward()
-
-
-def resume(walk: Walk) -> RunEnded:
-    return walk.resume()
-
-
-def back(walk: Walk) -> RunEnded:
-    return walk.back()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import socket
 import struct
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from tests.unit.loopback import listening
 
 EXISTS, SYNC, GET_CHILDREN2, CLOSE_SESSION = 3, 9, 12, -11
 NO_NODE, NO_AUTH = -101, -102
@@ -130,26 +131,6 @@ class TreeServer:
 @contextmanager
 def running(server: TreeServer) -> Iterator[TreeServer]:
     """The server on a port of loopback, for one connection after the other."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server.port = listener.getsockname()[1]
-
-        def accept() -> None:
-            while True:
-                try:
-                    client, _ = listener.accept()
-                except OSError:
-                    return  # the listener is closed
-                with client:
-                    try:
-                        server.serve(client)
-                    except OSError:
-                        continue  # the client had enough
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
-    assert not thread.is_alive(), "the stand-in did not end"
+    with listening(server.serve) as port:
+        server.port = port
+        yield server

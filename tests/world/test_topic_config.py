@@ -10,17 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import Killed, Points
+from tests.unit.engine_world import Killed, Points, back, forward, resume
 from tests.unit.topic_world import (
     ID,
     KEY,
     VALUE,
     Desk,
-    back,
-    forward,
     inventory,
     names,
-    resume,
     topics,
 )
 from zkmigrate.engine import events, journal

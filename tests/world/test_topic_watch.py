@@ -8,14 +8,15 @@ from typing import cast
 
 import pytest
 
-from tests.unit.topic_world import ID, Desk, TopicLook, forward, inventory, resume, topics
+from tests.unit.engine_world import forward, resume
+from tests.unit.topic_world import ID, Desk, TopicLook, inventory, topics
 from zkmigrate.engine import events, journal
 from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.change import Change
 from zkmigrate.model.fact import Reading
 from zkmigrate.model.finding import Held, claim
 from zkmigrate.model.look import ClusterTopics, Look, TopicPartitions
-from zkmigrate.model.window import Decision, Unanswered
+from zkmigrate.model.window import Decision, Word
 from zkmigrate.moves.world.topics import TopicWorld
 from zkmigrate.topics import watch
 from zkmigrate.topics.set_step import WAVE
@@ -72,7 +73,7 @@ def test_5000_topics_go_back_from_partitions_that_lost_their_leader(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("means", "code"), [("go", 0), ("back", 7), ("stop", 6), (None, 6)])
-def test_what_became_worse_is_asked_about(tmp_path: Path, means: Unanswered | None, code: int) -> None:
+def test_what_became_worse_is_asked_about(tmp_path: Path, means: Word | None, code: int) -> None:
     made = desk(tmp_path)
     made.confirm.ask_means = means
     made.before_change = at(20, down(made, 1))

@@ -141,10 +141,7 @@ def _install(s: Sheet, hosts: tuple[str, ...]) -> tuple[Block, ...]:
     """The program comes to the hosts as nothing else does: they have none yet that could take it."""
     program, rules = zkm_host.INSTALLED_PATH, zkm_host.SUDOERS_PATH
     names = " ".join(hosts)
-    copy = (
-        *(f"give zkm-host {host} 'umask 077; cat >zkm-host.new' &" for host in hosts),
-        f"say '' {names}",
-    )
+    copy = (*(f"give zkm-host {host} 'umask 077; cat >zkm-host.new' &" for host in hosts), f"say '' {names}")
     sudoers = (
         *heredoc("sudoers", zkm_host.sudoers(s.inventory.ssh.user)),
         *(

@@ -9,7 +9,13 @@ from typing import Any
 import click
 
 from zkmigrate.cli import flags
+from zkmigrate.cli.zxid import compared
 from zkmigrate.spark.jobs import JOBS, OWN_INPUT
+
+_AS_GIVEN = (
+    "server", "window_s", "depth", "top", "jute_maxbuffer", "watches", "server_logs", "broker_dirs",
+    "broker_logs", "client_history", "run", "broker_log_zone", "after_cut",
+)  # fmt: skip
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
@@ -135,7 +141,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @click.option(
         "--spill", type=flags.FILE, metavar="DIR", help="Where Spark puts what does not fit in memory."
     )
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    @flags.as_json
     def analyze(**options: Any) -> None:
         """Answer questions before a move and after it from ZooKeeper's logs and snapshots, with Spark.
 
@@ -152,40 +158,20 @@ def _analyze(options: dict[str, Any]) -> int:
     """The options as a call."""
     import sys
 
-    from zkmigrate.errors import UsageError
     from zkmigrate.spark.asked import Asked, parse_place
     from zkmigrate.spark.session import Bounds, submitted
     from zkmigrate.spark.verb import analyze
-    from zkmigrate.zookeeper.data.errors import MalformedError
-    from zkmigrate.zookeeper.data.session import parse_session
-    from zkmigrate.zookeeper.data.zxid import parse_zxid
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
 
     names = _names(options["jobs"], options)
-    try:
-        zxid = parse_zxid(options["zxid"]) if options["zxid"] else None
-        on_dest = tuple(parse_session(one) for one in options["on_dest"])
-    except MalformedError as error:
-        raise UsageError(str(error)) from error
+    zxid, on_dest = compared(options)
     asked = Asked(
         source=tuple(parse_place(text) for text in options["places"]),
         dest=tuple(parse_place(text) for text in options["dest_dirs"]),
         chroot=parse_chroot(options["chroot"]),
-        server=options["server"],
-        window_s=options["window_s"],
-        depth=options["depth"],
-        top=options["top"],
-        jute_maxbuffer=options["jute_maxbuffer"],
-        watches=options["watches"],
-        server_logs=options["server_logs"],
-        broker_dirs=options["broker_dirs"],
-        broker_logs=options["broker_logs"],
-        client_history=options["client_history"],
-        run=options["run"],
-        broker_log_zone=options["broker_log_zone"],
         zxid=zxid,
-        after_cut=options["after_cut"],
         on_dest=on_dest,
+        **{name: options[name] for name in _AS_GIVEN},
     )
     spill: Path | None = options["spill"]
     bounds = Bounds(options["master"], options["memory"], spill, progress=sys.stderr.isatty())
@@ -193,7 +179,7 @@ def _analyze(options: dict[str, Any]) -> int:
 
     def hint(line: str) -> None:
         if not (as_json and submitted()):  # spark-submit sends both outputs to standard output
-            click.echo(line, err=True)
+            flags.hint(line)
 
     return analyze(names, asked, bounds, options["out"], click.echo, hint, as_json=as_json)
 

@@ -64,7 +64,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     )
     @flags.jute_maxbuffer
     @flags.ssh("else your own", "else ~/.ssh/known_hosts")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    @flags.as_json
     def collect(**options: Any) -> None:
         """Bring the logs and snapshots of servers into a folder, for analyze and the other readers of disks.
 
@@ -81,13 +81,13 @@ def _collect(options: dict[str, Any]) -> int:
     """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.engine.clock import Interrupt, RealClock
     from zkmigrate.zookeeper.disks import collect as verb
-    from zkmigrate.zookeeper.disks.place import reached
+    from zkmigrate.zookeeper.disks.place import distant, reached
 
     asked = _asked(options)
-    distant = any(place.host for one in asked.servers for place in (one.data, one.log) if place is not None)
+    ssh = ssh_of(options) if distant([(one.data, one.log) for one in asked.servers]) else None
     interrupt = Interrupt()
-    with reached(ssh_of(options) if distant else None) as disks, interrupt.listening():
-        found = verb.collect(disks, asked, RealClock(interrupt), lambda: interrupt.wanted, _hint)
+    with reached(ssh) as disks, interrupt.listening():
+        found = verb.collect(disks, asked, RealClock(interrupt), lambda: interrupt.wanted, flags.hint)
     click.echo(json.dumps(verb.body(found)) if options["as_json"] else verb.text(found))
     return found.code
 
@@ -212,8 +212,3 @@ def _since(text: str) -> tuple[int | None, float | None]:
     if not 0 < hours < float("inf"):
         raise UsageError(f"--since {text}: needed are hours, such as 24, or a zxid, such as 0x100000001")
     return None, hours
-
-
-def _hint(line: str) -> None:
-    """On standard error."""
-    click.echo(line, err=True)

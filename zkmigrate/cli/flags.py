@@ -108,6 +108,23 @@ jute_maxbuffer = click.option(
 )
 
 
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+dest_log_dirs = click.option(
+    "--dest-log-dir",
+    "dest_log_dirs",
+    multiple=True,
+    metavar="DIR|HOST:DIR",
+    help="Their dataLogDirs, in the same order, where they are others.",
+)
+
+
+def walking(verb: F) -> F:
+    """The options of a verb that walks a run forward."""
+    for option in (metrics, steal, skip, pause_after, hold_at, until, yes, run_id):
+        verb = option(verb)
+    return verb
+
+
 def ssh(account: str, pins: str) -> Callable[[F], F]:
     """How hosts are reached where no inventory says it. account, pins: what holds without ``--ssh-user`` and
     ``--known-hosts``."""
@@ -129,3 +146,8 @@ def ssh(account: str, pins: str) -> Callable[[F], F]:
         return verb
 
     return added
+
+
+def hint(line: str) -> None:
+    """A line on standard error."""
+    click.echo(line, err=True)

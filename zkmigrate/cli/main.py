@@ -207,14 +207,7 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 
 @cli.command()
 @flags.common
-@flags.run_id
-@flags.yes
-@flags.until
-@flags.hold_at
-@flags.pause_after
-@flags.skip
-@flags.steal
-@flags.metrics
+@flags.walking
 @click.option("--plan", type=flags.FILE, help="Only if this plan (plan --out, plan --json) still holds.")
 def run(**options: Any) -> None:
     """Begin a run, or walk one forward that has turned back."""
@@ -226,14 +219,7 @@ def run(**options: Any) -> None:
 
 @cli.command()
 @flags.common
-@flags.run_id
-@flags.yes
-@flags.until
-@flags.hold_at
-@flags.pause_after
-@flags.skip
-@flags.steal
-@flags.metrics
+@flags.walking
 @click.option(
     "--journal-lost",
     type=click.Choice(["forward", "back"]),

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from zkmigrate.cli import flags
-from zkmigrate.cli.zxid import ssh_of
+from zkmigrate.cli.zxid import compared, ssh_of
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
@@ -27,13 +27,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="DIR|HOST:DIR",
         help="The dataDir of a dest host; once for each host.",
     )
-    @click.option(
-        "--dest-log-dir",
-        "dest_log_dirs",
-        multiple=True,
-        metavar="DIR|HOST:DIR",
-        help="Their dataLogDirs, in the same order, where they are others.",
-    )
+    @flags.dest_log_dirs
     @click.option("--chroot", default="/", show_default=True, help="The subtree, such as /kafka.")
     @click.option("--zxid", metavar="0xHEX", help="Compare the trees at this; else at the newest of both.")
     @click.option("--after-cut", is_flag=True, help="Dest was cut over: it has transactions of its own.")
@@ -49,7 +43,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @click.option("--out", type=flags.FILE, help="A new file that takes all differences, as JSON lines.")
     @flags.jute_maxbuffer
     @flags.ssh("else your own", "else ~/.ssh/known_hosts")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    @flags.as_json
     def prove(**options: Any) -> None:
         """Prove from the disks of two ensembles that dest holds what source holds of a subtree.
 
@@ -65,24 +59,15 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 def _prove(options: dict[str, Any]) -> int:
     """The options as a call. Imports what reaches hosts only now."""
-    from zkmigrate.errors import UsageError
-    from zkmigrate.zookeeper.data.errors import MalformedError
     from zkmigrate.zookeeper.data.proofs import PROOFS
-    from zkmigrate.zookeeper.data.session import parse_session
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
-    from zkmigrate.zookeeper.data.zxid import parse_zxid
     from zkmigrate.zookeeper.disks import prove as verb
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
-    from zkmigrate.zookeeper.disks.place import reached
-    from zkmigrate.zookeeper.disks.sides import distant, opened, paired
+    from zkmigrate.zookeeper.disks.place import distant, opened, paired, reached
 
     pairs = paired(options)
     chroot = parse_chroot(options["chroot"])
-    try:
-        zxid = parse_zxid(options["zxid"]) if options["zxid"] else None
-        on_dest = tuple(parse_session(one) for one in options["on_dest"])
-    except MalformedError as error:
-        raise UsageError(str(error)) from error
+    zxid, on_dest = compared(options)
     asked = verb.Asked(
         chroot,
         PROOFS if options["proof"] == "all" else (options["proof"],),
@@ -95,6 +80,6 @@ def _prove(options: dict[str, Any]) -> int:
     )
     with reached(ssh_of(options) if distant(pairs) else None) as disks:
         sides = [opened(disks, *pair) for pair in pairs]
-        found = verb.prove(sides[0], sides[1:], asked, lambda line: click.echo(line, err=True))
+        found = verb.prove(sides[0], sides[1:], asked, flags.hint)
     click.echo(json.dumps(verb.body(found)) if options["as_json"] else verb.text(found))
     return found.code

@@ -19,20 +19,14 @@ if TYPE_CHECKING:
 def _disks(verb: flags.F) -> flags.F:
     """The options that name the disks of both sides."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        flags.as_json,
         flags.ssh("else your own", "else ~/.ssh/known_hosts"),
         flags.jute_maxbuffer,
         click.option(
             "--lines", type=click.IntRange(0), default=20, show_default=True, help="Transactions shown."
         ),
         click.option("--chroot", required=True, help="The subtree, such as /kafka."),
-        click.option(
-            "--dest-log-dir",
-            "dest_log_dirs",
-            multiple=True,
-            metavar="DIR|HOST:DIR",
-            help="Their dataLogDirs, in the same order, where they are others.",
-        ),
+        flags.dest_log_dirs,
         click.option(
             "--dest-dir",
             "dest_dirs",
@@ -75,9 +69,8 @@ def _looking(options: dict[str, Any]) -> Iterator[Looking]:
     from zkmigrate.moves.facts.replay import Looking
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
-    from zkmigrate.zookeeper.disks.place import reached
+    from zkmigrate.zookeeper.disks.place import distant, opened, paired, reached
     from zkmigrate.zookeeper.disks.prove import Telling
-    from zkmigrate.zookeeper.disks.sides import distant, opened, paired
 
     chroot = parse_chroot(options["chroot"])
     pairs = paired(options)
@@ -87,14 +80,14 @@ def _looking(options: dict[str, Any]) -> Iterator[Looking]:
             chroot,
             options["lines"],
             max(2 * (options["jute_maxbuffer"] + 1), MAX_RECORD),
-            Telling(_hint).of,
+            Telling(flags.hint).of,
         )
 
 
 def _list(options: dict[str, Any]) -> int:
     from zkmigrate.moves.verbs.replaying import body, code, text
     from zkmigrate.zookeeper.data.errors import ZkDataError
-    from zkmigrate.zookeeper.disks.tail import DiskError
+    from zkmigrate.zookeeper.disks.place import DiskError
 
     with _looking(options) as looking:
         try:
@@ -103,8 +96,3 @@ def _list(options: dict[str, Any]) -> int:
             raise DiskError(str(error)) from error
     click.echo(json.dumps(body(found)) if options["as_json"] else text(found))
     return code(found)
-
-
-def _hint(line: str) -> None:
-    """On standard error."""
-    click.echo(line, err=True)

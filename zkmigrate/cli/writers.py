@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from zkmigrate.cli import flags
-from zkmigrate.cli.zxid import ssh_of
+from zkmigrate.cli.zxid import places_of
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
@@ -31,7 +31,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     )
     @flags.jute_maxbuffer
     @flags.ssh("else your own", "else ~/.ssh/known_hosts")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    @flags.as_json
     def writers(**options: Any) -> None:
         """Say which sessions wrote at or under a chroot, and which of them are no brokers.
 
@@ -48,24 +48,22 @@ def _writers(options: dict[str, Any]) -> int:
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.disks import writers as verb
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
-    from zkmigrate.zookeeper.disks.place import parse_place, reached
+    from zkmigrate.zookeeper.disks.place import reached
     from zkmigrate.zookeeper.disks.servers import parse_servers
 
     chroot = parse_chroot(options["chroot"])
     servers, below = parse_servers(options["servers"]) if options["servers"] else ((), "/")
     if below != "/":
         raise UsageError(f"--servers {options['servers']} ends in {below}. Needed: HOST[:PORT],... alone")
-    data = parse_place(options["place"])
-    log = parse_place(options["log_dir"]) if options["log_dir"] else None
-    distant = bool(data.host or (log is not None and log.host))
-    with reached(ssh_of(options) if distant else None) as disks:
+    data, log, ssh = places_of(options)
+    with reached(ssh) as disks:
         return verb.told(
             disks,
             data,
             log,
             servers,
             click.echo,
-            lambda line: click.echo(line, err=True),
+            flags.hint,
             chroot=chroot,
             hours=options["hours"],
             largest=2 * (options["jute_maxbuffer"] + 1),

@@ -41,7 +41,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @flags.jute_maxbuffer
     @click.option("--quick", is_flag=True, help="Where a snapshot decides, do not read all of it.")
     @flags.ssh("else your own", "else ~/.ssh/known_hosts")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    @flags.as_json
     def tail(**options: Any) -> None:
         """Say the newest transaction that is durable in a dataDir, and where it stands.
 
@@ -77,7 +77,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         help=f"With --dir: as the servers have it (default: {JUTE_MAXBUFFER}).",
     )
     @flags.ssh("else your own", "else ~/.ssh/known_hosts")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    @flags.as_json
     def subtree(**options: Any) -> None:
         """Say the largest czxid, mzxid and pzxid of a subtree's znodes.
 
@@ -99,12 +99,27 @@ def ssh_of(options: dict[str, Any]) -> Ssh:
     return transport_ssh(SshDraft(*given, options["bastion"], str(options["ssh_config"] or "")))
 
 
+def compared(options: dict[str, Any]) -> tuple[int | None, tuple[int, ...]]:
+    """The zxid at which trees are compared, None for the newest, and the sessions that are clients of dest.
+    Raises UsageError."""
+    from zkmigrate.errors import UsageError
+    from zkmigrate.zookeeper.data.errors import MalformedError
+    from zkmigrate.zookeeper.data.session import parse_session
+    from zkmigrate.zookeeper.data.zxid import parse_zxid
+
+    try:
+        zxid = parse_zxid(options["zxid"]) if options["zxid"] else None
+        return zxid, tuple(parse_session(one) for one in options["on_dest"])
+    except MalformedError as error:
+        raise UsageError(str(error)) from error
+
+
 def _tail(options: dict[str, Any]) -> int:
     """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.zookeeper.disks import tail as verb
     from zkmigrate.zookeeper.disks.place import reached
 
-    data, log, ssh = _places(options)
+    data, log, ssh = places_of(options)
     with reached(ssh) as disks:
         return verb.tail(
             disks,
@@ -129,14 +144,14 @@ def _subtree(options: dict[str, Any]) -> int:
     if options["servers"]:
         servers, chroot = parse_servers(options["servers"])
         limits = Limits(largest=options["max_reply"] or MAX_REPLY)
-        answer = verb.from_server(servers, chroot, options["window"] or WINDOW, limits, _hint)
+        answer = verb.from_server(servers, chroot, options["window"] or WINDOW, limits, flags.hint)
     else:
-        data, log, ssh = _places(options)
+        data, log, ssh = places_of(options)
         chroot = parse_chroot(options["chroot"] or "/")
         largest = 2 * ((options["jute_maxbuffer"] or JUTE_MAXBUFFER) + 1)
         with reached(ssh) as disks:
-            answer = verb.from_disk(disks, data, log, chroot, largest, _hint)
-    return verb.told(answer, click.echo, _hint, as_json=options["as_json"])
+            answer = verb.from_disk(disks, data, log, chroot, largest, flags.hint)
+    return verb.told(answer, click.echo, flags.hint, as_json=options["as_json"])
 
 
 def _fitting(options: dict[str, Any]) -> None:
@@ -152,16 +167,10 @@ def _fitting(options: dict[str, Any]) -> None:
         raise UsageError(f"{', '.join(given)} does not go where {asked}")
 
 
-def _places(options: dict[str, Any]) -> tuple[Place, Place | None, Ssh | None]:
+def places_of(options: dict[str, Any]) -> tuple[Place, Place | None, Ssh | None]:
     """The directory, the logs' own where there is one, and the way to hosts where either is on one."""
-    from zkmigrate.zookeeper.disks.place import parse_place
+    from zkmigrate.zookeeper.disks.place import distant, parse_place
 
     data = parse_place(options["place"])
     log = parse_place(options["log_dir"]) if options["log_dir"] else None
-    distant = bool(data.host or (log is not None and log.host))
-    return data, log, ssh_of(options) if distant else None
-
-
-def _hint(line: str) -> None:
-    """On standard error."""
-    click.echo(line, err=True)
+    return data, log, ssh_of(options) if distant([(data, log)]) else None

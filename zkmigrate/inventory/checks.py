@@ -54,21 +54,10 @@ def cross_check(document: Document, lists: Collection[HostList]) -> list[Mistake
     top = document.value
     hosts = [host for listed in lists for host in _hosts(top, listed)]
     found = [
-        *_chroot(top),
-        *_twice(hosts),
-        *_addresses(hosts),
-        *_operator(top, hosts),
-        *_bastion(top),
-        *_myids(hosts, lists),
-        *_dest_count(top),
-        *_settings(top),
-        *_services(top),
-        *_paths(top),
-        *_lease(top),
-        *inventory_hooks.wrong(top),
-        *inventory_accept.wrong(top),
-        *_window(top),
-    ]
+        *_chroot(top), *_twice(hosts), *_addresses(hosts), *_operator(top, hosts), *_bastion(top),
+        *_myids(hosts, lists), *_dest_count(top), *_settings(top), *_services(top), *_paths(top),
+        *_lease(top), *inventory_hooks.wrong(top), *inventory_accept.wrong(top), *_window(top),
+    ]  # fmt: skip
     return [Mistake(document.mark(path), path, reason) for path, reason in found]
 
 

@@ -91,19 +91,10 @@ def _inside(acks: Acks, window: Window, report: Report) -> float | None:
 def tables(report: Report) -> tuple[Table, ...]:
     """Every table that has something to tell, in the order of the page."""
     made = (
-        windows(report),
-        _latencies(report),
-        _produced(report),
-        _acks(report),
-        _events(report),
-        *report.shown.sections,
-        _decisions(report),
-        _processes(report),
-        _steps(report),
-        _findings(report),
-        _unfinished(report),
-        _digests(report),
-    )
+        windows(report), _latencies(report), _produced(report), _acks(report), _events(report),
+        *report.shown.sections, _decisions(report), _processes(report), _steps(report), _findings(report),
+        _unfinished(report), _digests(report),
+    )  # fmt: skip
     return tuple(table for table in made if table.rows)
 
 
@@ -329,7 +320,7 @@ def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
     """(held, id with targets, claim, seen) per claim; many that hold, and those that are to come later, are
     named by their ids only."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
-    for f in sorted(findings, key=_weight):
+    for f in sorted(findings, key=lambda f: _ORDER.index(mark(f))):
         groups.setdefault((mark(f), f.id, f.verdict), []).append(f)
     folded = [("later", "come later")]
     if sum(key[0] == "ok" for key in groups) >= _FOLDED_FROM:
@@ -367,10 +358,6 @@ def mark(f: Finding) -> str:
 
 
 _ORDER = ("NO", "unknown", "warn", "note", "ok", "later")
-
-
-def _weight(f: Finding) -> int:
-    return _ORDER.index(mark(f))
 
 
 def _unfinished(report: Report) -> Table:

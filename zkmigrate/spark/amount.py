@@ -5,7 +5,7 @@ from __future__ import annotations
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.asked import Asked
 from zkmigrate.spark.sources.files import File, files
-from zkmigrate.zookeeper.data.snapname import snapshot_zxid
+from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot
 from zkmigrate.zookeeper.data.tail import data_end
 from zkmigrate.zookeeper.data.txnlog import log_zxid
 
@@ -25,7 +25,7 @@ def is_small(asked: Asked, most: int = SMALL) -> bool:
     left = min(most, SMALL_TREES) if asked.dest else most
     for place in (*asked.source, *asked.dest):
         try:
-            found = files((place.path,), place.server, _is_one)
+            found = files((place.path,), place.server, is_log_or_snapshot)
         except (UsageError, OSError):
             continue  # the job says so
         left -= sum(map(written, found))
@@ -41,7 +41,3 @@ def written(file: File) -> int:
         return data_end(file.reader())
     except OSError:
         return file.size
-
-
-def _is_one(name: str) -> bool:
-    return log_zxid(name) is not None or snapshot_zxid(name) is not None

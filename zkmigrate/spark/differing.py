@@ -8,6 +8,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from zkmigrate.spark.input import only
 from zkmigrate.spark.rolled import FIELDS, Rolled, znode
 from zkmigrate.zookeeper.data.tree import Difference, Znode, differences
 
@@ -39,8 +40,7 @@ def unequal(source: Rolled, dest: Rolled) -> Unequal:
     found = both.withColumn("kinds", kinds.otherwise(F.array_compact(differing)))
     found = found.persist(StorageLevel.DISK_ONLY)
     differs = F.size("kinds") > 0
-    row = found.agg(F.count("source"), F.count("dest"), F.count_if(differs)).first()
-    assert row is not None
+    row = only(found.agg(F.count("source"), F.count("dest"), F.count_if(differs)))
     return Unequal((row[0], row[1]), row[2], found.filter(differs))
 
 

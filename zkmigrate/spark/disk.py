@@ -13,6 +13,7 @@ from zkmigrate.spark.asked import Place
 from zkmigrate.spark.input import shared
 from zkmigrate.spark.reading import load
 from zkmigrate.spark.sources.files import File, files
+from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot
 from zkmigrate.zookeeper.data.proofs import Side
 from zkmigrate.zookeeper.data.reader import RandomReader
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
@@ -83,7 +84,7 @@ def disks(places: Sequence[Place], max_record: int) -> list[Disk]:
     """
     found: dict[str, dict[str, File]] = {}
     for place in places:
-        for file in files((place.path,), place.server, _is_one):
+        for file in files((place.path,), place.server, is_log_or_snapshot):
             there = found.setdefault(file.server, {}).setdefault(file.name, file)
             if there.path != file.path:
                 raise _two(file.server, there.path, file.path)
@@ -95,10 +96,6 @@ def disks(places: Sequence[Place], max_record: int) -> list[Disk]:
             if len(folders) > 1:
                 raise _two(server, folders[0], folders[1])
     return [Disk(server, here, max_record) for server, here in sorted(found.items())]
-
-
-def _is_one(name: str) -> bool:
-    return log_zxid(name) is not None or snapshot_zxid(name) is not None
 
 
 def _two(server: str, one: str, other: str) -> UsageError:

@@ -16,23 +16,15 @@ from zkmigrate.errors import UsageError
 from zkmigrate.model.report import Report
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.spark.asked import Place
-from zkmigrate.spark.input import Input, under
+from zkmigrate.spark.input import Input, only, under
 from zkmigrate.spark.kinds import CLOSES, OPENS
 from zkmigrate.spark.sources.segments import LATEST_MS
 
-EVENTS = pa.schema(
-    [
-        ("at", pa.timestamp("us", tz="UTC")),
-        ("source", pa.string()),
-        ("kind", pa.string()),
-        ("who", pa.string()),
-        ("what", pa.string()),
-        ("zxid", pa.int64()),
-        ("session", pa.int64()),
-        ("path", pa.string()),
-        ("count", pa.int64()),
-    ]
-)
+EVENTS = pa.schema([
+    ("at", pa.timestamp("us", tz="UTC")), ("source", pa.string()), ("kind", pa.string()),
+    ("who", pa.string()), ("what", pa.string()), ("zxid", pa.int64()), ("session", pa.int64()),
+    ("path", pa.string()), ("count", pa.int64()),
+])  # fmt: skip
 """Columns of a timeline. source: journal, samples, zookeeper, client, broker. kind: what sort of thing
 happened: step, change, decision, window, silence, ack, write, session, client, controller. who: a host, a
 client, a broker, a step. count: how many of them, one but for the writes of a second."""
@@ -167,8 +159,7 @@ def of_broker(spark: SparkSession, place: Place, zone: str) -> tuple[DataFrame, 
         F.lit(None).cast("string").alias("path"),
         F.lit(1).cast("long").alias("count"),
     )
-    counted = rows.agg(F.count("*"), F.count_if(F.col("at").isNull())).first()
-    assert counted is not None
+    counted = only(rows.agg(F.count("*"), F.count_if(F.col("at").isNull())))
     return found, int(counted[0]), int(counted[1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
@@ -19,7 +19,7 @@ from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, log_zxid
 
 _WORTH_A_TASK_MB = 16
-"""What is read in somewhat more time than a task costs, see `pipeline.txnlog`."""
+"""What is read in somewhat more time than a task costs, see `sources.txnlog`."""
 
 _COUNTER = 0xFFFFFFFF
 """The bits of a zxid that count within its epoch."""
@@ -86,7 +86,7 @@ class Input:
         return min(servers, key=reach)
 
     def log(self, *columns: str, **options: str) -> DataFrame:
-        """The reference server's log, operation by operation. columns: of `pipeline.columns.SCHEMA`, the only
+        """The reference server's log, operation by operation. columns: of `sources.columns.SCHEMA`, the only
         ones that are read; all for none. options: of the data source, besides."""
         return self.log_of(self.reference, *columns, **options)
 
@@ -110,7 +110,7 @@ class Input:
         raise UsageError(f"no whole snapshot at {_told(self.places)}")
 
     def nodes(self, *columns: str, **options: str) -> DataFrame:
-        """The znodes of the newest snapshot. columns: of `pipeline.nodes.NODES`, the only ones that are made;
+        """The znodes of the newest snapshot. columns: of `sources.nodes.NODES`, the only ones that are made;
         all for none. options: of the data source, besides."""
         return self._read("zksnapshot", [self.snapshot], columns, options)
 
@@ -138,6 +138,13 @@ def shared(spark: SparkSession, logs: Iterable[File]) -> dict[str, str]:
     return {"splitMB": str(min(SPLIT_MB, max(_WORTH_A_TASK_MB, each)))}
 
 
+def only(frame: DataFrame) -> Row:
+    """The one row of an aggregate."""
+    row = frame.first()
+    assert row is not None
+    return row
+
+
 def under(path: Column, chroot: str) -> Column:
     """Whether a path is the chroot or below it; false for none."""
     if chroot == "/":
@@ -153,6 +160,11 @@ def only_under(chroot: str) -> dict[str, str]:
 def millis(time: Column) -> Column:
     """A timestamp as milliseconds since the epoch."""
     return F.unix_millis(time)
+
+
+def seconds(time: str) -> Column:
+    """A timestamp as seconds since the epoch."""
+    return F.unix_micros(time) / 1e6
 
 
 def epoch() -> Column:

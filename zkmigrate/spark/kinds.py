@@ -1,5 +1,4 @@
-"""Groups of operations by the names in `pipeline.columns`. Which operations they are says
-`zookeeper.data.effect`."""
+"""Groups of operations by their names in `sources.columns`; `zookeeper.data.effect` says which they are."""
 
 from __future__ import annotations
 

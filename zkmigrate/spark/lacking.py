@@ -37,18 +37,10 @@ from zkmigrate.zookeeper.data.txn import (
     TxnType,
 )
 
-FINDINGS = pa.schema(
-    [
-        ("number", pa.int64()),
-        ("zxid", pa.int64()),
-        ("time_ms", pa.int64()),
-        ("type", pa.string()),
-        ("path", pa.string()),
-        ("session", pa.int64()),
-        ("expiry", pa.bool_()),
-        ("allowed", pa.bool_()),
-    ]
-)
+FINDINGS = pa.schema([
+    ("number", pa.int64()), ("zxid", pa.int64()), ("time_ms", pa.int64()), ("type", pa.string()),
+    ("path", pa.string()), ("session", pa.int64()), ("expiry", pa.bool_()), ("allowed", pa.bool_()),
+])  # fmt: skip
 """As of `zookeeper.data.delta.DeltaFinding`. number: in the order in which they were found; allowed: the
 expiry of a session that lives on dest."""
 

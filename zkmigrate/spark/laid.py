@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from zkmigrate.spark.disk import Disk
+from zkmigrate.spark.input import only
 from zkmigrate.spark.kinds import CHANGES, CLOSES
 from zkmigrate.zookeeper.data.histories import Histories, Parting, words
 from zkmigrate.zookeeper.data.logdir import log_files
@@ -41,8 +42,7 @@ def histories(spark: SparkSession, source: Disk, dest: Disk) -> Histories:
         if parted is not None:
             parting = Parting(parted, _words(ours, parted), _words(theirs, parted))
             rejoined = common is not None and common > parted
-    row = theirs.filter(F.col("zxid") > (-1 if common is None else common)).agg(F.min("zxid")).first()
-    assert row is not None
+    row = only(theirs.filter(F.col("zxid") > (-1 if common is None else common)).agg(F.min("zxid")))
     return Histories(common, compared, parting, rejoined, row[0])
 
 

@@ -57,7 +57,8 @@ def hours(counts: Mapping[int, int], first: int, last: int, window_s: int, step_
     by_hour: dict[int, dict[int, list[float]]] = {}
     for minute, found in by_minute.items():
         by_hour.setdefault(minute // 60, {})[minute % 60] = found
-    return sorted((_hour(hour, of) for hour, of in by_hour.items()), key=_quiet)
+    every = [_hour(hour, of) for hour, of in by_hour.items()]
+    return sorted(every, key=lambda hour: (hour.expected, hour.worst, hour.hour))
 
 
 def _hour(hour: int, of: Mapping[int, list[float]]) -> Hour:
@@ -66,7 +67,3 @@ def _hour(hour: int, of: Mapping[int, list[float]]) -> Hour:
     best = min(means, key=lambda minute: (means[minute], max(of[minute]), minute))
     none = sum(value == 0 for value in every) / len(every)
     return Hour(hour, sum(every) / len(every), max(every), none, len(every), best, means[best])
-
-
-def _quiet(hour: Hour) -> tuple[float, float, int]:
-    return hour.expected, hour.worst, hour.hour

@@ -36,7 +36,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from zkmigrate.spark.disk import Disk
-from zkmigrate.spark.input import millis, under
+from zkmigrate.spark.input import millis, only, under
 from zkmigrate.spark.kinds import CHANGES, CLOSES, CREATES, ENDS, WRITES
 from zkmigrate.spark.sources.arrays import ACL
 from zkmigrate.spark.standing import is_session
@@ -73,28 +73,15 @@ _NODE, _SKIPPED, _DELETED = "node", "skipped", "deleted"
 _LAST = (1 << 31) - 1
 _NOTHING: tuple[int, int | None] = (0, None)
 
-_ZNODE = pa.schema(
-    [
-        ("path", pa.string()),
-        ("data_sha256", pa.binary()),
-        ("data_length", pa.int32()),
-        ("acl", ACL),
-        *((name, pa.int64()) for name in ("czxid", "mzxid", "pzxid", "ctime", "mtime")),
-        *((name, pa.int32()) for name in ("version", "cversion", "aversion")),
-        ("ephemeral_owner", pa.int64()),
-    ]
-)
-_EVENT = pa.schema(
-    [
-        *_ZNODE,
-        ("kind", pa.string()),
-        ("child", pa.string()),
-        ("zxid", pa.int64()),
-        ("sequence", pa.int32()),
-        ("session", pa.int64()),
-        ("parent_cversion", pa.int32()),
-    ]
-)
+_ZNODE = pa.schema([
+    ("path", pa.string()), ("data_sha256", pa.binary()), ("data_length", pa.int32()), ("acl", ACL),
+    *((name, pa.int64()) for name in ("czxid", "mzxid", "pzxid", "ctime", "mtime")),
+    *((name, pa.int32()) for name in ("version", "cversion", "aversion")), ("ephemeral_owner", pa.int64()),
+])  # fmt: skip
+_EVENT = pa.schema([
+    *_ZNODE, ("kind", pa.string()), ("child", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32()),
+    ("session", pa.int64()), ("parent_cversion", pa.int32()),
+])  # fmt: skip
 """What one path is shown, in the order of zxid and sequence: itself as the snapshot has it (`_BASE`), an
 operation on it, or, with `child`, one on a child; `_CLOSING` of a session that may own it. Of operations
 ctime is the time, version the new one, also of an ACL."""
@@ -193,8 +180,7 @@ def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) ->
                 if not missing and group.records > group.different:
                     missing = f"a transaction of epoch {group.epoch} stands in more than one place"
                 if missing:
-                    here = records.filter(zxid == at).select("file", "offset").first()
-                    assert here is not None
+                    here = only(records.filter(zxid == at).select("file", "offset"))
                     count = sum(one.records for one in groups if one.behind)
                     return Continuity(groups[-1].last, count, CorruptError(missing, here.file, here.offset))
             last = group.last
@@ -223,8 +209,7 @@ def _gap(records: DataFrame, group: Row, after: int) -> tuple[int, str]:
         here.filter(F.col("zxid") > group.first).join(before, "zxid", "left_anti").agg(F.min("zxid")).first()
     )
     assert row is not None
-    last = here.filter(F.col("zxid") < row[0]).agg(F.max("zxid")).first()
-    assert last is not None
+    last = only(here.filter(F.col("zxid") < row[0]).agg(F.max("zxid")))
     return row[0], hole(last[0], after, row[0])
 
 
@@ -266,8 +251,7 @@ def _sha256() -> Column:
 
 def _newest(base: DataFrame) -> tuple[int, str]:
     """The largest zxid in any stat, 0 for none, and why the snapshot cannot be read."""
-    row = base.agg(F.max(F.greatest("czxid", "mzxid", "pzxid")), F.max("corrupt")).first()
-    assert row is not None
+    row = only(base.agg(F.max(F.greatest("czxid", "mzxid", "pzxid")), F.max("corrupt")))
     return row[0] or 0, row[1] or ""
 
 
@@ -275,12 +259,12 @@ def _blank(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
     """The znodes that a server makes by itself when it starts with nothing."""
     frame = spark.createDataFrame([(path,) for path in paths], "path string")
     zero = {name: F.lit(0).cast(from_arrow_schema(_ZNODE)[name].dataType) for name in FIELDS[3:]}
-    empty = {"data": F.lit(b""), "data_length": F.lit(0), "acl": F.lit(None).cast(_type("acl"))}
+    empty = {
+        "data": F.lit(b""),
+        "data_length": F.lit(0),
+        "acl": F.lit(None).cast(from_arrow_schema(_EVENT)["acl"].dataType),
+    }
     return frame.withColumns({**zero, **empty}).withColumn("data_sha256", _sha256()).select("path", *FIELDS)
-
-
-def _type(name: str) -> Any:
-    return from_arrow_schema(_EVENT)[name].dataType
 
 
 def _operations(log: DataFrame, chroot: str) -> DataFrame:
@@ -381,8 +365,7 @@ def in_tasks(
 def _heard(said: DataFrame) -> tuple[int, int | None]:
     """How many things paths say to others, and a sum over what they say; `_NOTHING` for none."""
     others = said.filter(F.col("kind") != _NODE)
-    row = others.agg(F.count("*"), F.bit_xor(F.xxhash64("kind", "path", "zxid", "sequence"))).first()
-    assert row is not None
+    row = only(others.agg(F.count("*"), F.bit_xor(F.xxhash64("kind", "path", "zxid", "sequence"))))
     return row[0], row[1]
 
 

@@ -44,10 +44,7 @@ CHEAP = {
 """What makes the plans of small tables cheap: Spark runs them as it first planned them. A table that this
 process has read goes to a task as it is, and not row by row into the plan. Spark keeps no stack of each
 column that shows where our code made it."""
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Spark interprets plans instead of compiling them: for tables so tiny that a plan is sooner run than
 compiled."""
 

@@ -22,7 +22,7 @@ from zkmigrate.spark.input import Input
 from zkmigrate.spark.reading import load
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.zookeeper.data.errors import ZkDataError
-from zkmigrate.zookeeper.data.logdir import strays
+from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot, strays
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.seal import check_snapshot
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
@@ -101,7 +101,7 @@ def servers_of(ensemble: str, input: Input) -> list[Server]:
     name."""
     listed: dict[str, dict[str, File]] = {}
     for place in input.places:
-        for file in files((place.path,), place.server, _is_one):
+        for file in files((place.path,), place.server, is_log_or_snapshot):
             listed.setdefault(file.server, {})[file.path] = file
     for name, of in listed.items():
         for kind, is_one in (("logs", log_zxid), ("snapshots", snapshot_zxid)):
@@ -117,7 +117,10 @@ def servers_of(ensemble: str, input: Input) -> list[Server]:
         Server(
             ensemble,
             name,
-            sorted((f for f in of.values() if log_zxid(f.name) is not None), key=_begins),
+            sorted(
+                (f for f in of.values() if log_zxid(f.name) is not None),
+                key=lambda log: log_zxid(log.name) or 0,
+            ),
             [f for f in of.values() if snapshot_zxid(f.name) is not None],
         )
         for name, of in sorted(listed.items())
@@ -126,14 +129,6 @@ def servers_of(ensemble: str, input: Input) -> list[Server]:
 
 def _folder(file: File) -> str:
     return file.path.rpartition("/")[0]
-
-
-def _is_one(name: str) -> bool:
-    return log_zxid(name) is not None or snapshot_zxid(name) is not None
-
-
-def _begins(log: File) -> int:
-    return log_zxid(log.name) or 0
 
 
 def _files(
@@ -242,11 +237,7 @@ def _marks(records: DataFrame) -> DataFrame:
 
 
 def _holes(
-    marks: DataFrame,
-    servers: Sequence[Server],
-    found: Mapping[Key, Found],
-    broken: _Files,
-    top: int,
+    marks: DataFrame, servers: Sequence[Server], found: Mapping[Key, Found], broken: _Files, top: int
 ) -> DataFrame:
     """Also gives all of them as a frame."""
     inner = marks.filter("zxid > before + 1").select("ensemble", "server", "file", "offset", "before", "zxid")

@@ -15,7 +15,6 @@ from typing import Any
 
 from zkmigrate.engine import events
 from zkmigrate.engine.history import REHEARSED
-from zkmigrate.engine.logbook import REHEARSED
 from zkmigrate.model.sampling import View, span
 from zkmigrate.model.step import Way
 from zkmigrate.ui import words

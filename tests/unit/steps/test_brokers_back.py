@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.facts import context, stopped_by, well
-from tests.unit.steps.outage import (
-    DOWN,
-    SILENT,
-    TO_DEST,
-    TO_SOURCE,
-    UP,
-    broker,
-    brokers,
-    registered,
-    view,
-)
+from tests.unit.steps.outage import DOWN, SILENT, TO_DEST, TO_SOURCE, UP, broker, brokers, registered, view
 from zkmigrate.model.change import PutFile, SetService
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way

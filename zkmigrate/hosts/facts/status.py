@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.model.change import command_words
@@ -262,17 +262,21 @@ def _one_of(key: str, value: str, values: tuple[str, ...]) -> str:
 
 def parse_phase(text: str) -> HostPhase:
     """Raises ValueError or KeyError (the missing key)."""
-    f = _Fields(keyvalue.parse(text))
+    return HostPhase(**_phase(_Fields(keyvalue.parse(text))))
+
+
+def _phase(f: _Fields) -> dict[str, Any]:
+    """What a phase and a status both tell."""
     finisher, _, note = f.text("finisher").partition(" ")
-    return HostPhase(
-        run=f.text("run"),
-        phase=f.one_of("phase", PHASES),
-        lapsed=f.yes("lapsed"),
-        finisher=_one_of("finisher", finisher, FINISHER_STATES),
-        finisher_note=note,
-        served_s=f.seconds("served_s") if "served_s" in f.left else None,
-        rest=f.left,
-    )
+    return {
+        "run": f.text("run"),
+        "phase": f.one_of("phase", PHASES),
+        "lapsed": f.yes("lapsed"),
+        "finisher": _one_of("finisher", finisher, FINISHER_STATES),
+        "finisher_note": note,
+        "served_s": f.seconds("served_s") if "served_s" in f.left else None,
+        "rest": f.left,
+    }
 
 
 def parse_status(text: str) -> HostStatus:
@@ -283,18 +287,15 @@ def parse_status(text: str) -> HostStatus:
     phase_since = max(0.0, uptime - (clock - phase_clock)) if phase_clock else 0.0
     if "phase_up_ms" in f.left:
         phase_since = f.whole("phase_up_ms") / 1000
-    finisher, _, note = f.text("finisher").partition(" ")
     fence_timeout, fence_permanent = f.lease("fence_timeout_s")
     cut_timeout, cut_permanent = f.lease("cut_timeout_s")
     return HostStatus(
+        **_phase(f),
         version=f.text("version"),
         boot_id=f.text("boot_id"),
         uptime_s=uptime,
-        run=f.text("run"),
-        phase=f.one_of("phase", PHASES),
         phase_since=phase_since,
         fencing=f.whole("fencing"),
-        lapsed=f.yes("lapsed"),
         in4=f.one_of("in4", CHAIN_STATES),
         out4=f.one_of("out4", CHAIN_STATES),
         in6=f.one_of("in6", CHAIN_STATES),
@@ -310,14 +311,10 @@ def parse_status(text: str) -> HostStatus:
         unit_state=f.one_of("unit_state", UNIT_STATES),
         unit_pid=f.whole("unit_pid"),
         unit_since=f.microseconds("unit_since"),
-        finisher=_one_of("finisher", finisher, FINISHER_STATES),
-        finisher_note=note,
         image=f.one_of("image", ("none", "begun", "complete")),
         missing=tuple(name for name in f.text("tools_missing").split(",") if name),
-        served_s=f.seconds("served_s") if "served_s" in f.left else None,
         written=_written_file(f.text("written")) if "written" in f.left else None,
         unit_stop=f.left.pop("unit_stop", ""),
-        rest=f.left,
         clock=clock,
     )
 

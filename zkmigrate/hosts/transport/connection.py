@@ -302,13 +302,7 @@ def _entry(attributes: paramiko.SFTPAttributes) -> DirEntry:
     kind = "d" if stat.S_ISDIR(mode) else "f" if stat.S_ISREG(mode) else "o"
     owner, group = _names(attributes)
     return DirEntry(
-        attributes.filename,
-        kind,
-        attributes.st_size or 0,
-        None,
-        f"{stat.S_IMODE(mode):04o}",
-        owner,
-        group,
+        attributes.filename, kind, attributes.st_size or 0, None, f"{stat.S_IMODE(mode):04o}", owner, group
     )
 
 

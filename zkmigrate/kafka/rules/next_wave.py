@@ -49,10 +49,7 @@ def unsafe_to_stop(
 
 
 def next_wave(
-    brokers: tuple[BrokerPosition, ...],
-    view: KafkaView,
-    width: int,
-    spared: frozenset[str] = frozenset(),
+    brokers: tuple[BrokerPosition, ...], view: KafkaView, width: int, spared: frozenset[str] = frozenset()
 ) -> tuple[tuple[str, ...], str]:
     """The brokers to restart now, and why nobody can be when there are none.
 

@@ -17,7 +17,7 @@ from zkmigrate.model.step import Teller, untold
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.sums import Sums, read_sums
-from zkmigrate.zookeeper.data.tree import Difference, Tree, diff, load_tree, subtree_max_zxid
+from zkmigrate.zookeeper.data.tree import Difference, Tree, diff, load_tree, max_zxid
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.facts.disk import directories
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership, rolled_forward
@@ -160,4 +160,4 @@ def ownership(tree: Tree, chroot: str) -> Ownership:
         for owner, paths in tree.owners.items()
         for path in paths
     }
-    return Ownership(chroot, tree.zxid, subtree_max_zxid(tree, chroot), ephemerals, dict(tree.sessions))
+    return Ownership(chroot, tree.zxid, max_zxid(tree, chroot), ephemerals, dict(tree.sessions))

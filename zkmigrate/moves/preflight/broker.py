@@ -309,13 +309,5 @@ def _log_dirs(
 
 
 CHECKS = (
-    config,
-    security,
-    authorizer,
-    kraft,
-    started_with,
-    only_place,
-    pending_config,
-    stop_timeout,
-    log_dirs,
-)
+    config, security, authorizer, kraft, started_with, only_place, pending_config, stop_timeout, log_dirs,
+)  # fmt: skip

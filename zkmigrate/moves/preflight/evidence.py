@@ -201,10 +201,7 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
         asked={host: when for host, (_, when) in offers.items()},
         runs=look.each((*dests, *members), lambda host: other_runs(look, host, c.run)),
         around=look.each((*dests, *members), lambda host: _around(c, dependent, look, host)),
-        reach=look.each(
-            (*dests, *members),
-            lambda host: reach(look, host, _doors(c, host, gate)),
-        ),
+        reach=look.each((*dests, *members), lambda host: reach(look, host, _doors(c, host, gate))),
         resolved=_resolved(c.inventory, dependent, look),
         # last, over connections that are open
         dates=look.each((*sources, *dests, *members), lambda host: _dated(look, host)),

@@ -26,12 +26,7 @@ BROKER_SPARES = ("ipset", "iptables", "ip6tables", "ss")
 """Tools that only the window needs, on dest hosts; ``ss`` also tells who listens where commands are given."""
 
 
-@check(
-    ACCESS,
-    "the host answers by ssh, with its pinned host key, as root through sudo",
-    Scope.OWN,
-    ALWAYS,
-)
+@check(ACCESS, "the host answers by ssh, with its pinned host key, as root through sudo", Scope.OWN, ALWAYS)
 def access(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. The reading verbs of zkm-host run as root over the very connection that will change the host; an
     unknown or changed host key is refused by the transport and told here."""
@@ -154,9 +149,7 @@ GUARD = b"zkm-host guard"
 
 
 @check(
-    "host.commands",
-    "the inventory's own commands can be run and tell whether the service runs",
-    Scope.OWN,
+    "host.commands", "the inventory's own commands can be run and tell whether the service runs", Scope.OWN
 )
 def commands(_c: Context, e: Evidence) -> Iterator[Judged]:
     """Only where the inventory gives commands. A status command that is wrong would let a server start twice,
@@ -184,10 +177,7 @@ def commands(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "host.start-guard",
-    "nobody can start ZooKeeper on a sealed dest host",
-    Scope.DEST,
-    severity=Severity.WARN,
+    "host.start-guard", "nobody can start ZooKeeper on a sealed dest host", Scope.DEST, severity=Severity.WARN
 )
 def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
     """Under systemd zkm-host puts a guard into the unit. With the inventory's own commands only zkm-host

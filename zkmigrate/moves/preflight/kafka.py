@@ -45,10 +45,7 @@ def controller(_c: Context, e: Evidence) -> Iterator[Judged]:
     if not isinstance(k.view, Seen):
         yield unseen(k.view, BROKERS_ANSWER)
         return
-    id, moves = (
-        k.view.value.controller,
-        ("wait until a controller is elected", "look at the brokers' logs"),
-    )
+    id, moves = (k.view.value.controller, ("wait until a controller is elected", "look at the brokers' logs"))
     if id not in k.view.value.brokers:
         yield Judged(False, f"broker {id}" if id >= 0 else "none", needed, moves=moves)
     elif k.chroot is None:

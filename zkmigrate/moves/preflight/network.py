@@ -31,16 +31,19 @@ PROXIES = ("docker-proxy", "rootlessport", "slirp4netns", "pasta", "conmon", "sy
 """Who listens in a container's place, as far as a command's name tells: 15 characters."""
 
 
-def _unreached(
-    reading: Reading[Mapping[str, str]],
+def _reached(
+    e: Evidence,
+    own: str,
     wanted: Mapping[tuple[str, str], tuple[str, int]],
     fine: tuple[str, ...],
-    e: Evidence,
-) -> tuple[list[str], list[str]]:
-    """What was reached and should not be as it is, and what is not known; wanted: host and door in words →
-    where. A door of a host that does not answer the operator either tells nothing of a firewall between."""
+    needed: str,
+    move: str,
+) -> Judged:
+    """Whether a host reaches these doors. wanted: host and door in words → where; fine: how. A door of a host
+    that does not answer the operator either tells nothing of a firewall between."""
+    reading = e.reach[own]
     if not isinstance(reading, Seen):
-        return [], [why(reading)]
+        return unseen(reading, needed, own)
     wrong: list[str] = []
     unknown: list[str] = []
     for (host, words), where in wanted.items():
@@ -54,7 +57,9 @@ def _unreached(
             unknown.append(f"{host}{words} {how}, and {host} does not answer")
         else:
             wrong.append(f"{host}{words} {how}")
-    return wrong, unknown
+    if unknown and not wrong:
+        return Judged(None, "; ".join(unknown), needed, own)
+    return Judged(not wrong, "; ".join(wrong) or f"{len(wanted)} reached", needed, own, (move,))
 
 
 @check("dest.cut-ends", "the cut ends no connection but ZooKeeper's own", Scope.DEST, ALWAYS, Severity.WARN)
@@ -117,7 +122,8 @@ def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
     """P02. Dest's own quorum needs them, for the first time in the rehearsal. Nobody listens yet, so that a
     refusal is as it should be; a timeout is a firewall's."""
     ports = {"quorum": c.inventory.dest.ports.quorum, "election": c.inventory.dest.ports.election}
-    moves = ("open the quorum and election ports between the dest hosts, both ways",)
+    needed = "open, or refused as long as nobody listens"
+    move = "open the quorum and election ports between the dest hosts, both ways"
     for own in c.inventory.dest.hosts:
         others = {
             (other.name, f"'s {name} port {port}"): (first_address(other), port)
@@ -125,17 +131,7 @@ def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
             for name, port in ports.items()
             if other != own
         }
-        reading = e.reach[own.name]
-        wrong, unknown = _unreached(reading, others, ("open", "refused"), e)
-        needed = "open, or refused as long as nobody listens"
-        if unknown and not wrong:
-            yield (
-                unseen(reading, needed, own.name)
-                if not isinstance(reading, Seen)
-                else Judged(None, "; ".join(unknown), needed, own.name)
-            )
-        else:
-            yield Judged(not wrong, "; ".join(wrong) or f"{len(others)} reached", needed, own.name, moves)
+        yield _reached(e, own.name, others, ("open", "refused"), needed, move)
 
 
 @check("dest.client-port", "the {one} reaches every dest host's client port", Scope.BROKERS,
@@ -147,19 +143,9 @@ def client_port(c: Context, e: Evidence) -> Iterator[Judged]:
     doors = {(host.name, f" {port}"): (first_address(host), port) for host in c.inventory.dest.hosts}
     fine = ("open",) if e.joined else ("open", "refused")
     needed = "open" if e.joined else "open, or refused as long as nobody listens"
+    move = f"open dest's client port for the {e.dependent.words.many}"
     for member in e.files:
-        reading = e.reach[member]
-        wrong, unknown = _unreached(reading, doors, fine, e)
-        if unknown and not wrong:
-            yield (
-                unseen(reading, needed, member)
-                if not isinstance(reading, Seen)
-                else Judged(None, "; ".join(unknown), needed, member)
-            )
-        else:
-            seen = "; ".join(wrong) or f"{len(doors)} reached"
-            moves = (f"open dest's client port for the {e.dependent.words.many}",)
-            yield Judged(not wrong, seen, needed, member, moves)
+        yield _reached(e, member, doors, fine, needed, move)
 
 
 @check("dest.from-operator", "the operator's machine reaches the dest host's client port", Scope.DEST)

@@ -22,7 +22,7 @@ _ZOOKEEPER = re.compile(
     r"|quorum\.auth\..*|authProvider\..*|requireClientAuthScheme|sessionRequireClientSASLAuth"
     r"|enforce\.auth\..*|kerberos\..*|jaasLoginRenew|sasl\..*|client\.secure|superUser"
     r"|DigestAuthenticationProvider\.superDigest|X509AuthenticationProvider\.superUser)"
-    r"|java\.security\.auth\.login\.config|javax\.net\.ssl\..*",
+    r"|java\.security\.auth\.login\.config|javax\.net\.ssl\..*"
 )
 _NETTY = "NettyServerCnxnFactory"
 _KAFKA = re.compile(

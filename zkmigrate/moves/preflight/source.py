@@ -290,11 +290,8 @@ def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> It
     runs = {(n, s.host, s.quorum_port, s.election_port, s.role) for n, s in _members(told).items()}
     listed = {(n, s.host, s.quorum_port, s.election_port, s.role) for n, s in file.servers.items()}
     if runs != listed:
-        yield f"its servers are {_lines(told.servers)}, in the file others"
-
-
-def _lines(servers: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in servers.items())
+        servers = ", ".join(f"{key}={value}" for key, value in told.servers.items())
+        yield f"its servers are {servers}, in the file others"
 
 
 def _members(told: Conf) -> Mapping[int, ServerLine]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.moves.facts.tenants import Tenants
-from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, is_session
+from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, is_session, is_under
 from zkmigrate.zookeeper.data.session import format_session, signed
 from zkmigrate.zookeeper.data.txn import Acl
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -121,11 +121,6 @@ def may_delete_in(acl: Sequence[Acl]) -> bool:
     return any(one.scheme in _ANYBODY and one.perms & _DELETE for one in acl)
 
 
-def within(path: str, root: str) -> bool:
-    """Whether a path is this one or lies below it."""
-    return path == root or path.startswith(f"{root.rstrip('/')}/")
-
-
 def outside(children: Mapping[str, Sequence[str]], chroots: Collection[str]) -> tuple[str, ...]:
     """The topmost subtrees that hold no chroot and lie in none, in order, without ``/zookeeper``.
 
@@ -136,7 +131,7 @@ def outside(children: Mapping[str, Sequence[str]], chroots: Collection[str]) -> 
     for parent, names in children.items():
         for name in names:
             path = f"{parent.rstrip('/')}/{name}"
-            if not any(within(path, root) or within(root, path) for root in kept):
+            if not any(is_under(path, root) or is_under(root, path) for root in kept):
                 found.append(path)
     return tuple(sorted(found))
 
@@ -234,7 +229,7 @@ def of_subtree(
             for host, reading in watches.items()
             if isinstance(reading, Seen)
             for path, sessions in reading.value.items()
-            if within(path, tree.path)
+            if is_under(path, tree.path)
         }
     )
     since = "" if cut is None else f" after {format_zxid(cut)}"

@@ -28,7 +28,6 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import recorded
-from zkmigrate.moves.clients.replay import Pace
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.clean_up import Users, users
 from zkmigrate.moves.facts.recorded import Stopped

@@ -165,16 +165,8 @@ def _told_across(servers: Sequence[Server], across: _Divergence) -> str:
 
 def _servers_table(servers: Sequence[Server], found: Mapping[Key, Found]) -> Table:
     head = (
-        "ensemble",
-        "server",
-        "logs",
-        "records",
-        "first zxid",
-        "last zxid",
-        "holes",
-        "damage",
-        "torn ends",
-    )
+        "ensemble", "server", "logs", "records", "first zxid", "last zxid", "holes", "damage", "torn ends",
+    )  # fmt: skip
     rows = []
     for one in servers:
         f = found[one.key]

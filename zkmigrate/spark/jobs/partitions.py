@@ -13,7 +13,7 @@ from zkmigrate.errors import UsageError
 from zkmigrate.model.report import Table
 from zkmigrate.spark.asked import parse_place
 from zkmigrate.spark.charts import Bar, bars
-from zkmigrate.spark.input import Input
+from zkmigrate.spark.input import Input, only, seconds
 from zkmigrate.spark.plain import moment, plain
 from zkmigrate.spark.reading import tasks
 from zkmigrate.spark.section import Picture, Section
@@ -46,30 +46,24 @@ def run(input: Input) -> Section:
     return _section(input, rows, frame, ends)
 
 
-def _seconds(time: str) -> Column:
-    return F.unix_micros(time) / 1e6
-
-
 def _ends(found: DataFrame) -> Row:
     """oldest, newest: of the data, in seconds; None without any. ahead: segments that are dated after their
     own last change, by more than a minute: they do not count for newest."""
-    last, changed = _seconds("last_timestamp"), _seconds("modified")
+    last, changed = seconds("last_timestamp"), seconds("modified")
     row = found.filter("state = 'current'").agg(
-        F.min(F.coalesce(_seconds("first_timestamp"), last)).alias("oldest"),
+        F.min(F.coalesce(seconds("first_timestamp"), last)).alias("oldest"),
         F.max(F.least(last, changed)).alias("newest"),
         F.count_if(last > changed + 60).alias("ahead"),
     )
-    first = row.first()
-    assert first is not None
-    return first
+    return only(row)
 
 
 def _replicas(found: DataFrame, ends: Row) -> DataFrame:
     """A row for each replica that is in use: its size, and how fast it grew in the newest hour and day."""
     order = Window.partitionBy(*_REPLICA, "dir").orderBy("base_offset")
-    last = _seconds("last_timestamp")
+    last = seconds("last_timestamp")
     # A segment whose headers have no time begins where the one before it ends.
-    first = F.least(last, F.coalesce(_seconds("first_timestamp"), F.lag(last).over(order), last))
+    first = F.least(last, F.coalesce(seconds("first_timestamp"), F.lag(last).over(order), last))
     segments = found.filter("state = 'current'").withColumns(
         {"first": first, "last": last, "written": F.coalesce("record_bytes", "bytes")}
     )

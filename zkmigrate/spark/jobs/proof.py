@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from zkmigrate.model.report import Table
 from zkmigrate.spark.differing import first, unequal
 from zkmigrate.spark.disk import Disk
-from zkmigrate.spark.input import Input
+from zkmigrate.spark.input import Input, only
 from zkmigrate.spark.jobs.tenants import subtree
 from zkmigrate.spark.kinds import CLOSES
 from zkmigrate.spark.lacking import lacking, owners_of
@@ -76,8 +76,7 @@ def _largest(sides: Sides) -> _Largest:
     """Raises ZkDataError, UsageError where there is no such subtree."""
     nodes = sides.tree(sides.upto).nodes
     newest = F.greatest("czxid", "mzxid", "pzxid")
-    row = nodes.orderBy(newest.desc(), "path").select(newest.alias("zxid"), "path").first()
-    assert row is not None
+    row = only(nodes.orderBy(newest.desc(), "path").select(newest.alias("zxid"), "path"))
     found = nodes.groupBy(subtree(F.col("path"), sides.asked.depth_below).alias("subtree")).agg(
         F.count("*").alias("znodes"), *(F.max(name).alias(name) for name in ("czxid", "mzxid", "pzxid"))
     )
@@ -101,11 +100,7 @@ class _Proofs:
         }
 
     def _tail(self, where: Reach, largest: _Largest) -> _Proof:
-        body = {
-            "needed": format_zxid(largest.zxid),
-            "path": largest.path,
-            **reach_body(where),
-        }
+        body = {"needed": format_zxid(largest.zxid), "path": largest.path, **reach_body(where)}
         return _Proof(tail_held(where, largest.zxid), body)
 
     def _delta(self, where: Reach, reach: Mapping[str, Reach]) -> _Proof:

@@ -51,7 +51,7 @@ class _Now:
 
 def run(input: Input) -> Section:
     """The job."""
-    began = _snapshot(input)
+    began = input.snapshot if input.snapshots else None
     start = 0 if began is None else snapshot_zxid(began.name) or 0
     seen = events(input).persist()
     covered = extent(input.log("zxid", "epoch", "sequence", "time"), start)
@@ -65,10 +65,6 @@ def run(input: Input) -> Section:
         frames |= {"open": opened, "owners": owners}
     timeouts = _timeouts(lives, opened)
     return _section(input, began, covered, lives, now, timeouts, _rates(seen, covered), frames)
-
-
-def _snapshot(input: Input) -> File | None:
-    return input.snapshot if input.snapshots else None
 
 
 def _lives(seen: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from zkmigrate.errors import UsageError
 from zkmigrate.model.report import Table
 from zkmigrate.spark.charts import Bar, bars
-from zkmigrate.spark.input import Input
+from zkmigrate.spark.input import Input, only
 from zkmigrate.spark.plain import moment, plain
 from zkmigrate.spark.section import Picture, Section
 from zkmigrate.spark.sizes import beginning, znodes
@@ -31,8 +31,7 @@ def run(input: Input) -> Section:
     nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.asked.depth)).persist()
     log = input.effects("time", "session", "path", "data_length").filter(F.col("path").isNotNull())
     written = input.reused(_written(log))
-    span = written.agg(F.min("first_write"), F.max("last_write")).first()
-    assert span is not None
+    span = only(written.agg(F.min("first_write"), F.max("last_write")))
     minutes = max((span[1] - span[0]).total_seconds() / 60, 1 / 60) if span[0] else 0.0
     joined = _sizes(nodes).join(_writes(written, input.asked.depth), "subtree", "full_outer")
     if (watches := _watches(input)) is not None:

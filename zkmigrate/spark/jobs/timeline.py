@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
@@ -25,7 +26,7 @@ from zkmigrate.runs import books
 from zkmigrate.spark.asked import Asked, parse_place
 from zkmigrate.spark.charts import over_time
 from zkmigrate.spark.happened import ACK, of_broker, of_client, of_run, of_zookeeper
-from zkmigrate.spark.input import Input
+from zkmigrate.spark.input import Input, seconds
 from zkmigrate.spark.section import Picture, Section
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -91,14 +92,10 @@ def _joined(input: Input, report: value.Report, times: Timebase) -> tuple[DataFr
     return reduce(DataFrame.unionByName, frames), remarks
 
 
-def _seconds(time: str = "at") -> Column:
-    return F.unix_micros(time) / 1e6
-
-
 def _gaps(events: DataFrame, begin: float, end: float, top: int) -> list[Row]:
     """The longest times between two acknowledgements of one client that overlap a window, longest first; one
     that was still waited for when the client stopped, or its history ends, is open."""
-    clients = events.filter("source = 'client'").withColumn("at_s", _seconds())
+    clients = events.filter("source = 'client'").withColumn("at_s", seconds("at"))
     stopping = F.min(F.when(F.col("what").startswith("stopping"), F.col("at_s")))
     ends = clients.groupBy("who").agg(F.coalesce(stopping, F.max("at_s")).alias("end_s"))
     acks = clients.filter(F.col("kind") == ACK).select("who", "at_s", F.lit(False).alias("open"))
@@ -129,7 +126,7 @@ def _longest(report: value.Report, found: Sequence[Row]) -> list[value.Gap]:
 
 def _between(events: DataFrame, begin: float, end: float, most: int) -> list[Row]:
     """What happened then, acknowledgements summed up by the second, in order."""
-    near = events.filter((_seconds() >= begin) & (_seconds() <= end))
+    near = events.filter((seconds("at") >= begin) & (seconds("at") <= end))
     single = near.filter(F.col("kind") != ACK)
     acks = (
         near.filter(F.col("kind") == ACK)
@@ -139,7 +136,7 @@ def _between(events: DataFrame, begin: float, end: float, most: int) -> list[Row
             "what", F.concat(F.col("count").cast("string"), F.lit(" acknowledgements in this second"))
         )
     )
-    both = single.unionByName(acks, allowMissingColumns=True).withColumn("at_s", _seconds()).drop("at")
+    both = single.unionByName(acks, allowMissingColumns=True).withColumn("at_s", seconds("at")).drop("at")
     return both.orderBy("at_s", "source", "who", "what").limit(most).collect()
 
 
@@ -157,9 +154,11 @@ def _section(
             for row in _between(events, gaps[0].start, gaps[0].start + gaps[0].seconds, _ORDERED * asked.top)
             if row.kind != ACK or row.who != gaps[0].client
         ]
-    tables = [_order("window", _cut_title(window), cut[: _ORDERED * asked.top], begin, window is not None)]
+    title = "The run" if window is None else "Around the window"
+    tables = [_order("window", title, cut[: _ORDERED * asked.top], begin, window is not None)]
     if len(cut) > _ORDERED * asked.top:
-        tables[0] = _with_intro(tables[0], f"The first {_ORDERED * asked.top} rows; events.parquet has all.")
+        intro = f"The first {_ORDERED * asked.top} rows; events.parquet has all."
+        tables[0] = replace(tables[0], intro=intro)
     if gaps:
         tables.append(_gap_table(gaps, begin))
         tables.append(_order("meanwhile", f"While {gaps[0].client} waited", beside[: asked.top], begin, True))
@@ -227,10 +226,6 @@ def _window(window: value.Window) -> dict[str, Any]:
     }
 
 
-def _cut_title(window: value.Window | None) -> str:
-    return "The run" if window is None else "Around the window"
-
-
 def _order(id: str, title: str, rows: Sequence[Row], zero: float, fenced: bool) -> Table:
     head = ("at", "from FENCE" if fenced else "from the start", "source", "who", "what", "where")
     cells = tuple(
@@ -238,10 +233,6 @@ def _order(id: str, title: str, rows: Sequence[Row], zero: float, fenced: bool) 
         for row in rows
     )
     return Table(id, title, head, cells, wide=(4,))
-
-
-def _with_intro(table: Table, intro: str) -> Table:
-    return Table(table.id, table.title, table.head, table.rows, intro, table.wide)
 
 
 def _where(row: Row) -> str:
@@ -270,8 +261,8 @@ def _pictures(events: DataFrame, report: value.Report, begin: float, end: float)
     """Counts over time around the window, with the steps marked: one picture for each sort of count."""
     step = max(1, math.ceil((end - begin) / _COLUMNS))
     first = math.floor(begin / step)
-    slot = F.floor(_seconds() / step).cast("long").alias("slot")
-    near = events.filter((_seconds() >= begin) & (_seconds() <= end))
+    slot = F.floor(seconds("at") / step).cast("long").alias("slot")
+    near = events.filter((seconds("at") >= begin) & (seconds("at") <= end))
     rows = near.groupBy(slot, "kind").agg(F.sum("count").alias("count")).collect()
     marks = [
         (visit.start, f"{visit.step}{' back' if visit.back else ''}")

@@ -15,12 +15,12 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from zkmigrate.model.report import Table
-from zkmigrate.spark.input import Input, epoch, millis, place_in_epoch, under
+from zkmigrate.spark.input import Input, epoch, millis, only, place_in_epoch, under
 from zkmigrate.spark.kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
 from zkmigrate.spark.plain import moment
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.standing import events
-from zkmigrate.zookeeper.data.session import format_session
+from zkmigrate.zookeeper.data.session import format_session, signed
 from zkmigrate.zookeeper.data.writers import BROKERS_OWN, PLACE_DEPTH
 
 _CHANGES = (*CREATES, *DELETES, *WRITES, "setACL")
@@ -50,8 +50,7 @@ def run(input: Input) -> Section:
     registered = _registered(input, root)
     addresses = _addresses(input)
     writers = [_writer(row, types, places, registered, addresses) for row in rows]
-    span = asked_for.agg(F.min("since_ms"), F.max("until_ms"), F.sum("records")).first()
-    assert span is not None
+    span = only(asked_for.agg(F.min("since_ms"), F.max("until_ms"), F.sum("records")))
     figures = {
         "chroot": chroot,
         "server": input.reference,
@@ -155,19 +154,11 @@ def _addresses(input: Input) -> dict[int, str]:
         "value",
     ).filter("session != ''")
     last = found.groupBy("session").agg(F.max_by("address", "value").alias("address")).collect()
-    return {_signed(int(row["session"], 16)): row["address"] for row in last}
-
-
-def _signed(session: int) -> int:
-    return session - (1 << 64) if session >= 1 << 63 else session
+    return {signed(int(row["session"], 16)): row["address"] for row in last}
 
 
 def _writer(
-    row: Row,
-    types: _Counts,
-    places: _Counts,
-    registered: dict[int, int],
-    addresses: dict[int, str],
+    row: Row, types: _Counts, places: _Counts, registered: dict[int, int], addresses: dict[int, str]
 ) -> dict[str, Any]:
     """As `disks.writers.body` has it."""
     session = row["session"]

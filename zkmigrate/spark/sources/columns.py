@@ -35,37 +35,17 @@ from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, CREATES, DELETES, T
 from zkmigrate.zookeeper.data.errors import MalformedError
 from zkmigrate.zookeeper.data.jute import JuteInput
 from zkmigrate.zookeeper.data.txn import DIGEST_SIZE, HEADER_SIZE, IN_MULTI, KNOWN_TYPES, TxnType, read_acl
-from zkmigrate.zookeeper.data.txnlog import FRAME_SIZE, Record
+from zkmigrate.zookeeper.data.txnlog import FRAME_SIZE, TXN_HEADER, Record
 
-SCHEMA = pa.schema(
-    [
-        ("server", pa.string()),
-        ("file", pa.string()),
-        ("offset", pa.int64()),
-        ("zxid", pa.int64()),
-        ("epoch", pa.int32()),
-        ("counter", pa.int64()),
-        ("time", pa.timestamp("us", tz="UTC")),
-        ("session", pa.int64()),
-        ("cxid", pa.int32()),
-        ("type", pa.string()),
-        ("path", pa.string()),
-        ("sequence", pa.int32()),
-        ("multi", pa.bool_()),
-        ("failed", pa.bool_()),
-        ("data_length", pa.int32()),
-        ("data", pa.binary()),
-        ("version", pa.int32()),
-        ("parent_cversion", pa.int32()),
-        ("acl", ACL),
-        ("ephemeral_owner", pa.int64()),
-        ("ttl_ms", pa.int64()),
-        ("timeout_ms", pa.int32()),
-        ("error", pa.int32()),
-        ("digest", pa.int64()),
-        ("corrupt", pa.string()),
-    ]
-)
+SCHEMA = pa.schema([
+    ("server", pa.string()), ("file", pa.string()), ("offset", pa.int64()), ("zxid", pa.int64()),
+    ("epoch", pa.int32()), ("counter", pa.int64()), ("time", pa.timestamp("us", tz="UTC")),
+    ("session", pa.int64()), ("cxid", pa.int32()), ("type", pa.string()), ("path", pa.string()),
+    ("sequence", pa.int32()), ("multi", pa.bool_()), ("failed", pa.bool_()), ("data_length", pa.int32()),
+    ("data", pa.binary()), ("version", pa.int32()), ("parent_cversion", pa.int32()), ("acl", ACL),
+    ("ephemeral_owner", pa.int64()), ("ttl_ms", pa.int64()), ("timeout_ms", pa.int32()),
+    ("error", pa.int32()), ("digest", pa.int64()), ("corrupt", pa.string()),
+])  # fmt: skip
 """Columns of a transaction log.
 
 server: whose log it is, as the caller names it. file, offset: of the record. session: who asked. sequence:
@@ -78,25 +58,13 @@ it. corrupt: what could not be read, at file and offset; all else is null then. 
 does not have are null.
 """
 
-_FROM_BODIES = frozenset(
-    [
-        "path",
-        "data_length",
-        "data",
-        "version",
-        "parent_cversion",
-        "acl",
-        "ephemeral_owner",
-        "ttl_ms",
-        "timeout_ms",
-        "error",
-        "digest",
-    ]
-)
+_FROM_BODIES = frozenset([
+    "path", "data_length", "data", "version", "parent_cversion", "acl", "ephemeral_owner", "ttl_ms",
+    "timeout_ms", "error", "digest",
+])  # fmt: skip
 """Columns that say more than records' headers, and which operations a transaction has, do."""
 
 _INT = struct.Struct(">i")
-_HEADER = struct.Struct(">qiqqi")
 _ABSENT = -2
 """A length where the operation has no such field; -1 is jute's own null."""
 _FEW_ACLS = 16
@@ -145,7 +113,7 @@ class Stretch:
         """One of them, for the reader that reads one at a time."""
         length = _INT.unpack_from(self.buffer, start + 8)[0]
         payload = self.buffer[start + 12 : start + 12 + length]
-        session, cxid, zxid, time_ms, kind = _HEADER.unpack_from(payload)
+        session, cxid, zxid, time_ms, kind = TXN_HEADER.unpack_from(payload)
         at = self.base + start
         end = at + FRAME_SIZE + length
         return Record(self.file, at, end, session, cxid, zxid, time_ms, kind, payload)
@@ -379,6 +347,18 @@ class _Cursor:
         return begin, self.at.copy()
 
 
+_FIELDS: tuple[tuple[tuple[str, ...], tuple[TxnType, ...]], ...] = (
+    (("path", "data", "acl", "created"), CREATES),
+    (("path",), DELETES),
+    (("path", "data", "version"), WRITES),
+    (("path", "acl", "version"), (TxnType.setACL,)),
+    (("path", "version"), (TxnType.check,)),
+    (("error",), (TxnType.error,)),
+    (("timeout_ms",), (TxnType.createSession,)),
+)
+"""The fields of a body, in order, by its types: as `zookeeper.data.txn` reads them."""
+
+
 class _Bodies:
     """What the bodies say, one item for each operation. Lengths are _ABSENT, and `has` is false, where an
     operation has no such field."""
@@ -399,20 +379,13 @@ class _Bodies:
         """All of them. Raises MalformedError for the first record that does not decode."""
         kind = self._rows.kind
         bad: list[Longs] = []
-        for read, kinds in (
-            (self._creates, CREATES),
-            (self._deletes, DELETES),
-            (self._writes, WRITES),
-            (self._acls, (TxnType.setACL,)),
-            (self._checks, (TxnType.check,)),
-            (self._errors, (TxnType.error,)),
-            (self._sessions, (TxnType.createSession,)),
-        ):
+        for fields, kinds in _FIELDS:
             index = np.flatnonzero(np.isin(kind, kinds))
             if len(index):
                 rows = self._rows
                 cursor = _Cursor(rows.buffer, rows.at[index], rows.end[index], np.zeros(len(index), np.bool_))
-                read(index, cursor)
+                for field in fields:
+                    self._field(field, index, cursor)
                 bad.append(self._ended(index, cursor))
         closed = np.flatnonzero((kind == TxnType.closeSession) & (self._rows.at > 0))
         self.path_at[closed] = self._rows.at[closed]
@@ -438,20 +411,23 @@ class _Bodies:
         self.numbers[name][index] = values
         self.has[name][index] = True
 
-    def _path(self, index: Longs, cursor: _Cursor) -> None:
-        self.path_at[index], self.path_length[index] = cursor.text()
+    def _field(self, name: str, index: Longs, cursor: _Cursor) -> None:
+        """The next field of these bodies."""
+        match name:
+            case "path":
+                self.path_at[index], self.path_length[index] = cursor.text()
+            case "data":
+                self.data_at[index], self.data_length[index] = cursor.field()
+            case "acl":
+                self.acl_at[index], self.acl_end[index] = cursor.acl()
+                self.has["acl"][index] = True
+            case "created":
+                self._created(index, cursor)
+            case _:
+                self._put(name, index, cursor.int32())
 
-    def _data(self, index: Longs, cursor: _Cursor) -> None:
-        self.data_at[index], self.data_length[index] = cursor.field()
-
-    def _acl(self, index: Longs, cursor: _Cursor) -> None:
-        self.acl_at[index], self.acl_end[index] = cursor.acl()
-        self.has["acl"][index] = True
-
-    def _creates(self, index: Longs, cursor: _Cursor) -> None:
-        self._path(index, cursor)
-        self._data(index, cursor)
-        self._acl(index, cursor)
+    def _created(self, index: Longs, cursor: _Cursor) -> None:
+        """What stands behind the ACL of a create."""
         kind = self._rows.kind[index]
         plain = (kind == TxnType.create) | (kind == TxnType.create2)
         ephemeral = np.zeros(len(index), np.int64)
@@ -469,29 +445,6 @@ class _Bodies:
         owner[kind == TxnType.createContainer] = CONTAINER_OWNER
         owner[timed] = TTL_OWNER | self.numbers["ttl_ms"][index[timed]]
         self._put("owner", index, owner)
-
-    def _deletes(self, index: Longs, cursor: _Cursor) -> None:
-        self._path(index, cursor)
-
-    def _writes(self, index: Longs, cursor: _Cursor) -> None:
-        self._path(index, cursor)
-        self._data(index, cursor)
-        self._put("version", index, cursor.int32())
-
-    def _acls(self, index: Longs, cursor: _Cursor) -> None:
-        self._path(index, cursor)
-        self._acl(index, cursor)
-        self._put("version", index, cursor.int32())
-
-    def _checks(self, index: Longs, cursor: _Cursor) -> None:
-        self._path(index, cursor)
-        self._put("version", index, cursor.int32())
-
-    def _errors(self, index: Longs, cursor: _Cursor) -> None:
-        self._put("error", index, cursor.int32())
-
-    def _sessions(self, index: Longs, cursor: _Cursor) -> None:
-        self._put("timeout_ms", index, cursor.int32())
 
 
 def _part(cursor: _Cursor, some: Longs) -> _Cursor:
@@ -539,7 +492,7 @@ def _batch(rows: _Rows, bodies: _Bodies, keep: Longs, wanted: Wanted) -> pa.Reco
         "time": lambda: timestamps(records.time_ms[of]),
         "session": lambda: pa.array(records.session[of]),
         "cxid": lambda: pa.array(records.cxid[of].astype(np.int32)),
-        "type": lambda: _names(rows.kind[keep]),
+        "type": lambda: _KIND_NAMES.take(pa.array(np.searchsorted(_KINDS, rows.kind[keep]))),
         "path": lambda: texts(
             rows.buffer,
             bodies.path_at[keep],
@@ -580,10 +533,6 @@ def _integers(values: Longs, there: Flags, kind: type[np.int32] | type[np.int64]
 
 _KINDS = np.asarray(sorted(KNOWN_TYPES), np.int64)
 _KIND_NAMES = pa.array([TxnType(int(kind)).name for kind in _KINDS], pa.string())
-
-
-def _names(kinds: Longs) -> pa.Array:
-    return _KIND_NAMES.take(pa.array(np.searchsorted(_KINDS, kinds)))
 
 
 def _access(rows: _Rows, bodies: _Bodies, keep: Longs) -> pa.Array:

@@ -25,29 +25,13 @@ from zkmigrate.spark.sources.options import Given
 from zkmigrate.spark.sources.segments import LATEST_MS, Folder, Segment, folder, read_segment, segment
 
 _TIME = pa.timestamp("us", tz="UTC")
-SEGMENTS = pa.schema(
-    [
-        ("broker", pa.string()),
-        ("dir", pa.string()),
-        ("folder", pa.string()),
-        ("file", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("state", pa.string()),
-        ("base_offset", pa.int64()),
-        ("bytes", pa.int64()),
-        ("record_bytes", pa.int64()),
-        ("rest", pa.string()),
-        ("first_timestamp", _TIME),
-        ("last_timestamp", _TIME),
-        ("evidence", pa.string()),
-        ("modified", _TIME),
-        ("next_offset", pa.int64()),
-        ("high_watermark", pa.int64()),
-        ("log_start_offset", pa.int64()),
-        ("corrupt", pa.string()),
-    ]
-)
+SEGMENTS = pa.schema([
+    ("broker", pa.string()), ("dir", pa.string()), ("folder", pa.string()), ("file", pa.string()),
+    ("topic", pa.string()), ("partition", pa.int32()), ("state", pa.string()), ("base_offset", pa.int64()),
+    ("bytes", pa.int64()), ("record_bytes", pa.int64()), ("rest", pa.string()), ("first_timestamp", _TIME),
+    ("last_timestamp", _TIME), ("evidence", pa.string()), ("modified", _TIME), ("next_offset", pa.int64()),
+    ("high_watermark", pa.int64()), ("log_start_offset", pa.int64()), ("corrupt", pa.string()),
+])  # fmt: skip
 """Columns of a log directory: a row is a segment.
 
 state: current, deleted, future or stray, as the folder's name says; deleted also for a segment that retention
@@ -167,10 +151,7 @@ def _text(file: Entry) -> str:
 
 
 def _rows(
-    part: Part,
-    name: str,
-    watermarks: Mapping[tuple[str, int], int],
-    starts: Mapping[tuple[str, int], int],
+    part: Part, name: str, watermarks: Mapping[tuple[str, int], int], starts: Mapping[tuple[str, int], int]
 ) -> list[dict[str, object]]:
     """The rows of one folder. A live broker removes files meanwhile: they have none."""
     common: dict[str, object] = {"broker": part.broker, "dir": part.dir, "folder": name}

@@ -35,59 +35,30 @@ from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.snapshot import OPEN_ACL, OPEN_ACL_ID, Snapshot, read_snapshot
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
-NODES = pa.schema(
-    [
-        ("server", pa.string()),
-        ("file", pa.string()),
-        ("zxid", pa.int64()),
-        ("path", pa.string()),
-        ("data_length", pa.int32()),
-        ("data", pa.binary()),
-        ("acl", ACL),
-        ("czxid", pa.int64()),
-        ("mzxid", pa.int64()),
-        ("pzxid", pa.int64()),
-        ("ctime", pa.timestamp("us", tz="UTC")),
-        ("mtime", pa.timestamp("us", tz="UTC")),
-        ("version", pa.int32()),
-        ("cversion", pa.int32()),
-        ("aversion", pa.int32()),
-        ("ephemeral_owner", pa.int64()),
-        ("corrupt", pa.string()),
-    ]
-)
+NODES = pa.schema([
+    ("server", pa.string()), ("file", pa.string()), ("zxid", pa.int64()), ("path", pa.string()),
+    ("data_length", pa.int32()), ("data", pa.binary()), ("acl", ACL), ("czxid", pa.int64()),
+    ("mzxid", pa.int64()), ("pzxid", pa.int64()), ("ctime", pa.timestamp("us", tz="UTC")),
+    ("mtime", pa.timestamp("us", tz="UTC")), ("version", pa.int32()), ("cversion", pa.int32()),
+    ("aversion", pa.int32()), ("ephemeral_owner", pa.int64()), ("corrupt", pa.string()),
+])  # fmt: skip
 """Columns of a snapshot's znodes: fields as in `zookeeper.data.snapshot`. zxid: that in the file's name. acl:
 null where its id is missing in the snapshot's table. data: only where it is asked for. corrupt: why the file
 cannot be read."""
 
-SESSIONS = pa.schema(
-    [
-        ("server", pa.string()),
-        ("file", pa.string()),
-        ("zxid", pa.int64()),
-        ("session", pa.int64()),
-        ("timeout_ms", pa.int32()),
-        ("corrupt", pa.string()),
-    ]
-)
+SESSIONS = pa.schema([
+    ("server", pa.string()), ("file", pa.string()), ("zxid", pa.int64()), ("session", pa.int64()),
+    ("timeout_ms", pa.int32()), ("corrupt", pa.string()),
+])  # fmt: skip
 """Columns of a snapshot's sessions."""
 
 BLOCK = 8 << 20
 _INT = struct.Struct(">i")
-_FIXED = np.dtype(
-    [
-        ("acl", ">i8"),
-        ("czxid", ">i8"),
-        ("mzxid", ">i8"),
-        ("ctime", ">i8"),
-        ("mtime", ">i8"),
-        ("version", ">i4"),
-        ("cversion", ">i4"),
-        ("aversion", ">i4"),
-        ("ephemeral_owner", ">i8"),
-        ("pzxid", ">i8"),
-    ]
-)
+_FIXED = np.dtype([
+    ("acl", ">i8"), ("czxid", ">i8"), ("mzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"),
+    ("version", ">i4"), ("cversion", ">i4"), ("aversion", ">i4"), ("ephemeral_owner", ">i8"),
+    ("pzxid", ">i8"),
+])  # fmt: skip
 """What stands behind the data of a znode: its ACL's id, then StatPersisted."""
 
 

@@ -10,7 +10,6 @@ there, or is refused.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from zkmigrate.zookeeper.data.txn import HEADER_SIZE, KNOWN_TYPES
 from zkmigrate.zookeeper.data.txnlog import (
     END_MARK,
     FILE_HEADER_SIZE,
+    FRAME,
     FRAME_SIZE,
     FRAME_START,
     MAX_RECORD,
@@ -40,7 +40,6 @@ CHAIN = 4 << 20
 _NEAR = 1 << 20
 _FIRST_BLOCK = 1 << 20
 """Blocks become longer while a part is read, so that little is read where little is wanted."""
-_FRAME = struct.Struct(">qi")
 _AT_ZXID = 12 + 12
 _AT_TYPE = 12 + 28
 
@@ -59,7 +58,7 @@ def hop(
 ) -> tuple[list[int], int]:
     """Where whole records begin in `data`, from `at` on and before `limit`, and the end of the last."""
     starts: list[int] = []
-    unpack, adler, view = _FRAME.unpack_from, zlib.adler32, memoryview(data)
+    unpack, adler, view = FRAME.unpack_from, zlib.adler32, memoryview(data)
     last = len(data) - 1
     limit = len(data) if limit is None else limit
     while at < limit and at + FRAME_SIZE <= last + 1:
@@ -76,7 +75,7 @@ def hop(
 
 def _needed(data: bytes, max_record: int) -> int:
     """How many bytes the record at the beginning has; 0 where that cannot be."""
-    length: int = _FRAME.unpack_from(data)[1] if len(data) >= 12 else 0
+    length: int = FRAME.unpack_from(data)[1] if len(data) >= 12 else 0
     return length + FRAME_SIZE if HEADER_SIZE <= length <= max_record else 0
 
 
@@ -201,7 +200,7 @@ def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
     head = reader.read(begin, 12 + HEADER_SIZE)
     if len(head) < 12 + HEADER_SIZE:
         return None
-    length = _FRAME.unpack_from(head)[1]
+    length = FRAME.unpack_from(head)[1]
     kind = int.from_bytes(head[_AT_TYPE : _AT_TYPE + 4], "big", signed=True)
     if not HEADER_SIZE <= length <= MAX_RECORD or kind not in KNOWN_TYPES:
         return None
@@ -221,11 +220,7 @@ def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
 
 
 def parts(
-    reader: RandomReader,
-    name: str,
-    at_least: int,
-    start: int = FILE_HEADER_SIZE,
-    stop: int | None = None,
+    reader: RandomReader, name: str, at_least: int, start: int = FILE_HEADER_SIZE, stop: int | None = None
 ) -> list[Part]:
     """A log, from a record's start to a record's end, in parts of at least so many bytes each; 0, or one that
     is not much longer: in one part."""

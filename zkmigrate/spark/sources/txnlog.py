@@ -21,11 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    Filter,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.sources.arrays import one_row

@@ -26,8 +26,8 @@ known to own: 3.4 and 3.5 name none. Their order means nothing; here it is the l
 A server with these extended types hands out no session whose id looks like one of the last two.
 
 Sources: DataTree.processTxn and killSession, PrepRequestProcessor and EphemeralType of Apache ZooKeeper. Two
-state a part of it another way, for many records at once: the columns of `pipeline.columns`, which a test over
-random logs holds to this module, and Spark's in `analyze`, which tests hold to it over logs of real servers.
+state a part of it another way, for many records at once: `spark.sources.columns`, which a test over random
+logs holds to this module, and the jobs of `spark`, which tests hold to it over logs of real servers.
 """
 
 from __future__ import annotations

@@ -45,6 +45,11 @@ def log_files(directory: Directory) -> tuple[LogFile, ...]:
     return tuple(sorted(found, key=lambda file: file.zxid))
 
 
+def is_log_or_snapshot(name: str) -> bool:
+    """Whether a file of this name is a log or a snapshot."""
+    return log_zxid(name) is not None or snapshot_zxid(name) is not None
+
+
 def strays(directory: Directory) -> tuple[str, ...]:
     """Names that are neither log nor snapshot nor epoch file. Some servers (3.6 to 3.9) take `log.X.bak` or
     `snapshot.X.tmp` for real, others do not; a directory with a log's name stops every server."""
@@ -52,8 +57,7 @@ def strays(directory: Directory) -> tuple[str, ...]:
         sorted(
             name
             for name, size in directory.names_with_sizes().items()
-            if size < 0
-            or (log_zxid(name) is None and snapshot_zxid(name) is None and name not in _OTHER_NAMES)
+            if size < 0 or (not is_log_or_snapshot(name) and name not in _OTHER_NAMES)
         )
     )
 
@@ -182,17 +186,8 @@ class LogWalk(Iterator[Record]):
         return end if end.kind is EndKind.TORN else None
 
 
-def walk(
-    directory: Directory,
-    *,
-    after: int | None = None,
-    cursor: Cursor | None = None,
-    full: bool = False,
-    max_record: int = MAX_RECORD,
-    block: int = BLOCK,
-) -> LogWalk:
-    """Walk a directory's logs in order. See LogWalk."""
-    return LogWalk(directory, after=after, cursor=cursor, full=full, max_record=max_record, block=block)
+walk = LogWalk
+"""Walk a directory's logs in order."""
 
 
 def behind(directory: Directory, after: int, *, max_record: int = MAX_RECORD) -> Iterator[Record]:

@@ -34,6 +34,7 @@ from zkmigrate.zookeeper.data.txnlog import (
     FILE_HEADER_SIZE,
     FRAME_SIZE,
     MAX_RECORD,
+    TXN_HEADER,
     Cursor,
     EndKind,
     LogScan,
@@ -48,7 +49,6 @@ _END_MARK = bytes([END_MARK])
 _FAR = 64 << 10  # a frame farther off than this must have a length with one of its high two bytes set
 _FRAME = re.compile(rb"B\0\0\0\0")
 _FRAME_OF_A_LARGE = re.compile(rb"B\0\0\0\0.{4}(?!\0\0)", re.DOTALL)
-_TXN_HEADER = struct.Struct(">qiqqi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +321,7 @@ def _frame_in(data: bytes, end: int, least_zxid: int) -> tuple[int, int] | None:
             return None
         if int.from_bytes(data[at + 8 : at + 12], "big") == end - at - FRAME_SIZE:
             payload = data[at + 12 : end - 1]
-            _session, _cxid, zxid, _time, kind = _TXN_HEADER.unpack_from(payload)
+            _session, _cxid, zxid, _time, kind = TXN_HEADER.unpack_from(payload)
             crc = int.from_bytes(data[at + 4 : at + 8], "big")
             if kind in KNOWN_TYPES and zxid >= least_zxid and zlib.adler32(payload) == crc:
                 return at, zxid

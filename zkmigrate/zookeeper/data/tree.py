@@ -224,21 +224,9 @@ def from_snapshot(node: SnapshotNode) -> Znode:
     """A znode as a snapshot holds it."""
     digest, length, crc = _digest(node.path, node.data)
     s = node.stat
-    return Znode(
-        digest,
-        length,
-        node.acl,
-        s.czxid,
-        s.mzxid,
-        s.pzxid,
-        s.ctime,
-        s.mtime,
-        s.version,
-        s.cversion,
-        s.aversion,
-        s.ephemeral_owner,
-        crc,
-    )
+    zxids_and_times = s.czxid, s.mzxid, s.pzxid, s.ctime, s.mtime
+    versions = s.version, s.cversion, s.aversion
+    return Znode(digest, length, node.acl, *zxids_and_times, *versions, s.ephemeral_owner, crc)
 
 
 def load_tree(
@@ -372,14 +360,9 @@ def replay(
     return False
 
 
-def max_zxid(tree: Tree) -> int:
-    """The largest czxid, mzxid or pzxid in the tree; 0 when it is empty. It does not see setACL, nor the
+def max_zxid(tree: Tree, chroot: str = "/") -> int:
+    """The largest czxid, mzxid or pzxid at and under `chroot`, 0 for none. It does not see setACL, nor the
     deletion of the root itself."""
-    return max((max(node.czxid, node.mzxid, node.pzxid) for node in tree.nodes.values()), default=0)
-
-
-def subtree_max_zxid(tree: Tree, chroot: str) -> int:
-    """`max_zxid` of the part of the tree at and under `chroot`."""
     return max(
         (max(n.czxid, n.mzxid, n.pzxid) for path, n in tree.nodes.items() if is_under(path, chroot)),
         default=0,

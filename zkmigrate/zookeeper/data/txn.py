@@ -180,42 +180,6 @@ def read_acl(src: JuteInput) -> tuple[Acl, ...]:
     return tuple(Acl(src.int32(), src.string(), src.string()) for _ in range(src.count(12)))
 
 
-def _create(src: JuteInput) -> CreateTxn:
-    return CreateTxn(src.string(), src.buffer(), read_acl(src), src.boolean(), src.int32())
-
-
-def _create_container(src: JuteInput) -> CreateContainerTxn:
-    return CreateContainerTxn(src.string(), src.buffer(), read_acl(src), src.int32())
-
-
-def _create_ttl(src: JuteInput) -> CreateTTLTxn:
-    return CreateTTLTxn(src.string(), src.buffer(), read_acl(src), src.int32(), src.int64())
-
-
-def _delete(src: JuteInput) -> DeleteTxn:
-    return DeleteTxn(src.string())
-
-
-def _set_data(src: JuteInput) -> SetDataTxn:
-    return SetDataTxn(src.string(), src.buffer(), src.int32())
-
-
-def _set_acl(src: JuteInput) -> SetACLTxn:
-    return SetACLTxn(src.string(), read_acl(src), src.int32())
-
-
-def _check(src: JuteInput) -> CheckVersionTxn:
-    return CheckVersionTxn(src.string(), src.int32())
-
-
-def _error(src: JuteInput) -> ErrorTxn:
-    return ErrorTxn(src.int32())
-
-
-def _create_session(src: JuteInput) -> CreateSessionTxn:
-    return CreateSessionTxn(src.int32())
-
-
 def _close_session(src: JuteInput) -> CloseSessionTxn:
     # A body-less closeSession may be followed by a digest, whose first int is its version, 2. Twelve bytes
     # of paths start with a count of 1: two paths need more room.
@@ -246,20 +210,36 @@ def _multi(src: JuteInput) -> MultiTxn:
     return MultiTxn(tuple(subs))
 
 
+def _create(src: JuteInput) -> CreateTxn:
+    return CreateTxn(src.string(), src.buffer(), read_acl(src), src.boolean(), src.int32())
+
+
+def _delete(src: JuteInput) -> DeleteTxn:
+    return DeleteTxn(src.string())
+
+
+def _set_data(src: JuteInput) -> SetDataTxn:
+    return SetDataTxn(src.string(), src.buffer(), src.int32())
+
+
 _BODIES: dict[TxnType, Callable[[JuteInput], TxnBody]] = {
     TxnType.create: _create,
     TxnType.create2: _create,
-    TxnType.createContainer: _create_container,
-    TxnType.createTTL: _create_ttl,
+    TxnType.createContainer: lambda src: CreateContainerTxn(
+        src.string(), src.buffer(), read_acl(src), src.int32()
+    ),
+    TxnType.createTTL: lambda src: CreateTTLTxn(
+        src.string(), src.buffer(), read_acl(src), src.int32(), src.int64()
+    ),
     TxnType.delete: _delete,
     TxnType.deleteContainer: _delete,
     TxnType.setData: _set_data,
     TxnType.reconfig: _set_data,
-    TxnType.setACL: _set_acl,
-    TxnType.check: _check,
+    TxnType.setACL: lambda src: SetACLTxn(src.string(), read_acl(src), src.int32()),
+    TxnType.check: lambda src: CheckVersionTxn(src.string(), src.int32()),
     TxnType.multi: _multi,
-    TxnType.error: _error,
-    TxnType.createSession: _create_session,
+    TxnType.error: lambda src: ErrorTxn(src.int32()),
+    TxnType.createSession: lambda src: CreateSessionTxn(src.int32()),
     TxnType.closeSession: _close_session,
 }
 IN_MULTI = frozenset({1, 2, 5, 13, 15, 19, 20, 21, -1})
@@ -275,10 +255,6 @@ def _txn_header(src: JuteInput) -> TxnHeader:
     return TxnHeader(session, cxid, zxid, time_ms, TxnType(code))
 
 
-def _txn_digest(src: JuteInput) -> TxnDigest:
-    return TxnDigest(src.int32(), src.int64())
-
-
 def decode_txn(payload: bytes) -> Txn:
     """Decode one record's payload. Raises MalformedError with the offset inside the payload."""
     src = JuteInput(payload)
@@ -286,7 +262,7 @@ def decode_txn(payload: bytes) -> Txn:
     body = _BODIES[header.type](src)
     digest: TxnDigest | None = None
     if src.remaining() == DIGEST_SIZE:
-        digest = _txn_digest(src)
+        digest = TxnDigest(src.int32(), src.int64())
     elif src.remaining():
         raise MalformedError(
             f"{src.remaining()} bytes after the {header.type.name}, expected 0 or {DIGEST_SIZE}",

@@ -37,9 +37,9 @@ BLOCK = 256 << 10
 
 _BAD_CHECKSUM = "the record's checksum does not match"
 _FILE_HEADER = struct.Struct(">4siq")
-_FRAME = struct.Struct(">qi")
+FRAME = struct.Struct(">qi")
 FRAME_START = b"B\0\0\0\0"  # an end mark, then the high half of the next checksum
-_TXN_HEADER = struct.Struct(">qiqqi")
+TXN_HEADER = struct.Struct(">qiqqi")
 
 
 class EndKind(enum.Enum):
@@ -139,7 +139,7 @@ def _is_record(data: bytes, at: int) -> bool:
         return False
     crc: int
     length: int
-    crc, length = _FRAME.unpack_from(data, at)
+    crc, length = FRAME.unpack_from(data, at)
     end = at + 12 + length
     if length < HEADER_SIZE or end >= len(data) or data[end] != END_MARK:
         return False
@@ -247,7 +247,7 @@ class LogScan(Iterator[Record]):
             else:
                 self.end = LogEnd(EndKind.PADDING if frame else EndKind.EXACT, start)
             return None
-        crc, length = _FRAME.unpack(frame)
+        crc, length = FRAME.unpack(frame)
         if length == 0:
             self._stop_at_zero(start, crc)
             return None
@@ -266,7 +266,7 @@ class LogScan(Iterator[Record]):
             raise self._corrupt(f"record of {length} bytes, a transaction header alone has 32", start)
         else:
             payload = body[:length]
-            session, cxid, zxid, time_ms, kind = _TXN_HEADER.unpack_from(payload)
+            session, cxid, zxid, time_ms, kind = TXN_HEADER.unpack_from(payload)
             return Record(self._name, start, end, session, cxid, zxid, time_ms, kind, payload)
         return None
 
@@ -295,7 +295,7 @@ class LogScan(Iterator[Record]):
         while hit >= 0:
             at = hit + 1
             if _is_record(body, at):
-                zxid = _TXN_HEADER.unpack_from(body, at + 12)[2]
+                zxid = TXN_HEADER.unpack_from(body, at + 12)[2]
                 if least < zxid <= most or (zxid > most and follows(least, zxid)):
                     raise self._corrupt(
                         f"the record's length points behind the end of the file, but {format_zxid(zxid)} "
@@ -342,15 +342,5 @@ class LogScan(Iterator[Record]):
         return Cursor(self._name, self.offset, zxid)
 
 
-def scan(
-    reader: RandomReader,
-    name: str,
-    cursor: Cursor | None = None,
-    *,
-    full: bool = False,
-    max_record: int = MAX_RECORD,
-    block: int = BLOCK,
-) -> LogScan:
-    """Scan one log from its header, or from `cursor`. See LogScan; the header is checked before it
-    returns."""
-    return LogScan(reader, name, cursor, full=full, max_record=max_record, block=block)
+scan = LogScan
+"""Scan one log from its header, or from a cursor."""

@@ -178,10 +178,6 @@ class Mntr:
         return found
 
     @property
-    def alive_connections(self) -> int | None:
-        return self._count("zk_num_alive_connections")
-
-    @property
     def synced_followers(self) -> int | None:
         """Voting followers in sync; printed by a leader only."""
         return self._count("zk_synced_followers")
@@ -191,14 +187,6 @@ class Mntr:
         """Followers and observers connected; printed by a leader only (zk_learners since 3.6, before
         zk_followers)."""
         return self._count("zk_learners", "zk_followers")
-
-    @property
-    def znode_count(self) -> int | None:
-        return self._count("zk_znode_count")
-
-    @property
-    def ephemerals_count(self) -> int | None:
-        return self._count("zk_ephemerals_count")
 
 
 def parse_mntr(text: str) -> Mntr:
@@ -400,31 +388,3 @@ def parse_conf(text: str) -> Conf:
     values = {key: value for key, _, value in pairs}
     servers = {key: values.pop(key) for key in list(values) if key.startswith("server.")}
     return Conf(values, servers)
-
-
-def parse_envi(text: str) -> dict[str, str]:
-    """Parse `envi`: Java's and the system's properties by name. Raises WordError."""
-    check_answer("envi", text)
-    head, *lines = text.splitlines()
-    if head.strip() != "Environment:" or not all("=" in line for line in lines):
-        raise _garbled("envi", "not Environment: and key=value lines", text)
-    return dict(line.partition("=")[::2] for line in lines)
-
-
-def parse_ruok(text: str) -> None:
-    """Return when the server process says imok; raise WordError otherwise. It says so without a quorum
-    too."""
-    check_answer("ruok", text)
-    if text.strip() != "imok":
-        raise _garbled("ruok", "expected imok", text)
-
-
-def parse_isro(text: str) -> bool:
-    """True when the server is read-only; "null" (no quorum, read-only mode off) is NotServingError."""
-    check_answer("isro", text)
-    answer = text.strip()
-    if answer == "null":
-        raise NotServingError("isro: the server is not currently serving requests")
-    if answer not in ("ro", "rw"):
-        raise _garbled("isro", "expected ro or rw", text)
-    return answer == "ro"

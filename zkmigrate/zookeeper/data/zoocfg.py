@@ -63,18 +63,6 @@ class ZooCfg:
         """Every key with the value that counts."""
         return {entry.key: entry.value for entry in self.entries if entry.key is not None}
 
-    def duplicates(self) -> tuple[str, ...]:
-        """Keys that more than one line sets, with different values."""
-        seen: dict[str, set[str]] = {}
-        for entry in self.entries:
-            if entry.key is not None:
-                seen.setdefault(entry.key, set()).add(entry.value)
-        return tuple(sorted(key for key, values in seen.items() if len(values) > 1))
-
-
-def _ended(raw: str) -> bool:
-    return raw.endswith(("\n", "\r"))
-
 
 def _unescape(text: str) -> str:
     def one(match: re.Match[str]) -> str:
@@ -96,7 +84,11 @@ def parse_zoocfg(text: str, file: str = "zoo.cfg") -> ZooCfg:
         pending += line
         body = line.rstrip("\r\n")
         backslashes = len(body) - len(body.rstrip("\\"))
-        if backslashes % 2 and _ended(line) and not pending.lstrip(" \t\f").startswith(("#", "!")):
+        if (
+            backslashes % 2
+            and line.endswith(("\n", "\r"))
+            and not pending.lstrip(" \t\f").startswith(("#", "!"))
+        ):
             continue
         entries.append(_entry(pending, start, file))
         pending = ""
@@ -189,69 +181,31 @@ def parse_server_line(key: str, value: str, file: str = "zoo.cfg", line: int = 0
 
 @dataclass(frozen=True, slots=True)
 class ZooSettings:
-    """What ZooKeeper makes of the file. Limits are in ticks, times in ms; None where the file does not say
-    and ZooKeeper has no default. standalone_enabled and the like hold ZooKeeper's defaults. security: every
-    key about SASL, TLS or authentication that the file sets. hierarchical: it sets group.N or weight.N
-    lines."""
+    """What ZooKeeper makes of the file. Limits are in ticks; None where the file does not say and ZooKeeper
+    has no default."""
 
-    data_dir: str
-    data_log_dir: str
-    tick_time_ms: int
     init_limit: int | None
     sync_limit: int | None
-    client_port: int | None
-    secure_client_port: int | None
-    min_session_timeout_ms: int
-    max_session_timeout_ms: int
     servers: dict[int, ServerLine]
-    peer_type: str
-    dynamic_config_file: str | None
-    sync_enabled: bool
-    reconfig_enabled: bool
-    standalone_enabled: bool
-    local_sessions_enabled: bool
-    hierarchical: bool
-    security: dict[str, str]
-
-
-_SECURITY = re.compile(
-    r"quorum\.auth\..*|ssl.*|authProvider(\..*)?|secureClientPort.*|(client\.)?portUnification|.*sasl.*"
-    r"|requireClientAuthScheme|jaasLoginRenew|kerberos\..*|enforce\.auth\..*|DigestAuthenticationProvider\..*",
-    re.IGNORECASE,
-)
 
 
 def settings(cfg: ZooCfg) -> ZooSettings:
     """The typed view. Raises ZooCfgError with file and line for a value that ZooKeeper would refuse."""
     read = _Reader(cfg)
-    data_dir = cfg.get("dataDir")
-    if data_dir is None:
+    if cfg.get("dataDir") is None:
         raise ZooCfgError(cfg.file, 0, "dataDir is not set")
-    tick = read.number("tickTime", 3000)
-    if not tick:
+    if not read.number("tickTime", 3000):
         raise ZooCfgError(cfg.file, 0, "tickTime is 0")
-    low, high = read.number("minSessionTimeout"), read.number("maxSessionTimeout")
-    values = cfg.values()
-    return ZooSettings(
-        data_dir,
-        cfg.get("dataLogDir") or data_dir,
-        tick,
-        read.number("initLimit"),
-        read.number("syncLimit"),
-        read.number("clientPort"),
-        read.number("secureClientPort"),
-        2 * tick if low in (None, -1) else int(low or 0),
-        20 * tick if high in (None, -1) else int(high or 0),
-        read.servers(),
-        read.peer_type(),
-        cfg.get("dynamicConfigFile"),
-        read.flag("syncEnabled", True),
-        read.flag("reconfigEnabled", False),
-        read.flag("standaloneEnabled", True),
-        read.flag("localSessionsEnabled", False),
-        any(key.startswith(("group.", "weight.")) for key in values),
-        {key: value for key, value in values.items() if _SECURITY.fullmatch(key)},
-    )
+    read.number("minSessionTimeout")
+    read.number("maxSessionTimeout")
+    init_limit, sync_limit = read.number("initLimit"), read.number("syncLimit")
+    read.number("clientPort")
+    read.number("secureClientPort")
+    servers = read.servers()
+    read.one_of("peerType", _ROLES, "participant or observer")
+    for key in ("syncEnabled", "reconfigEnabled", "standaloneEnabled", "localSessionsEnabled"):
+        read.one_of(key, ("true", "false"), "true or false")
+    return ZooSettings(init_limit, sync_limit, servers)
 
 
 class _Reader:
@@ -271,21 +225,10 @@ class _Reader:
             raise self._fail(entry, "a whole number")
         return int(entry.value)
 
-    def flag(self, key: str, default: bool) -> bool:
+    def one_of(self, key: str, words: tuple[str, ...], needed: str) -> None:
         entry = self._cfg.entry(key)
-        if entry is None:
-            return default
-        if entry.value.lower() not in ("true", "false"):
-            raise self._fail(entry, "true or false")
-        return entry.value.lower() == "true"
-
-    def peer_type(self) -> str:
-        entry = self._cfg.entry("peerType")
-        if entry is None:
-            return "participant"
-        if entry.value.lower() not in _ROLES:
-            raise self._fail(entry, "participant or observer")
-        return entry.value.lower()
+        if entry is not None and entry.value.lower() not in words:
+            raise self._fail(entry, needed)
 
     def servers(self) -> dict[int, ServerLine]:
         found: dict[int, ServerLine] = {}

@@ -33,7 +33,6 @@ from zkmigrate.zookeeper.data.snapname import SnapshotFile, snapshot_files, snap
 from zkmigrate.zookeeper.data.tail import newest as newest_of
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, Cursor, EndKind, LogScan, Record, log_zxid
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.bucket import Bucket
 from zkmigrate.zookeeper.disks.collected import (
     ASIDE,
     PART,
@@ -51,6 +50,7 @@ from zkmigrate.zookeeper.disks.collected import (
 )
 from zkmigrate.zookeeper.disks.coming import (
     BLOCK,
+    Bucket,
     Clock,
     Gone,
     Progress,

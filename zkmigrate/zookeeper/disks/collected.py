@@ -21,6 +21,7 @@ from typing import Any, Literal, get_args
 
 from zkmigrate.errors import LockedError, UsageError, ZkmigrateError
 from zkmigrate.zookeeper.data.errors import MalformedError
+from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import log_zxid
 from zkmigrate.zookeeper.data.zxid import format_zxid, parse_zxid
@@ -202,7 +203,7 @@ def load(out: Path) -> Manifest:
 def _entry(body: dict[str, Any]) -> Entry:
     cut = body["cut"]
     name, server = str(body["name"]), _server(body["server"])
-    if body["state"] not in get_args(State) or "/" in name or not is_taken(name):
+    if body["state"] not in get_args(State) or "/" in name or not is_log_or_snapshot(name):
         raise MalformedError(f"no file of ZooKeeper's: {server} {name}, {body['state']}")
     return Entry(
         server,
@@ -227,11 +228,6 @@ def _server(name: object) -> str:
 def counted(number: int, what: str) -> str:
     """``1 file``, ``2 files``."""
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def is_taken(name: str) -> bool:
-    """Whether files of this name are: logs and snapshots."""
-    return log_zxid(name) is not None or snapshot_zxid(name) is not None
 
 
 @contextmanager

@@ -3,7 +3,6 @@ wrong."""
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,14 +11,12 @@ from typing import Protocol
 
 from zkmigrate.errors import HostError
 from zkmigrate.zookeeper.data.reader import RandomReader
-from zkmigrate.zookeeper.data.txnlog import END_MARK
-from zkmigrate.zookeeper.disks.bucket import Bucket
+from zkmigrate.zookeeper.data.txnlog import END_MARK, FRAME
 
 BLOCK = 256 << 10
 """Bytes that are asked for at once, and that the rate may let through after a rest."""
 
 _TELL_S = 3.0
-_FRAME = struct.Struct(">qi")
 
 
 class Clock(Protocol):
@@ -28,6 +25,37 @@ class Clock(Protocol):
     def now(self) -> float: ...
     def wall(self) -> float: ...
     def pause(self, seconds: float) -> None: ...
+
+
+class Bucket:
+    """A token bucket over files and hosts: in any stretch of T seconds no more than burst + rate * T bytes
+    begin to be read.
+
+    rate: bytes a second; 0: no limit. burst: bytes that may come at once after a rest. A read larger than
+    that is let through when all of it has been earned.
+    """
+
+    def __init__(self, rate: float, burst: int, clock: Clock) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
+        self._tokens = float(burst)
+        self._at = clock.now()
+
+    def take(self, count: int) -> None:
+        """Wait for the turn of a read of so many bytes. Where the pause returns early, the next one waits for
+        the rest."""
+        if self._rate <= 0:
+            return
+        now = self._clock.now()
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - count
+        self._at = now
+        if self._tokens < 0:
+            self._clock.pause(-self._tokens / self._rate)
+
+    def give_back(self, count: int) -> None:
+        """Bytes that were taken and not read, since the file ended."""
+        self._tokens = min(float(self._burst), self._tokens + count)
 
 
 class Stopped(Exception):
@@ -159,7 +187,7 @@ class Writing:
 
     def record(self, payload: bytes) -> None:
         """A record that was checked: its bytes follow from its payload."""
-        self.add(_FRAME.pack(zlib.adler32(payload), len(payload)) + payload + bytes([END_MARK]))
+        self.add(FRAME.pack(zlib.adler32(payload), len(payload)) + payload + bytes([END_MARK]))
 
     def add(self, data: bytes) -> None:
         self._pending.append(data)

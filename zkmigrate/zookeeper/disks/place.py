@@ -6,17 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from zkmigrate.discovery.hosts import Guests
-from zkmigrate.errors import UsageError
+from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.hosts.transport import Transport
 from zkmigrate.hosts.transport.reader import SftpReader
 from zkmigrate.inventory.inventory import Ssh
+from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.logdir import log_files
+from zkmigrate.zookeeper.data.proofs import Side
 from zkmigrate.zookeeper.data.reader import Directory, FileDirectory, Listed
 from zkmigrate.zookeeper.data.snapname import snapshot_files
 
 VERSION_2 = "version-2"
+
+
+class DiskError(ZkmigrateError):
+    """ZooKeeper's files are there and cannot be read as such."""
+
+    exit_code = 8
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,28 @@ def parse_place(text: str) -> Place:
             "before its first slash begins with ./"
         )
     return Place(host, path)
+
+
+Pair = tuple[Place, Place | None]
+"""A dataDir, and the dataLogDir where it is another."""
+
+
+def paired(options: dict[str, Any]) -> list[Pair]:
+    """Source's, then those of dest, from ``source_dir``, ``source_log_dir``, ``dest_dirs``,
+    ``dest_log_dirs``. Raises UsageError where the lists do not fit each other."""
+    dests, logs = options["dest_dirs"], options["dest_log_dirs"]
+    if logs and len(logs) != len(dests):
+        raise UsageError(
+            f"{len(dests)} --dest-dir and {len(logs)} --dest-log-dir. Needed: one for each, in the same order"
+        )
+    named = [(options["source_dir"], options["source_log_dir"])]
+    named += zip(dests, logs or [None] * len(dests), strict=True)
+    return [(parse_place(data), parse_place(log) if log else None) for data, log in named]
+
+
+def distant(pairs: list[Pair]) -> bool:
+    """Whether any of them is on a host."""
+    return any(place.host for pair in pairs for place in pair if place is not None)
 
 
 @dataclass(frozen=True)
@@ -107,3 +138,22 @@ def reached(ssh: Ssh | None) -> Iterator[Disks]:
         yield Disks(transport)
     finally:
         transport.close()
+
+
+def opened(disks: Disks, data: Place, log: Place | None) -> Side:
+    """Raises as `Disks.directory`."""
+    snapshots = disks.directory(data)
+    return Side(str(data), snapshots, disks.directory(log) if log else snapshots)
+
+
+@contextmanager
+def read(disks: Disks, data: Place, log: Place | None) -> Iterator[Side]:
+    """Open a server's disk for as long as the block lasts. log: where the logs are, if not beside the
+    snapshots. Raises DiskError for files that cannot be read as ZooKeeper's, UsageError for a place that has
+    none."""
+    try:
+        yield opened(disks, data, log)
+    except ZkDataError as error:
+        raise DiskError(f"{data}: {error}") from error
+    except OSError as error:
+        raise DiskError(f"{data}{f' or {log}' if log else ''}: {error.strerror or error}") from error

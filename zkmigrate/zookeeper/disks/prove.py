@@ -101,8 +101,8 @@ class Telling:
         self._say = say
         self._began = self._told = time.monotonic()
 
-    def of(self, name: str) -> Callable[[str, int, int | None], None]:
-        """What the readers tell while they read this server's disk."""
+    def of(self, name: str = "") -> Callable[[str, int, int | None], None]:
+        """What the readers tell while they read this server's disk; without a name, the only one."""
 
         def tell(what: str, done: int, total: int | None) -> None:
             now = time.monotonic()
@@ -110,7 +110,8 @@ class Telling:
                 return
             self._told = now
             of = "" if total is None else f" of {total}"
-            self._say(f"{name}: {done}{of} {what} read, {now - self._began:.0f} s")
+            whose = f"{name}: " if name else ""
+            self._say(f"{whose}{done}{of} {what} read, {now - self._began:.0f} s")
 
         return tell
 

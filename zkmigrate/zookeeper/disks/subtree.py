@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server, walk_subtree
-from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.subtree import Extent, Largest, Walk, extent_of
 from zkmigrate.zookeeper.data.tree import load_tree
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.place import Disks, Place
-from zkmigrate.zookeeper.disks.tail import DiskError
+from zkmigrate.zookeeper.disks.place import Disks, Place, read
 
 _SHOWN = 10
 
@@ -109,21 +107,11 @@ def from_server(
 def from_disk(
     disks: Disks, data: Place, log: Place | None, chroot: str, largest: int, hint: Callable[[str], None]
 ) -> Answer:
-    """Read the newest snapshot and the log after it. log, largest: as of `tail`. Raises DiskError for files
-    that cannot be read as ZooKeeper's, UsageError for a place that has none, AbsentError."""
+    """Read the newest snapshot and the log after it. log: as of `place.read`. Raises as that, AbsentError."""
     began = time.monotonic()
-    try:
-        tree = load_tree(
-            disks.directory(data),
-            None if log is None else disks.directory(log),
-            chroot=chroot,
-            max_record=max(largest, MAX_RECORD),
-            tell=Pace(hint).replayed,
-        )
-    except ZkDataError as error:
-        raise DiskError(f"{data}: {error}") from error
-    except OSError as error:
-        raise DiskError(f"{data}{f' or {log}' if log else ''}: {error.strerror or error}") from error
+    with read(disks, data, log) as side:
+        most = max(largest, MAX_RECORD)
+        tree = load_tree(side.data, side.logs, chroot=chroot, max_record=most, tell=Pace(hint).replayed)
     if chroot not in tree.nodes:
         raise AbsentError(f"{chroot} is not there in {data} at {format_zxid(tree.zxid)}")
     seconds = time.monotonic() - began

@@ -5,18 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from zkmigrate.errors import HostError, ZkmigrateError
-from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.tail import Tail, newest
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.place import Disks, Place
-
-
-class DiskError(ZkmigrateError):
-    """ZooKeeper's files are there and cannot be read as such."""
-
-    exit_code = 8
+from zkmigrate.zookeeper.disks.place import Disks, Place, read
 
 
 def tail(
@@ -29,25 +21,16 @@ def tail(
     quick: bool,
     as_json: bool,
 ) -> int:
-    """Say the newest durable zxid; 0. log: where the logs are, if not beside the snapshots.
-    jute_maxbuffer: the servers'. quick: as ``newest`` without ``check``.
-
-    Raises DiskError for files that cannot be read as ZooKeeper's, UsageError for a place that has none.
-    """
-    try:
+    """Say the newest durable zxid; 0. jute_maxbuffer: the servers'. quick: as ``newest`` without ``check``.
+    log, and what it raises: as of `place.read`."""
+    with read(disks, data, log) as side:
         found = newest(
-            disks.directory(data),
-            None if log is None else disks.directory(log),
+            side.data,
+            side.logs if log else None,
             jute_maxbuffer=jute_maxbuffer,
             max_record=max(2 * (jute_maxbuffer + 1), MAX_RECORD),
             check=not quick,
         )
-    except ZkDataError as error:
-        raise DiskError(f"{data}: {error}") from error
-    except HostError:
-        raise
-    except OSError as error:
-        raise DiskError(f"{data}{f' or {log}' if log else ''}: {error.strerror or error}") from error
     say(json.dumps(body(found), ensure_ascii=False) if as_json else text(found))
     return 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -12,17 +11,15 @@ from zkmigrate.clean import inline
 from zkmigrate.model.fact import Seen
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
 from zkmigrate.zookeeper.clients.subtree import Server
-from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.sums import read_sums
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.words import WordError, parse_cons
 from zkmigrate.zookeeper.data.writers import Writer, Writing, writers
-from zkmigrate.zookeeper.disks.place import Disks, Place
-from zkmigrate.zookeeper.disks.tail import DiskError
+from zkmigrate.zookeeper.disks.place import Disks, Place, read
+from zkmigrate.zookeeper.disks.prove import Telling
 
 ANSWER_S = 5.0
-_TELL_S = 3.0
 _PLACES = 3
 
 
@@ -39,30 +36,18 @@ def told(
     largest: int,
     as_json: bool,
 ) -> int:
-    """Say who wrote; 0. log: where the logs are, if not beside the snapshots. servers: asked with ``cons``
-    for the addresses of sessions that are connected now. hint: takes progress, and what could not be asked.
-
-    Raises DiskError for files that cannot be read as ZooKeeper's, UsageError for a place that has none.
-    """
+    """Say who wrote; 0. log, and what it raises: as of `place.read`. servers: asked with ``cons`` for the
+    addresses of sessions that are connected now. hint: takes progress, and what could not be asked."""
     limit = max(largest, MAX_RECORD)
-    began = time.monotonic()
-    due = [began + _TELL_S]
+    teller = Telling(hint).of()
 
     def tell(done: int) -> None:
-        if time.monotonic() >= due[0]:
-            due[0] = time.monotonic() + _TELL_S
-            hint(f"{done} transactions read, {time.monotonic() - began:.0f} s")
+        teller("transactions", done, None)
 
-    try:
-        snapshots = disks.directory(data)
-        logs = snapshots if log is None else disks.directory(log)
-        owners = read_sums(snapshots, logs, chroot=chroot, max_record=limit).owners
+    with read(disks, data, log) as side:
+        owners = read_sums(side.data, side.logs, chroot=chroot, max_record=limit).owners
         span = None if hours is None else round(hours * 3_600_000)
-        found = writers(logs, chroot=chroot, span_ms=span, owners=owners, max_record=limit, tell=tell)
-    except ZkDataError as error:
-        raise DiskError(f"{data}: {error}") from error
-    except OSError as error:
-        raise DiskError(f"{data}{f' or {log}' if log else ''}: {error.strerror or error}") from error
+        found = writers(side.logs, chroot=chroot, span_ms=span, owners=owners, max_record=limit, tell=tell)
     at = addresses(servers, hint)
     say(json.dumps(body(found, at)) if as_json else text(found, at, asked=bool(servers)))
     return 0
