@@ -130,6 +130,21 @@ def test_a_verb_takes_the_dependent_from_the_playbook() -> None:
         moved_by(books.load("kafka_topic_config"))
 
 
+def test_its_own_service_and_file_are_checked_as_those_of_the_house_are(tmp_path: Path) -> None:
+    file = tmp_path / "keepers.yml"
+    file.write_text(
+        INVENTORY[: INVENTORY.index("kafka:")] + "keeper:\n  realm: north\n  root: /keepers\n  hosts:\n"
+        "    - {name: keeper1, address: 10.0.0.31}\n    - {name: keeper2, address: 10.0.0.32}\n"
+        "  config: /etc/../keeper.json\n  service: {unit: keeper.service, start: /bin/x}\n"
+    )
+    with pytest.raises(InventoryError) as caught:
+        load(file, KeeperInventory, PLAYBOOK.sections)
+    said = str(caught.value)
+    assert "keeper.service.start: start without stop, status (needed:" in said
+    assert "keeper.config: not a usable path" in said
+    assert len(said.splitlines()) == 2
+
+
 def test_its_own_hosts_are_checked_against_all_others(tmp_path: Path) -> None:
     """A host in two sections, and the operator's machine as one of the keepers."""
     brokers = INVENTORY.index("kafka:")

@@ -60,6 +60,7 @@ class Keepers(BaseModel):
     realm: str
     root: str
     hosts: tuple[Keeper, ...]
+    config: str = CONFIG
     service: Service = Service(unit="keeper.service")
 
 
@@ -156,8 +157,8 @@ class KeeperDependent:
     def chroot(self, inventory: Inventory) -> str:
         return section(inventory).root
 
-    def config(self, _inventory: Inventory) -> str:
-        return CONFIG
+    def config(self, inventory: Inventory) -> str:
+        return section(inventory).config
 
     def identity(self, inventory: Inventory) -> str:
         return section(inventory).realm

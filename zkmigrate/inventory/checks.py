@@ -8,6 +8,7 @@ mistakes too.
 from __future__ import annotations
 
 import ipaddress
+import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -51,7 +52,7 @@ class _Host:
 
 def cross_check(document: Document, lists: Collection[HostList]) -> list[Mistake]:
     """Every mistake that takes two keys to see. lists: where the file lists hosts."""
-    top = document.value
+    top = document.value if isinstance(document.value, dict) else {}
     hosts = [host for listed in lists for host in _hosts(top, listed)]
     found = [
         *_chroot(top), *_twice(hosts), *_addresses(hosts), *_operator(top, hosts), *_bastion(top),
@@ -236,7 +237,8 @@ def _settings(top: Any) -> _Wrong:
 
 
 def _services(top: Any) -> _Wrong:
-    for path in (("dest", "service"), ("kafka", "service")):
+    for section in top:
+        path = (section, "service")
         service = value_at(top, path)
         if not isinstance(service, dict):
             continue
@@ -253,15 +255,16 @@ def _services(top: Any) -> _Wrong:
 def _paths(top: Any) -> _Wrong:
     """Directories of dest that are imaged and put back must hold nothing but ZooKeeper's data."""
     paths: dict[tuple[str, str], str] = {}
-    for name in ("config", "java_env", "data_dir", "log_dir"):
+    names = ("config", "java_env", "data_dir", "log_dir")
+    for name in names:
         value = value_at(top, ("dest", name))
         if isinstance(value, str) and value.startswith("/"):
             paths[("dest", name)] = value
-    for role, names in (("source", ("config", "java_env", "data_dir", "log_dir")), ("kafka", ("config",))):
-        for name in names:
-            value = value_at(top, (role, name))
-            if isinstance(value, str) and _odd(value):
-                yield (role, name), _odd_path(value)
+    elsewhere = [section for section in top if section not in ("dest", "ssh")]
+    for path in itertools.product(elsewhere, names):
+        value = value_at(top, path)
+        if isinstance(value, str) and _odd(value):
+            yield path, _odd_path(value)
     for path, value in paths.items():
         if _odd(value):
             yield path, _odd_path(value)

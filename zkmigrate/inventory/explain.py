@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -36,9 +36,6 @@ NEEDED["until"] = NEEDED["begin"]
 NEEDED["finding"] = "the id of a check, such as kafka.replication"
 NEEDED["target"] = "a host, address or topic as the finding names it"
 NEEDED["who"] = NEEDED["why"] = "a line of text that is not empty"
-NEEDED["topic_config.key"] = "the name of a topic config: letters, digits and . _ -"
-NEEDED["topics"] = NEEDED["leave_out"] = "names of topics, or patterns with * and ?"
-NEEDED["value"] = NEEDED["settings"]
 NEEDED["stop"] = NEEDED["status"] = NEEDED["kill"] = NEEDED["start"]
 _REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"
 
@@ -72,13 +69,13 @@ def _reason(item: Any, path: Path, model: type[BaseModel]) -> str:
         meant = f"; did you mean {near[0]}?" if near else ""
         return f"unknown key (needed one of: {', '.join(possible)}{meant})"
     if kind == "string_pattern_mismatch":
-        return f"not allowed (seen {seen}, needed {_needed(path)})"
+        return f"not allowed (seen {seen}, needed {_needed(path, model)})"
     if kind == "string_too_long":
         length, most = len(item["input"]), context.get("max_length")
         return f"too long (seen {seen}, {length} characters, needed at most {most})"
     if kind == "string_type":
         hint = "; put it in quotes" if isinstance(item["input"], int | float) else ""
-        return f"not text (seen {seen}, needed {_needed(path)}{hint})"
+        return f"not text (seen {seen}, needed {_needed(path, model)}{hint})"
     if kind == "literal_error":
         return f"not one of the values (seen {seen}, needed {context.get('expected')})"
     if kind == "tuple_type":
@@ -96,8 +93,11 @@ def _reason(item: Any, path: Path, model: type[BaseModel]) -> str:
     return f"{item['msg'][:1].lower()}{item['msg'][1:]} (seen {seen})"
 
 
-def _needed(path: Path) -> str:
+def _needed(path: Path, model: type[BaseModel]) -> str:
     names = [str(part) for part in path if not isinstance(part, int)]
+    own: Mapping[str, str] = getattr(model, "needed", {})
+    if words := own.get(".".join(names)):
+        return words
     if names[-1:] == ["config"] and names[0] != "ssh":
         return _REMOTE_PATH
     if names == ["name"]:

@@ -315,6 +315,8 @@ class Inventory(_Partial):
     may_lack = SECTIONS
     as_typed: ClassVar[tuple[marked_yaml.Path, ...]] = (("dest", "settings"),)
     not_binding: ClassVar[Mapping[str, Any]] = {}
+    # What the keys of a section of its own may hold, for whoever typed something else.
+    needed: ClassVar[Mapping[str, str]] = {}
     # No two hosts of these lists share a name, an address, or within a list a number.
     host_lists: ClassVar[tuple[inventory_checks.HostList, ...]] = (
         inventory_checks.HostList(("source", "hosts"), "source", "myid"),

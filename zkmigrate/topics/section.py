@@ -7,9 +7,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from zkmigrate.inventory.explain import NEEDED
 from zkmigrate.inventory.inventory import Inventory, SettingKey, SettingValue
 
 Topics = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._*?-]+$", max_length=249)]
+_NAMES = "names of topics, or patterns with * and ?"
 
 
 class TopicConfig(BaseModel):
@@ -33,5 +35,11 @@ class TopicConfigInventory(Inventory):
 
     as_typed = (*Inventory.as_typed, ("topic_config", "value"))
     not_binding: ClassVar[Mapping[str, Any]] = {"topic_config": {"leave_out"}}
+    needed: ClassVar[Mapping[str, str]] = {
+        "topic_config.key": "the name of a topic config: letters, digits and . _ -",
+        "topic_config.value": NEEDED["settings"],
+        "topic_config.topics": _NAMES,
+        "topic_config.leave_out": _NAMES,
+    }
 
     topic_config: TopicConfig
