@@ -99,13 +99,8 @@ class Windowed(Toy):
             WriteStep("door", site, Hazard.FINAL),
         )
         stages = (
-            Stage(
-                "before",
-                "prepare",
-                (cast(AnyStep, WriteStep("file", site)),),
-                gate=True,
-                outdates="written files",
-            ),
+            Stage("first", "look", (cast(AnyStep, LookStep("first")),), gate=True),
+            Stage("before", "prepare", (cast(AnyStep, WriteStep("file", site)),), outdates="written files"),
             Stage(
                 "main", "do", cast(tuple[AnyStep, ...], window), consent="Now?", window=self.window, gate=True
             ),
@@ -220,12 +215,17 @@ def test_the_gate_of_a_run_is_what_its_playbook_says(tmp_path: Path) -> None:
     def stands() -> tuple[runs.Known, str] | None:
         return runs.past_first_gate(tmp_path, inventory(), toy.playbook)
 
-    assert stands() is None
+    assert toy.process(lambda walk: walk.forward(until="first")).code == 0
+    assert stands() is None, "nothing was changed yet"
     assert toy.process(lambda walk: walk.forward(until="before")).code == 0
-    found = stands()
-    assert found is not None
-    assert (found[1], runs.gate_ahead(found[0], toy.playbook).id) == ("written files", "main")
-    assert toy.process(back).code == 0
+    for act in (None, back):
+        if act is not None:  # on its way back it looks at the first stage anew, and has written files still
+            with pytest.raises(Killed):
+                toy.process(act, Points(1, kinds=("apply",)))
+        found = stands()
+        assert found is not None
+        assert (found[1], runs.gate_ahead(found[0], toy.playbook).id) == ("written files", "main")
+    assert toy.process(resume).code == 0
     assert stands() is None
     assert toy.process(forward).code == 0
     [over] = runs.known(tmp_path, inventory())
