@@ -84,7 +84,7 @@ class Decide(Protocol):
     ``phase`` is the id of the stage's last step that is done or has sent a change, empty before the first.
     """
 
-    def __call__(self, phase: str, finding: Finding, policy: Policy) -> Decision: ...
+    def __call__(self, phase: str, finding: Finding, policy: Policy, /) -> Decision: ...
 
 
 @dataclass(frozen=True)
