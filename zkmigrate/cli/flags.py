@@ -83,7 +83,7 @@ pause_after = click.option(
     "--pause-after",
     type=click.IntRange(min=1),
     metavar="N",
-    help="In the roll, hold once N brokers have moved, until zkmigrate release.",
+    help="In the roll, or the set of topics: hold once N have moved, until zkmigrate release.",
 )
 skip = click.option(
     "--skip",
