@@ -19,15 +19,46 @@ SPLIT = ("hosts", "kafka", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
 PURE = {
-    "model", "zookeeper.data", "zookeeper.facts", "hosts.facts", "kafka.facts", "kafka.rules",
-    "moves.by_hand", "moves.dependent", "moves.facts", "moves.go_no_go", "moves.lanes", "moves.member",
-    "moves.move", "moves.preflight", "moves.report", "moves.rules", "moves.steps", "topics", "dependents",
-}  # fmt: skip
+    "model",
+    "zookeeper.data",
+    "zookeeper.facts",
+    "hosts.facts",
+    "kafka.facts",
+    "kafka.rules",
+    "moves.by_hand",
+    "moves.dependent",
+    "moves.facts",
+    "moves.go_no_go",
+    "moves.lanes",
+    "moves.member",
+    "moves.move",
+    "moves.preflight",
+    "moves.report",
+    "moves.rules",
+    "moves.steps",
+    "topics",
+    "dependents",
+}
 EFFECT = {
-    "byhand", "cli", "discovery", "engine", "hosts.lanes", "hosts.transport", "kafka.clients", "lab",
-    "moves.verbs", "moves.world", "report", "runs", "site", "spark", "submitted", "ui", "zookeeper.clients",
+    "byhand",
+    "cli",
+    "discovery",
+    "engine",
+    "hosts.lanes",
+    "hosts.transport",
+    "kafka.clients",
+    "lab",
+    "moves.verbs",
+    "moves.world",
+    "report",
+    "runs",
+    "site",
+    "spark",
+    "submitted",
+    "ui",
+    "zookeeper.clients",
     "zookeeper.disks",
-}  # fmt: skip
+}
 NEUTRAL = {"clean", "deadline", "errors", "hosts.hop", "hosts.zkm_host", "inventory", "places"}
 
 
