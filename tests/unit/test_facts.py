@@ -42,7 +42,7 @@ from zkmigrate.hosts.facts.status import (
     stamp,
     unit_status,
 )
-from zkmigrate.kafka.facts.cluster import Controller, Registration, cluster_id, controller, registrations
+from zkmigrate.kafka.facts.cluster import Controller, cluster_id, controller
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Znode
 from zkmigrate.moves.facts.connections import connections, source_clients
@@ -476,20 +476,11 @@ def _znode(data: bytes, owner: int = 0, children: tuple[str, ...] = ()) -> Readi
 def test_kafka_seen_through_a_host() -> None:
     world = PreflightWorld()
     world.znodes["z", "/k/cluster/id"] = _znode(b'{"version":"1","id":"abc"}')
-    world.znodes["z", "/k/brokers/ids"] = _znode(b"", children=("2", "1", "3"))
-    world.znodes["z", "/k/brokers/ids/1"] = _znode(b"{}", 0x11)
-    world.znodes["z", "/k/brokers/ids/2"] = _znode(b"{}", 0x12)
     world.znodes["z", "/k/controller"] = _znode(b'{"version":1,"brokerid":2,"timestamp":"1"}', 0x12)
     world.znodes["z", "/k/controller_epoch"] = _znode(b"4")
     assert cluster_id(world, "z", "/k") == Seen("abc")
-    # Broker 3 left between the two looks.
-    assert registrations(world, "z", "/k") == Seen(
-        {1: Registration(1, 0x11, 7, b"{}"), 2: Registration(2, 0x12, 7, b"{}")}
-    )
     assert controller(world, "z", "/k") == Seen(Controller(2, 0x12, 7, 4))
     assert isinstance(cluster_id(world, "z", "/other"), Absent)
-    world.znodes["z", "/k/brokers/ids/1"] = TIMEOUT
-    assert registrations(world, "z", "/k") == TIMEOUT
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"null", b'{"id":1}', b"\xff"])

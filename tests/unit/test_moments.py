@@ -72,22 +72,11 @@ ALL_HOSTS = " ".join(HOSTS)
 def test_a_whole_move_has_its_moments_in_order(tiny: Tiny) -> None:
     assert tiny.process(forward).code == 0
     assert programs(tiny).waited == [
-        "before_run preflight",
-        "before_stage preflight",
-        "after_stage preflight",
-        "before_stage prepare",
-        f"before_wave prepare {ALL_HOSTS}",
-        f"before_wave prepare {ALL_HOSTS}",
-        "after_stage prepare",
-        "before_stage rehearse",
-        "before_window rehearse",
-        "after_stage rehearse",
-        "before_stage main",
-        "before_window main",
-        "after_open main",
-        "after_stage main",
-        "on_end",
-    ]
+        "before_run preflight", "before_stage preflight", "after_stage preflight", "before_stage prepare",
+        f"before_wave prepare {ALL_HOSTS}", f"before_wave prepare {ALL_HOSTS}", "after_stage prepare",
+        "before_stage rehearse", "before_window rehearse", "after_stage rehearse", "before_stage main",
+        "before_window main", "after_open main", "after_stage main", "on_end",
+    ]  # fmt: skip
     assert [name for name, _ in programs(tiny).beside] == ["before_stage rehearse back"], (
         "the door is still shut when a rehearsal turns round"
     )

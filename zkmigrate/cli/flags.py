@@ -60,23 +60,21 @@ def which_run(text: str) -> Callable[[F], F]:
     return click.option("--run-id", shell_complete=completed("runs"), default="", help=text)
 
 
+def named(option: str, kind: str, metavar: str, text: str) -> Callable[[F], F]:
+    """An option that takes the name of something of this kind."""
+    return click.option(option, shell_complete=completed(kind), default="", metavar=metavar, help=text)
+
+
 run_id = which_run(
     "Which run; the open, else the newest one of the inventory when left out (run: a new one)."
 )
 yes = click.option("--yes", is_flag=True, help="Same path without prompts; needed without a terminal.")
-until = click.option(
-    "--until",
-    shell_complete=completed("steps"),
-    default="",
-    metavar="STEP",
-    help="Stop after this stage or stage.step, such as roll.",
-)
-hold_at = click.option(
+until = named("--until", "steps", "STEP", "Stop after this stage or stage.step, such as roll.")
+hold_at = named(
     "--hold-at",
-    shell_complete=completed("phases"),
-    default="",
-    metavar="PHASE",
-    help="Hold after this step of the cut-over, such as check. Once dest serves (serve, check) no longer "
+    "phases",
+    "PHASE",
+    "Hold after this step of the cut-over, such as check. Once dest serves (serve, check) no longer "
     "than policy.open_limit_s: then the hosts open by themselves.",
 )
 pause_after = click.option(

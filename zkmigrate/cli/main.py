@@ -240,12 +240,8 @@ def resume(**options: Any) -> None:
 @flags.yes
 @flags.steal
 @flags.metrics
-@click.option(
-    "--to",
-    shell_complete=flags.completed("steps"),
-    default="",
-    metavar="STEP",
-    help="Back to the start of this stage or stage.step; left out, of everything.",
+@flags.named(
+    "--to", "steps", "STEP", "Back to the start of this stage or stage.step; left out, of everything."
 )
 def rollback(**options: Any) -> None:
     """Walk back, step by step, to the start of a named step or of everything."""
@@ -313,22 +309,17 @@ def clean_up(run_id: str, all_: bool, **options: Any) -> None:
 @flags.common
 @flags.run_id
 @click.option("--offline", is_flag=True, help="Only the files of the run; ask no host.")
-@click.option(
+@flags.named(
     "--wait",
-    shell_complete=flags.completed("steps or end"),
-    default="",
-    metavar="STEP",
-    help="First wait until this stage or stage.step is done, or with 'end' until the process at work ends.",
+    "steps or end",
+    "STEP",
+    "First wait until this stage or stage.step is done, or with 'end' until the process at work ends.",
 )
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="S", help="Seconds to wait at the most."
 )
-@click.option(
-    "--findings",
-    shell_complete=flags.completed("steps or all"),
-    default="",
-    metavar="STEP",
-    help="Also what this stage or stage.step, or all, found, whole.",
+@flags.named(
+    "--findings", "steps or all", "STEP", "Also what this stage or stage.step, or all, found, whole."
 )
 def status(
     run_id: str, offline: bool, wait: str, timeout_s: float | None, findings: str, **options: Any
@@ -350,12 +341,11 @@ def status(
 @cli.command()
 @flags.common
 @flags.run_id
-@click.option(
+@flags.named(
     "--at",
-    shell_complete=flags.completed("places"),
-    default="",
-    metavar="STEP",
-    help="Before this stage, before this stage.step outside the window, or after this step of the cut-over "
+    "places",
+    "STEP",
+    "Before this stage, before this stage.step outside the window, or after this step of the cut-over "
     "(check); left out, at the next place there is.",
 )
 @click.option("--why", default="", metavar="TEXT", help="Shown on screen, in status and in the journal.")

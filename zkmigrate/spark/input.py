@@ -157,11 +157,6 @@ def only_under(chroot: str) -> dict[str, str]:
     return {"pathPrefix": chroot} if chroot != "/" and chroot.isascii() else {}
 
 
-def millis(time: Column) -> Column:
-    """A timestamp as milliseconds since the epoch."""
-    return F.unix_millis(time)
-
-
 def seconds(time: str) -> Column:
     """A timestamp as seconds since the epoch."""
     return F.unix_micros(time) / 1e6

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from zkmigrate.spark.input import millis, under
+from zkmigrate.spark.input import under
 from zkmigrate.spark.kinds import CHANGES, CLOSES, CREATES, ENDS, OPENS
 from zkmigrate.spark.rolled import Plain, in_tasks
 from zkmigrate.spark.standing import is_session
@@ -70,7 +70,7 @@ def lacking(
         concerned, "session", "left_semi"
     )
     rows = changes.unionByName(sessions).withColumns(
-        {"time_ms": millis(F.col("time")), "ephemeral": _ephemeral(),
+        {"time_ms": F.unix_millis("time"), "ephemeral": _ephemeral(),
          "living": F.lit(False)}
     )  # fmt: skip
     known = owners.select(

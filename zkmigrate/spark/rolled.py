@@ -36,7 +36,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from zkmigrate.spark.disk import Disk
-from zkmigrate.spark.input import millis, only, under
+from zkmigrate.spark.input import only, under
 from zkmigrate.spark.kinds import CHANGES, CLOSES, CREATES, ENDS, WRITES
 from zkmigrate.spark.sources.arrays import ACL
 from zkmigrate.spark.standing import is_session
@@ -241,7 +241,7 @@ def _replayed(spark: SparkSession, disk: Disk, chroot: str, span: tuple[int, int
 
 def _of_snapshot(found: DataFrame, chroot: str) -> DataFrame:
     kept = found.filter(holds(F.col("path"), chroot) | F.col("corrupt").isNotNull())
-    times = {name: millis(F.col(name)) for name in ("ctime", "mtime")}
+    times = {name: F.unix_millis(name) for name in ("ctime", "mtime")}
     return kept.withColumns({"data_sha256": _sha256(), **times}).select("path", *FIELDS, "corrupt")
 
 
@@ -271,7 +271,7 @@ def _operations(log: DataFrame, chroot: str) -> DataFrame:
     """Changes of the subtree, and closings: columns of `_EVENT`."""
     changes = F.col("type").isin(*CHANGES) & holds(F.col("path"), chroot)
     found = log.filter(~F.col("failed") & (changes | (F.col("type") == CLOSES))).withColumns(
-        {"data_sha256": _sha256(), "ctime": millis(F.col("time")), "kind": F.col("type")}
+        {"data_sha256": _sha256(), "ctime": F.unix_millis("time"), "kind": F.col("type")}
     )
     return _events(found)
 

@@ -8,23 +8,12 @@ Each function costs reads in the operator's client session on that host. The JSO
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look, Znode
 from zkmigrate.model.step import Context
-
-
-@dataclass(frozen=True)
-class Registration:
-    """A broker's ephemeral: the session that owns it, when it was made, and the data as it is."""
-
-    broker: int
-    owner: int
-    czxid: int
-    data: bytes
 
 
 @dataclass(frozen=True)
@@ -50,26 +39,6 @@ def cluster_id(look: Look, via: str, chroot: str) -> Reading[str]:
         return node
     value = _json(node.value).get("id")
     return Seen(value) if isinstance(value, str) else _garbled(f"{chroot}/cluster/id", node.value)
-
-
-def registrations(look: Look, via: str, chroot: str) -> Reading[Mapping[int, Registration]]:
-    """Every registered broker by id; a broker that leaves while this looks is left out."""
-    ids = look.znode(via, f"{chroot}/brokers/ids")
-    if not isinstance(ids, Seen):
-        return ids
-    found: dict[int, Registration] = {}
-    for name in sorted(ids.value.children):
-        path = f"{chroot}/brokers/ids/{name}"
-        node = look.znode(via, path)
-        if isinstance(node, Unknown):
-            return node
-        if isinstance(node, Absent):
-            continue
-        if not name.isdecimal():
-            return Unknown("garbled", f"{path} is not a broker id")
-        broker = int(name)
-        found[broker] = Registration(broker, node.value.ephemeral_owner, node.value.czxid, node.value.data)
-    return Seen(found)
 
 
 def controller(look: Look, via: str, chroot: str) -> Reading[Controller]:

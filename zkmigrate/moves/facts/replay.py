@@ -67,15 +67,14 @@ class Batch:
 @dataclass
 class Looked:
     """What there is to replay. dest: the disk it is read from. cut: the newest zxid that both share; upto:
-    dest's newest; source_at: source's. under: transactions of dest that changed the subtree, passed: those of
-    them that leave nothing behind; first: some of the others. batches: all of the others. touched: the znodes
-    at the cut that they change, and the ephemerals."""
+    dest's newest. under: transactions of dest that changed the subtree, passed: those of them that leave
+    nothing behind; first: some of the others. batches: all of the others. touched: the znodes at the cut that
+    they change, and the ephemerals."""
 
     chroot: str
     dest: str
     cut: int = 0
     upto: int = 0
-    source_at: int = 0
     under: int = 0
     passed: int = 0
     tally: Tally = field(default_factory=Tally)
@@ -83,10 +82,6 @@ class Looked:
     touched: Mapping[str, Znode] = field(default_factory=dict)
     first: list[Again] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
-
-    def failing(self, *but: str) -> tuple[Condition, ...]:
-        """The conditions that do not hold or are not known, without those of these ids."""
-        return tuple(c for c in self.conditions if not c.held and c.id not in but)
 
 
 @dataclass
@@ -122,7 +117,7 @@ class Looking:
         ends = {d.name: newest(d.data, d.logs, max_record=self.max_record).zxid for d in self.dests}
         dest = max(self.dests, key=lambda side: ends[side.name])
         reach = reach_of(self.source, source_at, dest, after_cut=True, max_record=self.max_record)
-        found = Looked(self.chroot, dest.name, _cut(dest, reach), ends[dest.name], source_at)
+        found = Looked(self.chroot, dest.name, _cut(dest, reach), ends[dest.name])
         at_cut = self._at(dest, found.cut)
         if not at_cut.znodes:
             raise UsageError(f"{dest.name} holds no znode {self.chroot} at {format_zxid(found.cut)}")

@@ -76,7 +76,6 @@ class Listed:
     """What dest holds outside every chroot. of_dest: what must hold whatever is deleted. verdicts: subtree →
     its own findings."""
 
-    users: Users
     trees: Mapping[str, Subtree]
     of_dest: tuple[Finding, ...]
     verdicts: Mapping[str, tuple[Finding, ...]]
@@ -163,7 +162,6 @@ class Work:
             return rules.answered(findings, self.wishes.accept, who)
 
         return Listed(
-            using,
             trees,
             answered(rules.of_dest(using.watches, using.clients, using.chroots)),
             {path: answered(rules.of_subtree(tree, cut, using.watches)) for path, tree in trees.items()},

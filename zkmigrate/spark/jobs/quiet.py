@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from zkmigrate.errors import UsageError
 from zkmigrate.model.report import Table
 from zkmigrate.spark.charts import over_time, week
-from zkmigrate.spark.input import Input, millis, only_under, under
+from zkmigrate.spark.input import Input, only_under, under
 from zkmigrate.spark.plain import moment
 from zkmigrate.spark.quietest import MINUTES_OF_A_WEEK, Hour, hours
 from zkmigrate.spark.section import Picture, Section
@@ -33,7 +33,7 @@ def run(input: Input) -> Section:
     frame = input.once(
         input.effects("zxid", "time", "path", **only_under(asked.chroot))
         .filter(under(F.col("path"), asked.chroot))
-        .groupBy(F.floor(millis(F.col("time")) / (1000 * step_s)).alias("step"))
+        .groupBy(F.floor(F.unix_millis("time") / (1000 * step_s)).alias("step"))
         .agg(F.count_distinct("zxid").alias("transactions"))
         .select(F.timestamp_seconds(F.col("step") * step_s).alias("at"), "step", "transactions")
         .orderBy("step")

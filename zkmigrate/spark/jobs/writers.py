@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from zkmigrate.model.report import Table
-from zkmigrate.spark.input import Input, epoch, millis, only, place_in_epoch, under
+from zkmigrate.spark.input import Input, epoch, only, place_in_epoch, under
 from zkmigrate.spark.kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
 from zkmigrate.spark.plain import moment
 from zkmigrate.spark.section import Section
@@ -65,7 +65,7 @@ def run(input: Input) -> Section:
 
 def _transactions(log: DataFrame, touched: Column) -> DataFrame:
     """By session: the transactions that it asked for, and those with an operation that touched the chroot."""
-    ms = millis(F.col("time"))
+    ms = F.unix_millis("time")
     each = log.groupBy("session", "zxid").agg(F.max(touched).alias("touched"), F.max(ms).alias("ms"))
     changed = F.when(F.col("touched"), F.col("ms"))
     return each.groupBy("session").agg(
@@ -107,7 +107,7 @@ def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
         .groupBy("session")
         .agg(
             F.max_by("timeout_ms", F.when(opens, F.col("zxid"))).alias("timeout_ms"),
-            F.max(F.when(closes, millis(F.col("time")))).alias("ended_ms"),
+            F.max(F.when(closes, F.unix_millis("time"))).alias("ended_ms"),
         )
     )
     return sessions.join(ends, "session", "left")

@@ -12,11 +12,10 @@ _NAME = re.compile(r"snapshot\.([0-9a-f]+)(?:\.(gz|snappy))?\Z")
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """zxid: the one in the name, lastProcessedZxid when the dump began; codec: "", "gz" or "snappy"."""
+    """zxid: the one in the name, lastProcessedZxid when the dump began. size: in bytes."""
 
     name: str
     zxid: int
-    codec: str
     size: int
 
 
@@ -35,7 +34,7 @@ def snapshot_codec(name: str) -> str:
 def snapshot_files(directory: Directory) -> tuple[SnapshotFile, ...]:
     """The snapshots of a directory, newest first."""
     found = [
-        SnapshotFile(name, zxid, snapshot_codec(name), size)
+        SnapshotFile(name, zxid, size)
         for name, size in directory.names_with_sizes().items()
         if size >= 0 and (zxid := snapshot_zxid(name)) is not None
     ]

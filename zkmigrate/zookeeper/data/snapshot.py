@@ -272,6 +272,5 @@ class Snapshot(Iterator[SnapshotNode]):
         self._settle(start)
 
 
-def read_snapshot(reader: RandomReader, name: str, *, max_record: int = MAX_RECORD) -> Snapshot:
-    """Open one snapshot; its header, sessions and ACL table are read before this returns."""
-    return Snapshot(reader, name, max_record=max_record)
+read_snapshot = Snapshot
+"""Open one snapshot; its header, sessions and ACL table are read at once."""
