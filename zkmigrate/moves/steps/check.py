@@ -22,6 +22,7 @@ from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.recorded import known, needed
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.window import Phase
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.recorded import Checked, Drained, Proved
 from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
@@ -103,11 +104,11 @@ class CheckStep(Step[CheckFacts]):
     def check(self, c: Context, f: CheckFacts) -> Verdict:
         if c.way is Way.BACK:
             return Done()
-        opened = f.hosts.in_phase("open")
+        opened = f.hosts.in_phase(Phase.OPEN)
         partly = go_on_without(c, f.hosts)
         if f.hosts.unknown and not partly:
             return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("check", *SERVING, *(("go", "sealed") if partly else ())):
+        if wrong := f.hosts.outside("check", *SERVING, *((Phase.GO, Phase.SEALED) if partly else ())):
             return Blocked(wrong)
         serving = c.inventory.dest.majority if opened else len(f.hosts.in_phase(*SERVING))
         followers = serving - 1
@@ -131,7 +132,7 @@ class CheckStep(Step[CheckFacts]):
             findings = tuple(replace(x, severity=Severity.WARN) for x in findings)
         if any(x.blocks for x in findings):
             return Blocked(findings)
-        if todo := f.hosts.in_phase("started"):
+        if todo := f.hosts.in_phase(Phase.STARTED):
             return Ready(todo, findings)
         return Done(findings, Checked(f.servers.leader).encode())
 
