@@ -30,7 +30,7 @@ from zkmigrate.moves.facts.window import SERVING, H, Statuses, phases
 from zkmigrate.moves.steps.serve import go_on_without
 from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
-from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr, synced_followers
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 SYNCED_DEADLINE_S = 10.0
@@ -95,7 +95,7 @@ class CheckStep(Step[CheckFacts]):
         if leader is None:
             return CheckFacts(hosts, servers, 0, Absent("leader"), {})
         mntr = leader_mntr(look, leader)
-        synced = (synced_followers(mntr.value) or 0) if isinstance(mntr, Seen) else 0
+        synced = (mntr.value.synced_followers or 0) if isinstance(mntr, Seen) else 0
         paths = tuple(baseline(c).ephemerals) if has_baseline(c) else ()
         znodes = look.each(paths, lambda path: look.znode(leader, path))
         owners = owning_sessions(look, (leader,), self.dependent.chroot(c.inventory))

@@ -30,7 +30,7 @@ from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.moves.facts.recorded import Surveyed
 from zkmigrate.moves.facts.window import Standing, foreseen, standing, unknown
 from zkmigrate.moves.rules.lease import in_force
-from zkmigrate.zookeeper.facts.ensemble import leader_mntr, learners, source_view
+from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
 
 # The observer's election back-off starts to cost more than a JVM start after a cut of about this long.
 RESTART_AFTER_S = 2.0
@@ -114,7 +114,7 @@ class CutStep(Step[CutFacts]):
         if cut:
             view = source_view(c.inventory, look)
             mntr = leader_mntr(look, view.leader) if view.leader is not None else None
-            count = learners(mntr.value) if isinstance(mntr, Seen) else None
+            count = mntr.value.learners if isinstance(mntr, Seen) else None
         return CutFacts(stand, probes, count, {})
 
     def check(self, c: Context, f: CutFacts) -> Verdict:

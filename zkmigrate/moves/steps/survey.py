@@ -54,7 +54,7 @@ from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 from zkmigrate.zookeeper.facts.disk import durable_tail
-from zkmigrate.zookeeper.facts.ensemble import leader_mntr, learners, source_view
+from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 LISTED = 5
@@ -128,7 +128,7 @@ class SurveyStep(Reads[SurveyFacts]):
             except (HostError, ZkDataError) as error:
                 return Unknown("failed", str(error))
 
-        count = learners(mntr.value) if isinstance(mntr, Seen) else None
+        count = mntr.value.learners if isinstance(mntr, Seen) else None
         tails = look.each(c.inventory.dest_names, tail)
         if c.rehearsal:
             read = self._source(c, look, view.leader, now, earlier)
