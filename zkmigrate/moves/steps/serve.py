@@ -16,7 +16,7 @@ from zkmigrate.hosts.facts.status import HostPhase
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.model.window import Phase
 from zkmigrate.moves.facts.window import SERVING, Statuses, phases
 from zkmigrate.moves.rules.window import rehearsed_s
@@ -50,8 +50,6 @@ class ServeStep(Reads[Statuses[HostPhase]]):
         return phases(c, look)
 
     def check(self, c: Context, f: Statuses[HostPhase]) -> Verdict:
-        if c.way is Way.BACK:
-            return Done()
         if go_on_without(c, f) and (missing := late(f)):
             return Done(missing)
         if f.unknown:

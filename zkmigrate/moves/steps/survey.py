@@ -27,7 +27,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import known
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.moves.dependent import AnyDependent, Words
 from zkmigrate.moves.facts.connections import connections
 from zkmigrate.moves.facts.recorded import ChosenLease, Surveyed
@@ -162,8 +162,6 @@ class SurveyStep(Reads[SurveyFacts]):
         )
 
     def check(self, c: Context, f: SurveyFacts) -> Verdict:
-        if c.way is Way.BACK:
-            return Done()
         findings = _readable(self.dependent, c, f)
         if any(x.blocks for x in findings) or not isinstance(f.ownership, Seen) or f.learners is None:
             return Blocked(findings)

@@ -29,7 +29,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.recorded import known, needed
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting
 from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.recorded import Proved, Stopped, Surveyed, Verified, seconds
@@ -147,8 +147,6 @@ class VerifyStep(Step[VerifyFacts]):
         )
 
     def check(self, c: Context, f: VerifyFacts) -> Verdict:
-        if c.way is Way.BACK:
-            return Done()
         enough = len(f.hosts.in_phase(Phase.OPEN)) >= c.inventory.dest.majority
         if f.hosts.unknown and not enough:
             return Blocked(f.hosts.unknown)
