@@ -15,11 +15,10 @@ from typing import Any
 
 from bench.spread import shown
 from zkmigrate.engine import chain, journal
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.journal import Journal
-from zkmigrate.model.change import PutFile, SetService
+from zkmigrate.model.change import Outcome, PutFile, SetService
 from zkmigrate.runs import books, standing
 
 MOVES = 10_000

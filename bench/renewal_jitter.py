@@ -31,11 +31,11 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.unit import sshd
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.beside import Process
 from zkmigrate.engine.history import History
 from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory.inventory import Inventory, Lease, Policy
+from zkmigrate.model.change import Outcome
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
 from zkmigrate.moves.rules.window import WINDOW

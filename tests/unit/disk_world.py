@@ -16,7 +16,6 @@ from typing import Any, TypeVar, cast
 
 from zkmigrate.cli.main import cli
 from zkmigrate.engine import runs
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.ports import NoWatch, WatchPort
@@ -24,7 +23,7 @@ from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
+from zkmigrate.model.change import Applied, Change, Changes, Outcome, PutFile, Restore, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look

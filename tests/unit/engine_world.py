@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from zkmigrate.engine import events
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.journal import NAME, Journal
@@ -30,7 +29,7 @@ from zkmigrate.engine.ports import (
 from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.hooks import Hooks
 from zkmigrate.inventory.inventory import Inventory, Lease, Policy
-from zkmigrate.model.change import Applied, Change, Changes, PutFile, Restore, inverses
+from zkmigrate.model.change import Applied, Change, Changes, Outcome, PutFile, Restore, inverses
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Role, Stage

@@ -12,9 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.change import AlterTopicConfig, Applied, Change, Changes, inverses
+from zkmigrate.model.change import AlterTopicConfig, Applied, Change, Changes, Outcome, inverses
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage

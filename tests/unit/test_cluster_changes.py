@@ -30,7 +30,6 @@ from tests.world.operator import quiet_world
 from zkmigrate.byhand import commands
 from zkmigrate.byhand.commands import Place
 from zkmigrate.engine import journal, plan
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
@@ -42,6 +41,7 @@ from zkmigrate.model.change import (
     Changes,
     ClusterChange,
     ElectLeaders,
+    Outcome,
     PutFile,
     inverses,
     undoes,

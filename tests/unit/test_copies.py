@@ -13,10 +13,10 @@ import pytest
 
 from tests.world.operator import Operator, quiet_world
 from zkmigrate import deadline
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.events import Event, Noted, StepBegun
 from zkmigrate.errors import HostError
+from zkmigrate.model.change import Outcome
 
 HOSTS = ("dest1", "dest2", "dest3")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.lock import HostLock, LocalLock
 from zkmigrate.errors import HostError, LockedError
 from zkmigrate.hosts import zkm_host
+from zkmigrate.model.change import Outcome
 from zkmigrate.model.step import Way
 
 HOSTS = ("d1", "d2", "d3")

@@ -25,7 +25,7 @@ from tests.unit.engine_world import (
     waiting,
 )
 from zkmigrate.engine import chain, events, journal
-from zkmigrate.engine.apply import Outcome, operation_id
+from zkmigrate.engine.apply import operation_id
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import Arrived, Next
@@ -33,7 +33,7 @@ from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.run import Walk
 from zkmigrate.errors import HostError, JournalError, RecordError, UsageError
-from zkmigrate.model.change import Change, Changes, PutFile
+from zkmigrate.model.change import Change, Changes, Outcome, PutFile
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Done, Hazard, Ready, Verdict, Way
 from zkmigrate.model.window import Word

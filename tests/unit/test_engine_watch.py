@@ -13,13 +13,12 @@ import pytest
 
 from tests.unit.engine_world import HOSTS, LEASE, Tiny, decide, inventory, tiny_window, waiting
 from zkmigrate.engine import events, journal
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History
 from zkmigrate.engine.watch import DEADLINE, HOST_UNREACHABLE, LEASE_LAPSED, LOOK_UNKNOWN, Watch
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.inventory.inventory import Lease, Policy
-from zkmigrate.model.change import Change
+from zkmigrate.model.change import Change, Outcome
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage

@@ -50,7 +50,7 @@ from zkmigrate.moves.facts.dest import DataState, data_state
 from zkmigrate.moves.facts.sessions import owning_sessions
 from zkmigrate.zookeeper.data.zxid import Zxid
 from zkmigrate.zookeeper.facts.config import parse, zoo_config
-from zkmigrate.zookeeper.facts.ensemble import leader_mntr, learners, source_view, synced_followers
+from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
 from zkmigrate.zookeeper.facts.members import Members, source_members
 
 VERSIONS = ("3.4.14", "3.5.8", "3.6.4", "3.8.4", "3.9.3")
@@ -258,10 +258,10 @@ def test_an_ensemble_of_each_version(version: str) -> None:
     mntr = leader_mntr(world, "source2")
     assert isinstance(mntr, Seen)
     # Two followers in sync, and an observer that counts as a learner only.
-    assert (synced_followers(mntr.value), learners(mntr.value)) == (2, 3)
+    assert (mntr.value.synced_followers, mntr.value.learners) == (2, 3)
     follower = leader_mntr(world, "source1")
     assert isinstance(follower, Seen)
-    assert (synced_followers(follower.value), learners(follower.value)) == (None, None)
+    assert (follower.value.synced_followers, follower.value.learners) == (None, None)
 
 
 def test_a_host_that_does_not_serve_is_told_from_one_that_does_not_answer() -> None:

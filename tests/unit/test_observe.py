@@ -14,13 +14,12 @@ import pytest
 
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
-from zkmigrate.engine.apply import Apply, Outcome
+from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.channel import ChannelApply
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import reach
 from zkmigrate.hosts.transport import Channels, Program, ProgramPaths, Transport, here
-from zkmigrate.hosts.transport.channels import Answer
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import topics as topic_client
@@ -36,6 +35,7 @@ from zkmigrate.model.change import (
     HostChange,
     HostVerb,
     InstallProgram,
+    Outcome,
     PutFile,
     Restore,
     SetService,
@@ -385,9 +385,9 @@ def test_a_change_says_how_long_its_answer_may_take(change: HostChange, answer_s
     waited: list[float] = []
 
     class Silent:
-        def ask(self, *_words: str, fencing: int, deadline_s: float) -> Answer:
+        def ask(self, *_words: str, fencing: int, deadline_s: float) -> Outcome:
             waited.append(deadline_s)
-            return Answer(fencing, "")
+            return Outcome(fencing, "")
 
     ChannelApply(cast(Channels, Silent()), cast(Program, None), {})(change, "o.1", 1)
     assert waited == [answer_s]

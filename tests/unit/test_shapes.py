@@ -16,7 +16,6 @@ from tests.unit.preflight_world import PreflightWorld, inventory
 from tests.unit.shelf_book import ShelfInventory, ShelfSite
 from tests.unit.test_inventory import GOOD
 from zkmigrate.cli.main import cli
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History, Stands
 from zkmigrate.engine.lock import UNWITNESSED, HostLock
 from zkmigrate.engine.runs import standing_lines
@@ -24,7 +23,7 @@ from zkmigrate.errors import HostError, InventoryError, JournalError, UsageError
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import SECTIONS, Inventory, digest, load, schema
-from zkmigrate.model.change import AlterTopicConfig, Changes, ElectLeaders, PutFile
+from zkmigrate.model.change import AlterTopicConfig, Changes, ElectLeaders, Outcome, PutFile
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.look import Look

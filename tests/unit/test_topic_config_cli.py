@@ -14,10 +14,9 @@ from tests.unit.engine_world import TinyClock
 from tests.unit.topic_world import ID, KEY, VALUE, TopicLook, names, topics
 from zkmigrate.cli.main import cli
 from zkmigrate.engine import planfile
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory.inventory import Inventory, digest, load
-from zkmigrate.model.change import Change, ClusterChange
+from zkmigrate.model.change import Change, ClusterChange, Outcome
 from zkmigrate.moves.world.topics import TopicWorld
 from zkmigrate.site.wiring import Site
 from zkmigrate.topics.section import TopicConfigInventory

@@ -28,12 +28,12 @@ from tests.unit.test_cluster_changes import AFTER, BEFORE, SettingStep, Site, To
 from tests.unit.test_engine_watch import until
 from zkmigrate import deadline
 from zkmigrate.engine import journal, runs
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.run import Walk
 from zkmigrate.engine.watch import LEASE_LAPSED, Watch
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory, Lease, Policy
+from zkmigrate.model.change import Outcome
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage

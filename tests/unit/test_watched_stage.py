@@ -13,11 +13,11 @@ import pytest
 from tests.unit.engine_world import HOSTS, ROLES, LookStep, Points, Tiny, TinyInventory, WriteStep, forward
 from tests.unit.test_engine_watch import until
 from zkmigrate.engine import events, journal
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.run import Walk
 from zkmigrate.engine.watch import LOOK_UNKNOWN, Watch
 from zkmigrate.inventory.inventory import Inventory, Policy
+from zkmigrate.model.change import Outcome
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage

@@ -23,9 +23,8 @@ from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.history import History
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.samples import Samples
-from zkmigrate.hosts.transport.channels import Answer
 from zkmigrate.inventory.inventory import Inventory, Ports, Source, Ssh, ZooKeeperHost
-from zkmigrate.model.change import KAFKA, ElectLeaders
+from zkmigrate.model.change import KAFKA, ElectLeaders, Outcome
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
@@ -128,9 +127,9 @@ def test_a_renewal_is_given_up_after_half_of_the_cut(
 
     limits: list[float] = []
 
-    def ask(*_words: str, fencing: int, deadline_s: float) -> Answer:
+    def ask(*_words: str, fencing: int, deadline_s: float) -> Outcome:
         limits.append(deadline_s)
-        return Answer(0, f"renewed by {fencing}")
+        return Outcome(0, f"renewed by {fencing}")
 
     site = Site(inventory().model_copy(update={"ssh": ssh}), "run")
     try:

@@ -10,7 +10,6 @@ from typing import cast
 from playbooks.kafka_topic_config import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
 from zkmigrate.engine import events
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import History
@@ -19,7 +18,7 @@ from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import NoWatch, World
 from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.inventory import Broker, Inventory, Kafka
-from zkmigrate.model.change import Change, ClusterChange
+from zkmigrate.model.change import Change, ClusterChange, Outcome
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage

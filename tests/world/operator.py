@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import Event, RunEnded
 from zkmigrate.engine.hold import HoldFile
@@ -25,7 +24,7 @@ from zkmigrate.engine.ports import (
 )
 from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
-from zkmigrate.model.change import Change
+from zkmigrate.model.change import Change, Outcome
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Way

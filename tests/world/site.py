@@ -15,7 +15,6 @@ from typing import Any, cast
 
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from zkmigrate.cli.main import cli
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.ports import WatchPort
@@ -23,7 +22,7 @@ from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.produce import Ack, Late, sample
-from zkmigrate.model.change import Change
+from zkmigrate.model.change import Change, Outcome
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.sampling import Body

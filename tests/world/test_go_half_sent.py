@@ -11,11 +11,10 @@ import pytest
 from tests.world.operator import Killed, Operator
 from tests.world.rolled import copied, rolled
 from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import Event, StepBegun, StepEnded, Turned
 from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError
-from zkmigrate.model.change import Change, Go, HostVerb
+from zkmigrate.model.change import Change, Go, HostVerb, Outcome
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import DirEntry, Look

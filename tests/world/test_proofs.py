@@ -11,9 +11,8 @@ import pytest
 
 from tests.world.operator import Operator, quiet_world
 from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import StepEnded
-from zkmigrate.model.change import Change, HostVerb
+from zkmigrate.model.change import Change, HostVerb, Outcome
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Blocked, Context, Done

@@ -10,8 +10,7 @@ import pytest
 from tests.world.operator import Operator
 from tests.world.test_move import owners
 from tests.world.test_way_back import doors_shut, phases, rolled
-from zkmigrate.engine.apply import Outcome
-from zkmigrate.model.change import Change, Cut, SetService
+from zkmigrate.model.change import Change, Cut, Outcome, SetService
 from zkmigrate.model.recorded import Recorded
 from zkmigrate.moves.facts.recorded import Proved, Surveyed
 from zkmigrate.moves.world.world import World

@@ -15,12 +15,11 @@ import pytest
 from tests.unit.steps.facts import surveyed
 from tests.world.operator import Operator, quiet_world
 from zkmigrate import deadline
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.history import History
 from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.watch import HOST_UNREACHABLE, past_deadline
 from zkmigrate.errors import HostError
-from zkmigrate.model.change import Change
+from zkmigrate.model.change import Change, Outcome
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import Alarm, StepEnded, Turned
-from zkmigrate.model.change import Change, Go
+from zkmigrate.model.change import Change, Go, Outcome
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.step import Way
 from zkmigrate.moves.world.look import WorldLook

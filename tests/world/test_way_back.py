@@ -8,11 +8,10 @@ import pytest
 
 from tests.world.operator import Operator, quiet_world
 from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.events import ChangeSent, Consented, StepEnded, Turned
 from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError
-from zkmigrate.model.change import Change, HostVerb, Seal
+from zkmigrate.model.change import Change, HostVerb, Outcome, Seal
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.step import Context, Waiting, Way

@@ -12,10 +12,9 @@ from typing import Any
 
 from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine import events
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.run import Walk
 from zkmigrate.engine.samples import Samples
-from zkmigrate.model.change import Change
+from zkmigrate.model.change import Change, Outcome
 from zkmigrate.model.report import Report
 from zkmigrate.model.sampling import Question
 from zkmigrate.moves.world.look import WorldLook

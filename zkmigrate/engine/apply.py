@@ -9,7 +9,6 @@ import hashlib
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -21,7 +20,7 @@ from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError, LockedError, UsageError
 from zkmigrate.hosts.lanes import Late, together
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.change import Applied, Change, Changes, ClusterChange, inverse
+from zkmigrate.model.change import Applied, Change, Changes, ClusterChange, Outcome, inverse
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 
@@ -36,14 +35,6 @@ of it, may take now; infinite outside a window."""
 def unlimited(_verb: str) -> tuple[float, float]:
     """Outside a window a change takes as long as its own limit says (``engine/channel.py``)."""
     return math.inf, math.inf
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a host or a cluster answered: zkm-host's exit code, a cluster's 0 or 1, and the words."""
-
-    rc: int
-    output: str = ""
 
 
 class Apply(Protocol):

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.hosts.transport.channels import Channels
 from zkmigrate.hosts.transport.program import Program
-from zkmigrate.model.change import Change, ClusterChange, InstallProgram, UninstallProgram
+from zkmigrate.model.change import Change, ClusterChange, InstallProgram, Outcome, UninstallProgram
 
 Send: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
 """Sends one change to one cluster: 0 and what came of it, or 1 and why the cluster refused. HostError where
@@ -61,7 +60,7 @@ class ChannelApply:
             self._channels.forget(change.host)
             done = self._program.uninstall(change.host, operation, fencing, change.answer_s)
             return Outcome(done.rc, done.text if done.rc == 0 else done.said)
-        answer = self._channels.ask(
+        return self._channels.ask(
             change.host,
             change.verb,
             operation,
@@ -69,4 +68,3 @@ class ChannelApply:
             fencing=fencing,
             deadline_s=change.answer_s,
         )
-        return Outcome(answer.rc, answer.output)

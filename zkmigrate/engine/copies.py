@@ -13,10 +13,9 @@ from collections.abc import Callable
 from functools import partial
 
 from zkmigrate import deadline
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.lanes import Late, together
-from zkmigrate.model.change import ANSWER_S
+from zkmigrate.model.change import ANSWER_S, Outcome
 
 Ask = Callable[[str, tuple[str, ...], int], Outcome]
 """``ask(host, words, fencing)``: a verb of zkm-host; HostError where no answer came."""

@@ -18,9 +18,10 @@ from functools import partial
 from pathlib import Path
 
 from zkmigrate.engine import process
-from zkmigrate.engine.apply import FENCED_OFF, Outcome
+from zkmigrate.engine.apply import FENCED_OFF
 from zkmigrate.errors import HostError, JournalError, LockedError
 from zkmigrate.hosts.lanes import together
+from zkmigrate.model.change import Outcome
 from zkmigrate.model.step import Way
 
 TTL_MS = 30_000

@@ -54,15 +54,6 @@ class Place:
         return {"stage": self.stage, "step": self.step, "way": self.way.value, "targets": list(self.targets)}
 
 
-@dataclass(frozen=True)
-class Said:
-    """What is known at a moment beside the place."""
-
-    code: int | None = None
-    message: str = ""
-    findings: tuple[Finding, ...] = ()
-
-
 class Moments:
     """One walk's hooks."""
 
@@ -109,7 +100,7 @@ class Moments:
         if self._history.way is Way.BACK:
             if turn is not None and turn.then == "end":
                 place = Place(Way.BACK, *_split(turn.to))
-                self._fire("on_turn_back", place, Said(turn.code, turn.why))
+                self._fire("on_turn_back", place, RunEnded(turn.code, turn.why))
             return
         done = [stage for stage in self._playbook.stages if self._is_done(stage)]
         if not done:
@@ -124,18 +115,17 @@ class Moments:
         """The walk stops here; afterwards no hook is reported any more."""
         at = self._history.next(self._playbook)
         place = _place(at, at.way) if isinstance(at, Next) else Place(self._history.way)
-        said = Said(ended.code, ended.message, ended.findings)
         if ended.code == _INTERRUPTED:
-            self._fire("on_stop", place, said)
+            self._fire("on_stop", place, ended)
         elif ended.code:
-            self._fire("on_failure", place, said)
-        self._fire("on_end", place, said)
+            self._fire("on_failure", place, ended)
+        self._fire("on_end", place, ended)
         with self._guard:
             self._over = True
 
     # --- firing ----------------------------------------------------------------------------------------
 
-    def _fire(self, moment: Moment, place: Place, said: Said | None = None) -> bool:
+    def _fire(self, moment: Moment, place: Place, said: RunEnded | None = None) -> bool:
         """Run the hooks of a moment that have not had it. True when any was waited for. Leave when
         one stops the run."""
         waited = False
@@ -145,7 +135,7 @@ class Moments:
                 continue
             shut = self._shut()
             stops = moment in MAY_STOP and hook.failure != "go" and place.way is Way.FORWARD and not shut
-            call = self._call(moment, hook, place, said or Said(), stops)
+            call = self._call(moment, hook, place, said, stops)
             self._world.emit(events.HookBegun(moment, place.stage, hook.run, hook.timeout_s, not shut))
             ended = partial(self._ended, moment, place, number, hook, stops)
             if shut:
@@ -220,7 +210,7 @@ class Moments:
         whole = not stage.rehearsal and all(step in self._history.done for step in steps)
         return whole or stage.id in self._history.stages_done
 
-    def _call(self, moment: Moment, hook: Hook, place: Place, said: Said, stops: bool) -> HookCall:
+    def _call(self, moment: Moment, hook: Hook, place: Place, said: RunEnded | None, stops: bool) -> HookCall:
         facts: dict[str, Any] = {
             "moment": moment,
             "run": self._history.run,
@@ -231,12 +221,12 @@ class Moments:
             "way": place.way.value,
             "rehearsal": place.rehearsal,
             "targets": list(place.targets),
-            "code": said.code,
-            "message": said.message,
+            "code": said.code if said else None,
+            "message": said.message if said else "",
             "may_stop": stops,
             "timeout_s": hook.timeout_s,
         }
-        findings = [encode_finding(finding) for finding in said.findings]
+        findings = [encode_finding(finding) for finding in (said.findings if said else ())]
         text = json.dumps({"at": self._world.clock.wall(), **facts, "findings": findings}, ensure_ascii=False)
         return HookCall(moment, hook.run, hook.args, hook.timeout_s, variables(facts), text + "\n")
 

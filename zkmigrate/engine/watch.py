@@ -22,12 +22,12 @@ from dataclasses import replace
 from functools import partial
 
 from zkmigrate import deadline
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.beside import Alone, Beside
 from zkmigrate.engine.history import History
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.lanes import together
 from zkmigrate.inventory.inventory import Lease
+from zkmigrate.model.change import Outcome
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zkmigrate.cli.main import main
-from zkmigrate.engine.apply import Apply, Outcome
+from zkmigrate.engine.apply import Apply
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.change import AlterTopicConfig, Change
+from zkmigrate.model.change import AlterTopicConfig, Change, Outcome
 from zkmigrate.site import wiring
 
 WAIT_S = 20.0

@@ -554,6 +554,14 @@ class Recorded:
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What a host or a cluster answered: zkm-host's exit code, a cluster's 0 or 1, and its lines."""
+
+    rc: int
+    output: str = ""
+
+
+@dataclass(frozen=True)
 class Applied:
     """A change that the journal knows for a step and target: its operation id, and whether the outcome is
     known.

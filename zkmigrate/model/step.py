@@ -221,7 +221,7 @@ class Step(Protocol[F]):
 
 
 class Reads(Step[F]):
-    """Base of a step that sends nothing: it has no plan, so it is read-only."""
+    """Base of a step that sends nothing: it has no plan, so it is read-only. It is walked forward only."""
 
     hazard = Hazard.READ_ONLY
 

@@ -14,6 +14,8 @@ from typing import Any
 from zkmigrate.model.change import Change, Go, SetService
 from zkmigrate.model.finding import Held
 from zkmigrate.model.report import Lane, Op, Rows, Span, Spans, Story, Visit, of_kind, spacing_s
+from zkmigrate.model.window import Phase
+from zkmigrate.moves.facts.window import SERVING
 
 JOINING, OBSERVING, FENCED, CUT, STOPPED, STARTED, OPEN = DEST_STATES = (
     "joining", "observing", "fenced", "cut", "stopped", "started", "open",
@@ -187,10 +189,10 @@ def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
         return
     phase, served = said
     gone = line.state == STOPPED and line.spans[-1].note.startswith("GO given")
-    if gone and phase in ("started", "checked", "open"):
+    if gone and phase in SERVING:
         ago = float(served) if isinstance(served, int | float) else 0.0
         line.turn(max(line.spans[-1].start, at - ago), STARTED, "serves behind the closed door")
-    if phase == "open" and line.state == STARTED:
+    if phase == Phase.OPEN and line.state == STARTED:
         line.turn(at, OPEN, f"opened {_ALONE}")
 
 

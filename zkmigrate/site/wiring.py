@@ -12,7 +12,6 @@ from functools import partial
 from pkgutil import resolve_name
 
 from zkmigrate.engine import beside
-from zkmigrate.engine.apply import Outcome
 from zkmigrate.engine.channel import Alter, ChannelApply
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.copies import Copies
@@ -25,6 +24,7 @@ from zkmigrate.hosts.transport.program import Program
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model import change
+from zkmigrate.model.change import Outcome
 from zkmigrate.model.fact import Reading
 from zkmigrate.model.look import KafkaView
 from zkmigrate.model.playbook import Playbook, Stage
@@ -110,8 +110,7 @@ class Site:
         """Puts the journal on the witnesses that gave the lock."""
 
         def ask(host: str, words: tuple[str, ...], fencing: int) -> Outcome:
-            answer = self._steps.ask(host, *words, fencing=fencing, deadline_s=change.ANSWER_S)
-            return Outcome(answer.rc, answer.output)
+            return self._steps.ask(host, *words, fencing=fencing, deadline_s=change.ANSWER_S)
 
         return Copies(ask, lambda: lock.held, lambda: lock.number, clock.now)
 
@@ -131,14 +130,12 @@ class Site:
             part.close()
 
     def _ask(self, host: str, words: tuple[str, ...], fencing: int) -> Outcome:
-        answer = self._watching.ask(host, *words, fencing=fencing, deadline_s=_CALL_S)
-        return Outcome(answer.rc, answer.output)
+        return self._watching.ask(host, *words, fencing=fencing, deadline_s=_CALL_S)
 
     def _renew(self, lock: HostLock, host: str, fence_ms: int, cut_ms: int) -> Outcome:
         words = ("renew", str(fence_ms), str(cut_ms))
         limit_s = beside.limit_s(cut_ms)
-        answer = self._watching.ask(host, *words, fencing=lock.number, deadline_s=limit_s)
-        return Outcome(answer.rc, answer.output)
+        return self._watching.ask(host, *words, fencing=lock.number, deadline_s=limit_s)
 
     def _probes(self, stage: Stage) -> tuple[Probe, ...]:
         look = self._watch_look

@@ -7,7 +7,6 @@ import pytest
 from tests.unit.steps.facts import context, stopped_by, well
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.finding import Severity, claim
-from zkmigrate.model.step import Way
 from zkmigrate.moves.steps.preflight import PreflightStep
 
 HOLDS = claim("a.holds", "it is so", True)
@@ -19,7 +18,6 @@ def test_only_a_check_that_counts_blocks(held: bool | None) -> None:
         facts = (HOLDS, claim("a.check", "it is so", held, severity=severity))
         verdict = PreflightStep(KAFKA).check(context(), facts)
         assert stopped_by(verdict) == ([("a.check", "")] if severity is Severity.BLOCK else [])
-        assert well(PreflightStep(KAFKA).check(context(way=Way.BACK), facts))
 
 
 def test_where_all_holds_it_is_done() -> None:

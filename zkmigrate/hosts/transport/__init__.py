@@ -3,10 +3,10 @@
 Nothing else in zkmigrate opens an ssh connection. Start at :mod:`zkmigrate.hosts.transport.ssh`.
 """
 
-from zkmigrate.hosts.transport.channels import Answer, Channels
+from zkmigrate.hosts.transport.channels import Channels
 from zkmigrate.hosts.transport.connection import Output
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.program import Program, ProgramPaths
 from zkmigrate.hosts.transport.ssh import Limits, Transport
 
-__all__ = ["Answer", "Channels", "Limits", "Output", "Program", "ProgramPaths", "Transport", "TransportError"]
+__all__ = ["Channels", "Limits", "Output", "Program", "ProgramPaths", "Transport", "TransportError"]

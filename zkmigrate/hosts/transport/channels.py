@@ -12,7 +12,6 @@ import math
 import re
 import threading
 import time
-from dataclasses import dataclass
 
 import paramiko
 
@@ -21,6 +20,7 @@ from zkmigrate.hosts.transport import quote
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Lane, Transport
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH
+from zkmigrate.model.change import Outcome
 from zkmigrate.model.fact import Cause
 
 _END = re.compile(rb"\. (?P<id>[0-9]+) (?P<rc>[0-9]{1,3})\Z")
@@ -30,14 +30,6 @@ _TURN_S = 0.5
 """In a hurry, so long for the request before, which somebody has stopped waiting for."""
 _BESIDE_S = 10.0
 _AGAIN_S = 0.2
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A verb's exit code and its output lines, joined by newlines."""
-
-    rc: int
-    output: str
 
 
 class Channels:
@@ -57,7 +49,7 @@ class Channels:
         self._lock = threading.Lock()
         self._held: dict[str, _Held] = {}
 
-    def ask(self, host: str, *words: str, fencing: int | None = None, deadline_s: float = 30.0) -> Answer:
+    def ask(self, host: str, *words: str, fencing: int | None = None, deadline_s: float = 30.0) -> Outcome:
         """Send one request and wait for its reply.
 
         fencing: the number the host's process must have been started with; None takes the open channel as it
@@ -106,7 +98,7 @@ class _Held:
         self._silent = False
         self._over = threading.Event()
 
-    def ask(self, words: tuple[str, ...], fencing: int | None, end: float) -> Answer:
+    def ask(self, words: tuple[str, ...], fencing: int | None, end: float) -> Outcome:
         if not deadline.bounded():
             return self._asked(words, fencing, end)
         if self._silent:
@@ -131,7 +123,7 @@ class _Held:
 
     def _asked(
         self, words: tuple[str, ...], fencing: int | None, end: float, turn_s: float = math.inf
-    ) -> Answer:
+    ) -> Outcome:
         if not self._turn.acquire(timeout=max(0.0, min(turn_s, end - time.monotonic()))):
             raise TransportError(
                 self._host, "timeout", "the request before this one has not been answered yet"
@@ -171,7 +163,7 @@ class _Held:
         self._channel, self._fencing = opened, wanted
         return opened
 
-    def _exchange(self, channel: paramiko.Channel, words: tuple[str, ...], end: float) -> Answer:
+    def _exchange(self, channel: paramiko.Channel, words: tuple[str, ...], end: float) -> Outcome:
         if time.monotonic() >= end:
             raise TransportError(self._host, "timeout", f"no time was left to send {words[0]}")
         self._next += 1
@@ -193,7 +185,7 @@ class _Held:
                     "garbled",
                     f"{words[0]} was answered with {line[:120]!r} instead of `= …` or `. {number} RC`",
                 )
-            return Answer(int(done["rc"]), "\n".join(lines))
+            return Outcome(int(done["rc"]), "\n".join(lines))
 
     def _send(self, channel: paramiko.Channel, data: bytes, verb: str, end: float) -> None:
         try:

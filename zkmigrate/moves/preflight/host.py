@@ -10,6 +10,7 @@ from zkmigrate.inventory.inventory import ZooKeeperHost
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.finding import ACCESS, Severity
 from zkmigrate.model.step import Context
+from zkmigrate.model.window import IDLE
 from zkmigrate.moves.dependent import Member
 from zkmigrate.moves.facts.connections import addresses, numeric
 from zkmigrate.moves.preflight.check import ALWAYS, Judged, Scope, check, unseen, why
@@ -218,7 +219,7 @@ def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
         if not isinstance(runs, Seen):
             yield unseen(runs, "zkm-host's state directory, readable through sudo", host)
             continue
-        busy = [f"run {run} in phase {phase}" for run, phase in runs.value.items() if phase != "idle"]
+        busy = [f"run {run} in phase {phase}" for run, phase in runs.value.items() if phase != IDLE]
         moves = ("finish or roll back that run first: zkmigrate status",)
         yield Judged(not busy, ", ".join(busy) or "none", "none", host, moves)
 

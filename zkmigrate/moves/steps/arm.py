@@ -24,7 +24,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
-from zkmigrate.model.window import IDLE
+from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.moves.facts.connections import numeric
 from zkmigrate.moves.facts.window import Standing, foreseen, statuses, unknown
 from zkmigrate.moves.rules.reform import observer_config, reformed_config
@@ -84,9 +84,9 @@ class ArmStep(Step[ArmFacts]):
         if hosts.unknown:
             return Blocked(hosts.unknown)
         if c.way is Way.BACK:
-            left = tuple(h for h, s in hosts.at.items() if s.phase == "armed" or h in c.unrestored)
+            left = tuple(h for h, s in hosts.at.items() if s.phase == Phase.ARMED or h in c.unrestored)
             return Ready(left) if left else Done()
-        if wrong := hosts.outside("arm", "idle", "armed"):
+        if wrong := hosts.outside("arm", IDLE, Phase.ARMED):
             return Blocked(wrong)
         if not isinstance(f.members, Seen):
             return Blocked((unknown("arm.source-config", "source", f.members),))

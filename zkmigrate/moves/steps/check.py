@@ -22,6 +22,7 @@ from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.recorded import known, needed
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.window import Phase
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.recorded import Checked, Drained, Proved
 from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
@@ -29,7 +30,7 @@ from zkmigrate.moves.facts.window import SERVING, H, Statuses, phases
 from zkmigrate.moves.steps.serve import go_on_without
 from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
-from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr, synced_followers
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 SYNCED_DEADLINE_S = 10.0
@@ -94,7 +95,7 @@ class CheckStep(Step[CheckFacts]):
         if leader is None:
             return CheckFacts(hosts, servers, 0, Absent("leader"), {})
         mntr = leader_mntr(look, leader)
-        synced = (synced_followers(mntr.value) or 0) if isinstance(mntr, Seen) else 0
+        synced = (mntr.value.synced_followers or 0) if isinstance(mntr, Seen) else 0
         paths = tuple(baseline(c).ephemerals) if has_baseline(c) else ()
         znodes = look.each(paths, lambda path: look.znode(leader, path))
         owners = owning_sessions(look, (leader,), self.dependent.chroot(c.inventory))
@@ -103,11 +104,11 @@ class CheckStep(Step[CheckFacts]):
     def check(self, c: Context, f: CheckFacts) -> Verdict:
         if c.way is Way.BACK:
             return Done()
-        opened = f.hosts.in_phase("open")
+        opened = f.hosts.in_phase(Phase.OPEN)
         partly = go_on_without(c, f.hosts)
         if f.hosts.unknown and not partly:
             return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("check", *SERVING, *(("go", "sealed") if partly else ())):
+        if wrong := f.hosts.outside("check", *SERVING, *((Phase.GO, Phase.SEALED) if partly else ())):
             return Blocked(wrong)
         serving = c.inventory.dest.majority if opened else len(f.hosts.in_phase(*SERVING))
         followers = serving - 1
@@ -131,7 +132,7 @@ class CheckStep(Step[CheckFacts]):
             findings = tuple(replace(x, severity=Severity.WARN) for x in findings)
         if any(x.blocks for x in findings):
             return Blocked(findings)
-        if todo := f.hosts.in_phase("started"):
+        if todo := f.hosts.in_phase(Phase.STARTED):
             return Ready(todo, findings)
         return Done(findings, Checked(f.servers.leader).encode())
 

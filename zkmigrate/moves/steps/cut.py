@@ -26,11 +26,11 @@ from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import needed
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.model.window import Phase
+from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.moves.facts.recorded import Surveyed
 from zkmigrate.moves.facts.window import Standing, foreseen, standing, unknown
 from zkmigrate.moves.rules.lease import in_force
-from zkmigrate.zookeeper.facts.ensemble import leader_mntr, learners, source_view
+from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
 
 # The observer's election back-off starts to cost more than a JVM start after a cut of about this long.
 RESTART_AFTER_S = 2.0
@@ -104,8 +104,8 @@ class CutStep(Step[CutFacts]):
     by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> CutFacts:
-        stand = standing(c, look, "fenced")
-        cut = stand.whole.in_phase("cut")
+        stand = standing(c, look, Phase.FENCED)
+        cut = stand.whole.in_phase(Phase.CUT)
         if c.way is Way.BACK:
             following = {} if cut else look.each(c.inventory.dest_names, lambda host: drain(look, host))
             return CutFacts(stand, {}, None, following)
@@ -114,7 +114,7 @@ class CutStep(Step[CutFacts]):
         if cut:
             view = source_view(c.inventory, look)
             mntr = leader_mntr(look, view.leader) if view.leader is not None else None
-            count = learners(mntr.value) if isinstance(mntr, Seen) else None
+            count = mntr.value.learners if isinstance(mntr, Seen) else None
         return CutFacts(stand, probes, count, {})
 
     def check(self, c: Context, f: CutFacts) -> Verdict:
@@ -123,9 +123,9 @@ class CutStep(Step[CutFacts]):
         hosts = f.stand.hosts
         if hosts.unknown:
             return Blocked(hosts.unknown)
-        if wrong := hosts.outside("cut", "fenced", "cut"):
+        if wrong := hosts.outside("cut", Phase.FENCED, Phase.CUT):
             return Blocked(wrong)
-        if todo := hosts.in_phase("fenced"):
+        if todo := hosts.in_phase(Phase.FENCED):
             return Ready(todo)
         findings = _severed(f)
         if any(x.blocks for x in findings):
@@ -146,10 +146,10 @@ class CutStep(Step[CutFacts]):
 
     def _check_back(self, f: CutFacts) -> Verdict:
         hosts = f.stand.whole
-        if todo := hosts.in_phase("cut"):
+        if todo := hosts.in_phase(Phase.CUT):
             return Ready(todo)
         # A host that is not armed was never cut by this run: it may not even have joined.
-        ours = hosts.where(lambda s: s.phase != "idle")
+        ours = hosts.where(lambda s: s.phase != IDLE)
         if asleep := tuple(h for h in ours if hosts.at[h].unit_state != "active"):
             return Ready(asleep)
         following = {h: r for h, r in f.following.items() if h in ours}
@@ -170,7 +170,7 @@ class CutStep(Step[CutFacts]):
 
     def undo(self, c: Context, f: CutFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         status = f.stand.whole.at.get(target)
-        unblock = (HostVerb(target, "uncut"),) if status is None or status.phase == "cut" else ()
+        unblock = (HostVerb(target, "uncut"),) if status is None or status.phase == Phase.CUT else ()
         # Nobody knows beforehand how long the cut will have lasted; a restart is right in every case.
         if status is None or status.unit_state != "active" or _backed_off(status):
             return (*unblock, _restart(c, target))

@@ -21,7 +21,7 @@ from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, each
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.moves.facts.recorded import Drained
 from zkmigrate.moves.facts.window import unknown
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -80,8 +80,6 @@ class DrainStep(Reads[DrainFacts]):
         return DrainFacts(before, view.leader, z, look.each(hosts, lambda host: drain(look, host)))
 
     def check(self, c: Context, f: DrainFacts) -> Verdict:
-        if c.way is Way.BACK:
-            return Done()
         for readings in (f.before, f.after):
             lost = [unknown("drain.answer", h, r) for h, r in readings.items() if not isinstance(r, Seen)]
             if lost:

@@ -76,9 +76,9 @@ class FenceStep(Step[FenceFacts]):
         self.dependent = dependent
 
     def observe(self, c: Context, look: Look) -> FenceFacts:
-        stand = standing(c, look, "armed")
+        stand = standing(c, look, Phase.ARMED)
         # A rehearsal comes before the roll: nobody is to be on dest then, and the roll's gate asks.
-        if c.way is Way.BACK or c.rehearsal or not stand.hosts.in_phase("armed"):
+        if c.way is Way.BACK or c.rehearsal or not stand.hosts.in_phase(Phase.ARMED):
             return FenceFacts(stand)
         cons = look.each(c.inventory.dest_names, lambda host: connections(look, host))
         dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
@@ -91,15 +91,17 @@ class FenceStep(Step[FenceFacts]):
         f = facts.stand
         if c.way is Way.BACK:
             hosts = f.whole
-            shut = hosts.where(lambda s: s.phase == "fenced" or (s.phase == "armed" and s.fence_entries > 0))
+            shut = hosts.where(
+                lambda s: s.phase == Phase.FENCED or (s.phase == Phase.ARMED and s.fence_entries > 0)
+            )
             if shut:
                 return Ready(shut)
             return Blocked(hosts.unknown, others_back=True) if hosts.unknown else _reopened(hosts)
         if f.hosts.unknown:
             return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("fence", "armed", "fenced"):
+        if wrong := f.hosts.outside("fence", Phase.ARMED, Phase.FENCED):
             return Blocked(wrong)
-        if todo := f.hosts.in_phase("armed"):
+        if todo := f.hosts.in_phase(Phase.ARMED):
             return Blocked(facts.foreign) if any(x.blocks for x in facts.foreign) else Ready(todo)
         findings = closed(f.whole)
         return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)

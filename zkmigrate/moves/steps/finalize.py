@@ -24,7 +24,7 @@ from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.model.window import Phase
+from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.recorded import Verified
 from zkmigrate.moves.facts.window import Statuses, foreseen, statuses, unknown
@@ -48,12 +48,8 @@ class FinalizeFacts:
         return tuple(
             host
             for host, config in self.configs.items()
-            if self.hosts.phase(host) == "open"
-            or (
-                self.hosts.phase(host) in ("", "idle")
-                and isinstance(config, Seen)
-                and _reformed(config.value)
-            )
+            if self.hosts.phase(host) == Phase.OPEN
+            or (self.hosts.phase(host) in ("", IDLE) and isinstance(config, Seen) and _reformed(config.value))
         )
 
 
@@ -99,7 +95,7 @@ class FinalizeStep(Step[FinalizeFacts]):
         if lost := tuple(unknown("finalize.answer", h, r) for h, r in silent.items() if h not in missing):
             return Blocked(lost)
         # A host that VERIFY left out and that is here again: a sealed one gets its GO, below.
-        if joining := f.hosts.in_phase("go", "started", "checked"):
+        if joining := f.hosts.in_phase(Phase.GO, Phase.STARTED, Phase.CHECKED):
             limit = c.inventory.policy.open_limit_s + LATE_HOST_S
             return Waiting("every dest host is open", f"not yet: {', '.join(joining)}", limit, 1.0)
         todo = tuple(h for h, r in f.programs.items() if isinstance(r, Seen))
@@ -114,7 +110,7 @@ class FinalizeStep(Step[FinalizeFacts]):
         )
 
     def plan(self, c: Context, f: FinalizeFacts, target: str) -> Changes:
-        if f.hosts.phase(target) == "sealed":
+        if f.hosts.phase(target) == Phase.SEALED:
             return GoStep(self.dependent).plan(c, GoFacts(f.hosts, ()), target)
         if target in c.inventory.dest_names:
             return (HostVerb(target, "finalize"), UninstallProgram(target))

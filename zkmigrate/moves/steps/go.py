@@ -83,10 +83,10 @@ class GoStep(Step[GoFacts]):
 
     def check(self, c: Context, f: GoFacts) -> Verdict:
         hosts = f.hosts
-        if c.way is Way.BACK and (opened := hosts.in_phase("open")):
+        if c.way is Way.BACK and (opened := hosts.in_phase(Phase.OPEN)):
             return Blocked((past_the_door(self.dependent.words, opened),), no_way_back=True)
         # From the first GO sent the hosts finish alone: one that does not answer holds no other back.
-        sent = c.begun or bool(hosts.in_phase(*GONE, "open"))
+        sent = c.begun or bool(hosts.in_phase(*GONE, Phase.OPEN))
         if hosts.unknown and (c.way is Way.BACK or c.rehearsal or not sent):
             # While no GO was sent no host can be part of a quorum: those that answer need not wait shut.
             return Blocked(hosts.unknown, others_back=c.way is Way.BACK and not sent)
@@ -99,21 +99,21 @@ class GoStep(Step[GoFacts]):
                 progress = ", ".join(f"{h} in {_opens_in(c, hosts.at[h]):.0f} s" for h in late)
                 return Waiting("what the hosts do at their own limit", progress, 60.0)
             return Ready(running) if running else Done()
-        if wrong := hosts.outside("go", "sealed", *GONE, "open"):
+        if wrong := hosts.outside("go", Phase.SEALED, *GONE, Phase.OPEN):
             return Blocked(wrong)
-        if todo := hosts.in_phase("sealed"):
+        if todo := hosts.in_phase(Phase.SEALED):
             return Ready(todo)
         if hosts.unknown and not _form_quorum(c, hosts):
             return Blocked((_too_few(c, hosts), *hosts.unknown))
         given = hosts.every(
-            "go.sent", "the host has its GO", lambda s: s.phase != "sealed", lambda s: s.phase
+            "go.sent", "the host has its GO", lambda s: s.phase != Phase.SEALED, lambda s: s.phase
         )
         return Done((*given, *(_not_heard(x) for x in hosts.unknown)))
 
     def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
         # Without the journal nobody knows whose disk was the newest; a quorum that has opened is led by it.
         freshest = known(Freshest, c)
-        first = freshest.first if freshest else f.hosts.in_phase("open")
+        first = freshest.first if freshest else f.hosts.in_phase(Phase.OPEN)
         inventory = c.inventory
         port = inventory.dest.ports.client
         # A word of a call holds no brackets; what follows the last colon is the port.
@@ -139,7 +139,7 @@ def _opens_in(c: Context, status: HostPhase) -> float:
 
 def _form_quorum(c: Context, hosts: Statuses[HostPhase]) -> bool:
     """Whether the hosts that are known to have GO can form the quorum, or have formed it."""
-    told = hosts.in_phase(*GONE, "open")
+    told = hosts.in_phase(*GONE, Phase.OPEN)
     if hosts.in_phase(*SERVING):
         return True
     proved = known(Proved, c)
@@ -149,7 +149,7 @@ def _form_quorum(c: Context, hosts: Statuses[HostPhase]) -> bool:
 
 
 def _too_few(c: Context, hosts: Statuses[HostPhase]) -> Finding:
-    told = ", ".join(hosts.in_phase(*GONE, "open")) or "no host that answers"
+    told = ", ".join(hosts.in_phase(*GONE, Phase.OPEN)) or "no host that answers"
     silent = ", ".join(x.target for x in hosts.unknown)
     return claim(
         "go.majority",

@@ -46,11 +46,11 @@ class OpenStep(Step[Standing]):
         self.dependent = dependent
 
     def observe(self, c: Context, look: Look) -> Standing:
-        return standing(c, look, "started", "checked")
+        return standing(c, look, Phase.STARTED, Phase.CHECKED)
 
     def check(self, c: Context, f: Standing) -> Verdict:
         hosts = f.hosts
-        opened = hosts.in_phase("open")
+        opened = hosts.in_phase(Phase.OPEN)
         if c.way is Way.BACK and opened:
             return Blocked((past_the_door(self.dependent.words, opened),), no_way_back=True)
         partly = go_on_without(c, hosts)
@@ -58,14 +58,14 @@ class OpenStep(Step[Standing]):
             return Blocked(hosts.unknown)
         if c.way is Way.BACK:
             return Done()
-        if wrong := hosts.outside("open", *SERVING, *(("go", "sealed") if partly else ())):
+        if wrong := hosts.outside("open", *SERVING, *((Phase.GO, Phase.SEALED) if partly else ())):
             return Blocked(wrong)
-        if todo := hosts.in_phase("started", "checked"):
+        if todo := hosts.in_phase(Phase.STARTED, Phase.CHECKED):
             return Ready(todo)
         findings = f.whole.every(
             "open.door",
             "clients reach this dest host, or it has not come yet",
-            lambda s: s.fence_entries == 0 or s.phase in ("go", "sealed"),
+            lambda s: s.fence_entries == 0 or s.phase in (Phase.GO, Phase.SEALED),
             lambda s: f"{s.fence_entries} set entries, {s.client_sockets} client sockets",
         )
         return Blocked(findings) if any(x.blocks for x in findings) else Done((*findings, *late(hosts)))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.preflight import run_preflight
 
@@ -53,6 +53,4 @@ class PreflightStep(Reads[tuple[Finding, ...]]):
         return run_preflight(c, self.dependent, look, self.gate)
 
     def check(self, c: Context, f: tuple[Finding, ...]) -> Verdict:
-        if c.way is Way.BACK:
-            return Done()
         return Blocked(f) if blocking(f) else Done(f)

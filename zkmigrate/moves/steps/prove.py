@@ -24,7 +24,7 @@ from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import needed
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.moves.dependent import AnyDependent, Words
 from zkmigrate.moves.facts.recorded import Drained, Proved, ReadDelta, Stopped, Surveyed
 from zkmigrate.moves.rules.start_order import freshest
@@ -110,8 +110,6 @@ class ProveStep(Reads[ProveFacts]):
         return ProveFacts(before, _leader(c, look), Seen(state), Seen(found))
 
     def check(self, c: Context, f: ProveFacts) -> Verdict:
-        if c.way is Way.BACK:
-            return Done()
         if not isinstance(f.state, Seen) or not isinstance(f.delta, Seen):
             why = str(f.state if not isinstance(f.state, Seen) else f.delta)
             return Blocked((claim("prove.source-log", "source's log can be read", None, seen=why),))

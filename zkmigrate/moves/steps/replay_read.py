@@ -18,7 +18,7 @@ from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import claim
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.moves.facts.outage import Registered, dest_services, registered, runs
 from zkmigrate.moves.facts.recorded import Planned
 from zkmigrate.moves.facts.replay import Looked
@@ -53,8 +53,6 @@ class ReplayReadStep(Reads[ReadFacts]):
         return ReadFacts(services, source, replayable(c, look, source_view(inventory, look).leader))
 
     def check(self, c: Context, f: ReadFacts) -> Verdict:
-        if c.way is Way.BACK:
-            return Done()
         down = tuple(
             claim(
                 "read.dest-down",

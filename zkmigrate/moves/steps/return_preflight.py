@@ -22,7 +22,7 @@ from zkmigrate.kafka.rules.next_wave import out_of_sync
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import KafkaView, Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.moves.facts.outage import BrokerState, brokers
 from zkmigrate.moves.facts.replay import Looked
 from zkmigrate.moves.facts.replay_disks import looking, mark_on
@@ -69,8 +69,6 @@ class ReturnPreflightStep(Reads[ReturnFacts]):
         )
 
     def check(self, c: Context, f: ReturnFacts) -> Verdict:
-        if c.way is Way.BACK:
-            return Done()
         findings = (
             whole_source(f.source),
             _dest_serves(f.dest),

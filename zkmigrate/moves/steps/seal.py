@@ -56,21 +56,21 @@ class SealStep(Step[Standing]):
     by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> Standing:
-        return standing(c, look, "stopped")
+        return standing(c, look, Phase.STOPPED)
 
     def check(self, c: Context, f: Standing) -> Verdict:
         if c.way is Way.BACK:
             # Here GO was never sent, or every host has been stopped: the hosts that answer need not wait shut
             # for one that does not. That one stays shut, which is safe.
-            if sealed := f.hosts.in_phase("sealed"):
+            if sealed := f.hosts.in_phase(Phase.SEALED):
                 return Ready(sealed)
             unknown = f.hosts.unknown
             return Blocked(unknown, others_back=True) if unknown else Done()
         if f.hosts.unknown:
             return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("seal", "stopped", "sealed"):
+        if wrong := f.hosts.outside("seal", Phase.STOPPED, Phase.SEALED):
             return Blocked(wrong)
-        if todo := f.hosts.in_phase("stopped"):
+        if todo := f.hosts.in_phase(Phase.STOPPED):
             return Ready(todo)
         findings = f.whole.every(
             "seal.permanent",

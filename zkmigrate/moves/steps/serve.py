@@ -16,7 +16,8 @@ from zkmigrate.hosts.facts.status import HostPhase
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
+from zkmigrate.model.window import Phase
 from zkmigrate.moves.facts.window import SERVING, Statuses, phases
 from zkmigrate.moves.rules.window import rehearsed_s
 
@@ -49,13 +50,11 @@ class ServeStep(Reads[Statuses[HostPhase]]):
         return phases(c, look)
 
     def check(self, c: Context, f: Statuses[HostPhase]) -> Verdict:
-        if c.way is Way.BACK:
-            return Done()
         if go_on_without(c, f) and (missing := late(f)):
             return Done(missing)
         if f.unknown:
             return Blocked(f.unknown)
-        failed = f.where(lambda s: s.phase == "go" and s.finisher == "failed")
+        failed = f.where(lambda s: s.phase == Phase.GO and s.finisher == "failed")
         if failed:
             return Blocked(
                 tuple(
@@ -73,7 +72,7 @@ class ServeStep(Reads[Statuses[HostPhase]]):
                     for host in failed
                 )
             )
-        waiting = f.in_phase("go")
+        waiting = f.in_phase(Phase.GO)
         if waiting:
             notes = {h: f.at[h].finisher_note or f.at[h].finisher for h in waiting}
             return Waiting("every dest host serves as participant", each(notes), serving_s(c), 0.05)
@@ -105,17 +104,17 @@ def go_on_without(c: Context, f: Statuses[HostPhase]) -> bool:
     Once a host is open the only way is forward. Before that a majority goes on without hosts that are not
     heard or have no GO, for clients wait at the door; a rehearsal, where nobody waits, needs every host.
     """
-    if f.in_phase("open"):
+    if f.in_phase(Phase.OPEN):
         return True
-    missing = bool(f.unknown) or bool(f.in_phase("sealed"))
+    missing = bool(f.unknown) or bool(f.in_phase(Phase.SEALED))
     return missing and not c.rehearsal and len(f.in_phase(*SERVING)) >= c.inventory.dest.majority
 
 
 def late(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
     """A warning for each host that does not serve, does not answer, or has no GO, while the others go on."""
     notes = {str(x.target): x.seen for x in f.unknown}
-    notes |= dict.fromkeys(f.in_phase("sealed"), "sealed: GO did not reach it, so it stays shut")
-    notes |= {host: f.at[host].finisher_note or f.at[host].finisher for host in f.in_phase("go")}
+    notes |= dict.fromkeys(f.in_phase(Phase.SEALED), "sealed: GO did not reach it, so it stays shut")
+    notes |= {host: f.at[host].finisher_note or f.at[host].finisher for host in f.in_phase(Phase.GO)}
     return tuple(
         claim(
             "serve.late",

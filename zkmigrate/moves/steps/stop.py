@@ -66,6 +66,8 @@ BY_HAND = ByHand(
     back=_back_by_hand,
 )
 
+_DOWN = ("inactive", "failed")
+
 
 class StopStep(Step[StopFacts]):
     """See the module."""
@@ -76,10 +78,10 @@ class StopStep(Step[StopFacts]):
     by_hand = BY_HAND
 
     def observe(self, c: Context, look: Look) -> StopFacts:
-        stand = standing(c, look, "cut")
+        stand = standing(c, look, Phase.CUT)
         if c.way is Way.BACK:
             return StopFacts(stand, {}, {})
-        down = stand.whole.where(lambda s: s.phase == "stopped" and s.unit_state in ("inactive", "failed"))
+        down = stand.whole.where(lambda s: s.phase == Phase.STOPPED and s.unit_state in _DOWN)
 
         survey = recorded.known(Surveyed, c)
         cursors = survey.cursors if survey is not None else {}
@@ -99,9 +101,7 @@ class StopStep(Step[StopFacts]):
     def check(self, c: Context, f: StopFacts) -> Verdict:
         if c.way is Way.BACK:
             down = f.stand.whole.where(
-                lambda s: (
-                    s.phase == "stopped" or (s.phase == "cut" and s.unit_state in ("inactive", "failed"))
-                )
+                lambda s: s.phase == Phase.STOPPED or (s.phase == Phase.CUT and s.unit_state in _DOWN)
             )
             if down:
                 return Ready(down)
@@ -110,9 +110,9 @@ class StopStep(Step[StopFacts]):
         hosts = f.stand.hosts
         if hosts.unknown:
             return Blocked(hosts.unknown)
-        if wrong := hosts.outside("stop", "cut", "stopped"):
+        if wrong := hosts.outside("stop", Phase.CUT, Phase.STOPPED):
             return Blocked(wrong)
-        if todo := hosts.in_phase("cut"):
+        if todo := hosts.in_phase(Phase.CUT):
             return Ready(todo)
         findings = tuple(finding for host in c.inventory.dest_names for finding in _durable(c, f, host))
         if any(x.blocks for x in findings):

@@ -27,7 +27,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import known
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.moves.dependent import AnyDependent, Words
 from zkmigrate.moves.facts.connections import connections
 from zkmigrate.moves.facts.recorded import ChosenLease, Surveyed
@@ -54,7 +54,7 @@ from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 from zkmigrate.zookeeper.facts.disk import durable_tail
-from zkmigrate.zookeeper.facts.ensemble import leader_mntr, learners, source_view
+from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 LISTED = 5
@@ -128,7 +128,7 @@ class SurveyStep(Reads[SurveyFacts]):
             except (HostError, ZkDataError) as error:
                 return Unknown("failed", str(error))
 
-        count = learners(mntr.value) if isinstance(mntr, Seen) else None
+        count = mntr.value.learners if isinstance(mntr, Seen) else None
         tails = look.each(c.inventory.dest_names, tail)
         if c.rehearsal:
             read = self._source(c, look, view.leader, now, earlier)
@@ -162,8 +162,6 @@ class SurveyStep(Reads[SurveyFacts]):
         )
 
     def check(self, c: Context, f: SurveyFacts) -> Verdict:
-        if c.way is Way.BACK:
-            return Done()
         findings = _readable(self.dependent, c, f)
         if any(x.blocks for x in findings) or not isinstance(f.ownership, Seen) or f.learners is None:
             return Blocked(findings)

@@ -29,7 +29,8 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.recorded import known, needed
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting
+from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.recorded import Proved, Stopped, Surveyed, Verified, seconds
 from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
@@ -123,7 +124,7 @@ class VerifyStep(Step[VerifyFacts]):
         hosts = statuses(c, look)
         now = look.now()
         since = c.kept.get("since", now)
-        settled = min((_age_s(s) for s in hosts.at.values() if s.phase == "open"), default=0.0)
+        settled = min((_age_s(s) for s in hosts.at.values() if s.phase == Phase.OPEN), default=0.0)
         servers = dest_view(c.inventory, look)
         leader = servers.leader
         if leader is None or settled < self._needed_s(c) or not has_baseline(c):
@@ -146,15 +147,13 @@ class VerifyStep(Step[VerifyFacts]):
         )
 
     def check(self, c: Context, f: VerifyFacts) -> Verdict:
-        if c.way is Way.BACK:
-            return Done()
-        enough = len(f.hosts.in_phase("open")) >= c.inventory.dest.majority
+        enough = len(f.hosts.in_phase(Phase.OPEN)) >= c.inventory.dest.majority
         if f.hosts.unknown and not enough:
             return Blocked(f.hosts.unknown)
         # A machine that was put in the place of a dead one knows nothing of this run: idle.
-        if wrong := f.hosts.outside("verify", "sealed", "go", *SERVING, *(("idle",) if enough else ())):
+        if wrong := f.hosts.outside("verify", Phase.SEALED, Phase.GO, *SERVING, *((IDLE,) if enough else ())):
             return Blocked(wrong)
-        if sealed := f.hosts.in_phase("sealed"):
+        if sealed := f.hosts.in_phase(Phase.SEALED):
             return Ready(sealed)
         missing = _missing(f)
         limit = c.inventory.policy.open_limit_s + LATE_HOST_S
@@ -244,7 +243,7 @@ def _missing(f: VerifyFacts) -> dict[str, str]:
     said |= {
         host: f"phase {status.phase}, server {modes[host]}"
         for host, status in f.hosts.at.items()
-        if status.phase != "open" and not (status.phase == "idle" and modes[host] in ("leader", "follower"))
+        if status.phase != Phase.OPEN and not (status.phase == IDLE and modes[host] in ("leader", "follower"))
     }
     return said
 

@@ -23,6 +23,7 @@ from zkmigrate.hosts.transport.failure import socket_cause, socket_text
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Znode
 from zkmigrate.zookeeper.clients.ensemble import closed, unconnected
+from zkmigrate.zookeeper.clients.subtree import Server
 
 _SESSION_S = 10.0
 _TRIES = 5
@@ -39,7 +40,7 @@ class ZnodeReader:
     ) -> None:
         self._connect_s = connect_s
         self._answer_s = answer_s
-        self._hosts = {name: _Host(where) for name, where in addresses.items()}
+        self._hosts = {name: _Host(Server(*where)) for name, where in addresses.items()}
 
     def read(self, host: str, path: str) -> Reading[Znode]:
         """One znode with its children, both of the same state of it."""
@@ -75,10 +76,10 @@ class ZnodeReader:
                 return Unknown("denied", f"{host}: no ACL lets this client read {path}")
             except KazooTimeoutError:
                 held.drop()
-                return Unknown("timeout", f"{host}: no ZooKeeper session or answer in time ({held.address})")
+                return Unknown("timeout", f"{host}: no ZooKeeper session or answer in time ({held.server})")
             except OSError as error:
                 held.drop()
-                return Unknown(socket_cause(error), f"{host}: {held.address}: {socket_text(error)}")
+                return Unknown(socket_cause(error), f"{host}: {held.server}: {socket_text(error)}")
             except KazooException as error:
                 held.drop()
                 return Unknown("failed", f"{host}: {type(error).__name__} reading {path} {error}".rstrip())
@@ -97,8 +98,9 @@ class ZnodeReader:
             held.drop()
         if held.client is None:
             # kazoo tells a closed port from a silent one only by its log; this tells it by the error.
-            socket.create_connection(held.where, timeout=deadline.remaining(self._connect_s)).close()
-            client = unconnected(held.address, _SESSION_S)
+            where = held.server.host, held.server.port
+            socket.create_connection(where, timeout=deadline.remaining(self._connect_s)).close()
+            client = unconnected(str(held.server), _SESSION_S)
             held.client = client
             client.start(timeout=deadline.remaining(self._connect_s))
         return held.client
@@ -129,15 +131,9 @@ class ZnodeReader:
 class _Host:
     """One host's client, used by one reader at a time."""
 
-    where: tuple[str, int]
+    server: Server
     turn: threading.Lock = field(default_factory=threading.Lock)
     client: KazooClient | None = None
-
-    @property
-    def address(self) -> str:
-        """``address:port`` as kazoo takes it."""
-        address, port = self.where
-        return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
     def drop(self) -> None:
         client, self.client = self.client, None

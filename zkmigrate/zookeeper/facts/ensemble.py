@@ -78,13 +78,3 @@ def dest_view(inventory: Inventory, look: Look) -> EnsembleView:
 def leader_mntr(look: Look, host: str) -> Reading[Mntr]:
     """``mntr`` of a server, here asked of a leader for its learners."""
     return answer(look, host, "mntr", parse_mntr)
-
-
-def learners(mntr: Mntr) -> int | None:
-    """How many followers and observers a leader counts; None when the server does not say (not a leader)."""
-    return mntr.learners
-
-
-def synced_followers(mntr: Mntr) -> int | None:
-    """How many voting followers are in sync with the leader; None when the server does not say."""
-    return mntr.synced_followers
