@@ -146,5 +146,8 @@ def there_and_back_on_kraft(lab: Lab, directory: Path) -> None:
     book = ("--playbook", "kafka_topic_config", "--run-id", "kraft", "--yes")
     assert asked(lab, path, "run", *book, timeout_s=300).returncode == 0
     wait_for_values(lab, dict.fromkeys(TOPICS, "86400000"))
-    assert asked(lab, path, "rollback", *book, timeout_s=300).returncode == 0
+    back = asked(lab, path, "rollback", *book, timeout_s=300)
+    assert back.returncode == 0
+    assert "topics.back: every topic sets what it set" in back.stdout
+    assert "other hands" not in back.stdout
     wait_for_values(lab, OWN)

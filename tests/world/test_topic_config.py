@@ -27,11 +27,11 @@ from zkmigrate.engine.hold import HoldFile
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
 from zkmigrate.model.change import AlterTopicConfig, Change
-from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.finding import Finding, Held, few
 from zkmigrate.model.step import Way
 from zkmigrate.moves.world.topics import TopicWorld
 from zkmigrate.topics.facts import Originals, to_change
-from zkmigrate.topics.set_step import WAVE
+from zkmigrate.topics.set_step import LOOKS, WAVE
 from zkmigrate.ui import words
 
 STEP = "set.topic-config"
@@ -70,6 +70,52 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert made.home
     assert found(made, "topics.back").held is Held.YES
     assert journal.read(made.run_dir).touched(STEP) == ()
+
+
+@pytest.mark.parametrize("lag", [1, LOOKS])
+def test_a_confirmed_change_that_brokers_do_not_tell_yet_is_waited_for(tmp_path: Path, lag: int) -> None:
+    """With KRaft each broker hears of a change by itself: nothing is sent twice, nobody else is blamed."""
+    made = desk(tmp_path)
+    made.cluster.lag = lag
+    assert made.process(forward).code == 0
+    assert [c.topic for c in made.cluster.altered] == changed()
+    assert made.process(back).code == 0
+    assert made.home
+    assert found(made, "topics.back").held is Held.YES
+    assert len(made.cluster.altered) == 2 * len(changed())
+    waited = {e.what: e.progress for e in made.seen if isinstance(e, events.Waits)}
+    assert waited == {f"brokers to tell what Kafka has confirmed of {KEY}": mentioned(changed())}
+
+
+def mentioned(topics: list[str]) -> str:
+    return f"{len(topics)} topics: {few(topics)}"
+
+
+def test_what_is_told_long_after_a_confirmed_change_is_of_another_hand(tmp_path: Path) -> None:
+    """Forward the value is sent again, back it stays."""
+    made = desk(tmp_path)
+    first, *_, last = changed()
+
+    def meddle(value: str | None) -> Callable[[Change], None]:
+        """Once, when the last topic is about to be changed, another hand sets the first one."""
+        values = iter((value,))
+
+        def before(change: Change) -> None:
+            if isinstance(change, AlterTopicConfig) and change.topic == last:
+                for own in values:
+                    made.cluster.topics[first] = dict(made.first[first]) if own is None else {KEY: own}
+
+        return before
+
+    made.before_change = meddle(None)
+    assert made.process(forward).code == 0
+    assert made.there
+    assert Counter(c.topic for c in made.cluster.altered)[first] == 2
+    made.before_change = meddle(VALUE)
+    assert made.process(back).code == 0
+    assert (
+        f"other hands changed 1 since, which stay as they are: {first}: " in found(made, "topics.back").seen
+    )
 
 
 def test_each_topic_is_looked_at_a_fixed_number_of_times(tmp_path: Path) -> None:

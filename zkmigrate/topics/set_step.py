@@ -30,6 +30,10 @@ WAVE = 100
 """Topics in a wave. After a kill as many changes are of unknown outcome at most, and so many notices reach
 every broker at once. Two fsyncs of the journal are shared by as many topics."""
 
+LOOKS = 30
+"""So often, a second apart, brokers are asked again that tell what was before a confirmed change: with KRaft
+each of them hears of it by itself. Then another hand has changed it."""
+
 
 @dataclass(frozen=True)
 class TopicConfigFacts:
@@ -64,7 +68,7 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         key = section(c).key
         for some in self._next(c, record):
             settings = look.topic_settings(KAFKA, key, some)
-            if not isinstance(settings, Seen) or self._act(c, settings.value):
+            if not isinstance(settings, Seen) or self._act(c, record, settings.value):
                 return TopicConfigFacts(record, None, settings, whole=False)
         every = look.topic_settings(KAFKA, key, self._meant(c, record))
         return TopicConfigFacts(record, None, every, whole=True)
@@ -83,11 +87,11 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         wanted = section(c)
         return tuple(t for t in record.original if c.way is Way.BACK or not left_out(wanted, t))
 
-    def _act(self, c: Context, settings: _BySetting) -> bool:
+    def _act(self, c: Context, record: Originals, settings: _BySetting) -> bool:
         """Whether these topics leave anything to do, or stop the run; else others are looked at. On the way
         back a topic that cannot be seen does not keep the others from it."""
         stops = c.way is Way.FORWARD and any(not isinstance(s, Seen) for s in settings.values())
-        return stops or bool(_todo(c, settings))
+        return stops or bool(_todo(c, record, settings))
 
     def check(self, c: Context, f: TopicConfigFacts) -> Verdict:
         if c.way is Way.BACK and f.record is None and not c.begun:
@@ -105,13 +109,17 @@ class TopicConfigStep(Step[TopicConfigFacts]):
             return self._back(c, record, settings)
         if wrong := (*unreadable(settings), *_foreign(c, record, settings)):
             return Blocked(wrong)
-        if todo := _todo(c, settings):
+        if todo := _todo(c, record, settings):
             return Ready(todo[: self._wave], record=record.encode())
+        if late := _late(c, record, settings):
+            return _not_told(c, late)
         return Done(_set(c, record, settings), record.encode())
 
     def _back(self, c: Context, record: Originals, settings: _BySetting) -> Verdict:
-        if todo := _todo(c, settings):
+        if todo := _todo(c, record, settings):
             return Ready(todo[: self._wave])
+        if late := _late(c, record, settings):
+            return _not_told(c, late)
         if dark := {topic: s for topic, s in settings.items() if isinstance(s, Unknown)}:
             return Blocked(unreadable(dark))
         return Done((_as_before(c, record, settings),))
@@ -129,7 +137,7 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         # Every wave, not the first one only.
         if not isinstance(verdict, Ready) or not isinstance(f.settings, Seen):
             return Forecast(f, ())
-        return Forecast(f, _todo(c, f.settings.value))
+        return Forecast(f, _todo(c, f.record or Originals({}), f.settings.value))
 
     def basis(self, c: Context, f: TopicConfigFacts) -> Mapping[str, str]:
         """Which topics get the value, and nothing of what they set now: the run records that itself, and
@@ -149,14 +157,38 @@ def _own(settings: _BySetting, topic: str) -> str | None:
     return setting.value.own if isinstance(setting, Seen) else None
 
 
-def _todo(c: Context, settings: _BySetting) -> tuple[str, ...]:
+def _todo(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...]:
     """The topics to change. On the way back these are the run's own changes that still stand: a value that
     is neither the run's nor the original one is of another hand and stays."""
     value = section(c).value
     seen = {topic: s.value.own for topic, s in settings.items() if isinstance(s, Seen)}
     if c.way is Way.FORWARD:
-        return tuple(topic for topic, own in seen.items() if own != value)
+        late = _late(c, record, settings)
+        return tuple(topic for topic, own in seen.items() if own != value and topic not in late)
     return tuple(topic for topic, own in seen.items() if own == value and topic in c.unrestored)
+
+
+def _late(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...]:
+    """The topics that are told as they were before a change that Kafka has confirmed."""
+    if c.kept.get("looks", 0) >= LOOKS:
+        return ()
+    value, old = section(c).value, record.original
+    sure = old.keys() & c.unrestored - c.unconfirmed
+    if c.way is Way.BACK:
+        sure, old = old.keys(), dict.fromkeys(old, value)
+    return tuple(
+        topic
+        for topic, s in settings.items()
+        if isinstance(s, Seen) and topic in sure and s.value.own == old[topic]
+        if record.original[topic] != value
+    )
+
+
+def _not_told(c: Context, late: Sequence[str]) -> Waiting:
+    looks = c.kept.get("looks", 0) + 1
+    what = f"brokers to tell what Kafka has confirmed of {section(c).key}"
+    limit = c.inventory.policy.step_deadline_s + LOOKS
+    return Waiting(what, f"{len(late):,} topics: {few(late)}", limit, poll_s=1.0, keep={"looks": looks})
 
 
 def _foreign(c: Context, record: Originals, settings: _BySetting) -> tuple[Finding, ...]:

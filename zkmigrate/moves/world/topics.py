@@ -41,7 +41,8 @@ class TopicWorld:
     answers. denied: topics whose config may not be read. refuses: why a topic would not take a value, empty
     where it would. read_only: configs that nobody can set. wrong: what befalls the next changes, one after
     the other: the cluster is ``down``, its answer is ``lost`` after the change was made, or the topic is
-    ``deleted`` before it. altered: the changes that were made. read: how many topics were looked at.
+    ``deleted`` before it. lag: so many looks at a topic still tell what was before a change, as with KRaft.
+    altered: the changes that were made. read: how many topics were looked at.
     """
 
     cluster_id: str
@@ -52,8 +53,10 @@ class TopicWorld:
     refuses: Callable[[str, str, str], str] = takes_all
     read_only: frozenset[str] = frozenset()
     wrong: list[str] = field(default_factory=list)
+    lag: int = 0
     altered: list[AlterTopicConfig] = field(default_factory=list)
     read: int = 0
+    _old: dict[str, tuple[int, str | None]] = field(default_factory=dict, repr=False)
     _turn: RLock = field(default_factory=RLock, repr=False)
 
     def names(self) -> Reading[ClusterTopics]:
@@ -111,7 +114,10 @@ class TopicWorld:
             return Unknown("denied", f"config {key} of topic {topic}: TopicAuthorizationFailedError")
         if topic not in self.topics:
             return Absent(topic)
-        return Seen(TopicSetting(self.topics[topic].get(key), key in self.read_only))
+        left, own = self._old.get(topic, (0, None))
+        if left:
+            self._old[topic] = (left - 1, own)
+        return Seen(TopicSetting(own if left else self.topics[topic].get(key), key in self.read_only))
 
     def refused(self, key: str, value: str, topics: Sequence[str]) -> Reading[Mapping[str, str]]:
         """As ``Look.refused_setting``."""
@@ -137,6 +143,7 @@ class TopicWorld:
             if why := self._refusal(change.topic, change.key, change.value):
                 return 1, why
             self.altered.append(change)
+            self._old[change.topic] = (self.lag, self.topics[change.topic].get(change.key))
             if change.value is None:
                 self.topics[change.topic].pop(change.key, None)
             else:
