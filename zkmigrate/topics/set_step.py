@@ -173,14 +173,14 @@ def _late(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...
     if c.kept.get("looks", 0) >= LOOKS:
         return ()
     value, old = section(c).value, record.original
-    sure = old.keys() & c.unrestored - c.unconfirmed
+    sure = c.unrestored - c.unconfirmed
     if c.way is Way.BACK:
-        sure, old = old.keys(), dict.fromkeys(old, value)
+        sure, old = frozenset(old), dict.fromkeys(old, value)
     return tuple(
         topic
         for topic, s in settings.items()
-        if isinstance(s, Seen) and topic in sure and s.value.own == old[topic]
-        if record.original[topic] != value
+        if isinstance(s, Seen) and topic in sure and s.value.own == old.get(topic)
+        if record.original.get(topic, value) != value
     )
 
 
