@@ -59,8 +59,8 @@ class Client:
             self.orders.stop()
 
     def poll(self, timeout: float) -> int:
-        """One answer, and only to whoever waits for it."""
-        if self._waiting and timeout:
+        """One answer, and only to whoever waits for it: a wait for the pace is shorter."""
+        if self._waiting and timeout >= producer._TICK_S:
             taken, answer = self._waiting.pop(0)
             if taken.record in GIVEN_BACK:
                 answer(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), taken)
