@@ -9,16 +9,20 @@ from __future__ import annotations
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from zkmigrate.lab import control_groups, host, network, state
 from zkmigrate.lab.commands import run
 from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.spec import hosts_of
-from zkmigrate.lab.waiting import Progress, silent
+from zkmigrate.lab.waiting import Progress, silent, wait_until
 
 POWER_OFF_S = 15
 """How long hosts may take to power off before they are killed, seconds."""
+
+DETACH_S = 120
+"""How long the kernel may take to let go of the disks of hosts that are off, seconds."""
 
 
 def remove(directory: Path, progress: Progress = silent) -> None:
@@ -58,7 +62,15 @@ def _remove(directory: Path, progress: Progress) -> None:
         if path.is_dir():
             shutil.rmtree(path)
     shutil.rmtree(directory)
+    wait_until(f"lab {record.id}: its disks detached", partial(_attached, directory), DETACH_S)
     progress(f"lab {record.id}: gone")
+
+
+def _attached(directory: Path) -> str | None:
+    """Disks below a directory that the kernel still has: it lets go once the last mount namespace that saw
+    them is gone, some time after the unmounting."""
+    disks = run(["losetup", "--all", "--noheadings", "--output", "BACK-FILE"]).splitlines()
+    return ", ".join(disk for disk in disks if disk.startswith(f"{directory}/")) or None
 
 
 _KILL = (
