@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,6 +93,22 @@ def test_sweep_spares_the_living_and_takes_the_dead_and_the_half_made(base: Path
     swept = teardown.sweep()
     assert sorted(swept) == sorted([dead.name.removeprefix(state.PREFIX), "ffffff"])
     assert sorted(state.directories()) == sorted([living, kept])
+
+
+def test_a_lab_is_gone_once_the_kernel_has_let_go_of_its_disks(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = state.create(LabSpec(), kept=False)
+    held = [f"{dead}/hosts/new1/disk1.img (deleted)\n/elsewhere/disk.img\n"] * 2
+
+    def run(argv: Sequence[str]) -> str:
+        assert argv[0] == "losetup"
+        assert not dead.exists()
+        return held.pop() if held else "/elsewhere/disk.img\n"
+
+    monkeypatch.setattr(teardown, "run", run)
+    teardown.remove(dead)
+    assert held == []
 
 
 def test_sweep_leaves_a_lab_that_another_is_taking_down(base: Path) -> None:

@@ -104,7 +104,7 @@ def _needed(path: Path, model: type[BaseModel]) -> str:
         return "small letters, digits and hyphens, not - first, such as kafka-east"
     if "settings" in names:
         return NEEDED["settings"]
-    return NEEDED.get(".".join(names)) or NEEDED.get(names[-1] if names else "", _REMOTE_PATH)
+    return NEEDED.get(names[-1] if names else "", _REMOTE_PATH)
 
 
 def _shown(value: object) -> str:
