@@ -68,7 +68,7 @@ class HoldPlaces:
             )
 
     def canary(self, at: Next, targets: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-        """As many of these brokers as ``--pause-after`` still leaves; where it leaves none, all of them, and
+        """As many of these targets as ``--pause-after`` still leaves; where it leaves none, all of them, and
         whether a hold has been asked for instead. That is one like any other, in the hold file."""
         paced = self._playbook.paced
         if not self._canary or at.way is Way.BACK or paced is None or at.id != paced.step:

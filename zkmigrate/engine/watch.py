@@ -46,7 +46,7 @@ _UNHEARD_S = 30.0
 """Going forward the other process renews so long without an order, and never past the deadline.
 
 A walk of which one call held the interpreter was seen to stand still for 20 s; it must not lose its lease. A
-walk that was stopped (SIGSTOP) keeps brokers out for so long, but no session is lost: the hosts go back by
+walk that was stopped (SIGSTOP) keeps clients out for so long, but no session is lost: the hosts go back by
 themselves by the deadline. The deadline does not bound the way back: there it is the fence's own time, as if
 the walk's threads had sent the last renewal.
 """

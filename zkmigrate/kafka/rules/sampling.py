@@ -99,4 +99,6 @@ class BrokersView:
         return self._trips is not None and host in self._trips[1].get("silent", {})
 
 
-BROKERS = Sampling(questions, BrokersView, "zkmigrate.kafka.clients.produce:canary", heard)
+BROKERS = Sampling(
+    questions, BrokersView, ("produce", "zkmigrate.kafka.clients.produce:canary"), ("kafka", heard)
+)
