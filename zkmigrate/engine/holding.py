@@ -149,7 +149,9 @@ class HoldPlaces:
         if not ids.index(begins) <= ids.index(hold_at) < ids.index(seals):
             return
         left_s = window.deadline_s(context)
-        when = "within seconds" if math.isinf(left_s) else f"{left_s:.1f} s after FENCE"
+        when = (
+            "within seconds" if math.isinf(left_s) else f"{left_s:.1f} s after {window.steps.begins.upper()}"
+        )
         self._world.emit(
             events.Noted(
                 f"the hold after {hold_at} ends by itself: the way back must start {when}, and without an "
