@@ -21,13 +21,14 @@ from zkmigrate.cli.main import cli
 from zkmigrate.engine import chain, process
 from zkmigrate.engine.codec import encode_change, encode_finding
 from zkmigrate.engine.journal import Journal
+from zkmigrate.model import series
 from zkmigrate.model.change import Fence, Go, HostVerb, SetService
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.report import Beat, Report, Window, length
 from zkmigrate.moves import lanes
 from zkmigrate.moves.report import REPORTING
-from zkmigrate.report import pictures, plots, series, svg
+from zkmigrate.report import pictures, plots, svg
 from zkmigrate.report.build import build
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown, plain

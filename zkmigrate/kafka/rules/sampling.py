@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.report import TOLD
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.sampling import Body, Question, Sampling, age, span
 
@@ -100,5 +101,5 @@ class BrokersView:
 
 
 BROKERS = Sampling(
-    questions, BrokersView, ("produce", "zkmigrate.kafka.clients.produce:canary"), ("kafka", heard)
+    questions, BrokersView, ("produce", "zkmigrate.kafka.clients.produce:canary"), ("kafka", heard), TOLD
 )
