@@ -281,6 +281,8 @@ NAMED = {
     ("runs/books.py", "kafka"): "the playbook that a call without --playbook means",
     ("runs/standing.py", "cut"): _ZKM_HOST,
     ("runs/standing.py", "fence"): _ZKM_HOST,
+    ("report/plots.py", "broker"): "a field of Beat, which the report's JSON has",
+    ("site/observe.py", "broker"): _LOOK,
     ("site/observe.py", "brokers"): _LOOK,
     ("site/observe.py", "kafka"): _LOOK,
     ("site/wiring.py", "kafka"): _LOOK,
@@ -291,7 +293,8 @@ NAMED = {
 
 @cache
 def own_names() -> tuple[set[str], set[str]]:
-    """The words of the shipped playbooks: host roles, clusters and kinds of samples; stages and steps."""
+    """The words of the shipped playbooks: host roles, clusters and kinds of samples, one or many; stages and
+    steps."""
     systems, steps, inventory = set[str](), set[str](), quiet_world().inventory
     for path in sorted((ROOT / "playbooks").glob("[!_]*.py")):
         playbook = books.load(path.stem)
@@ -300,6 +303,7 @@ def own_names() -> tuple[set[str], set[str]]:
         for one in playbook.sampling:
             systems |= {question.kind for question in one.questions(inventory, cast(Look, None))}
             systems |= {told[0] for told in (one.canary, one.heard) if told is not None}
+    systems |= {name.removesuffix("s") for name in systems}
     return systems, steps - systems
 
 
@@ -337,6 +341,7 @@ def test_the_house_names_nothing_of_a_playbook() -> None:
     [
         ('rows = of_kind(rows, "brokers")', "brokers"),
         ("def lag(dest_hosts): ...", "dest"),
+        ('f"the longest silence of a broker"', "broker"),
         ("behind = source.leader", "source"),
         ('f"{hosts} hosts and Kafka"', "kafka"),
         ('if stage.id == "roll": ...', "roll"),
