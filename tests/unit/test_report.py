@@ -21,13 +21,15 @@ from zkmigrate.cli.main import cli
 from zkmigrate.engine import chain, process
 from zkmigrate.engine.codec import encode_change, encode_finding
 from zkmigrate.engine.journal import Journal
+from zkmigrate.kafka.rules.sampling import BROKERS
+from zkmigrate.model import series
 from zkmigrate.model.change import Fence, Go, HostVerb, SetService
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Severity, claim
-from zkmigrate.model.report import Beat, Report, Window, length
+from zkmigrate.model.report import Beat, Report, Sampled, Table, Told, Window, length
 from zkmigrate.moves import lanes
 from zkmigrate.moves.report import REPORTING
-from zkmigrate.report import pictures, plots, series, svg
+from zkmigrate.report import pictures, plots, svg
 from zkmigrate.report.build import build
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown, plain
@@ -671,3 +673,38 @@ def test_a_way_back_of_which_the_way_there_is_lost_is_no_window(tmp_path: Path) 
     )  # fmt: skip
     run.journal.append("outcome", {"operation": operation, "status": "done", "rc": 0, "output": ""})
     assert run.report().windows == ()
+
+
+def test_a_sampling_says_its_part_of_the_report(tmp_path: Path) -> None:
+    """Its figures stand before those of clients, its tables around theirs. Without it no sample is told."""
+    run, load = Run(tmp_path), tmp_path / "load"
+    run.journal.close()
+    at = {"at": run.clock.wall, "mono": run.clock.mono}
+    brokers = {"kind": "brokers", "ms": {"b1": 1.0}, "silent": {}}
+    (run.dir / "samples.jsonl").write_text(json.dumps({**at, **brokers}) + "\n")
+    load.mkdir()
+    acks = [{"event": "ack", "mono_ns": int((run.clock.mono + n) * 1e9)} for n in range(2)]
+    (load / "producer.jsonl").write_text("".join(json.dumps(ack) + "\n" for ack in acks))
+    playbook, found = books.load(books.DEFAULT), read(run.dir, load)
+
+    def made(told: Told | None) -> Report:
+        return build(found, replace(playbook, sampling=(replace(BROKERS, told=told),)))
+
+    def table(id: str) -> Table:
+        return Table(id, id, ("what",), (("seen",),))
+
+    assert [beat.broker for beat in build(found, playbook).beats] == ["b1"]
+    assert (made(None).beats, made(None).shown.felt) == ((), ())
+    assert build(found, None).beats == ()
+    shards = Told(
+        lambda rows, visits, window, paced: Sampled(beats=(Beat(rows[0][0], f"{paced} {window}", None),)),
+        lambda report: (("shards", str(len(report.beats)), "of all"),),
+        felt=(lambda _: table("felt"),),
+        sections=(lambda _: table("seen"),),
+        asked="shards",
+    )
+    report = made(shards)
+    assert [beat.broker for beat in report.beats] == ["roll None"]
+    assert [what for what, _, _ in figures(report)][:3] == ["window", "shards", "longest gap of the producer"]
+    assert [one.id for one in tables(report)][:4] == ["felt", "acks", "seen", "decisions"]
+    assert "answers of shards" in page(report)

@@ -10,13 +10,13 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.unit.test_report import Run
+from zkmigrate.kafka.rules.produced import produced
 from zkmigrate.model.change import Fence, HostVerb
 from zkmigrate.model.report import Report, Visit, Window
 from zkmigrate.report import pictures
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown
 from zkmigrate.report.page import page
-from zkmigrate.report.produced import produced
 from zkmigrate.report.tables import figures
 
 Row = tuple[float, dict[str, Any]]

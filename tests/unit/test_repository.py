@@ -1,14 +1,21 @@
 """What must hold for the files of the repository as a whole."""
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pytest
+
+from tests.world.operator import quiet_world
 from zkmigrate.hosts import zkm_host
+from zkmigrate.model.look import Look
+from zkmigrate.runs import books
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = [ROOT / "setup" / name for name in ("requirements.txt", "requirements-spark.txt")]
@@ -247,3 +254,100 @@ def test_the_house_is_kept_from_every_playbook() -> None:
     kept = {name.partition(".")[2] for name in contract("house")["source_modules"]}
     packages = {name.partition(".")[0] for name in modules_on_disk()}
     assert kept == packages - used - OWN
+
+
+HOUSE = ("engine", "model/playbook.py", "report", "runs", "site", "ui")
+"""What knows no host role, stage, step or kind of sample by its name."""
+
+ORDINARY = {
+    "go": "an answer",
+    "open": "the state of a run",
+    "read": "what is done with a file",
+    "start": "where text is anchored in a picture",
+    "stop": "an answer",
+}
+"""Names of steps that are whole texts of the house as well, and what they mean there."""
+
+_LOOK = "a question of every look (model/look.py)"
+_ZKM_HOST = "zkm-host's own words"
+NAMED = {
+    ("engine/codec.py", "kafka"): "journals of before name no cluster: theirs was this one",
+    ("engine/history.py", "dest"): "the journal's events of the verb clean-up, in words",
+    ("engine/plan.py", "DRAIN"): _ZKM_HOST,
+    ("engine/plan.py", "GO"): _ZKM_HOST,
+    ("engine/plan.py", "PROVE"): _ZKM_HOST,
+    ("engine/plan.py", "SEAL"): _ZKM_HOST,
+    ("engine/plan.py", "STOP"): _ZKM_HOST,
+    ("runs/books.py", "kafka"): "the playbook that a call without --playbook means",
+    ("runs/standing.py", "cut"): _ZKM_HOST,
+    ("runs/standing.py", "fence"): _ZKM_HOST,
+    ("report/plots.py", "broker"): "a field of Beat, which the report's JSON has",
+    ("site/observe.py", "broker"): _LOOK,
+    ("site/observe.py", "brokers"): _LOOK,
+    ("site/observe.py", "kafka"): _LOOK,
+    ("site/wiring.py", "kafka"): _LOOK,
+    ("ui/lately.py", "brokers"): "events of before name no targets: theirs were these",
+}
+"""Where a name may stand all the same, and why."""
+
+
+@cache
+def own_names() -> tuple[set[str], set[str]]:
+    """The words of the shipped playbooks: host roles, clusters and kinds of samples, one or many; stages and
+    steps."""
+    systems, steps, inventory = set[str](), set[str](), quiet_world().inventory
+    for path in sorted((ROOT / "playbooks").glob("[!_]*.py")):
+        playbook = books.load(path.stem)
+        steps |= {name for stage in playbook.stages for name in (stage.id, *(s.id for s in stage.steps))}
+        systems |= {*playbook.clusters, *(role.part for role in playbook.roles)}
+        for one in playbook.sampling:
+            systems |= {question.kind for question in one.questions(inventory, cast(Look, None))}
+            systems |= {told[0] for told in (one.canary, one.heard) if told is not None}
+    systems |= {name.removesuffix("s") for name in systems}
+    return systems, steps - systems
+
+
+def names_in(source: str) -> set[str]:
+    """Which of these words a module's code uses: a role, cluster or kind in an identifier or a text; a stage
+    or step as a whole text, or in capitals. Docstrings may give examples."""
+    systems, steps = own_names()
+    tree, found = ast.parse(source), set[str]()
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        for _, value in ast.iter_fields(node):
+            if isinstance(value, str) and id(node) not in docs:
+                words = set(re.findall(r"[a-z-]+", value.lower()))
+                found |= systems & words
+                if isinstance(node, ast.Constant):
+                    capitals = set(re.findall(r"[A-Z]+", value))
+                    found |= {value} & (steps - set(ORDINARY))
+                    found |= {step.upper() for step in steps} & capitals
+    return found
+
+
+def test_the_house_names_nothing_of_a_playbook() -> None:
+    found = set[tuple[str, str]]()
+    for part in HOUSE:
+        top = ROOT / "zkmigrate" / part
+        for path in [top] if top.suffix else sorted(top.rglob("*.py")):
+            name = str(path.relative_to(ROOT / "zkmigrate"))
+            found |= {(name, word) for word in names_in(path.read_text())}
+    assert sorted(found - set(NAMED)) == [], "say it in the playbook, its Sampling or its Reporting"
+    assert sorted(set(NAMED) - found) == [], "no longer named: take it off the list"
+
+
+@pytest.mark.parametrize(
+    ("planted", "word"),
+    [
+        ('rows = of_kind(rows, "brokers")', "brokers"),
+        ("def lag(dest_hosts): ...", "dest"),
+        ('f"the longest silence of a broker"', "broker"),
+        ("behind = source.leader", "source"),
+        ('f"{hosts} hosts and Kafka"', "kafka"),
+        ('if stage.id == "roll": ...', "roll"),
+        ('raise Refused("not after SEAL")', "SEAL"),
+    ],
+)
+def test_a_planted_name_of_a_playbook_is_found(planted: str, word: str) -> None:
+    assert names_in(planted) == {word}
+    assert names_in(f'"""Such as {word}."""\nstands, join = "done", ", ".join') == set()

@@ -113,7 +113,7 @@ def test_every_plug_of_a_playbook_is_there(ssh: Ssh, name: str) -> None:
     finally:
         site.close()
     asked = known.model_copy(update={"kafka": known.kafka.model_copy(update={"canary_topic": "canary"})})
-    canaries = [resolve_name(one.canary) for one in playbook.sampling if one.canary]
+    canaries = [resolve_name(one.canary[1]) for one in playbook.sampling if one.canary]
     assert [canary(asked).topic for canary in canaries] == ["canary"] * (KAFKA in playbook.clusters)
     assert not any(canary(known) for canary in canaries)
 

@@ -129,7 +129,9 @@ class WorldSite:
     def sample(self, samples: Samples, playbook: Playbook) -> Callable[[], None]:
         asked = [q for one in playbook.sampling for q in one.questions(self.inventory, self.look)]
         topic = self.inventory.kafka.canary_topic
-        produced = [Produced(WorldCanary(topic, self.world), playbook.noticed, samples)] if topic else []
+        produced = (
+            [Produced("produce", WorldCanary(topic, self.world), playbook.noticed, samples)] if topic else []
+        )
         sampling = Sampler((*asked, *(one.question for one in produced)), samples)
         sampling.begin()
 

@@ -25,7 +25,7 @@ from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
 from zkmigrate.model.window import Word
-from zkmigrate.moves.rules.window import deadline_s
+from zkmigrate.moves.rules.window import WINDOW, deadline_s
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, SLICE_S
 
@@ -73,7 +73,7 @@ class ModelWatch:
 
     def finding(self) -> Finding | None:
         world = self.operator.world
-        late = past_deadline()
+        late = past_deadline(WINDOW.steps)
         if self.renewing and world.now >= self.end and late.id not in self.known:
             return late
         for name in sorted(self.operator.silent - self.known):

@@ -68,7 +68,7 @@ class HoldPlaces:
             )
 
     def canary(self, at: Next, targets: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-        """As many of these brokers as ``--pause-after`` still leaves; where it leaves none, all of them, and
+        """As many of these targets as ``--pause-after`` still leaves; where it leaves none, all of them, and
         whether a hold has been asked for instead. That is one like any other, in the hold file."""
         paced = self._playbook.paced
         if not self._canary or at.way is Way.BACK or paced is None or at.id != paced.step:
@@ -149,7 +149,9 @@ class HoldPlaces:
         if not ids.index(begins) <= ids.index(hold_at) < ids.index(seals):
             return
         left_s = window.deadline_s(context)
-        when = "within seconds" if math.isinf(left_s) else f"{left_s:.1f} s after FENCE"
+        when = (
+            "within seconds" if math.isinf(left_s) else f"{left_s:.1f} s after {window.steps.begins.upper()}"
+        )
         self._world.emit(
             events.Noted(
                 f"the hold after {hold_at} ends by itself: the way back must start {when}, and without an "

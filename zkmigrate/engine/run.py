@@ -77,7 +77,8 @@ class Walk:
 
         After a finished way back this turns the run forward again. ``hold_at``: id of a window step after
         which the walk holds until the operator answers, with or without its stage before it. skip: stages to
-        pass over that have not been begun. pause_after: hold once so many brokers have moved.
+        pass over that have not been begun. pause_after: hold once so many targets of the paced step have
+        been changed.
         """
         self._wish(until, hold_at, skip, pause_after)
         if self.history.way is Way.BACK:

@@ -31,7 +31,7 @@ from zkmigrate.model.change import Outcome
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Probe, Trouble, WindowSpec
+from zkmigrate.model.window import Probe, Trouble, WindowSpec, WindowSteps
 
 LEASE_LAPSED = Trouble.LEASE_LAPSED.value
 HOST_UNREACHABLE = Trouble.HOST_UNREACHABLE.value
@@ -46,7 +46,7 @@ _UNHEARD_S = 30.0
 """Going forward the other process renews so long without an order, and never past the deadline.
 
 A walk of which one call held the interpreter was seen to stand still for 20 s; it must not lose its lease. A
-walk that was stopped (SIGSTOP) keeps brokers out for so long, but no session is lost: the hosts go back by
+walk that was stopped (SIGSTOP) keeps clients out for so long, but no session is lost: the hosts go back by
 themselves by the deadline. The deadline does not bound the way back: there it is the fence's own time, as if
 the walk's threads had sent the last renewal.
 """
@@ -133,15 +133,16 @@ class Watch:
         line, at_wall, at_mono = fenced
         here = self._first_line is not None and line > self._first_line
         since = at_mono if here else self._now() - max(0.0, self._wall() - at_wall)
-        self._session = _Leased(stage.id, since + window.deadline_s(context), window.lease(context))
+        deadline = since + window.deadline_s(context)
+        self._session = _Leased(stage.id, window.steps, deadline, window.lease(context))
         return self._session
 
     def finding(self) -> Finding | None:
         """The first blocking finding that nobody has answered, the end of the lease before all others."""
         session = self._session
         with self._guard:
-            if session is not None and session.renewing and self._now() >= session.deadline:
-                self._found.setdefault(("", DEADLINE), past_deadline())
+            if isinstance(session, _Leased) and session.renewing and self._now() >= session.deadline:
+                self._found.setdefault(("", DEADLINE), past_deadline(session.steps))
             open_ = [
                 f
                 for key, f in self._found.items()
@@ -281,8 +282,9 @@ class _Session:
 class _Leased(_Session):
     """Those of one window, from FENCE to OPEN or to the reopened door."""
 
-    def __init__(self, stage: str, deadline: float, lease: Lease) -> None:
+    def __init__(self, stage: str, steps: WindowSteps, deadline: float, lease: Lease) -> None:
         super().__init__(stage)
+        self.steps = steps
         self.deadline = deadline
         self.lease = lease
         self.renewing = True
@@ -314,13 +316,13 @@ def _undelivered(host: str, silent: float, seen: str) -> Finding:
     )
 
 
-def past_deadline() -> Finding:
-    """The way back must start now, or sessions are lost."""
+def past_deadline(steps: WindowSteps) -> Finding:
+    """The way back must start now, or sessions are lost. steps: of the window."""
     return Finding(
         id=DEADLINE,
         claim="there is still time to turn back without losing a session",
         held=Held.NO,
         seen="the deadline for the way back has passed",
-        needed="SEAL before the deadline",
+        needed=f"{steps.seals.upper()} before the deadline",
         moves=("let the run walk back",),
     )

@@ -126,7 +126,7 @@ class Window:
             if from_file and (self._late(at) if opens is None else opens <= 0):
                 if unanswered == "back":
                     why = f"the hold after {at.id} lasted until the way back had to begin"
-                    raise Leave(Turn(at.stage.id, why, 7, findings=(past_deadline(),)))
+                    raise Leave(Turn(at.stage.id, why, 7, findings=(past_deadline(_spec(at.stage).steps),)))
                 return Answer(unanswered), "deadline"
             who, late = hold.words() if from_file else "", self._late(at)
             self._world.emit(events.Holding(at.step.id, left, opens, who=who, late=late))

@@ -324,6 +324,35 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Sampled:
+    """What a report holds of its samples: the fields of :class:`Report` of the same names."""
+
+    beats: tuple[Beat, ...] = ()
+    beat_every_s: float | None = None
+    latencies: tuple[Latency, ...] = ()
+    silences: tuple[Gap, ...] = ()
+    produced: tuple[Produced, ...] = ()
+    syncs: tuple[Sync, ...] = ()
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a report tells of the samples of one system: pure functions, and the words of its plots.
+
+    sampled: from the samples, the walks of steps, the window that counts, and the stage whose pace is told.
+    figures: (what, how much, the small print) for the head of the report. felt, sections: tables before and
+    behind those of real clients. asked: what those are called that answer. canary: what the canary is called.
+    """
+
+    sampled: Callable[[Rows, Sequence[Visit], Window | None, str], Sampled] = lambda *_: Sampled()
+    figures: Callable[[Report], tuple[tuple[str, str, str], ...]] = lambda _: ()
+    felt: tuple[Callable[[Report], Table], ...] = ()
+    sections: tuple[Callable[[Report], Table], ...] = ()
+    asked: str = ""
+    canary: str = ""
+
+
+@dataclass(frozen=True)
 class Reporting:
     """What is special about the report of a runbook: pure functions, and the words of its pictures.
 
@@ -331,9 +360,9 @@ class Reporting:
     no process was at work, and whether the journal is damaged. colours: of each state of a row. legends: name
     and states of each list of colours below the timeline; the first also stands below each window. opened:
     kind of the rows that a window shuts, and the state in which such a host lets clients in for good.
-    caption: below the timeline. lags / proof: as :class:`Lag` and :class:`Proof`. sections: tables of its
-    own, from the whole report. unsampled: what the reader misses where nothing was sampled. afterwards: what
-    is left to do when the run is complete.
+    caption: below the timeline. lags / proof: as :class:`Lag` and :class:`Proof`. behind: heading, name and
+    caption of the picture of lags. sections: tables of its own, from the whole report. unsampled: what the
+    reader misses where nothing was sampled. afterwards: what is left to do when the run is complete.
     """
 
     rows: Callable[[Story, Rows, float, Spans, bool], tuple[Lane, ...]] = lambda *_: ()
@@ -343,6 +372,7 @@ class Reporting:
     caption: str = "Grey stretches: the tool did not run."
     lags: Callable[[Story, Rows], tuple[Lag, ...]] = lambda *_: ()
     proof: Callable[[Story], Proof | None] = lambda _: None
+    behind: tuple[str, str, str] = ("", "", "")
     sections: tuple[Callable[[Report], Table], ...] = ()
     unsampled: str = ""
     afterwards: str = "nothing"
@@ -353,14 +383,22 @@ class Shown:
     """How a report is shown, beside what it holds.
 
     begins / opens: the words of the steps between which clients are shut out, empty for a runbook without a
-    window. paced: the stage whose pace is told. sections: the runbook's own tables.
+    window. paced: the stage whose pace is told. told: of its samples. felt, sections: the tables of samples
+    before those of real clients; and behind them, with the runbook's own.
     """
 
     reporting: Reporting = field(default_factory=Reporting)
     begins: str = ""
     opens: str = ""
     paced: str = ""
+    told: Told = field(default_factory=Told)
+    felt: tuple[Table, ...] = ()
     sections: tuple[Table, ...] = ()
+
+
+def move_of(windows: Sequence[Window]) -> Window | None:
+    """The window that counts: the last one that was no rehearsal."""
+    return next((window for window in reversed(windows) if not window.rehearsal), None)
 
 
 def day(at: float) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from zkmigrate.model.look import KafkaView, Look
+from zkmigrate.model.report import Told
 
 if TYPE_CHECKING:
     from zkmigrate.inventory.inventory import Inventory
@@ -58,15 +59,18 @@ class View(Protocol):
 class Sampling:
     """What is sampled of one system.
 
-    view: one for each screen. canary: what writes into the system while its clients may notice the run, as
-    ``module:name`` of a function that takes the inventory and gives ``site.sampler.Canary``, None where the
-    inventory wants none; empty for none. heard: what is noted of Kafka as steps see it.
+    view: one for each screen. canary: the kind of its samples, and what writes into the system while its
+    clients may notice the run, as ``module:name`` of a function that takes the inventory and gives
+    ``site.sampler.Canary``, None where the inventory wants none. heard: the kind of the samples, and what is
+    noted of Kafka as steps see it. told: what a report tells of the samples; of one sampling of a playbook at
+    most.
     """
 
     questions: Callable[[Inventory, Look], tuple[Question, ...]]
     view: Callable[[], View]
-    canary: str = ""
-    heard: Callable[[KafkaView], Body] | None = None
+    canary: tuple[str, str] | None = None
+    heard: tuple[str, Callable[[KafkaView], Body]] | None = None
+    told: Told | None = None
 
 
 def span(seconds: float) -> str:

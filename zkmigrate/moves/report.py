@@ -127,6 +127,12 @@ REPORTING = Reporting(
     "second, of the canary 0.6 s, or more without an acknowledgement.",
     lags=lags,
     proof=proof,
+    behind=(
+        "Transactions behind source",
+        "Transactions behind source's leader",
+        "Each dest host against source's leader, asked at the same moment, until the proof. Behind by a "
+        "few while others write is normal.",
+    ),
     sections=(_proof,),
     unsampled="no samples: answers of brokers, lag and source's state are not told",
     afterwards="watch source for clients that still come, and shut it down when there are none",

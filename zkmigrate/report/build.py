@@ -13,14 +13,14 @@ from zkmigrate.engine.history import Arrived, History
 from zkmigrate.engine.journal import folded
 from zkmigrate.errors import JournalError
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.report import Process, Report, Reporting, Shown, Spans, Story, Window, of_kind, spacing_s
+from zkmigrate.model.report import Process, Report, Reporting, Shown, Spans, Story, Told, Window, move_of
+from zkmigrate.model.series import number
 from zkmigrate.model.step import Way
-from zkmigrate.report import series
+from zkmigrate.report.acks import acks
 from zkmigrate.report.left import left_to_do
-from zkmigrate.report.produced import produced
 from zkmigrate.report.sources import Sources
 from zkmigrate.report.story import told
-from zkmigrate.report.timebase import Timebase, number
+from zkmigrate.report.timebase import Timebase
 from zkmigrate.report.windows import windows
 
 _IDLE_S = 30.0
@@ -58,13 +58,10 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
     reporting = playbook.report if playbook is not None else Reporting()
     damaged = sources.chain.state == "damaged"
     lanes = reporting.rows(story, rows, start, gone, damaged)
-    every_s = spacing_s(of_kind(rows, "brokers"))
-    beats = series.beats(rows)
-    own = series.by_broker(beats)
-    silences = tuple(gap for asked_of in own.values() for gap in series.silences(asked_of, every_s))
     found = windows(story, playbook, lanes, times, sources.events, gone) if playbook is not None else ()
     state, headline = _standing(sources, history, playbook)
     shown = _shown(playbook, reporting)
+    sampled = shown.told.sampled(rows, story.visits, move_of(found), shown.paced)
     report = Report(
         run=history.run or sources.run,
         name=history.name,
@@ -82,16 +79,14 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         visits=story.visits,
         decisions=story.decisions,
         windows=found,
-        beats=beats,
-        beat_every_s=every_s,
-        latencies=series.latencies(own, silences, story.visits),
-        silences=silences,
-        acks=series.acks(sources.load, times, story.visits),
-        produced=produced(
-            rows, story.visits, next((w for w in reversed(found) if not w.rehearsal), None), shown.paced
-        ),
+        beats=sampled.beats,
+        beat_every_s=sampled.beat_every_s,
+        latencies=sampled.latencies,
+        silences=sampled.silences,
+        acks=acks(sources.load, times, story.visits),
+        produced=sampled.produced,
         lags=reporting.lags(story, rows),
-        syncs=series.syncs(rows),
+        syncs=sampled.syncs,
         proof=reporting.proof(story),
         way_back=_way_back(found, history, story, damaged, shown),
         left=left_to_do(history, playbook, sources.chain),
@@ -99,7 +94,9 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         active=_active(moments),
         shown=shown,
     )
-    return replace(report, shown=replace(shown, sections=tuple(make(report) for make in reporting.sections)))
+    felt = tuple(make(report) for make in shown.told.felt)
+    own = tuple(make(report) for make in (*shown.told.sections, *reporting.sections))
+    return replace(report, shown=replace(shown, felt=felt, sections=own))
 
 
 def _shown(playbook: Playbook | None, reporting: Reporting) -> Shown:
@@ -107,9 +104,10 @@ def _shown(playbook: Playbook | None, reporting: Reporting) -> Shown:
         return Shown(reporting)
     steps = next((stage.window.steps for stage in playbook.stages if stage.window is not None), None)
     paced = playbook.paced.step.partition(".")[0] if playbook.paced is not None else ""
+    told = next((one.told for one in playbook.sampling if one.told is not None), Told())
     if steps is None:
-        return Shown(reporting, paced=paced)
-    return Shown(reporting, steps.begins.upper(), steps.opens.upper(), paced)
+        return Shown(reporting, paced=paced, told=told)
+    return Shown(reporting, steps.begins.upper(), steps.opens.upper(), paced, told)
 
 
 def _standing(sources: Sources, history: History, playbook: Playbook | None) -> tuple[str, str]:
@@ -182,7 +180,7 @@ def _way_back(found: Sequence[Window], history: History, story: Story, damaged: 
         opened = any(w.outcome == "opened" for w in found)
         return "not taken" + (f"; there is none any more since {shown.opens}" if opened else "; it is open")
     taken = "; ".join(f"{d.answer}, because: {d.what}" for d in back)
-    moved = next((w for w in reversed(found) if not w.rehearsal), None)
+    moved = move_of(found)
     if moved is not None and moved.outcome == "opened":
         return f"not taken in the cut-over; besides it: {taken}" + (f". {'; '.join(said)}" if said else "")
     still = " (under way)" if history.way is Way.BACK and history.ended is None else ""

@@ -13,8 +13,9 @@ def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tup
     out = []
     same = f"--run-id {history.run}"
     if chain.state == "damaged":
+        keep = playbook.many_witnesses if playbook is not None else "hosts"
         return (
-            "put an intact copy of the journal in place (the dest hosts keep one), or give the direction: "
+            f"put an intact copy of the journal in place (the {keep} keep one), or give the direction: "
             f"zkmigrate resume {same} --journal-lost forward|back",
         )
     open_ = history.unconfirmed()

@@ -65,10 +65,7 @@ def _pictures(report: Report) -> list[str]:
         drawn = pictures.close_up(window, report, number) + "".join(first)
         out.append(picture(drawn, f"{', '.join(parts)}."))
     if any(p.behind is not None for p in report.lags):
-        out.append("<h2>Transactions behind source</h2>")
-        words = (
-            "Each dest host against source's leader, asked at the same moment, until the proof. Behind by a "
-            "few while others write is normal."
-        )
-        out.append(picture(plots.lag(report), words))
+        heading, _, caption = special.behind
+        out.append(f"<h2>{esc(heading)}</h2>")
+        out.append(picture(plots.lag(report), caption))
     return out

@@ -1,4 +1,4 @@
-"""Plots over time: answers of brokers, acknowledgements and latency of real clients, lag."""
+"""Plots over time: answers, acknowledgements and latency of real clients, lag."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ _MOST = 6000
 
 _PARTITIONS = 20
 _PACE_S = 0.6
-"""Of the produce canary, whose records are a quarter of a second apart."""
+"""Of the canary, whose records are a quarter of a second apart."""
 
 _MIDDLE = [("median", SERIES[0]), ("slowest", SERIES[1])]
 
 
 def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
-    """Each answer of a broker as a dot, its time on a logarithmic scale; no answer as a cross on top. Before
+    """Each answer as a dot, its time on a logarithmic scale; no answer as a cross on top. Before
     them what producers felt: the canary and real clients."""
     inside = [b for b in report.beats if start <= b.at <= end]
-    _canary(sheet, report.produced, start, end)
+    told = report.shown.told
+    _canary(sheet, told.canary, report.produced, start, end)
     for acks in report.acks:
         _client(sheet, acks, start, end)
     if not inside:
@@ -36,14 +37,17 @@ def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
     names = sorted({b.broker for b in inside})
     keys = [(name, SERIES[n]) for n, name in enumerate(names)] if len(names) <= len(SERIES) else []
     if len(inside) <= _MOST:
-        _plot(sheet, "answers of brokers", keys, lambda height: _dots(sheet, inside, height))
+        _plot(sheet, f"answers of {told.asked}", keys, lambda height: _dots(sheet, inside, height))
     else:
-        _plot(sheet, "answers of brokers", _MIDDLE, lambda height: _crowd(sheet, inside, height))
+        _plot(
+            sheet, f"answers of {told.asked}", _MIDDLE,
+            lambda height: _crowd(sheet, told.asked, inside, height),
+        )  # fmt: skip
 
 
-def _canary(sheet: Sheet, produced: Sequence[Produced], start: float, end: float) -> None:
-    """The produce canary: each partition's acknowledgements, of many partitions those with the longest gaps;
-    and the latency of all."""
+def _canary(sheet: Sheet, name: str, produced: Sequence[Produced], start: float, end: float) -> None:
+    """The canary of this name: each partition's acknowledgements, of many partitions those with the longest
+    gaps; and the latency of all."""
     worst = sorted(produced, key=lambda x: -max((gap.seconds for gap in x.gaps), default=0.0))[:_PARTITIONS]
     for one in [x for x in produced if x in worst]:
         moments = [at for at, _ in one.took if start <= at <= end]
@@ -52,7 +56,7 @@ def _canary(sheet: Sheet, produced: Sequence[Produced], start: float, end: float
             sheet.row(f"canary {one.partition.rpartition('-')[2]}: acks", draw)
     took = sorted((at, ms) for one in produced for at, ms in one.took if start <= at <= end)
     if took:
-        _plot(sheet, "produce latency", _MIDDLE, lambda height: _took(sheet, "produce canary", took, height))
+        _plot(sheet, f"{name} latency", _MIDDLE, lambda height: _took(sheet, f"{name} canary", took, height))
 
 
 def _client(sheet: Sheet, acks: Acks, start: float, end: float) -> None:
@@ -151,10 +155,10 @@ def _dots(sheet: Sheet, beats: Sequence[Beat], height: Callable[[float], float])
     return out
 
 
-def _crowd(sheet: Sheet, beats: Sequence[Beat], height: Callable[[float], float]) -> list[str]:
+def _crowd(sheet: Sheet, asked: str, beats: Sequence[Beat], height: Callable[[float], float]) -> list[str]:
     """Many answers at once; a cross where at least one broker gave none."""
     took = [(beat.at, beat.ms) for beat in beats if beat.ms is not None]
-    out, top = _took(sheet, "brokers", took, height), height(_HIGH_MS) - 10
+    out, top = _took(sheet, asked, took, height), height(_HIGH_MS) - 10
     silent: dict[int, set[str]] = {}
     for beat in beats:
         if beat.ms is None:
@@ -188,7 +192,7 @@ def _took(
 
 
 def lag(report: Report) -> str:
-    """How far each dest host was behind source's leader, until the proof."""
+    """How far each host was behind, until the proof."""
     points = [p for p in report.lags if p.behind is not None]
     axis = Axis(_pieces([p.at for p in points]), LABELS, EDGE)
     top, bottom = float(HEAD), float(HEAD + 130)
@@ -222,7 +226,7 @@ def lag(report: Report) -> str:
         body.append(tag("circle", cx=24.0, cy=top + 10 + n * 14, r=3.5, fill=colour))
         body.append(text(32, top + 14 + n * 14, host[:14], fill=FAINT))
     said = f"At most {most} transactions behind; {len(points)} looks at {len(hosts)} hosts."
-    return figure("lag", "Transactions behind source's leader", said, WIDTH, bottom + 22, body)
+    return figure("lag", report.shown.reporting.behind[1], said, WIDTH, bottom + 22, body)
 
 
 def _thinned(own: Sequence[Lag], axis: Axis) -> list[Lag]:

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from zkmigrate.model.change import ClusterChange
 from zkmigrate.model.finding import Finding, Held, Severity
-from zkmigrate.model.report import Acks, Decision, Gap, Report, Table, Visit, Window, clock, day, length
-from zkmigrate.report.series import quantile
+from zkmigrate.model.report import Acks, Decision, Report, Table, Visit, Window, clock, day, length, move_of
+from zkmigrate.model.series import quantiles, steps_of, when
 
 _FOLDED_FROM = 12
 """So many different claims of one step that hold are named by their ids only."""
 
 
-_STEPS = 3
-"""So many steps of one gap are named."""
-
 _NAMED = 6
 """So many targets of one finding are named."""
-
-
-def move(report: Report) -> Window | None:
-    """The window that counts: the last one that was no rehearsal."""
-    real = [w for w in report.windows if not w.rehearsal]
-    return real[-1] if real else None
 
 
 def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
     """The handful that everybody asks for first: (what, how much, the small print)."""
     out = []
-    window = move(report)
+    window = move_of(report.windows)
     whole = f"from {report.shown.begins} to the open door"
     if window is None and report.shown.begins:
         begun = "not told" if report.state == "damaged" else "not begun"
@@ -40,23 +31,10 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
         took = length(window.seconds) if window.seconds is not None else "not over"
         notes = {"opened": whole, "turned back": "turned back; until clients were in"}
         out.append(("window", took, notes.get(window.outcome, "the door was not opened")))
-    worst = max((x.longest for x in report.latencies if x.longest), key=lambda g: g.seconds, default=None)
-    if report.latencies:
-        note = f"{worst.client}, in {_during(worst)}" if worst else "asked all the time"
-        out.append(("longest silence of a broker", length(worst.seconds) if worst else "none", note))
-    if window is not None and report.latencies:
-        inside = [b for b in report.beats if window.start <= b.at <= (window.end or report.end)]
-        silent = sum(b.ms is None for b in inside)
-        took_ms = max((b.ms for b in inside if b.ms is not None), default=None)
-        note = f"slowest answer {took_ms:.0f} ms" if took_ms is not None else "no answer"
-        if inside:
-            out.append(("brokers in the window", f"{len(inside) - silent} of {len(inside)} answers", note))
-    for where, longest in _produced_worst(report):
-        note = f"{longest.client}, in {_during(longest)}"
-        out.append((f"longest produce gap in {where}", length(longest.seconds), note))
+    out += report.shown.told.figures(report)
     for acks in report.acks:
         if acks.gaps:
-            note = f"between acknowledgements, in {_during(acks.gaps[0])}"
+            note = f"between acknowledgements, in {steps_of(acks.gaps[0])}"
             out.append((f"longest gap of the {acks.client}", length(acks.gaps[0].seconds), note))
             most = _inside(acks, window, report) if window is not None else None
             if most is not None:
@@ -71,17 +49,6 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
     return tuple(out)
 
 
-def _produced_worst(report: Report) -> Iterator[tuple[str, Gap]]:
-    """The produce canary's longest gaps, in the paced stage and in the window, at full length."""
-    for where, gaps in (
-        (report.shown.paced, [x.roll for x in report.produced]),
-        ("the window", [x.window for x in report.produced]),
-    ):
-        longest = max((gap for gap in gaps if gap), key=lambda gap: gap.seconds, default=None)
-        if longest is not None:
-            yield where, longest
-
-
 def _inside(acks: Acks, window: Window, report: Report) -> float | None:
     """The longest gap that overlaps the window, at full length."""
     end = window.end if window.end is not None else report.end
@@ -91,9 +58,8 @@ def _inside(acks: Acks, window: Window, report: Report) -> float | None:
 def tables(report: Report) -> tuple[Table, ...]:
     """Every table that has something to tell, in the order of the page."""
     made = (
-        windows(report), _latencies(report), _produced(report), _acks(report), _events(report),
-        *report.shown.sections, _decisions(report), _processes(report), _steps(report), _findings(report),
-        _unfinished(report), _digests(report),
+        windows(report), *report.shown.felt, _acks(report), *report.shown.sections, _decisions(report),
+        _processes(report), _steps(report), _findings(report), _unfinished(report), _digests(report),
     )  # fmt: skip
     return tuple(table for table in made if table.rows)
 
@@ -153,67 +119,9 @@ def _between(window: Window) -> float | None:
     return None if window.seconds is None else max(0.0, window.seconds - sum(parts) - window.held_s)
 
 
-def _latencies(report: Report) -> Table:
-    rows = [
-        (
-            x.broker, f"{x.answered} of {x.asked}", _ms(x.p50_ms), _ms(x.p99_ms), _ms(x.max_ms),
-            length(x.longest.seconds) if x.longest else "none", _when(x.longest),
-        )
-        for x in report.latencies
-    ]  # fmt: skip
-    every = f" Asked about every {length(report.beat_every_s)}." if report.beat_every_s else ""
-    return Table(
-        "latency",
-        "Answers of the brokers",
-        ("broker", "answers", "p50", "p99", "slowest", "longest without one", "when"),
-        tuple(rows),
-        "Round trips of a request that a broker's handler must answer (ApiVersions); it needs no rights and "
-        f"leaves no trace. It shows that a broker serves, not what a produce costs.{every}",
-        (6,),
-    )
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} ms"
-
-
-def _when(gap: Gap | None) -> str:
-    if gap is None:
-        return "-"
-    until = "not answered since" if gap.end is None else f"to {clock(gap.end, 0.1)}"
-    return f"{clock(gap.start, 0.1)} {until} in {_during(gap)}" + (f": {gap.why}" if gap.why else "")
-
-
-def _during(gap: Gap) -> str:
-    """The steps that a gap overlaps; of many the first and the last."""
-    if len(gap.during) > _STEPS:
-        return f"{gap.during[0]} to {gap.during[-1]}"
-    return ", ".join(gap.during) or "no step"
-
-
-def _produced(report: Report) -> Table:
-    rows = []
-    for x in report.produced:
-        by = ", ".join(f"{broker} {count}" for broker, count in x.by.items()) or "nobody"
-        told = [length(gap.seconds) if gap else "-" for gap in (x.roll, x.window)]
-        longest = x.gaps[0] if x.gaps else None
-        whole = f"{length(longest.seconds)}: {_when(longest)}" if longest else "-"
-        rows.append((x.partition, by, _quantiles(x.took), *told, whole))
-    intro = (
-        "Small records of this tool's own, one in flight in each partition, to be acknowledged by all "
-        "replicas in sync and sent again until they are. A gap is the time between two acknowledgements, at "
-        "full length; with nothing wrong it is the quarter of a second from one record to the next."
-    )
-    head = (
-        "partition", "acknowledged by", "latency p50, p99, slowest", f"longest gap in {report.shown.paced}",
-        "in the window", "longest of all",
-    )  # fmt: skip
-    return Table("produced", "The produce canary", head, tuple(rows), intro, (1, 5))
-
-
 def _acks(report: Report) -> Table:
     rows = [
-        (*(_client(acks) if n == 0 else ("", "", "")), length(gap.seconds), _when(gap))
+        (*(_client(acks) if n == 0 else ("", "", "")), length(gap.seconds), when(gap))
         for acks in report.acks
         for n, gap in enumerate(acks.gaps)
     ]
@@ -223,33 +131,7 @@ def _acks(report: Report) -> Table:
 
 
 def _client(acks: Acks) -> tuple[str, str, str]:
-    return acks.client, str(acks.count), _quantiles(acks.took)
-
-
-def _quantiles(times: Sequence[tuple[float, float]]) -> str:
-    took = sorted(ms for _, ms in times)
-    parts = (quantile(took, 0.5), quantile(took, 0.99), took[-1] if took else None)
-    return ", ".join(_ms(part) for part in parts) if took else "-"
-
-
-def _events(report: Report) -> Table:
-    rows, since = [], None
-    for before, now in pairwise(report.syncs):
-        if before.controller != now.controller:
-            rows.append((clock(now.at, 0.1), f"controller {before.controller} to {now.controller}"))
-        if now.under and not before.under:
-            since = now.at
-        if since is not None and not now.under:
-            span = [s for s in report.syncs if since <= s.at < now.at]
-            worst = max(s.under for s in span)
-            offline = max(s.offline for s in span)
-            words = f"{worst} of {now.partitions} partitions not in sync for {length(now.at - since)}"
-            rows.append((clock(since, 0.1), words + f", {offline} offline" * bool(offline)))
-            since = None
-    if since is not None:
-        rows.append((clock(since, 0.1), "partitions not in sync until the last look"))
-    intro = "As the steps saw it when they looked. What brokers tell while ZooKeeper is away cannot change."
-    return Table("sync", "ISR and controller", ("when", "what"), tuple(sorted(rows)), intro, (1,))
+    return acks.client, str(acks.count), quantiles(acks.took)
 
 
 def _decisions(report: Report) -> Table:

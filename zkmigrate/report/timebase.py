@@ -7,12 +7,12 @@ line that carries both, and from there on counts by the monotonic clock.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zkmigrate.model.entry import Entry
+from zkmigrate.model.series import number
 
 _STEP_S = 1.0
 
@@ -74,10 +74,3 @@ class Timebase:
     def of_mono(self, mono: float) -> float:
         """A moment of the machine's monotonic clock, as by the last process."""
         return mono + (self._anchors[-1] if self._anchors else 0.0)
-
-
-def number(values: Mapping[str, Any], name: str) -> float | None:
-    value = values.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)

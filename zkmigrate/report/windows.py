@@ -8,8 +8,9 @@ from typing import Any
 
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.report import Lane, Op, Part, Spans, Story, Visit, Window
+from zkmigrate.model.series import number
 from zkmigrate.model.window import WindowSteps
-from zkmigrate.report.timebase import Timebase, number
+from zkmigrate.report.timebase import Timebase
 
 
 def windows(

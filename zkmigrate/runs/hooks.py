@@ -204,11 +204,11 @@ class _Log:
         self._left = _KEPT
         self._tail = b""
 
-    def take(self, source: IO[bytes]) -> bool:
+    def take(self, stream: IO[bytes]) -> bool:
         """What there is to read now, at most a MiB; True at the end."""
         for _ in range(16):
             try:
-                part = os.read(source.fileno(), 1 << 16)
+                part = os.read(stream.fileno(), 1 << 16)
             except BlockingIOError:
                 return False
             if not part:

@@ -30,7 +30,7 @@ def preflight(setting: Setting) -> int:
         setting.out.write(f"run {under_way.run} has {done}: judged as before its stage {gate}\n")
     if setting.interactive and not setting.as_json:
         hosts = len({host for names in playbook.hosts(inventory).values() for host in names})
-        setting.out.write(f"looking at {hosts} hosts, their ensembles and Kafka; nothing is changed …\n")
+        setting.out.write(f"looking at {hosts} hosts; nothing is changed …\n")
         setting.out.flush()
     findings: list[Finding] = []
     with reached(setting, inventory, context.run) as site:

@@ -70,19 +70,22 @@ class Canary(Protocol):
 
 
 class Produced:
-    """Lets a canary send while one of ``stages`` is walked, and notes what came of it."""
+    """Lets a canary send while one of ``stages`` is walked, and notes what came of it.
 
-    def __init__(self, canary: Canary, stages: Container[str], samples: Samples) -> None:
+    kind: of its samples.
+    """
+
+    def __init__(self, kind: str, canary: Canary, stages: Container[str], samples: Samples) -> None:
         self._canary = canary
         self._stages = stages
         self._samples = samples
-        self.question = Question("produce", PRODUCED_S, self._ask)
+        self.question = Question(kind, PRODUCED_S, self._ask)
 
     def close(self) -> None:
         """Stop sending, and note the last of it; once nobody asks any more."""
         self._canary.close()
         if (body := self._canary.sampled(self._samples.now())) is not None:
-            self._samples.note("produce", body)
+            self._samples.note(self.question.kind, body)
 
     def _ask(self) -> Body | None:
         if self._samples.stage in self._stages:
@@ -93,9 +96,11 @@ class Produced:
 
 
 class Heard:
-    """Notes the cluster as the steps see it: when something about it has changed, and now and then."""
+    """Notes the cluster as the steps see it: when something about it has changed, and now and then. kind: of
+    the samples."""
 
-    def __init__(self, tell: Callable[[KafkaView], Body], samples: Samples) -> None:
+    def __init__(self, kind: str, tell: Callable[[KafkaView], Body], samples: Samples) -> None:
+        self._kind = kind
         self._tell = tell
         self._samples = samples
         self._last: tuple[float, Body] | None = None
@@ -106,4 +111,4 @@ class Heard:
         body, now = self._tell(reading.value), self._samples.now()
         if self._last is None or self._last[1] != body or now - self._last[0] >= _UNCHANGED_S:
             self._last = (now, body)
-            self._samples.note("kafka", body)
+            self._samples.note(self._kind, body)

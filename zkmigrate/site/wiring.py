@@ -92,9 +92,14 @@ class Site:
         """Note from now on what the playbook samples; the answer ends that."""
         self._samples = samples
         sampled = playbook.sampling
-        self.look.note = next((Heard(one.heard, samples) for one in sampled if one.heard), None)
-        canaries = [resolve_name(one.canary)(self.inventory) for one in sampled if one.canary]
-        produced = [Produced(canary, playbook.noticed, samples) for canary in canaries if canary is not None]
+        self.look.note = next((Heard(*one.heard, samples) for one in sampled if one.heard), None)
+        plugs = [one.canary for one in sampled if one.canary is not None]
+        canaries = [(kind, resolve_name(plug)(self.inventory)) for kind, plug in plugs]
+        produced = [
+            Produced(kind, canary, playbook.noticed, samples)
+            for kind, canary in canaries
+            if canary is not None
+        ]
         asked = [q for one in sampled for q in one.questions(self.inventory, self._sample_look)]
         sampling = Sampler((*asked, *(one.question for one in produced)), samples)
         sampling.begin()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.report import TOLD
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.sampling import Body, Question, Sampling, age, span
 
@@ -99,4 +100,6 @@ class BrokersView:
         return self._trips is not None and host in self._trips[1].get("silent", {})
 
 
-BROKERS = Sampling(questions, BrokersView, "zkmigrate.kafka.clients.produce:canary", heard)
+BROKERS = Sampling(
+    questions, BrokersView, ("produce", "zkmigrate.kafka.clients.produce:canary"), ("kafka", heard), TOLD
+)

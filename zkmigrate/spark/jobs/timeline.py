@@ -17,10 +17,9 @@ from pyspark.sql import functions as F
 from zkmigrate.errors import UsageError
 from zkmigrate.model import report as value
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.report import Table, length
+from zkmigrate.model.report import Table, length, move_of
 from zkmigrate.report import sources
 from zkmigrate.report.build import build
-from zkmigrate.report.tables import move
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.runs import books
 from zkmigrate.spark.asked import Asked, parse_place
@@ -51,7 +50,7 @@ def run(input: Input) -> Section:
     read = sources.read(asked.run)
     report = build(read, _playbook(read))
     events, remarks = _joined(input, report, Timebase(read.entries))
-    window = move(report) or (report.windows[-1] if report.windows else None)
+    window = move_of(report.windows) or (report.windows[-1] if report.windows else None)
     return _section(asked, report, window, events.persist(), remarks)
 
 

@@ -1,4 +1,4 @@
-"""Series over time, from samples and from real clients: answers, gaps, lag, what was in sync. Pure.
+"""Series over time, for a report: answers, the gaps between them, and these in words. Pure.
 
 Rows come from files that anybody may have edited or torn: a value of another type is left out.
 """
@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
-from zkmigrate.model.report import Acks, Beat, Gap, Latency, Rows, Sync, Visit, of_kind
-from zkmigrate.report.timebase import Timebase, number
+from zkmigrate.model.report import Beat, Gap, Latency, Visit, clock
 
 LISTED = 5
 """Gaps that a client's entry names, the longest first."""
 
+_STEPS = 3
+"""So many steps of one gap are named."""
 
-def beats(rows: Rows) -> tuple[Beat, ...]:
-    """Every question to every broker, in order."""
-    out = []
-    for at, row in of_kind(rows, "brokers"):
-        answered, silent = row.get("ms"), row.get("silent")
-        if isinstance(answered, dict):
-            out += [Beat(at, str(b), ms) for b in answered if (ms := number(answered, b)) is not None]
-        if isinstance(silent, dict):
-            out += [Beat(at, str(b), None, str(why)) for b, why in silent.items()]
-    return tuple(out)
+
+def number(values: Mapping[str, Any], name: str) -> float | None:
+    """The finite number of this name, None where it holds none."""
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 def by_broker(asked: Iterable[Beat]) -> dict[str, list[Beat]]:
@@ -87,49 +84,6 @@ def silences(own: Sequence[Beat], every_s: float | None) -> list[Gap]:
     return out
 
 
-def acks(
-    clients: Iterable[tuple[str, Sequence[Mapping[str, Any]]]], times: Timebase, visits: Iterable[Visit]
-) -> tuple[Acks, ...]:
-    """Real clients' acknowledgements, as the lab's load records them: ``mono_ns`` of each ``ack``, and of
-    ``stopping``, when the client stopped asking."""
-    walks = tuple(visits)
-    out = []
-    for client, rows in clients:
-        stamped = [(r.get("event"), ns / 1e9) for r in rows if (ns := number(r, "mono_ns")) is not None]
-        moments = sorted(times.of_mono(t) for event, t in stamped if event == "ack")
-        if not moments:
-            continue
-        stopped = [times.of_mono(t) for event, t in stamped if event == "stopping"]
-        end = stopped[0] if stopped else times.of_mono(max(t for _, t in stamped))
-        stretches = [*pairwise(moments), *([(moments[-1], end)] if end > moments[-1] else [])]
-        worst = sorted(stretches, key=lambda pair: pair[0] - pair[1])[:LISTED]
-        gaps = tuple(placed(Gap(client, a, b, "", (), b - a), walks) for a, b in worst)
-        out.append(Acks(client, len(moments), gaps, tuple(moments), _took(rows, times)))
-    return tuple(out)
-
-
-def _took(rows: Iterable[Mapping[str, Any]], times: Timebase) -> tuple[tuple[float, float], ...]:
-    out = []
-    for row in rows:
-        sent, acked = number(row, "sent_mono_ns"), number(row, "mono_ns")
-        if row.get("event") == "ack" and sent is not None and acked is not None:
-            out.append((times.of_mono(acked / 1e9), max(0.0, acked - sent) / 1e6))
-    return tuple(sorted(out))
-
-
-def syncs(rows: Rows) -> tuple[Sync, ...]:
-    """The cluster as the steps saw it."""
-    out = []
-    for at, row in of_kind(rows, "kafka"):
-        names = ("controller", "partitions", "under", "offline")
-        values = [int(v) for name in names if (v := number(row, name)) is not None]
-        registered = row.get("brokers")
-        if len(values) == len(names) and isinstance(registered, list):
-            controller, partitions, under, offline = values
-            out.append(Sync(at, controller, len(registered), partitions, under, offline))
-    return tuple(out)
-
-
 def during(start: float, end: float | None, visits: Iterable[Visit]) -> tuple[str, ...]:
     """The steps whose walks overlap this stretch."""
     until = start if end is None else end
@@ -144,3 +98,30 @@ def during(start: float, end: float | None, visits: Iterable[Visit]) -> tuple[st
 def placed(gap: Gap, visits: Iterable[Visit]) -> Gap:
     """A gap with the steps it overlaps."""
     return Gap(gap.client, gap.start, gap.end, gap.why, during(gap.start, gap.end, visits), gap.seconds)
+
+
+def ms(value: float | None) -> str:
+    """Milliseconds for people."""
+    return "-" if value is None else f"{value:.1f} ms"
+
+
+def when(gap: Gap | None) -> str:
+    """When a gap was, in which steps, and why."""
+    if gap is None:
+        return "-"
+    until = "not answered since" if gap.end is None else f"to {clock(gap.end, 0.1)}"
+    return f"{clock(gap.start, 0.1)} {until} in {steps_of(gap)}" + (f": {gap.why}" if gap.why else "")
+
+
+def steps_of(gap: Gap) -> str:
+    """The steps that a gap overlaps; of many the first and the last."""
+    if len(gap.during) > _STEPS:
+        return f"{gap.during[0]} to {gap.during[-1]}"
+    return ", ".join(gap.during) or "no step"
+
+
+def quantiles(times: Sequence[tuple[float, float]]) -> str:
+    """Of (moment, milliseconds): p50, p99 and the slowest."""
+    took = sorted(ms for _, ms in times)
+    parts = (quantile(took, 0.5), quantile(took, 0.99), took[-1] if took else None)
+    return ", ".join(ms(part) for part in parts) if took else "-"

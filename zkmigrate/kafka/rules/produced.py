@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from zkmigrate.model.report import Gap, Produced, Rows, Visit, Window, of_kind
-from zkmigrate.report.series import LISTED, placed
-from zkmigrate.report.timebase import number
+from zkmigrate.model.series import LISTED, number, placed
 
 _RESTED_S = 2.0
 """So long from an acknowledgement to the next record sent, and the canary rested between: no gap."""

@@ -1,0 +1,166 @@
+"""What a report tells of a Kafka cluster's samples (``kafka/rules/sampling.py``). Pure.
+
+Rows come from files that anybody may have edited or torn: a value of another type is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from zkmigrate.kafka.rules.produced import produced
+from zkmigrate.model.report import (
+    Beat,
+    Gap,
+    Report,
+    Rows,
+    Sampled,
+    Sync,
+    Table,
+    Told,
+    Visit,
+    Window,
+    clock,
+    length,
+    move_of,
+    of_kind,
+    spacing_s,
+)
+from zkmigrate.model.series import by_broker, latencies, ms, number, quantiles, silences, steps_of, when
+
+
+def sampled(rows: Rows, visits: Sequence[Visit], window: Window | None, paced: str) -> Sampled:
+    """Answers of brokers, the produce canary, and what was in sync."""
+    every_s = spacing_s(of_kind(rows, "brokers"))
+    asked = beats(rows)
+    own = by_broker(asked)
+    silent = tuple(gap for asked_of in own.values() for gap in silences(asked_of, every_s))
+    return Sampled(
+        beats=asked,
+        beat_every_s=every_s,
+        latencies=latencies(own, silent, visits),
+        silences=silent,
+        produced=produced(rows, visits, window, paced),
+        syncs=syncs(rows),
+    )
+
+
+def beats(rows: Rows) -> tuple[Beat, ...]:
+    """Every question to every broker, in order."""
+    out = []
+    for at, row in of_kind(rows, "brokers"):
+        answered, silent = row.get("ms"), row.get("silent")
+        if isinstance(answered, dict):
+            out += [Beat(at, str(b), ms) for b in answered if (ms := number(answered, b)) is not None]
+        if isinstance(silent, dict):
+            out += [Beat(at, str(b), None, str(why)) for b, why in silent.items()]
+    return tuple(out)
+
+
+def syncs(rows: Rows) -> tuple[Sync, ...]:
+    """The cluster as the steps saw it."""
+    out = []
+    for at, row in of_kind(rows, "kafka"):
+        names = ("controller", "partitions", "under", "offline")
+        values = [int(v) for name in names if (v := number(row, name)) is not None]
+        registered = row.get("brokers")
+        if len(values) == len(names) and isinstance(registered, list):
+            controller, partitions, under, offline = values
+            out.append(Sync(at, controller, len(registered), partitions, under, offline))
+    return tuple(out)
+
+
+def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
+    """The longest silence of a broker, answers in the window, the longest gaps of the produce canary."""
+    out, window = [], move_of(report.windows)
+    worst = max((x.longest for x in report.latencies if x.longest), key=lambda g: g.seconds, default=None)
+    if report.latencies:
+        note = f"{worst.client}, in {steps_of(worst)}" if worst else "asked all the time"
+        out.append(("longest silence of a broker", length(worst.seconds) if worst else "none", note))
+    if window is not None and report.latencies:
+        inside = [b for b in report.beats if window.start <= b.at <= (window.end or report.end)]
+        silent = sum(b.ms is None for b in inside)
+        took_ms = max((b.ms for b in inside if b.ms is not None), default=None)
+        note = f"slowest answer {took_ms:.0f} ms" if took_ms is not None else "no answer"
+        if inside:
+            out.append(("brokers in the window", f"{len(inside) - silent} of {len(inside)} answers", note))
+    for where, longest in _worst(report):
+        note = f"{longest.client}, in {steps_of(longest)}"
+        out.append((f"longest produce gap in {where}", length(longest.seconds), note))
+    return tuple(out)
+
+
+def _worst(report: Report) -> Iterator[tuple[str, Gap]]:
+    """The produce canary's longest gaps, in the paced stage and in the window, at full length."""
+    for where, gaps in (
+        (report.shown.paced, [x.roll for x in report.produced]),
+        ("the window", [x.window for x in report.produced]),
+    ):
+        longest = max((gap for gap in gaps if gap), key=lambda gap: gap.seconds, default=None)
+        if longest is not None:
+            yield where, longest
+
+
+def _latencies(report: Report) -> Table:
+    rows = [
+        (
+            x.broker, f"{x.answered} of {x.asked}", ms(x.p50_ms), ms(x.p99_ms), ms(x.max_ms),
+            length(x.longest.seconds) if x.longest else "none", when(x.longest),
+        )
+        for x in report.latencies
+    ]  # fmt: skip
+    every = f" Asked about every {length(report.beat_every_s)}." if report.beat_every_s else ""
+    return Table(
+        "latency",
+        "Answers of the brokers",
+        ("broker", "answers", "p50", "p99", "slowest", "longest without one", "when"),
+        tuple(rows),
+        "Round trips of a request that a broker's handler must answer (ApiVersions); it needs no rights and "
+        f"leaves no trace. It shows that a broker serves, not what a produce costs.{every}",
+        (6,),
+    )
+
+
+def _produced(report: Report) -> Table:
+    rows = []
+    for x in report.produced:
+        by = ", ".join(f"{broker} {count}" for broker, count in x.by.items()) or "nobody"
+        told = [length(gap.seconds) if gap else "-" for gap in (x.roll, x.window)]
+        longest = x.gaps[0] if x.gaps else None
+        whole = f"{length(longest.seconds)}: {when(longest)}" if longest else "-"
+        rows.append((x.partition, by, quantiles(x.took), *told, whole))
+    intro = (
+        "Small records of this tool's own, one in flight in each partition, to be acknowledged by all "
+        "replicas in sync and sent again until they are. A gap is the time between two acknowledgements, at "
+        "full length; with nothing wrong it is the quarter of a second from one record to the next."
+    )
+    head = (
+        "partition", "acknowledged by", "latency p50, p99, slowest", f"longest gap in {report.shown.paced}",
+        "in the window", "longest of all",
+    )  # fmt: skip
+    return Table("produced", "The produce canary", head, tuple(rows), intro, (1, 5))
+
+
+def _events(report: Report) -> Table:
+    rows, since = [], None
+    for before, now in pairwise(report.syncs):
+        if before.controller != now.controller:
+            rows.append((clock(now.at, 0.1), f"controller {before.controller} to {now.controller}"))
+        if now.under and not before.under:
+            since = now.at
+        if since is not None and not now.under:
+            span = [s for s in report.syncs if since <= s.at < now.at]
+            worst = max(s.under for s in span)
+            offline = max(s.offline for s in span)
+            words = f"{worst} of {now.partitions} partitions not in sync for {length(now.at - since)}"
+            rows.append((clock(since, 0.1), words + f", {offline} offline" * bool(offline)))
+            since = None
+    if since is not None:
+        rows.append((clock(since, 0.1), "partitions not in sync until the last look"))
+    intro = "As the steps saw it when they looked. What brokers tell while ZooKeeper is away cannot change."
+    return Table("sync", "ISR and controller", ("when", "what"), tuple(sorted(rows)), intro, (1,))
+
+
+TOLD = Told(
+    sampled, figures, felt=(_latencies, _produced), sections=(_events,), asked="brokers", canary="produce"
+)
