@@ -11,10 +11,11 @@ from kafka.protocol.admin import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafka.protocol.metadata import MetadataRequest
 
 from tests.unit.sshd import free_port
+from tests.unit.test_clients_topics import cause
 from zkmigrate.inventory.inventory import Broker, Inventory, Kafka
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import log_dirs, topics
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import LogDir, Look, PartitionState, ReplicaLog, TopicPartitions, cost
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.site.observe import Observe
@@ -106,11 +107,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(kafka, "KafkaAdminClient", lambda **_: cluster)
     monkeypatch.setattr(kafka, "_answering", lambda brokers: dict.fromkeys(brokers, "2.8"))
     return cluster
-
-
-def cause(reading: Reading[Any]) -> tuple[str, str]:
-    assert isinstance(reading, Unknown), reading
-    return reading.cause, reading.why
 
 
 def asked(*names: str, witnesses: int = 2) -> TopicPartitions:

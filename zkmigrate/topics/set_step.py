@@ -163,7 +163,7 @@ def _todo(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...
     value = section(c).value
     seen = {topic: s.value.own for topic, s in settings.items() if isinstance(s, Seen)}
     if c.way is Way.FORWARD:
-        late = _late(c, record, settings)
+        late = frozenset(_late(c, record, settings))  # of thousands
         return tuple(topic for topic, own in seen.items() if own != value and topic not in late)
     return tuple(topic for topic, own in seen.items() if own == value and topic in c.unrestored)
 
