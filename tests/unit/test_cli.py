@@ -180,13 +180,11 @@ def test_preflight_prints_findings_and_exits_3_when_one_blocks(place: Place) -> 
     done = place.call("preflight")
     assert done.exit_code == 3
     assert (
-        "BLOCKS (1): put these right before anything is begun\n  disk.well: not so: the world is well\n"
+        "BLOCKS (1): fix these before you begin\n  disk.well: Failed: sick\n    expected  the world is well\n"
         in done.output
     )
-    assert "    do    heal it\n" in done.output
-    assert done.output.splitlines()[-1].startswith(
-        "put right what blocks, then look again: zkmigrate preflight"
-    )
+    assert "    do        heal it\n" in done.output
+    assert done.output.splitlines()[-1].startswith("fix what blocks, then look again: zkmigrate preflight")
     said = json.loads(place.call("preflight", "--json").output)
     assert (said["code"], said["findings"][0]["held"]) == (3, "no")
     assert sum(said["counts"].values()) == len(said["findings"])

@@ -290,7 +290,7 @@ def fails(
     def decide(_c: object, _e: object) -> Iterable[Judged]:
         yield judged
 
-    return Check("t.check", "it is so", Scope.CLUSTER, gates, severity, early, "", decide)
+    return Check("t.check", "it is so", Scope.CLUSTER, gates, severity, early, "", "", decide)
 
 
 @pytest.mark.parametrize(

@@ -518,7 +518,7 @@ def test_every_question_is_told_with_who_answered_and_what_was_in_doubt(run: Run
         ("answer", "roll.roll", "back to join", "anna"),
         ("consent", "roll", "go", "bob"),
     ]
-    words = "Roll? In doubt then: warn kafka.quiet: not so: it is quiet; orders-0"
+    words = "Roll? In doubt then: warn kafka.quiet: orders-0; expected: it is quiet"
     assert words in page(report)
     assert re.sub(r"\\|\s+", " ", words.replace("|", "")) in re.sub(r"\\|\s+", " ", markdown(report))
     assert [f["id"] for d in data(report)["decisions"] for f in d["findings"]] == ["kafka.quiet"]

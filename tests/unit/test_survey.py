@@ -71,10 +71,10 @@ def test_elsewhere_a_line_is_never_broken() -> None:
 def test_what_is_the_same_about_several_is_said_once() -> None:
     same = tuple(claim("a.b", "so it is", False, seen="bad", needed="good", target=f"h{n}") for n in (1, 2))
     assert text(same).splitlines()[1:5] == [
-        "  a.b: not so: so it is",
-        "    h1      bad",
-        "    h2      the same",
-        "    needed  good",
+        "  a.b: Failed",
+        "    h1        bad",
+        "    h2        the same",
+        "    expected  so it is",
     ]
 
 
@@ -94,7 +94,7 @@ def test_the_move_that_all_have_is_said_at_the_end_alone() -> None:
 def test_where_nothing_blocks_the_next_verb_is_named() -> None:
     findings = run_preflight(context(), healthy(), "preflight")
     ended = survey.ending(findings, "-i m.yml")
-    assert ended[0] == f"none of {len(findings)} findings block; 15 come later, {len(findings) - 15} hold"
+    assert ended[0] == f"none of {len(findings)} findings block; 15 run later, {len(findings) - 15} hold"
     assert ended[1].endswith("zkmigrate plan -i m.yml")
 
 
@@ -110,7 +110,7 @@ def test_unknown_that_only_warns_is_told_so() -> None:
     unsure = claim("a.b", "so", None, seen="no answer", severity=Severity.WARN)
     shown = text((unsure,))
     assert "0 of them block" in shown
-    assert "so    a warning: it does not block" in shown
+    assert "so        a warning: it does not block" in shown
 
 
 def test_checks_that_one_look_leaves_unknown_are_one_item_with_its_target() -> None:
@@ -193,4 +193,4 @@ def test_a_file_that_is_wrong_is_told_with_its_line() -> None:
     world = healthy()
     file("broker1", PROPERTIES, b"broker.id=1\n\nzookeeper.connect=10.71.0.11:2181/other\n")(world)
     shown = text(run_preflight(context(), world, "preflight"))
-    assert f"broker1  {PROPERTIES}:3: chroot /other, in the inventory /kafka" in shown
+    assert f"broker1   {PROPERTIES}:3: chroot /other, in the inventory /kafka" in shown

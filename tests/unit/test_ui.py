@@ -73,10 +73,10 @@ def test_plain_lines_tell_the_whole_story_once() -> None:
         "   main.fence done in 0.25 s",
         "     [ok] tiny.ok: shut; 3 of 3",
         "   main: Now? go (anna)",
-        "!! after fence: [NO] tiny.sick d2: not so: it is well; sick (needed: health): back",
+        "!! after fence: [NO] tiny.sick d2: Failed: sick; expected: it is well (needed: health): back",
         "<- back to the start of main: tiny.sick: sick",
         "!! main.cut is blocked",
-        "     [NO] tiny.sick d2: not so: it is well; sick (needed: health)",
+        "     [NO] tiny.sick d2: Failed: sick; expected: it is well (needed: health)",
         "   a remark",
         "back at the start of main (exit code 7)",
     ]
@@ -87,9 +87,9 @@ def test_many_findings_that_hold_are_counted_and_the_others_told_in_full() -> No
     later = claim("tiny.e", "well", None, seen="later: checked at the gate roll", severity=Severity.INFO)
     unsure = claim("tiny.f", "it answers", None, seen="no answer", severity=Severity.WARN)
     assert found.findings([*held, later, SICK, unsure]) == [
-        "[NO] tiny.sick d2: not so: it is well; sick (needed: health)",
-        "[??] tiny.f: not known: it answers; no answer",
-        "12 findings hold; 1 to come later",
+        "[NO] tiny.sick d2: Failed: sick; expected: it is well (needed: health)",
+        "[??] tiny.f: Unknown: no answer; expected: it answers",
+        "12 findings hold; 1 check runs later",
     ]
 
 
@@ -109,17 +109,17 @@ def test_at_a_question_what_does_not_hold_is_last_and_what_holds_is_grouped() ->
         "main.fence:",
         "  6 hold:",
         "    host.a (3), host.b (3)",
-        "  1 to come later:",
+        "  1 check runs later:",
         "    roll.x",
-        "  [warn] tiny.quiet: not so: it is quiet; loud",
-        "       possible: wait",
-        "  [NO] tiny.sick d2: not so: it is well; sick (needed: health)",
-        "       possible: heal it",
+        "  [warn] tiny.quiet: Failed: loud; expected: it is quiet",
+        "       next: wait",
+        "  [NO] tiny.sick d2: Failed: sick; expected: it is well (needed: health)",
+        "       next: heal it",
     ]
     whole = found.behind(evidence, "main")
     assert whole[-4:] == [
-        "  [NO] tiny.sick d2: not so: it is well", "       seen: sick", "       needed: health",
-        "       possible: heal it",
+        "  [NO] tiny.sick d2: Failed: sick", "       expected: it is well", "       needed: health",
+        "       next: heal it",
     ]  # fmt: skip
     assert sum("[ok] host." in line for line in whole) == 6
     assert "look.look:" in found.behind(evidence, "all")
@@ -134,10 +134,7 @@ def test_upper_case_is_for_what_stands_in_the_way() -> None:
 
 
 def test_a_run_that_stopped_says_the_moves_and_one_that_turned_back_does_not() -> None:
-    assert (
-        words.Story().lines(events.RunEnded(6, "blocked", (SICK,)))[-1]
-        == "   possible now: heal it (tiny.sick)"
-    )
+    assert words.Story().lines(events.RunEnded(6, "blocked", (SICK,)))[-1] == "   next: heal it (tiny.sick)"
     assert "heal it" not in "".join(words.Story().lines(events.RunEnded(9, "back", (SICK,))))
 
 
@@ -236,7 +233,7 @@ def test_the_live_view_shows_hosts_waits_and_the_countdown() -> None:
     assert re.search(r"d1 +done 0 s ago: refuse clients", text)
     assert "holding after fence: go (g), stop (s) or back (b)?" in text
     assert "6.0 s left to turn back" in text
-    assert "[NO] tiny.sick d2: not so: it is well; sick" in out.getvalue()
+    assert "[NO] tiny.sick d2: Failed: sick; expected: it is well" in out.getvalue()
 
 
 @pytest.fixture

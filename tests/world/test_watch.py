@@ -273,7 +273,7 @@ def test_a_watch_tells_what_changes_and_nothing_else(moved: Desk) -> None:
     assert code == 10, "it has been wrong, though it is fine again"
     lines = [line[20:] for line in said.splitlines() if line[:2] == "20"]
     assert lines[0] == "12 findings hold"
-    assert lines[1].startswith("[NO] watch.dest: not so: every dest host serves; ")
+    assert lines[1].startswith("[NO] watch.dest: Failed: ")
     assert lines[2].startswith("[ok] watch.dest: every dest host serves; ")
     assert lines[3] == "the time is over after 11 looks (exit code 10)"
     assert len(lines) == 4

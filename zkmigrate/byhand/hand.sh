@@ -88,7 +88,7 @@ until_said() { # SECONDS 'HOSTS' 'READING-VERB...' WORDS PATTERN...: until what 
       for want; do grep -Eqx -- "$want" "$host.said" || bad="$bad $host:$want"; done
     done
     [ "$bad" ] || { echo "OK $words"; return; }
-    [ $SECONDS -lt $end ] || { stand; stop "not so:$bad"; return; }
+    [ $SECONDS -lt $end ] || { stand; stop "failed:$bad"; return; }
     sleep 0.2
   done
 }

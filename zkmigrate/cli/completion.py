@@ -74,7 +74,14 @@ def _stages_and_steps(given: Given, _incomplete: str) -> list[CompletionItem]:
     )
 
 
+def _findings(_given: Given, _incomplete: str) -> list[CompletionItem]:
+    from zkmigrate.cli import findings
+
+    return _plain(findings.entries())
+
+
 _KINDS: Mapping[str, Callable[[Given, str], list[CompletionItem]]] = {
+    "findings": _findings,
     "runs": _runs,
     "playbooks": _playbooks,
     "steps": _stages_and_steps,

@@ -76,6 +76,7 @@ _GROUPS = {
     "Lab and shell": {
         "lab": "Start real ZooKeeper and Kafka hosts on this machine.",
         "completion": "Print the script that completes words in a shell.",
+        "help": "Explain a finding by its id, or show a verb's options.",
     },
 }
 
@@ -421,6 +422,28 @@ def completion(shell: str) -> None:
     click.echo(completion.script(cli, shell))
 
 
+@cli.command("help")
+@click.argument("what", metavar="[FINDING-ID|VERB]", default="", shell_complete=flags.completed("findings"))
+def help_(what: str) -> None:
+    """Explain a finding by its id, or show the options of a verb."""
+    root = click.get_current_context().find_root()
+    if not what:
+        click.echo(root.get_help())
+    elif what in cli.list_commands(root):
+        verb = cli.resolve_command(root, [what])[1]
+        click.echo(verb.get_help(click.Context(verb, info_name=what, parent=root)) if verb else "")
+    else:
+        _do(lambda: _explain(what))
+
+
+def _explain(id: str) -> int:
+    from zkmigrate.cli import findings
+
+    found = findings.entry(id)
+    click.echo("\n".join((found.meaning.id, *(f"  {line}" for line in found.lines()))))
+    return 0
+
+
 @cli.command()
 @flags.common
 @click.option("--once", is_flag=True, help="Look once and end, for cron.")
@@ -510,7 +533,7 @@ def _refused(message: str, code: int) -> int:
     """Say why, with ``--json`` on standard output too: as the last event of a verb that tells events."""
     context = click.get_current_context()
     click.echo(f"zkmigrate: {message}", err=True)
-    if context.params["as_json"]:
+    if context.params.get("as_json"):
         body: dict[str, Any] = {"code": code, "error": message}
         if context.command.name in _TELL_EVENTS:
             body = {"at": round(time.time(), 3), "event": "RunEnded"}

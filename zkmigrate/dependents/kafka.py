@@ -24,7 +24,7 @@ from zkmigrate.kafka.rules.sampling import BROKERS, PULSE_S
 from zkmigrate.model import change
 from zkmigrate.model.change import Changes, ElectLeaders, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.sampling import Sampling
 from zkmigrate.model.step import Context
@@ -246,3 +246,16 @@ def _view(own: Brokers) -> KafkaView | None:
 
 
 KAFKA = KafkaDependent()
+
+
+MEANINGS = meanings(
+    """
+    verify.registered: A broker is not registered on dest after the door opened. Cause: Its session ended,
+    or it still looks for source. To do: Look at that broker's log and its zookeeper.connect. Restart it
+    if it does not come back.
+
+    verify.isr: A partition is not fully in sync after the door opened. Cause: A follower is still
+    catching up, or its broker is down. To do: Wait. If it lasts, look at the broker that holds the
+    missing replica.
+    """
+)

@@ -140,7 +140,7 @@ class Terminal:
         self._console.show(
             [
                 f"after {phase or 'the start'}: {finding.id} {finding.target}:",
-                f"  {finding.seen or finding.verdict}",
+                f"  {finding.verdict}",
                 f"  go (g), {stop}back (b) or findings (f)? no answer in time means {unanswered}",
             ]
         )

@@ -29,7 +29,7 @@ from zkmigrate.engine.ports import HookCall, HookEnd, World
 from zkmigrate.errors import JournalError
 from zkmigrate.inventory.hooks import MAY_STOP, Hook, Moment
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.finding import Finding, Held, meanings
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Way
 
@@ -252,3 +252,12 @@ def _split(to: str) -> tuple[str, str]:
     """Stage and step of where a way back leads; a stage alone has no step."""
     stage, _, step = to.partition(".")
     return stage, to if step else ""
+
+
+MEANINGS = meanings(
+    """
+    hook.MOMENT: A hook of the inventory stopped the run at this moment, such as before_window. Cause: The
+    hook's program ended with another code than 0, or ran longer than its timeout_s. To do: Read the
+    hook's output, correct the cause, then resume. Or change hooks in migration.yml.
+    """
+)

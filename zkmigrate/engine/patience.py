@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from zkmigrate.model.change import Changes, ClusterChange
-from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.finding import Finding, Held, meanings
 from zkmigrate.model.step import Blocked, Waiting
 
 TRIES = 3
@@ -100,3 +100,16 @@ class Patience:
 def _kind(changes: Changes) -> str:
     """What the last of these changes touches."""
     return "cluster" if changes and isinstance(changes[-1], ClusterChange) else "host"
+
+
+MEANINGS = meanings(
+    """
+    engine.wait-over: A step waited longer than its limit, or saw no progress for too long. Cause: The
+    finding says what the step waited for and what it saw last. To do: Find out why it takes so long, then
+    resume. Or roll back.
+
+    engine.no-progress: zkmigrate sent the same change several times, and the target did not move. Cause:
+    The host refuses the change, or something undoes it. The finding quotes the host's last answer. To do:
+    Repair the target, then resume. Or roll back.
+    """
+)

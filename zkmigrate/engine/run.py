@@ -37,7 +37,7 @@ from zkmigrate.engine.window import Window
 from zkmigrate.errors import HostError, RecordError, UsageError, ZkmigrateError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import Changes
-from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.finding import Finding, Held, meanings
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
@@ -516,3 +516,19 @@ def _gate_code(at: Next, findings: tuple[Finding, ...]) -> int:
     """Exit code of a closed gate outside the window."""
     stuck = any(f.id == "engine.no-progress" for f in findings)
     return 8 if stuck else at.stage.refused
+
+
+MEANINGS = meanings(
+    """
+    engine.record: The journal does not hold what a step needs, or holds it damaged. Cause: The file was
+    edited, cut off or taken from another run. To do: Put the journal back from a copy, then resume.
+    Without a copy: zkmigrate resume --journal-lost.
+
+    engine.step-error: A step failed with an error that nobody foresaw. Cause: A defect of zkmigrate. The
+    journal has the whole traceback. To do: Let the run walk back. Send the note of the journal to the
+    maintainers.
+
+    engine.read-only: A step that declares that it only reads wants to send a change. Cause: A defect of
+    the playbook. To do: Correct the step's hazard in the playbook, then resume.
+    """
+)

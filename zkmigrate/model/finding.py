@@ -5,6 +5,7 @@ A preflight result, a refusal, evidence and a proof are all findings (design §4
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,7 +22,7 @@ OPERATOR = "operator.address"
 NO_WAY_BACK = "open.no-way-back"
 """The finding that a host opened its door, so that no run walks back any more."""
 
-AGAIN = "put it right, then run zkmigrate preflight again"
+AGAIN = "fix it, then run zkmigrate preflight again"
 """The last of the moves of a check that does not hold."""
 
 
@@ -33,7 +34,7 @@ class Held(StrEnum):
     UNKNOWN = "unknown"
 
 
-_VERDICT = {Held.YES: "", Held.NO: "not so: ", Held.UNKNOWN: "not known: "}
+_VERDICT = {Held.YES: "Held", Held.NO: "Failed", Held.UNKNOWN: "Unknown"}
 
 
 class Severity(StrEnum):
@@ -75,9 +76,44 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """The claim for a reader: as it is where it holds, else with ``not so`` or ``not known`` before it,
-        so that nobody takes what was wanted for what was seen."""
-        return f"{_VERDICT[self.held]}{self.claim}"
+        """What was seen, behind one word for how the claim stands; the claim itself where it holds or nothing
+        was seen."""
+        if self.held is Held.YES:
+            return self.claim
+        return f"{self.word}: {self.seen}" if self.seen else f"{self.word}; expected: {self.claim}"
+
+    @property
+    def word(self) -> str:
+        """``Held``, ``Failed`` or ``Unknown``."""
+        return _VERDICT[self.held]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a finding means where it does not hold, for the page *findings* and ``zkmigrate help``.
+
+    A word of the id in capitals stands for any name, as in ``STEP.phase``. means: the fact. cause: why it
+    comes about, or why it matters. todo: what to do, in imperatives.
+    """
+
+    id: str
+    means: str
+    cause: str
+    todo: str
+
+
+def meanings(text: str) -> tuple[Meaning, ...]:
+    """The meanings in a text of paragraphs ``ID: fact Cause: why To do: what``; a module keeps those of its
+    findings in ``MEANINGS``. ValueError for a paragraph that lacks a part."""
+    return tuple(map(_meaning, text.strip().split("\n\n")))
+
+
+def _meaning(paragraph: str) -> Meaning:
+    told = " ".join(paragraph.split())
+    parts = re.fullmatch(r"(\S+): (.+?) Cause: (.+?) To do: (.+)", told)
+    if parts is None:
+        raise ValueError(f"not an entry with 'Cause:' and 'To do:': {told}")
+    return Meaning(*parts.groups())
 
 
 def claim(

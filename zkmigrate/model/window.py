@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
 from zkmigrate.inventory.inventory import Inventory, Lease, Policy
-from zkmigrate.model.finding import Finding
+from zkmigrate.model.finding import Finding, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.sampling import Note
 from zkmigrate.model.step import Context
@@ -194,3 +194,37 @@ class WindowSpec:
     remarks: Callable[[Context], tuple[str, ...]] = no_remarks
     lease: Callable[[Context], Lease] = policy_lease
     probes: Callable[[Inventory, Look, Note], tuple[Probe, ...]] = no_probes
+
+
+MEANINGS = meanings(
+    """
+    watch.lease-lapsed: The lease of a dest host ended before a renewal reached it. Cause: The operator's
+    machine or the network was too slow, or the host stood still. The host goes back by itself. To do: Let
+    the run walk back. Find the cause of the delay, then run again.
+
+    watch.host-unreachable: No renewal reached a dest host for longer than its lease. Cause: The ssh
+    connection to the host is gone. To do: Let the run walk back. Repair the connection, then run again.
+
+    watch.block-leaks: The block on a dest host has a gap: its rules are not first or not whole, or a set
+    is empty. Cause: Another program changed the host's firewall rules. To do: Stop the program that
+    writes rules on that host, then run again.
+
+    watch.deadline: The time has come at which the way back must start. Cause: A step took longer than
+    rehearsed. Going on would cost sessions. To do: Let the run walk back. See in the report which step
+    was slow.
+
+    watch.broker-lost: A broker did not answer twice in a row. Cause: The broker stopped, or its host does
+    not answer. policy.broker_lost_in_window says whether the run turns back. To do: Bring the broker
+    back. Answer the question, if the run asks one.
+
+    watch.source-sick: No majority of source's servers serves under one leader, twice in a row. Cause:
+    Source lost its leader or its quorum. To do: Let the run walk back, then repair source.
+
+    watch.step-blocked: A step of the window cannot go on. Cause: Another finding beside this one names
+    the cause. To do: Read that finding's entry.
+
+    watch.look-unknown: A question beside the window had no answer, twice in a row. Cause: A host or its
+    ssh connection does not answer, or a probe failed. To do: See why the host does not answer. After GO
+    the dest hosts finish by themselves.
+    """
+)

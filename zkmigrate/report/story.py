@@ -209,7 +209,7 @@ class _Teller:
         found = decode_finding(body["finding"])
         where = f"{body['stage']}.{body['step']}"
         target = f" {found.target}" if found.target else ""
-        what = f"{found.id}{target}: {found.verdict}; {found.seen}"
+        what = f"{found.id}{target}: {found.verdict}"
         answer = str(body.get("decision", ""))
         self._decide(at, "alarm", where, what, answer, "the rules of the window")
 

@@ -151,8 +151,8 @@ def _decisions(report: Report) -> Table:
 def _question(decision: Decision) -> str:
     """What was asked, and what stood against it then."""
     stood = [
-        f"{held} {id}: " + "; ".join(part for part in (verdict, seen) if part)
-        for held, id, verdict, seen in _grouped(decision.findings)
+        f"{held} {id}: " + "; ".join(part for part in (seen, claim and f"expected: {claim}") if part)
+        for held, id, claim, seen in _grouped(decision.findings)
     ]
     return decision.what + (f" In doubt then: {' | '.join(stood)}" if stood else "")
 
@@ -194,17 +194,17 @@ def _findings(report: Report) -> Table:
         name = f"{v.step}{' (back)' if v.back else ''} {clock(v.start)}"
         for n, row in enumerate(_grouped(v.findings)):
             rows.append((name if n == 0 else "", *row))
-    head = ("step", "held", "finding", "claim", "seen")
+    head = ("step", "held", "finding", "expected", "seen")
     return Table("findings", "Findings", head, tuple(rows), "What does not hold comes first.", (2, 3, 4))
 
 
 def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
-    """(held, id with targets, claim, seen) per claim; many that hold, and those that are to come later, are
+    """(held, id with targets, claim, seen) per claim; many that hold, and those that run later, are
     named by their ids only."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for f in sorted(findings, key=lambda f: _ORDER.index(mark(f))):
-        groups.setdefault((mark(f), f.id, f.verdict), []).append(f)
-    folded = [("later", "come later")]
+        groups.setdefault((mark(f), f.id, f.claim), []).append(f)
+    folded = [("later", "run later")]
     if sum(key[0] == "ok" for key in groups) >= _FOLDED_FROM:
         folded.insert(0, ("ok", "hold"))
     rows = []

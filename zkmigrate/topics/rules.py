@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, claim, few
+from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Context
 from zkmigrate.topics.facts import FirstLook, section, told
@@ -135,3 +135,35 @@ def _unheard(reading: Unknown | Absent) -> Finding:
         moves=("see why no broker answers as it should, then resume",),
         cause=cause,
     )
+
+
+MEANINGS = meanings(
+    """
+    topics.cluster: The brokers belong to another cluster than the inventory names. Cause: kafka.brokers
+    or kafka.cluster_id is wrong. To do: Correct migration.yml.
+
+    topics.names: An entry of topic_config.topics matches no topic. Cause: A typing error, or the topic is
+    gone. To do: Correct the entry, or remove it.
+
+    topics.key: Kafka has no topic config of this name. Cause: A typing error in topic_config.key. To do:
+    Correct topic_config.key. kafka-configs.sh --help lists the names.
+
+    topics.read-only: The brokers do not let anybody change this config. Cause: It is read-only on these
+    brokers. To do: Ask whoever runs the cluster.
+
+    topics.there: A topic of this run is gone. Cause: Somebody deleted it. To do: Create it again and
+    resume, remove it from topic_config.topics, or roll back.
+
+    topics.readable: The config of a topic cannot be read. Cause: The account lacks DescribeConfigs on it.
+    To do: Grant the right, then resume.
+
+    topics.value: Kafka refuses the value. Cause: The value does not fit the config, or an ACL forbids it.
+    To do: Correct topic_config.value, or grant the right, then resume.
+
+    topics.found: How many topics set this config now, and to what. Cause: A remark; it stops nothing. To
+    do: Nothing.
+
+    topics.answer: No broker tells of its topics. Cause: The brokers do not answer, or refuse this client.
+    To do: See why, then resume.
+    """
+)

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import KAFKA, AlterTopicConfig, Applied, Changes, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, blocking, claim, few
+from zkmigrate.model.finding import Finding, Severity, blocking, claim, few, meanings
 from zkmigrate.model.look import Look, Settings, TopicSetting
 from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
@@ -260,3 +260,22 @@ def _lost(c: Context) -> Finding:
             "begin another run: what the topics set now counts as original then",
         ),
     )
+
+
+MEANINGS = meanings(
+    """
+    topics.foreign: Somebody else changed the config of a topic during this run. Cause: Another person or
+    tool sets the same key. To do: Set one of the two values by hand and resume. Or roll back, which
+    leaves these topics as they are.
+
+    topics.set: A topic does not have the value yet. Cause: The change is under way. To do: Wait, or
+    resume.
+
+    topics.back: Some topics do not have their value from before the run. Cause: Somebody else changed
+    them since; the rollback leaves them. To do: Set them by hand where you want the old value.
+
+    topics.original: The journal does not tell what a topic set before the run. Cause: Lines of the
+    journal are lost, and Kafka does not keep old values. To do: Put the journal back from a copy and
+    resume. Or begin another run: it takes the present values as the original ones.
+    """
+)

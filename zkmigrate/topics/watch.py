@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from zkmigrate.inventory.inventory import Inventory, Policy
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim, few
+from zkmigrate.model.finding import Finding, claim, few, meanings
 from zkmigrate.model.look import Look, TopicPartitions, cost
 from zkmigrate.model.step import Context
 from zkmigrate.model.window import Decision, Probe, WatchSpec
@@ -119,3 +119,20 @@ def decide(phase: str, finding: Finding, _policy: Policy) -> Decision:
 
 
 WATCH = WatchSpec(_probes, decide)
+
+
+MEANINGS = meanings(
+    """
+    topics.brokers: A broker left the cluster since the change began. Cause: It stopped, or lost its
+    session. To do: Bring it back and resume. Or roll back, which takes back what this run has set.
+
+    topics.leaders: A partition lost its leader since the change began. Cause: Its brokers are down. To
+    do: Bring them back and resume. Or roll back.
+
+    topics.in-sync: A replica fell behind since the change began. Cause: A broker is down or overloaded.
+    To do: Wait until it is in sync, then resume. Or roll back.
+
+    topics.told: The brokers stopped telling how the topics are. Cause: They do not answer. To do: See
+    why, then resume.
+    """
+)

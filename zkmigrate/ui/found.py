@@ -52,10 +52,10 @@ def findings(found: Sequence[Finding]) -> list[str]:
     later = sum(_later(f) for f in found)
     if len(held) >= _FOLDED_FROM:
         count = sum(len(same) for same in held.values())
-        return [*out, f"{count} findings hold" + (f"; {later} to come later" if later else "")]
+        return [*out, f"{count} findings hold" + (f"; {_run_later(later)}" if later else "")]
     for same in held.values():
         out.append(_together(same) if len(same) == 1 else _held(same))
-    return [*out, f"{later} findings to come later"] if later else out
+    return [*out, _run_later(later)] if later else out
 
 
 def whole(found: Sequence[Finding]) -> list[str]:
@@ -64,8 +64,9 @@ def whole(found: Sequence[Finding]) -> list[str]:
     for f in sorted(found, key=lambda f: (f.held is Held.YES, *_weight(f)), reverse=True):
         where = f" {f.target}" if f.target else ""
         out.append(f"[{_mark(f)}] {f.id}{where}: {f.verdict}")
-        parts = [("seen", f.seen), ("needed", f.needed), ("cause", f.cause), ("but", f.accepted)]
-        parts += [("possible", move) for move in f.moves if f.held is not Held.YES]
+        parts = [("expected", f.claim if f.seen else "")] if f.held is not Held.YES else [("seen", f.seen)]
+        parts += [("needed", f.needed), ("cause", f.cause), ("but", f.accepted)]
+        parts += [("next", move) for move in f.moves if f.held is not Held.YES]
         out += [f"     {word}: {text}" for word, text in parts if text]
     return out
 
@@ -76,14 +77,14 @@ def grouped(found: Sequence[Finding]) -> list[str]:
     held, later = [f for f in found if f.held is Held.YES], [f for f in found if _later(f)]
     out = [f"{len(held)} hold:", *(f"  {line}" for line in by_area(held))] if held else []
     if later:
-        out += [f"{len(later)} to come later:", *(f"  {line}" for line in by_area(later))]
+        out += [f"{_run_later(len(later))}:", *(f"  {line}" for line in by_area(later))]
     rest = [f for f in found if f not in held and f not in later]
     hosts = silent(rest)
     told = [(_host(of_host), of_host[:1]) for of_host in hosts]
     rest = [f for f in rest if all(f not in of_host for of_host in hosts)]
     told += [(_together(same), same) for same in _alike(sorted(rest, key=_weight))]
     for line, same in reversed(told):
-        out += [line, *(f"     possible: {move}" for move in dict.fromkeys(m for f in same for m in f.moves))]
+        out += [line, *(f"     next: {move}" for move in dict.fromkeys(m for f in same for m in f.moves))]
     return out
 
 
@@ -180,7 +181,9 @@ def _together(same: Sequence[Finding]) -> str:
     where = f" {', '.join(f.target for f in same)}" if first.target else ""
     needed = f" (needed: {first.needed})" if first.needed and first.held is not Held.YES else ""
     but = f"; {first.accepted}" if first.accepted else ""
-    return f"[{_mark(first)}] {first.id}{where}: {first.verdict}; {first.seen or 'as claimed'}{needed}{but}"
+    seen = first.seen or "as claimed" if first.held is Held.YES else f"expected: {first.claim}"
+    told = first.verdict if first.verdict.endswith(seen) else f"{first.verdict}; {seen}"
+    return f"[{_mark(first)}] {first.id}{where}: {told}{needed}{but}"
 
 
 def _held(same: Sequence[Finding]) -> str:
@@ -202,6 +205,10 @@ def _weight(found: Finding) -> tuple[bool, bool]:
 def _later(found: Finding) -> bool:
     """A check whose gate is still to come: unknown, and of no weight yet."""
     return found.held is Held.UNKNOWN and found.severity is Severity.INFO
+
+
+def _run_later(count: int) -> str:
+    return f"{count} check{'s' * (count != 1)} run{'s' * (count == 1)} later"
 
 
 def _few(ids: Sequence[str]) -> str:

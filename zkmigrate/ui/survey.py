@@ -71,7 +71,7 @@ def sections(findings: Sequence[Finding], places: Places) -> tuple[Section, ...]
         f"{blocking} of them block" if blocking != len(of["unknown"]) else "they block"
     )
     made = (
-        Section("blocks", "bold red", "put these right before anything is begun", len(of["blocks"]),
+        Section("blocks", "bold red", "fix these before you begin", len(of["blocks"]),
                 _items(of["blocks"], places)),
         Section("unknown", "bold magenta", unknown, len(of["unknown"]),
                 _unknown(of["unknown"], places, alone=found.nobody(findings))),
@@ -94,10 +94,13 @@ def _items(findings: Sequence[Finding], places: Places) -> tuple[Item, ...]:
 
 
 def _item(same: Sequence[Finding], places: Places) -> Item:
-    item = Item(f"{same[0].id}: {same[0].verdict}")
     seen: dict[str, list[Finding]] = {}
     for f in same:
         seen.setdefault(f.seen, []).append(f)
+    whole = len(same) == 1 and not same[0].target
+    item = Item(f"{same[0].id}: {same[0].verdict if whole else same[0].word}")
+    if whole:
+        seen = {}
     for text, of in list(seen.items())[:_LISTED]:
         for f in of[:_LISTED]:
             at = places.host(f.target)
@@ -111,6 +114,7 @@ def _item(same: Sequence[Finding], places: Places) -> Item:
     if len(seen) > _LISTED:
         rest = sum(len(of) for of in list(seen.values())[_LISTED:])
         item.told.append(("", f"and {rest} more; --json has all of them"))
+    item.told += [("expected", same[0].claim)] if not whole or same[0].seen else []
     needed = list(dict.fromkeys(f.needed for f in same if f.needed))
     item.told += [("needed", needed[0] if len(needed) == 1 else "; ".join(needed[:3]))] if needed else []
     item.told += [("but", text) for text in dict.fromkeys(f.accepted for f in same if f.accepted)]
@@ -241,18 +245,18 @@ def _wrapped(text: str, head: str, width: int | None, style: str) -> list[Styled
 
 
 def ending(findings: Sequence[Finding], playbook_words: str, onward: str = "") -> list[str]:
-    """What it comes to, and what to do next.
+    """The result, and the next command.
 
     playbook_words: the options that name this inventory. onward: the command by which a run that is under way
     goes on, empty where there is none.
     """
     counts, blocking = tally(findings), sum(f.blocks for f in findings)
     besides = sum(not f.blocks for f in findings if _section(f) == "unknown")
-    rest = {"more are unknown": besides, "warn": counts["warns"], "come later": counts["later"]}
+    rest = {"more are unknown": besides, "warn": counts["warns"], "run later": counts["later"]}
     said = [f"{count} {what}" for what, count in (*rest.items(), ("hold", counts["holds"])) if count]
     head = f"{blocking or 'none'} of {len(findings)} findings block; {', '.join(said) or 'nothing else'}"
     if blocking:
-        return [head, f"put right what blocks, then look again: zkmigrate preflight {playbook_words}"]
+        return [head, f"fix what blocks, then look again: zkmigrate preflight {playbook_words}"]
     if onward:
-        return [head, f"nothing keeps the run from its next stage: {onward}"]
+        return [head, f"the run can go on: {onward}"]
     return [head, f"see what a run would do, which changes nothing either: zkmigrate plan {playbook_words}"]

@@ -108,7 +108,7 @@ class Story:
                 out += [f"     {line}" for line in found.findings(event.findings)]
             self._told = event.findings
         if isinstance(event, events.RunEnded) and event.code not in _TURNED:  # their move has been made
-            out += [f"   possible now: {move}" for move in found.moves(event.findings)]
+            out += [f"   next: {move}" for move in found.moves(event.findings)]
         return [indented(line) for line in out]
 
 

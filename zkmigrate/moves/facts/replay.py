@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from zkmigrate.errors import UsageError
 from zkmigrate.kafka.rules.replicas import Replicas
+from zkmigrate.model.finding import meanings
 from zkmigrate.zookeeper.data.contents import contents
 from zkmigrate.zookeeper.data.delta import delta
 from zkmigrate.zookeeper.data.effect import is_session, touched_paths
@@ -358,3 +359,40 @@ def _cut(dest: Side, reach: Reach) -> int:
     if why:
         raise UsageError(f"{dest.name}: {why}. Needed: disks of a dest that was cut over")
     return cut
+
+
+MEANINGS = meanings(
+    """
+    dest.one-history: A disk of dest holds another history than the others. Cause: A dest server went on
+    alone. What happened is not certain. To do: Repair forward instead. Ask for the logs of that host to
+    be kept.
+
+    cut.same: The subtree differed between source and dest at the cut. Cause: The replay follows versions
+    from an equal tree. It cannot start from an unequal one. To do: Repair forward instead. Compare with
+    zkmigrate prove digest.
+
+    source.untouched: Somebody has written under the chroot on source since the cut. Cause: The replay
+    would overwrite that, or stop half way. To do: Find the writer with zkmigrate writers and decide which
+    state counts.
+
+    source.at-rest: A session owns a part of the subtree on source. Cause: A broker or a tool uses source.
+    The replay needs it to stand still. To do: Stop that client.
+
+    dest.at-rest: A session owns a part of the subtree on dest. Cause: A broker still runs on dest, or its
+    session has not ended yet. To do: Stop the brokers and wait until their sessions end.
+
+    dest.replicated: A partition lacked a replica when the first broker stopped. Cause: A broker was down
+    or behind. Its data may be the newer one. To do: Bring the brokers on dest back into sync first, then
+    begin again.
+
+    replay.possible: A transaction of dest cannot be done again on source. Cause: The subtree holds
+    containers or TTL znodes, which servers delete by themselves. Kafka has none. To do: Repair forward
+    instead.
+
+    replay.mark: The mark of the replay on source does not match what dest did. Cause: The mark belongs to
+    another replay, or dest went on. To do: Find out who wrote the mark. Do not delete it before you know.
+
+    replay.same: After the replay source and dest differ. Cause: Somebody wrote under the chroot, or dest
+    went on. To do: Find out who else writes. A rollback lets the brokers go on with dest.
+    """
+)

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from zkmigrate.hosts.facts.status import HostPhase, HostStatus, host_phase, host_status, stamp
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Way
 from zkmigrate.model.window import Phase
@@ -144,3 +144,14 @@ def unknown(id: str, target: str, reading: Reading[object]) -> Finding:
     return claim(
         id, "the host answers", None, target=target, seen=str(reading), needed="an answer", moves=LOOK_MOVES
     )
+
+
+MEANINGS = meanings(
+    """
+    STEP.phase: A dest host is in a phase that this step cannot start from. Cause: Somebody changed the
+    host by hand, or another run did. To do: Look at zkmigrate status. Roll back: zkmigrate rollback.
+
+    host.HOST: A dest host did not answer. Cause: ssh, the host or zkm-host on it does not answer. To do:
+    See why the host does not answer, then zkmigrate resume.
+    """
+)

@@ -1,6 +1,6 @@
 """Preflight: what could go wrong and can be seen beforehand, one function per check.
 
-The table of all checks is docs/reference/preflight.md. Pure but for ``evidence.gather``, which looks once for
+docs/reference/findings.md lists all checks. Pure but for ``evidence.gather``, which looks once for
 all checks of a gate. Unknown never passes.
 """
 

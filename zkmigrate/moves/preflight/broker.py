@@ -27,8 +27,12 @@ _CORRECT_FILE = "correct kafka.config in migration.yml"
 
 @check("kafka.config", "server.properties is the broker it is taken for, and names the chroot", Scope.BROKERS)
 def config(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P32. The roll edits this file's zookeeper.connect: it has to be the broker's own, a plain file, with
-    that key on one line of its own."""
+    """P32. The roll edits zookeeper.connect in this file. It must be the broker's own plain file, with
+    that key on one line of its own.
+
+    To do: Correct kafka.config or the broker in migration.yml. Or correct the file: zookeeper.connect
+    with addresses and chroot written out.
+    """
     k = of_kafka(e)
     inventory = c.inventory
     path = inventory.kafka.config
@@ -96,7 +100,10 @@ def _line(content: bytes) -> str:
 
 @check("kafka.security", "neither SASL nor TLS is configured on the broker", Scope.BROKERS)
 def security(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P04. The move has not been drilled with either: refused by name."""
+    """P04. Nobody has drilled the move with SASL or TLS, so zkmigrate refuses both.
+
+    To do: Do not move this cluster with zkmigrate.
+    """
     moves = ("do not move this cluster with zkmigrate yet",)
     for host in e.files:
         reading = properties_at(e, host, c.inventory.kafka.config)
@@ -109,8 +116,12 @@ def security(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.authorizer", "the authorizer has no ZooKeeper of its own", Scope.BROKERS, BEFORE_ROLL)
 def authorizer(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P32. With authorizer.zookeeper.url the ACLs are read from and written to another place than the chroot.
-    The roll does not edit that key: after the cut-over the authorizer would still use source."""
+    """P32. With authorizer.zookeeper.url Kafka keeps its ACLs outside the chroot. The roll does not edit
+    that key, so the authorizer would still use source after the cut-over.
+
+    To do: Remove authorizer.zookeeper.url and restart the broker: the authorizer then uses
+    zookeeper.connect, for ACLs too.
+    """
     key = "authorizer.zookeeper.url"
     for host in e.files:
         reading = properties_at(e, host, c.inventory.kafka.config)
@@ -126,8 +137,11 @@ def authorizer(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.kraft", "the broker keeps its metadata in ZooKeeper alone", Scope.BROKERS, BEFORE_ROLL)
 def kraft(c: Context, e: Evidence) -> Iterator[Judged]:
-    """A cluster on its way to KRaft writes its metadata twice, and its controllers are clients of ZooKeeper
-    that no broker list names: finish or undo that migration first."""
+    """A cluster on its way to KRaft writes its metadata twice. Its controllers are clients of ZooKeeper
+    that no broker list names.
+
+    To do: Finish or undo the migration to KRaft first.
+    """
     for host in e.files:
         reading = properties_at(e, host, c.inventory.kafka.config)
         if not isinstance(reading, Seen):
@@ -147,9 +161,13 @@ def kraft(c: Context, e: Evidence) -> Iterator[Judged]:
     BEFORE_ROLL,
 )  # fmt: skip
 def started_with(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P32. Seen in the command line and the environment of the process: a broker started with another file,
-    with --override zookeeper.connect, or in a container that writes its file from its environment would come
-    back on source."""
+    """P32. A broker may run with another file, with --override zookeeper.connect, or in a container that
+    writes its file from its environment. It would come back on source. The check reads the process's
+    command line and environment.
+
+    To do: Correct kafka.config in migration.yml. Remove zookeeper.connect from the command line and the
+    environment.
+    """
     k = of_kafka(e)
     path = c.inventory.kafka.config
     needed = f"a process started with {path} and no other zookeeper.connect"
@@ -175,8 +193,11 @@ def started_with(c: Context, e: Evidence) -> Iterator[Judged]:
     BEFORE_ROLL,
 )  # fmt: skip
 def only_place(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P32. Looked for in the unit, its drop-ins, its environment files and the scripts that it runs, or in
-    the inventory's own start command: what writes the key there undoes the roll's edit at the next start."""
+    """P32. Another file that sets zookeeper.connect undoes the roll's edit at the next start. The check
+    reads the unit, its drop-ins, environment files and scripts, or the inventory's start command.
+
+    To do: Remove the key from these files. Where they write server.properties, let them name dest.
+    """
     k = of_kafka(e)
     needed = f"zookeeper.connect in {c.inventory.kafka.config} alone"
     for host, broker in k.brokers.items():
@@ -199,8 +220,11 @@ def only_place(c: Context, e: Evidence) -> Iterator[Judged]:
     BEFORE_ROLL, Severity.WARN,
 )  # fmt: skip
 def pending_config(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """The roll restarts the broker: whatever somebody has put into the file since comes into force then, on
-    one broker after the other."""
+    """Somebody changed the file after the broker started. The roll restarts the brokers one after the
+    other, so the change takes effect then.
+
+    To do: Look at what was changed, or restart this broker by itself first.
+    """
     k = of_kafka(e)
     needed = "a file older than the process"
     for host, broker in k.brokers.items():
@@ -221,9 +245,12 @@ def pending_config(_c: Context, e: Evidence) -> Iterator[Judged]:
     Scope.BROKERS, BEFORE_ROLL, Severity.WARN,
 )  # fmt: skip
 def stop_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
-    """When TimeoutStopSec is over systemd kills the broker: at its next start it recovers every log, for half
-    an hour perhaps. A controlled shutdown is tried controlled.shutdown.max.retries times; each try may take
-    controller.socket.timeout.ms and controlled.shutdown.retry.backoff.ms."""
+    """When TimeoutStopSec ends, systemd kills the broker. At its next start it recovers every log,
+    perhaps for half an hour. A controlled shutdown makes controlled.shutdown.max.retries attempts of
+    controller.socket.timeout.ms and controlled.shutdown.retry.backoff.ms each.
+
+    To do: Raise TimeoutStopSec with systemctl edit, as the finding says.
+    """
     unit, path = c.inventory.kafka.service.unit, c.inventory.kafka.config
     for host in () if c.inventory.kafka.service.has_commands else e.files:
         facts, properties = e.facts[host], properties_at(e, host, path)
@@ -270,8 +297,11 @@ def _span(seconds: float) -> str:
 
 @check("kafka.log-dirs", "no log directory belongs to another broker or cluster", Scope.BROKERS, BEFORE_ROLL)
 def log_dirs(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P30. meta.properties of every directory in log.dirs. A broker that meets another cluster's id does not
-    start again; before Kafka 2.4 the file holds none."""
+    """P30. A broker that finds another cluster's id in meta.properties does not start again. The check
+    reads that file in every directory of log.dirs; before Kafka 2.4 it holds no cluster id.
+
+    To do: See whose directory it is, and correct log.dirs in the broker's file.
+    """
     k = of_kafka(e)
     for host, broker in k.brokers.items():
         dirs = broker.log_dirs

@@ -66,7 +66,8 @@ class Check:
     """One check.
 
     gates: where it runs and counts, in order; before the first of them it is *later*. early: it runs before
-    its first gate all the same, as a warning. about: why it is looked at, in a sentence or two.
+    its first gate all the same, as a warning. about: why it matters and what it reads. todo: what to do where
+    it fails.
     """
 
     id: str
@@ -76,13 +77,15 @@ class Check:
     severity: Severity
     early: bool
     about: str
+    todo: str
     decide: Decide
 
     def of(self, words: Words) -> Check:
         """The check in the words of a dependent: ``{one}`` and the others of :class:`Words` filled in."""
         told = {field.name: getattr(words, field.name) for field in fields(words)}
-        id, sentence, about = (text.format_map(told) for text in (self.id, self.claim, self.about))
-        return replace(self, id=id, claim=sentence, about=about)
+        own = (self.id, self.claim, self.about, self.todo)
+        id, sentence, about, todo = (text.format_map(told) for text in own)
+        return replace(self, id=id, claim=sentence, about=about, todo=todo)
 
     def findings(self, c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
         """The findings at a gate; none where the check is over, one of no weight where it comes later."""
@@ -118,12 +121,11 @@ def check(
     severity: Severity = Severity.BLOCK,
     early: bool = False,
 ) -> Callable[[Decide], Check]:
-    """Make a Check of a function; its docstring becomes ``about``."""
+    """Make a Check of a function. Its docstring is ``about`` and, behind "To do:", ``todo``."""
 
     def made(decide: Decide) -> Check:
-        return Check(
-            id, claim, scope, gates, severity, early, " ".join((decide.__doc__ or "").split()), decide
-        )
+        about, _, todo = " ".join((decide.__doc__ or "").split()).partition(" To do: ")
+        return Check(id, claim, scope, gates, severity, early, about, todo, decide)
 
     return made
 

@@ -25,8 +25,12 @@ AHEAD_S = 5
     "kafka.admin-work", "no topic is being deleted and no leader election is ordered", Scope.CLUSTER, JOINED
 )
 def admin_work(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. Both go on through the controller, which the roll restarts and the window cuts off; a deletion
-    that waits for a broker that is down never ends. Read through a dest host, once it has joined."""
+    """P28. Deletions and elections go through the controller, which the roll restarts and the window cuts
+    off. A deletion that waits for a broker that is down never ends. The check reads through a dest host,
+    after the join.
+
+    To do: Wait until it has ended. If it does not end, see which broker of these topics is down.
+    """
     needed = "neither"
     deleting, electing = _chroot(e).deleting, _chroot(e).electing
     if isinstance(deleting, Seen) and isinstance(electing, Seen):
@@ -43,10 +47,13 @@ def admin_work(_c: Context, e: Evidence) -> Iterator[Judged]:
     (Gate.ROLL,), Severity.WARN,
 )  # fmt: skip
 def quiet(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. Replicas that keep falling behind and catching up look healthy at the moment of a look, and are
-    not while a broker restarts. By the times of the partitions' state znodes, which leader and ISR share;
-    costs one read for each partition, through a dest host, which source does not feel. On the clock of
-    source's leader. A roll that goes on after a stop meets its own restarts here."""
+    """P28. Replicas that keep falling behind and catching up look healthy at one look, but not while a
+    broker restarts. The check reads the time of each partition's state znode, on the clock of source's
+    leader. It reads through a dest host and costs source nothing. A roll that continues after a stop sees
+    its own restarts here.
+
+    To do: Wait until it is quiet. Find the broker that these partitions share.
+    """
     needed = f"none in the last {QUIET_S // 60} minutes"
     changed = _chroot(e).changed
     if not isinstance(changed, Seen):
@@ -66,9 +73,12 @@ def quiet(_c: Context, e: Evidence) -> Iterator[Judged]:
     "kafka.tools", "nothing but Kafka keeps its state under the chroot", Scope.CLUSTER, JOINED, Severity.WARN
 )
 def tools(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P35. A tool (CMAK, Cruise Control, Burrow) or a script that is given source's addresses goes on writing
-    to source after the move, and what it writes is lost. Consumer groups under /consumers keep their offsets
-    in ZooKeeper: their clients must be given dest's addresses."""
+    """P35. A tool (CMAK, Cruise Control, Burrow) or script with source's addresses goes on writing to
+    source after the move, and its writes are lost. Consumer groups under /consumers keep their offsets in
+    ZooKeeper.
+
+    To do: Give each of these dest's connect string before the cut-over, or stop it.
+    """
     needed = "no znode that is not Kafka's, no consumer group in ZooKeeper"
     strangers, groups = _chroot(e).strangers, _chroot(e).groups
     if not isinstance(strangers, Seen) or not isinstance(groups, Seen):
@@ -85,10 +95,13 @@ def tools(_c: Context, e: Evidence) -> Iterator[Judged]:
     (Gate.PREFLIGHT, Gate.CUTOVER), Severity.WARN,
 )  # fmt: skip
 def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P35. By the log of source's leader, the last day of it or the last 64 MB: an admin tool that comes and
-    goes (kafka-topics --zookeeper in a cron job, an old consumer) is connected at no look, and would go on
-    writing to source after the cut-over, where what it writes is lost. A session is a broker's where it
-    registered one, or wrote what only brokers write. Where it came from is known while it is connected."""
+    """P35. An admin tool that comes and goes (kafka-topics --zookeeper in cron, an old consumer) may be
+    connected at no look. After the cut-over its writes to source are lost. The check reads the last day
+    of the leader's log, at most 64 MB. A session is a broker's where it registered one or wrote what only
+    brokers write.
+
+    To do: Find the writer. Give it dest's connect string before the cut-over, or stop it.
+    """
     k = of_kafka(e)
     needed = "none, or each of them given dest's addresses"
     if not isinstance(k.written, Seen):

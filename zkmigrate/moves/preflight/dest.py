@@ -28,8 +28,11 @@ RIGHT_HOST = "see whether this is the right host; if not, correct dest.hosts in 
 
 @check("dest.empty", "the dest host's data directories are empty", Scope.DEST)
 def empty(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P13. Foreign data makes an observer refuse source for ever, or diverge from it in silence; an epoch
-    file alone is enough."""
+    """P13. Foreign data makes an observer refuse source for ever, or diverge from it in silence. One
+    epoch file is enough.
+
+    To do: See whose data it is. If nobody needs it, move it away.
+    """
     directories = " and ".join(dict.fromkeys((c.inventory.dest.data_dir, c.inventory.dest.txn_dir)))
     for host, reading in e.dest_data.items():
         if not isinstance(reading, Seen):
@@ -52,7 +55,10 @@ def empty(c: Context, e: Evidence) -> Iterator[Judged]:
 @check("dest.leftovers", "no dynamic config files are left on the dest host", Scope.DEST)
 def leftovers(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P13. ZooKeeper reads a leftover zoo.cfg.dynamic or zoo.cfg.dynamic.next at its next start, whatever
-    zoo.cfg says; zoo.cfg.bak it writes over, where dest has reconfigEnabled."""
+    zoo.cfg says. With reconfigEnabled it also overwrites zoo.cfg.bak.
+
+    To do: Remove these files from the dest host.
+    """
     for host, reading in e.dest_data.items():
         if isinstance(reading, Seen):
             found = reading.value.leftovers
@@ -63,8 +69,11 @@ def leftovers(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.myid", "the dest host's myid is its own, above every myid of source", Scope.DEST)
 def myid(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P14. A reused myid is accepted in silence and breaks the election connections of the server it belongs
-    to. Source's ids are taken from its own configs, not from the inventory alone."""
+    """P14. ZooKeeper accepts a reused myid in silence, and it breaks the election connections of the
+    server that owns it. The check takes source's ids from source's own configs too.
+
+    To do: Choose another myid in migration.yml. If the host is not in use, remove its myid file.
+    """
     configs = [r.value for r in e.source_config.values() if isinstance(r, Seen)]
     taken = {number for config in configs for number in config.servers}
     taken |= {int(r.value) for r in e.source_myid.values() if isinstance(r, Seen) and r.value.isdecimal()}
@@ -89,8 +98,11 @@ def myid(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.jute-maxbuffer", "the dest host takes the largest znode that source holds or allows", Scope.DEST)
 def jute_maxbuffer(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P12. One znode above dest's jute.maxbuffer, of any tenant, and the observer loops hundreds of times a
-    second. So dest's value must reach source's own limit, and the largest znode that is there already."""
+    """P12. One znode above dest's jute.maxbuffer, of any tenant, makes the observer reconnect hundreds of
+    times a second. So dest's value must reach source's limit and the largest znode that exists.
+
+    To do: Set -Djute.maxbuffer in dest's JVM flags to the value that the finding needs.
+    """
     limits = {host: _buffer(reading) for host, reading in e.source_flags.items()}
     unread = [f"{host}: {limit}" for host, limit in limits.items() if not isinstance(limit, int)]
     allowed = max((limit for limit in limits.values() if isinstance(limit, int)), default=0)
@@ -128,7 +140,10 @@ def _buffer(reading: Reading[Mapping[str, str]]) -> int | str:
 
 @check("dest.sync-enabled", "the dest host writes a log while it observes", Scope.DEST, ALWAYS)
 def sync_enabled(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P16. With syncEnabled=false an observer's newest zxid is not on its disk."""
+    """P16. With syncEnabled=false an observer's newest zxid is not on its disk.
+
+    To do: Remove syncEnabled=false from dest.settings and from dest's JVM flags.
+    """
     key = "syncEnabled"
     setting = c.inventory.dest.settings.get(key, "true").strip()
     for host, reading in e.dest_flags.items():
@@ -142,14 +157,21 @@ def sync_enabled(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.security", "neither SASL nor TLS is configured for dest", Scope.DEST, ALWAYS)
 def security(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P04. The move has not been drilled with either: refused by name."""
+    """P04. Nobody has drilled the move with SASL or TLS, so zkmigrate refuses both.
+
+    To do: Remove the keys that the finding names from dest.settings and dest's JVM flags.
+    """
     for host, reading in e.dest_flags.items():
         yield security_of(host, Seen(dest_settings(c)), reading)
 
 
 @check("dest.session-bounds", "dest grants every session timeout that source grants", Scope.CLUSTER, ALWAYS)
 def session_bounds(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P11. Where the bounds are narrower, a client's timeout changes when it reconnects to dest."""
+    """P11. Where dest's bounds are narrower than source's, a client's timeout changes when it reconnects
+    to dest.
+
+    To do: Give dest source's tickTime, minSessionTimeout and maxSessionTimeout in dest.settings.
+    """
     dest = dest_settings(c).session_bounds_ms
     moves = ("give dest source's tickTime, minSessionTimeout and maxSessionTimeout in dest.settings",)
     for host, reading in e.source_config.items():
@@ -175,8 +197,13 @@ def _bounds_unknown(reading: Reading[ZooConfig]) -> str:
     ALWAYS,
 )  # fmt: skip
 def disk(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P18. A full disk in the window would leave a host that can neither go on nor back. Once it has joined
-    the data itself is there already."""
+    """P18. With a full disk in the window a host can go neither forward nor back. Before the join the
+    room must hold source's data, an image of it and what clients write meanwhile. A missing directory may
+    mean the wrong host.
+
+    To do: Free room on the dest host or use a larger disk. Where the directory is missing, see whether
+    this is the right host.
+    """
     factor = ROOM_FACTOR if not e.joined else ROOM_FACTOR - 1
     size = e.source_bytes
     for host in c.inventory.dest_names:
@@ -215,7 +242,11 @@ def _never_made(c: Context, e: Evidence, host: str, facts: HostFacts) -> str:
 
 @check("dest.observing", "the dest host observes source and serves", Scope.DEST, JOINED)
 def observing(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P15. Brokers are sent to dest, and the cut-over begins, only while every dest host follows source."""
+    """P15. The roll sends brokers to dest, and the cut-over begins, only while every dest host follows
+    source.
+
+    To do: See in this server's log why it does not follow source.
+    """
     for host, mode in e.dest.modes().items():
         unknown = isinstance(e.dest.servers[host], Unknown)
         yield Judged(None if unknown else mode == "observer", mode, "observer", host, ("look at its log",))
@@ -223,8 +254,11 @@ def observing(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.members", "the dest host observes the members that source has now", Scope.DEST, JOINED)
 def members(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P05. Where source was reconfigured since the join, the observers go on only as long as nothing cuts
-    them off: then they do not find their way back, nor do the brokers behind them."""
+    """P05. Somebody reconfigured source after the join. The observers go on only while nothing cuts them
+    off. Then neither they nor the brokers behind them find their way back.
+
+    To do: Roll the join back and join again: zkmigrate rollback --to join, then zkmigrate run.
+    """
     newest = newest_members(e)
     needed = f"version {newest:#x}, as in source's files"
     for host, reading in e.dest_config.items():
@@ -242,8 +276,11 @@ def members(_c: Context, e: Evidence) -> Iterator[Judged]:
     JOINED,
 )
 def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P31. Under a wrong or empty chroot a {one} makes a new cluster instead of joining its own. Costs one
-    client session of the operator on each dest host."""
+    """P31. Under a wrong or empty chroot a {one} makes a new cluster instead of joining its own. The
+    check costs one client session of the operator on each dest host.
+
+    To do: Correct the chroot or the cluster's id in migration.yml, or wait until dest has caught up.
+    """
     wanted = e.dependent.identity(c.inventory)
     for host, reading in e.identities.items():
         moves = (e.dependent.words.wrong_section, "wait until dest has caught up")
@@ -260,7 +297,11 @@ def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
     severity=Severity.WARN,
 )  # fmt: skip
 def version(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P03. Another pair may well work: then the rehearsal was its first trial."""
+    """P03. Nobody has drilled a move from source's version to this one. It may work: then the rehearsal
+    was its first trial.
+
+    To do: Rehearse with particular care.
+    """
     known = {(drill.source, drill.dest) for drill in DRILLED}
     sources = sorted({r.value.version.number for r in e.source.servers.values() if isinstance(r, Seen)})
     for host, reading in e.dest.servers.items():
@@ -285,8 +326,11 @@ SYNC_FACTOR = 2
 @check("dest.init-limit", "a dest host can take all of source's data before it is given up", Scope.CLUSTER,
        severity=Severity.WARN)  # fmt: skip
 def init_limit(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P09. A leader waits initLimit ticks for a learner to take the snapshot, then drops it, and it begins
-    anew (ZOOKEEPER-2678). Reckoned with 20 MiB/s and twice that time."""
+    """P09. A leader waits initLimit ticks for a learner to take the snapshot. Then it drops the learner,
+    which begins anew (ZOOKEEPER-2678). The check reckons with 20 MiB/s and twice the time that results.
+
+    To do: Raise initLimit in dest.settings, and on source's servers one by one.
+    """
     moves = ("raise initLimit in dest.settings, and on source's servers one by one",)
     size = e.source_bytes
     if not isinstance(size, Seen):
@@ -315,8 +359,13 @@ def _sync_ms(config: Reading[ZooConfig]) -> int | None:
 
 @check("dest.latency", "dest's servers and their disks keep up", Scope.DEST, JOINED, severity=Severity.WARN)
 def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P18. Once reformed every write waits for a majority of these disks. As source.latency; where mntr tells
-    nothing of fsync, in 3.5, the journal's newest lines of the unit do."""
+    """P18. After the reform every write waits for a majority of these disks. The check works as
+    source.latency does. Where mntr does not tell fsync times (3.5), it reads the newest lines of the
+    unit's journal.
+
+    To do: See whether the disk of the logs is shared or slow. Look for 'fsync-ing the write ahead log' in
+    dest's own log.
+    """
     for host, reading in e.dest.servers.items():
         judged = slowness(host, reading, e.mntrs[host])
         if not judged.held or tells_of_fsync(e.mntrs[host]):

@@ -29,8 +29,12 @@ BROKER_SPARES = ("ipset", "iptables", "ip6tables", "ss")
 
 @check(ACCESS, "the host answers by ssh, with its pinned host key, as root through sudo", Scope.OWN, ALWAYS)
 def access(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P23. The reading verbs of zkm-host run as root over the very connection that will change the host; an
-    unknown or changed host key is refused by the transport and told here."""
+    """P23. zkm-host's reading verbs run as root, over the same connection that will change the host. The
+    transport refuses an unknown or changed host key, and this check shows it.
+
+    To do: Check ssh.user, ssh.key and the host's key in ssh.known_hosts. Give the account sudo, or
+    install zkm-host by hand.
+    """
     moves = (
         "check ssh.user, ssh.key and the host's key in ssh.known_hosts",
         "give the account sudo for the install, or install zkm-host by hand",
@@ -50,8 +54,12 @@ def access(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.one-role", "{system} and ZooKeeper are not on one machine", Scope.OWN)
 def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P23. The cut blocks all between dest's addresses and source's, so a host with two parts would be cut
-    off from itself; a {one} beside a server has not been drilled. By the addresses that each host shows."""
+    """P23. The cut blocks traffic between dest's and source's addresses, so a host with both roles would
+    cut itself off. Nobody has drilled a {one} beside a ZooKeeper server. The check compares the addresses
+    that each host shows.
+
+    To do: Correct migration.yml, or give each role its own machine.
+    """
     parts: tuple[ZooKeeperHost | Member, ...] = (
         *c.inventory.source.hosts,
         *c.inventory.dest.hosts,
@@ -71,7 +79,10 @@ def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.tools", "the host has the tools that zkm-host uses there", Scope.OWN, ALWAYS)
 def tools(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P23. A missing tool is found now, not in the window."""
+    """P23. zkm-host calls these programs on the host. A missing one would stop the window.
+
+    To do: Install them: iptables, ipset, iproute2, util-linux, netcat-openbsd.
+    """
     for host, facts in e.facts.items():
         if not isinstance(facts, Seen):
             yield unseen(facts, "every tool", host)
@@ -91,8 +102,12 @@ def tools(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.own-links", "no link of another account leads to where zkm-host writes", Scope.OWN, ALWAYS)
 def own_links(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P23. Whoever may change a link could send what root writes to another place. So zkm-host refuses it
-    when it writes the config or the image; here it is asked before."""
+    """P23. An account that may change a link could redirect what root writes. So zkm-host refuses such a
+    link when it writes the config or the image.
+
+    To do: Name the directory by its real path in migration.yml, or let root own the directory of the
+    link.
+    """
     moves = ("name the directory by its real path in migration.yml", "let root own the directory of the link")
     needed = "links only where root alone could have made them"
     for host, facts in e.facts.items():
@@ -105,8 +120,13 @@ def own_links(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.socket-kill", "the host's kernel ends established connections on demand", Scope.DEST, ALWAYS)
 def socket_kill(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P23. Without `ss -K` (INET_DIAG_DESTROY) open connections outlive the fence for ten seconds and more.
-    There is no fall-back. Tried on a connection of its own over loopback."""
+    """P23. Without `ss -K` (INET_DIAG_DESTROY) open connections outlive the fence by ten seconds and
+    more. zkmigrate has no other way to end them. The check tries it on a connection of its own over
+    loopback.
+
+    To do: Use a kernel with CONFIG_INET_DIAG_DESTROY. Where the trial failed for lack of nc, install
+    netcat-openbsd.
+    """
     for host in c.inventory.dest_names:
         facts = e.facts[host]
         if not isinstance(facts, Seen):
@@ -123,8 +143,11 @@ def socket_kill(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.rules", "no rule stands above ours, and none of ours is left over", Scope.DEST, ALWAYS)
 def rules(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P23. Our chain goes to the top of INPUT and OUTPUT: an accept of ESTABLISHED above it would let the
-    fenced through. Before ARM there is no chain of ours; once there is, it has to be the first rule."""
+    """P23. zkm-host's chain stands first in INPUT and OUTPUT: an accept of ESTABLISHED above it would let
+    fenced clients through. Before ARM no chain of zkm-host may exist; later it must be the first rule.
+
+    To do: Remove the rule above ours, or the rules that an earlier run left. The finding shows them.
+    """
     for host in c.inventory.dest_names:
         status = e.statuses[host]
         if not isinstance(status, Seen):
@@ -153,9 +176,12 @@ GUARD = b"zkm-host guard"
     "host.commands", "the inventory's own commands can be run and tell whether the service runs", Scope.OWN
 )
 def commands(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """Only where the inventory gives commands. A status command that is wrong would let a server start twice,
-    or a running one be taken for dead; so it has to agree with who listens on the service's port: a {one}
-    runs, a dest host's ZooKeeper does not."""
+    """Only where the inventory gives commands. A wrong status command would let a server start twice, or
+    take a running one for dead. So it must agree with the service's port: a {one} runs, a dest host's
+    ZooKeeper does not.
+
+    To do: Let the status command exit 0 exactly while the service's process runs.
+    """
     for (host, path), reading in e.own.programs.items():
         needed, moves = f"the program {path}", ("correct the command in migration.yml",)
         if isinstance(reading, Unknown):
@@ -182,9 +208,12 @@ def commands(_c: Context, e: Evidence) -> Iterator[Judged]:
 )
 def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
     """Under systemd zkm-host puts a guard into the unit. With the inventory's own commands only zkm-host
-    itself refuses: a supervisor, cron or a boot script that starts ZooKeeper on a sealed host that has
-    rebooted lets it follow source again; past GO it starts it with the door open to clients. A start command
-    that asks `zkm-host guard` first, and obeys, closes this."""
+    itself refuses. A supervisor, cron or a boot script could start ZooKeeper on a sealed host after a
+    reboot: it would follow source again, or open its door.
+
+    To do: Let the start command ask `zkm-host guard` first and obey it. Or switch off, until finalize,
+    whatever else starts ZooKeeper.
+    """
     needed = f"a start command that asks `{GUARD.decode()}`, or nobody else who starts ZooKeeper"
     moves = (
         f"let the start command begin with: {zkm_host.ASK_GUARD}",
@@ -200,7 +229,10 @@ def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.clock", "the host's clock agrees with the operator's", Scope.OWN, ALWAYS, Severity.WARN)
 def clock(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P25. Nothing is decided by comparing clocks, but logs and journal are hard to read when they differ."""
+    """P25. No decision rests on clocks, but logs and journal are hard to read when they differ.
+
+    To do: Run NTP on this host.
+    """
     needed = f"within {CLOCK_LIMIT_S:.0f} s"
     for host, facts in e.facts.items():
         if isinstance(facts, Seen):
@@ -214,7 +246,10 @@ def clock(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("run.alone", "no other run is under way on this host", Scope.OWN, ALWAYS)
 def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P36. Two runs would undo each other's rules and files."""
+    """P36. Two runs would undo each other's rules and files.
+
+    To do: Finish or roll back the other run first: zkmigrate status shows it.
+    """
     for host, runs in e.runs.items():
         if not isinstance(runs, Seen):
             yield unseen(runs, "zkm-host's state directory, readable through sudo", host)
@@ -226,8 +261,12 @@ def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.unit", "the service's unit is there, and in the state it should be in", Scope.OWN)
 def unit(c: Context, e: Evidence) -> Iterator[Judged]:
-    """Only where systemd is used. A name that is wrong or masked is found now; a {one} runs under it, dest's
-    ZooKeeper does not yet."""
+    """Only where systemd is used. The unit's name may be wrong, or the unit masked. A {one} must run
+    under it; dest's ZooKeeper must not run yet.
+
+    To do: Correct the unit in migration.yml. Start a {one} that is down; stop a ZooKeeper that runs on a
+    dest host.
+    """
     for host, facts in e.facts.items():
         member = host in e.files
         service = e.dependent.service(c.inventory) if member else c.inventory.dest.service
@@ -250,10 +289,14 @@ def unit(c: Context, e: Evidence) -> Iterator[Judged]:
 @check("host.keepers", "nothing else on the host restarts the service or writes its files", Scope.OWN, ALWAYS,
        Severity.WARN)  # fmt: skip
 def keepers(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P21. An agent of configuration management puts a config back that the move has changed; a supervisor,
-    a timer or cron starts what has to stay down. systemd's own Restart= obeys the guard and is no matter.
-    Looked for: Puppet, Chef, Salt, CFEngine, ansible-pull, Exhibitor, supervisord, monit, runit, s6, Cloudera
-    and Ambari agents as processes and enabled units; cron files that name them, ZooKeeper or Kafka."""
+    """P21. A configuration agent restores a config that the move has changed. A supervisor, a timer or
+    cron starts what must stay down. The check looks for processes, enabled units and cron files of
+    Puppet, Chef, Salt, CFEngine, ansible-pull, Exhibitor, supervisord, monit, runit, s6, Cloudera and
+    Ambari. systemd's own Restart= obeys the guard.
+
+    To do: Switch it off on this host until the move is finalized, or see that it leaves the service
+    alone.
+    """
     needed = "none, or switched off for this service until finalize"
     moves = (
         "switch it off on this host until the move is finalized, or see that it leaves the service alone",

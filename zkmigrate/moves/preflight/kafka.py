@@ -20,7 +20,10 @@ BROKERS_ANSWER = "an answer of the brokers"
 
 @check("kafka.brokers", "exactly the brokers of the inventory are registered", Scope.CLUSTER, ALWAYS)
 def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P27. A broker that the inventory does not know would stay behind on source: a split brain."""
+    """P27. A broker that the inventory does not name would stay on source: two clusters in one.
+
+    To do: Add the broker to migration.yml, or start the one that is missing.
+    """
     k = of_kafka(e)
     wanted = {broker.id for broker in c.inventory.kafka.brokers}
     needed = f"brokers {_numbers(wanted)}"
@@ -38,8 +41,12 @@ def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.controller", "one broker is the controller", Scope.CLUSTER, ALWAYS)
 def controller(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. Without a controller nothing is elected; the roll restarts it last. Brokers that name another one
-    than ZooKeeper holds are behind, or cut off from it. ZooKeeper is asked once dest has joined."""
+    """P28. Without a controller Kafka elects no leader; the roll restarts the controller last. Brokers
+    that name another controller than ZooKeeper does are behind, or cut off from it. After the join the
+    check asks ZooKeeper too.
+
+    To do: Wait for an election. Restart a broker that names another controller.
+    """
     k = of_kafka(e)
     needed = "a registered broker, the same in ZooKeeper as by the brokers' answer"
     if not isinstance(k.view, Seen):
@@ -62,7 +69,10 @@ def controller(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.cluster-id", "the brokers belong to the cluster of the inventory", Scope.CLUSTER, ALWAYS)
 def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P30. The inventory names its cluster, so that no other one is ever moved by mistake."""
+    """P30. The inventory names its cluster, so that zkmigrate never moves another one by mistake.
+
+    To do: Correct kafka.cluster_id or the brokers' addresses in migration.yml.
+    """
     k = of_kafka(e)
     needed = c.inventory.kafka.cluster_id
     if isinstance(k.view, Seen):
@@ -93,14 +103,21 @@ def _all(reading: Reading[KafkaView]) -> tuple[PartitionState, ...]:
 
 @check("kafka.offline", "no partition is offline", Scope.CLUSTER, ALWAYS)
 def offline(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. An offline partition may need the very broker that is restarted next."""
+    """P28. No replica of the partition serves. It may need the very broker that the roll restarts next.
+
+    To do: Start the broker that holds the partition.
+    """
     k = of_kafka(e)
     yield from _partitions(e, [p for p in _all(k.view) if p.leader < 0], "none offline")
 
 
 @check("kafka.under-replicated", "every partition is fully in sync", Scope.CLUSTER, ALWAYS)
 def under_replicated(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. Restarting a broker while another one is behind takes partitions below their minimum."""
+    """P28. A replica is not in sync. If the roll restarts another broker now, partitions may fall below
+    min.insync.replicas.
+
+    To do: Wait until every replica is in sync, or start the broker that is down.
+    """
     k = of_kafka(e)
     behind = [p for p in _all(k.view) if set(p.isr) != set(p.replicas)]
     yield from _partitions(e, behind, "none under-replicated", ("wait until the replicas have caught up",))
@@ -121,7 +138,10 @@ def _topics(
 
 @check("kafka.replication", "every partition has a second replica", Scope.CLUSTER)
 def replication(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P29. A partition with one replica is down while its broker restarts."""
+    """P29. A partition with one replica is down while its broker restarts.
+
+    To do: Add a replica. Or accept the finding for that topic in migration.yml.
+    """
     k = of_kafka(e)
     single = [p for p in _all(k.view) if len(p.replicas) < 2]
     needed = "no partition with replication factor 1"
@@ -130,7 +150,12 @@ def replication(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.min-isr", "every partition can lose one broker and still be written", Scope.CLUSTER)
 def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P29. With min.insync.replicas equal to the replication factor acks=all fails during each restart."""
+    """P29. With min.insync.replicas equal to the replication factor, acks=all fails while any broker
+    restarts.
+
+    To do: Lower min.insync.replicas or add replicas. Or accept the finding for that topic in
+    migration.yml.
+    """
     k = of_kafka(e)
     if isinstance(k.view, Seen):
         told = k.view.value.min_isr
@@ -152,8 +177,11 @@ def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.reassignment", "no reassignment is in flight", Scope.CLUSTER, ALWAYS)
 def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. A reassignment goes on through the controller that the roll moves and the window cuts off. Brokers
-    before 2.4 cannot tell: there ZooKeeper is asked, once dest has joined."""
+    """P28. A reassignment goes through the controller, which the roll moves and the window cuts off.
+    Brokers before 2.4 cannot tell: after the join the check asks ZooKeeper.
+
+    To do: Let it end, or cancel it.
+    """
     k = of_kafka(e)
     if isinstance(k.view, Seen):
         if k.view.value.reassigning is None:
@@ -173,9 +201,13 @@ def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
     severity=Severity.WARN,
 )  # fmt: skip
 def canary_topic(c: Context, e: Evidence) -> Iterator[Judged]:
-    """Only where kafka.canary_topic names one. A broker that is the preferred leader of none of its
-    partitions is sent nothing; a partition with one replica is down while its broker restarts, which no other
-    producer sees. Nothing rests on the canary, so this is a warning."""
+    """Only where kafka.canary_topic names a topic. The canary writes nothing to a broker that is
+    preferred leader of none of its partitions. A partition with one replica is down while its broker
+    restarts. No decision rests on the canary, so this warns.
+
+    To do: Create the topic, with one partition led by each broker and two replicas or more. Or leave
+    kafka.canary_topic out.
+    """
     k = of_kafka(e)
     topic = c.inventory.kafka.canary_topic
     if topic is None:
@@ -200,8 +232,11 @@ def canary_topic(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.retired", "a retired broker stays away", Scope.CLUSTER, (Gate.CUTOVER,))
 def retired(c: Context, e: Evidence) -> Iterator[Judged]:
-    """A host that was left out of the run as gone for good may come back, with a file that names source. By
-    the client lists of all source hosts; kafka.brokers tells whether it has registered."""
+    """A host that was retired as gone for good may come back with a file that names source. The check
+    reads the client lists of all source hosts; kafka.brokers tells whether it has registered.
+
+    To do: Stop the broker on that host, or cut the host off.
+    """
     if not c.retired:
         yield Judged(True, "none retired", NOT_ON_SOURCE)
     for broker in c.retired:
@@ -217,8 +252,11 @@ def retired(c: Context, e: Evidence) -> Iterator[Judged]:
     severity=Severity.WARN,
 )  # fmt: skip
 def addresses(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P27. What a broker advertises may differ from where it is reached by ssh; where it does not, ids that
-    were swapped in the inventory show here."""
+    """P27. A broker may advertise another address than ssh uses: then this is harmless. Otherwise two ids
+    are swapped in the inventory.
+
+    To do: See whether the broker ids in migration.yml belong to these hosts.
+    """
     k = of_kafka(e)
     for broker in c.inventory.kafka.brokers:
         needed = f"{broker.address}:{broker.port}"

@@ -19,8 +19,11 @@ LISTED = 5
 
 @check("{kind}.left-source", "the {one} is no client of source any more", Scope.BROKERS, (Gate.CUTOVER,))
 def left_source(c: Context, e: Evidence) -> Iterator[Judged]:
-    """One {one} left on source means {left_behind}. Seen in source's cons, else in the socket lists of source
-    and {many}; neither is unknown, and stops."""
+    """One {one} left on source means {left_behind}. The check reads source's cons, else the socket lists
+    of source and {many}. Where neither can be read, the result is unknown and blocks.
+
+    To do: Restart the {one} with {key} naming dest. Allow cons on source where the result is unknown.
+    """
     for member in e.dependent.members(c.inventory):
         yield _left(member, e)
 
@@ -44,9 +47,12 @@ def _left(member: Member, e: Evidence) -> Judged:
     Scope.CLUSTER, (Gate.CUTOVER,),
 )  # fmt: skip
 def sessions_on_dest(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """A session that no dest host serves is expired by dest after OPEN, with all it owns. Seen in cons of
-    every dest and source host; one that cannot be asked is unknown, and stops. SURVEY asks again before
-    FENCE."""
+    """Dest expires, after OPEN, every session that no dest host serves, with all that it owns. The check
+    reads cons of every dest and source host. A host that cannot be asked is unknown and blocks. SURVEY
+    looks again before FENCE.
+
+    To do: Move this client to dest, or stop it. Allow cons in 4lw.commands.whitelist.
+    """
     needed = "in the cons of a dest host, in none of source's"
     moves = ("move this client to dest, or stop it", "allow cons in 4lw.commands.whitelist")
     if e.homes is None or not isinstance(e.sessions, Seen):
@@ -63,10 +69,13 @@ def sessions_on_dest(_c: Context, e: Evidence) -> Iterator[Judged]:
     (Gate.CUTOVER,), early=True,
 )  # fmt: skip
 def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P33. T is the smallest timeout of the sessions that own ephemerals under the chroot: source may expire
-    one T - T/3 after FENCE, so the way back must start that long less its own length less 3 s for clients to
-    find the door. That length is the policy's, or the rehearsal's of this run where that was longer. Sessions
-    of 6 s leave nothing. The way forward is not bounded by this."""
+    """P33. T is the smallest timeout of the sessions that own ephemerals under the chroot. Source may
+    expire one T - T/3 after FENCE. The way back must start earlier by its own length and by 3 s for
+    clients to reconnect. Its length is the policy's, or the rehearsed one where that is longer. Sessions
+    of 6 s leave no time.
+
+    To do: Raise {session_key} on the {many} and roll them.
+    """
     way_back = expected_way_back_s(c)
     needed = f"more than 0 s after FENCE to start the way back (T - T/3 - {way_back:g} - 3)"
     enough = max(18, ceil((way_back + FIND_DOOR_S) * 3 / 2) + 3)
@@ -96,10 +105,14 @@ def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
     (Gate.PREFLIGHT, Gate.ROLL), Severity.WARN,
 )  # fmt: skip
 def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P06, P35. Each address is a tenant that stays behind: right for those that have nothing to do with
-    {system}, wrong for {system}'s {tools}, which would go on writing to source. An owner of a part of the
-    chroot is a part of {system} that the inventory does not know. By cons and dump of source's servers; who
-    only reads or watches a path is not to be seen from outside."""
+    """P06, P35. Each address is a tenant that stays on source. That is right where it has nothing to do
+    with {system}, and wrong for {system}'s {tools}: they would go on writing to source. A client that
+    owns a part of the chroot is a part of {system} that the inventory does not know. The check reads cons
+    and dump; it cannot see who only reads.
+
+    To do: Find out what each client is. Leave other tenants alone; give {system}'s tools dest's
+    addresses. Stop a client that owns a part of the chroot, or add it to migration.yml.
+    """
     words, chroot = e.dependent.words, e.dependent.chroot(c.inventory)
     needed = f"each of them known, and none of them {words.system}'s"
     for tenant in e.tenants.found:
@@ -122,10 +135,14 @@ def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check(FOREIGN, NO_FOREIGNER, Scope.CLUSTER, JOINED)
 def foreign_client(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P06, P35. A session on dest that is no {one}'s, no operator's and no canary's. After OPEN it would
-    write to dest, while others of its kind write to source: two truths. By cons and dump of dest's servers;
-    SURVEY looks once more, just before FENCE. {own_sessions} One
-    from the operator's machine is the operator's."""
+    """P06, P35. A session on dest is no {one}'s, no operator's and no canary's. After OPEN it would write
+    to dest while others of its kind write to source. The check reads cons and dump of dest's servers;
+    SURVEY looks once more before FENCE. {own_sessions} A session from the operator's machine is the
+    operator's.
+
+    To do: Stop this client, or give it source's addresses. If somebody answers for it, name it under
+    accept in migration.yml.
+    """
     for f in foreign(e.dependent.words, e.foreign):
         held = None if f.held is Held.UNKNOWN else f.held is Held.YES
         yield Judged(held, f.seen, f.needed, f.target, f.moves)

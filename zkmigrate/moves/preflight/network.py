@@ -64,10 +64,13 @@ def _reached(
 
 @check("dest.cut-ends", "the cut ends no connection but ZooKeeper's own", Scope.DEST, ALWAYS, Severity.WARN)
 def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
-    """From CUT until finalize ZooKeeper's ports are refused between dest's and source's addresses, whoever
-    uses them; with `policy.cut: all` every port but that of this host's sshd. By the connections that each
-    dest host has with source hosts now; one that comes and goes, such as a backup's, is seen only while it is
-    there."""
+    """From CUT until finalize the dest hosts refuse ZooKeeper's ports between dest's and source's
+    addresses. With `policy.cut: all` they refuse every port but sshd's. The check sees connections that
+    are open now; a backup that comes and goes shows only while it is connected.
+
+    To do: Let that service use another host until finalize. With `policy.cut: all`, consider `policy.cut:
+    zookeeper`.
+    """
     source, dest = c.inventory.source, c.inventory.dest
     refused = _refused(c, e)
     everything = c.inventory.policy.cut == "all"
@@ -98,7 +101,11 @@ def cut_ends(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.cut-ports", "one rule can refuse all ports of ZooKeeper", Scope.CLUSTER, ALWAYS)
 def cut_at_once(c: Context, e: Evidence) -> Iterator[Judged]:
-    """CUT refuses ZooKeeper's ports in one rule of iptables, which names 15 at most. ARM refuses more."""
+    """CUT refuses ZooKeeper's ports with one rule of iptables, which names at most 15 ports. ARM refuses
+    more.
+
+    To do: Set `policy.cut: all` in migration.yml, which needs no list of ports.
+    """
     ports, needed = _refused(c, e), f"at most {MOST_CUT_PORTS}"
     if not any(isinstance(reading, Seen) for reading in e.source_config.values()):
         yield Judged(None, "source's configs, which name ports too, could not be read", needed)
@@ -119,8 +126,11 @@ def _refused(c: Context, e: Evidence) -> tuple[int, ...]:
 
 @check("dest.ports", "the dest host reaches the other dest hosts' quorum and election ports", Scope.DEST)
 def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P02. Dest's own quorum needs them, for the first time in the rehearsal. Nobody listens yet, so that a
-    refusal is as it should be; a timeout is a firewall's."""
+    """P02. Dest's own quorum needs these ports, for the first time in the rehearsal. Before it nobody
+    listens, so a refusal is right. A timeout comes from a firewall.
+
+    To do: Open the quorum and election ports between the dest hosts, both ways.
+    """
     ports = {"quorum": c.inventory.dest.ports.quorum, "election": c.inventory.dest.ports.election}
     needed = "open, or refused as long as nobody listens"
     move = "open the quorum and election ports between the dest hosts, both ways"
@@ -137,8 +147,11 @@ def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
 @check("dest.client-port", "the {one} reaches every dest host's client port", Scope.BROKERS,
        (Gate.PREFLIGHT, Gate.ROLL))  # fmt: skip
 def client_port(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P02. The roll sends the {one} there. Before the join a refusal is as it should be, a timeout is not;
-    before the roll the port has to be open."""
+    """P02. The roll sends the {one} to this port. Before the join a refusal is right and a timeout is
+    not. Before the roll the port must be open.
+
+    To do: Open dest's client port for the {many}.
+    """
     port = c.inventory.dest.ports.client
     doors = {(host.name, f" {port}"): (first_address(host), port) for host in c.inventory.dest.hosts}
     fine = ("open",) if e.joined else ("open", "refused")
@@ -150,7 +163,11 @@ def client_port(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.from-operator", "the operator's machine reaches the dest host's client port", Scope.DEST)
 def from_operator(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P20. Modes, zxids and clients are asked there. As above: refused is as it should be, silence is not."""
+    """P20. zkmigrate asks this port for modes, zxids and clients. Before the join a refusal is right.
+    Silence comes from a firewall.
+
+    To do: Open dest's client port for the operator's machine.
+    """
     needed = "an answer, or refused as long as nobody listens"
     for host, reading in e.knocks.items():
         heard = isinstance(e.statuses[host], Seen)
@@ -167,8 +184,12 @@ def from_operator(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.names", "every name in the inventory means the same addresses everywhere", Scope.CLUSTER, ALWAYS)
 def names(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P26. Rules and client lists hold the addresses that the inventory gives beside a name; a host that
-    resolves it to another one (a stale record, or 127.0.1.1 in its own /etc/hosts) passes them by."""
+    """P26. Rules and client lists hold the addresses of the inventory. A host that resolves a name to
+    another address bypasses them, for example through a stale record or 127.0.1.1 in its own /etc/hosts.
+
+    To do: Correct DNS or /etc/hosts on that host, add the address to also in migration.yml, or use
+    addresses.
+    """
     needed = "on every host and here the addresses of the inventory"
     wrong: list[str] = []
     unknown: list[str] = []
@@ -191,9 +212,13 @@ def names(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.namespace", "dest's ZooKeeper is reached where our rules are", Scope.DEST, ALWAYS)
 def namespace(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P23. In a container, or a unit with a network of its own, ZooKeeper's connections pass our rules by,
-    and none of them is seen to be ended. Before it runs its unit or start command tells; afterwards its
-    process and who listens."""
+    """P23. In a container, or in a unit with a network of its own, ZooKeeper's connections bypass the
+    rules of zkm-host. Before the join the unit or the start command tells; afterwards the process and who
+    listens.
+
+    To do: Give ZooKeeper the host's own network: docker run --network host, no PrivateNetwork= in the
+    unit.
+    """
     moves = ("give it the host's own network (docker run --network host; no PrivateNetwork=)",)
     needed = "the network namespace of the host itself"
     for host in c.inventory.dest_names:
@@ -250,8 +275,12 @@ def _container(command: str) -> list[str]:
 
 @check(LOGIN, "a login shell is there at once", Scope.EACH, ALWAYS, Severity.WARN)
 def login(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """Every look runs in a login shell of the ssh account: profiles that ask a directory, a mount or a slow
-    banner cost their seconds each time. Measured with `date` over a connection that was open."""
+    """Every look runs in a login shell of the ssh account. Each look waits for profiles that ask a
+    directory or a mount, and for a slow banner. The check measures `date` over an open connection.
+
+    To do: See what /etc/profile, ~/.profile, pam and sshd's AuthorizedKeysCommand wait for. Where the
+    host refuses the account, check ssh.user, ssh.key and ssh.known_hosts.
+    """
     needed = f"at most {SHELL_LIMIT_S:g} s"
     moves = ("see what /etc/profile, ~/.profile, pam and sshd's AuthorizedKeysCommand wait for",)
     for host, dated in e.dates.items():
@@ -263,9 +292,12 @@ def login(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("run.clocks", "the clocks of the hosts that tell theirs agree", Scope.CLUSTER, ALWAYS, Severity.WARN)
 def clocks(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P25. Two hosts may be as far apart as both together from the operator. Nothing is decided by it; logs
-    of several hosts are hard to bring into order. What is surely apart counts: a host read its clock at some
-    moment between question and answer. One that tells none is named by host.login."""
+    """P25. No decision rests on clocks, but logs of hosts with different clocks are hard to put in order.
+    Two hosts may be as far apart as both together from the operator. Only a difference that is certain
+    counts.
+
+    To do: Run NTP on these hosts.
+    """
     needed = f"within {CLOCK_LIMIT_S:g} s"
     bounds = {host: bound for host, dated in e.dates.items() if (bound := _ahead(dated)) is not None}
     if len(bounds) < 2:

@@ -14,9 +14,12 @@ from zkmigrate.moves.preflight.evidence import Evidence
 @check(OPERATOR, "this machine has one of operator's addresses", Scope.CLUSTER, ALWAYS,
        Severity.WARN)  # fmt: skip
 def address(c: Context, e: Evidence) -> Iterator[Judged]:
-    """The fence lets operator's addresses pass, and nobody else. Behind NAT the hosts may see another address
-    than this machine has, so it only warns; but where no host at all lets it in, this is probably the wrong
-    machine: then it blocks and is said first."""
+    """The fence lets only operator's addresses pass. Behind NAT the hosts may see another address than
+    this machine has, so the check warns. Where no host lets this machine in, it is probably the wrong
+    machine: then the check blocks and is shown first.
+
+    To do: Run zkmigrate on the machine that operator names, or correct operator in migration.yml.
+    """
     given = c.inventory.operator
     needed = f"one of {', '.join(given)}"
     if not isinstance(e.here, Seen):

@@ -83,9 +83,14 @@ def releases(e: Evidence, broker: Broker) -> Releases:
     "kafka.version", "a move with the broker's Kafka has been drilled", Scope.BROKERS, severity=Severity.WARN
 )
 def version(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P34. By the names of the jars that its process loads; where they cannot be seen, by the APIs that it
-    offers, which tell 2.8 from 2.7 and not 2.8.2 from 2.8.1. Jars of another release than the broker answers
-    as were replaced under it: the roll would upgrade it."""
+    """P34. Nobody has drilled a move with this release. The check reads the names of the jars that the
+    process loads. Where they are not visible it uses the offered APIs, which tell 2.8 from 2.7 but not
+    2.8.2 from 2.8.1. If jars and answer differ, somebody replaced the jars: the roll would upgrade the
+    broker.
+
+    To do: Rehearse with particular care. Where the jars were replaced, restart this broker by itself
+    first.
+    """
     drilled = {drill.kafka for drill in DRILLED}
     for broker in c.inventory.kafka.brokers:
         known = releases(e, broker)
@@ -111,9 +116,11 @@ def version(c: Context, e: Evidence) -> Iterator[Judged]:
     severity=Severity.WARN,
 )  # fmt: skip
 def cluster_guard(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P30. Before 2.4 (KAFKA-7335) a broker whose zookeeper.connect names a wrong or empty chroot makes a new
-    cluster there and serves it, with its old partitions gone. Then dest.cluster-id before every wave is the
-    only guard: never start such a broker by hand with a connect string of your own."""
+    """P30. Before 2.4 (KAFKA-7335) a broker with a wrong or empty chroot makes a new cluster there and
+    serves it, without its partitions. Then dest.cluster-id, before every wave, is the only guard.
+
+    To do: Let only zkmigrate write zookeeper.connect. Start no broker by hand between roll and finalize.
+    """
     needed = "Kafka 2.4 or later"
     moves = (
         "let zkmigrate alone write zookeeper.connect, and start no broker by hand between roll and finalize",
@@ -132,9 +139,12 @@ def cluster_guard(c: Context, e: Evidence) -> Iterator[Judged]:
     severity=Severity.WARN,
 )  # fmt: skip
 def known_bugs(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P34. The move is made so that no session is lost; should one be all the same, these decide whether the
-    broker comes back by itself. KAFKA-14845 is open in every release that uses ZooKeeper: after any lost
-    session, see that every broker is registered, and restart one that is not."""
+    """P34. The move loses no session. If one is lost anyway, these bugs decide whether the broker comes
+    back by itself. KAFKA-14845 is open in every release that uses ZooKeeper.
+
+    To do: After any lost session, see that every broker is registered and in its ISRs. Restart one that
+    is not.
+    """
     k = of_kafka(e)
     needed = "none of " + ", ".join(f"{b.id} ({_dotted(b.since)} to before {_dotted(b.fixed)})" for b in BUGS)
     moves = ("should a broker lose its session: see that it serves and is in its ISRs, else restart it",)

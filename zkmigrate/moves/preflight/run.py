@@ -25,8 +25,12 @@ FORWARD = STEPS.between(STEPS.serves, STEPS.opens)
     "run.hour", "now is inside the maintenance window, and long enough before its end", Scope.CLUSTER, JOINED
 )
 def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P38. Only where policy.window gives one. Looking, joining and rehearsing need none; the roll and the
-    cut-over do. Before the cut-over three times what the rehearsal took has to be left."""
+    """P38. Only where policy.window gives a time. The roll and the cut-over need to be inside it;
+    looking, joining and rehearsing do not. Before the cut-over three times the rehearsed duration must be
+    left.
+
+    To do: Wait for the window, or correct policy.window in migration.yml.
+    """
     now = hour(c.inventory.policy.window, e.at, WINDOW_FACTOR * (rehearsed_s(c) or 0.0))
     yield Judged(now.inside, now.seen, now.needed, moves=() if c.inventory.policy.window is None else MOVES)
 
@@ -34,8 +38,12 @@ def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
 @check("run.forward", "as rehearsed, dest's door opens before dest itself ends a session", Scope.CLUSTER,
        (Gate.CUTOVER,), Severity.WARN)  # fmt: skip
 def forward(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P33. Until dest has a leader nobody ends a session; from then on every client has its own timeout to be
-    connected again. Compared: what the rehearsal's serve and check took, and T, the smallest timeout."""
+    """P33. Until dest has a leader nobody ends a session. Then every client has its own timeout to
+    reconnect. The check compares the rehearsed time of serve and check with T, the smallest session
+    timeout.
+
+    To do: Rehearse first. Where the time is too long, raise the session timeout of the {many} and roll them.
+    """
     rehearsed = seconds(c, "rehearse")
     took = sum(rehearsed.get(step, 0.0) for step in FORWARD)
     needed = "less than the smallest session timeout"

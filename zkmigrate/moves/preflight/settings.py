@@ -82,8 +82,11 @@ def _of_source(e: Evidence, key: str, default: str) -> dict[str, str]:
 @check("dest.same-flags", "what tells source's servers how to take their data tells dest's the same",
        Scope.DEST, ALWAYS)  # fmt: skip
 def same_flags(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P12, P19. The same snapshot and log mean something else to a server that does not know TTL znodes, or
-    checks ACLs where source did not. Compared: extendedTypesEnabled, digest.enabled, skipACL."""
+    """P12, P19. A server that does not know TTL znodes, or that checks ACLs where source did not, reads
+    the same data differently. The check compares extendedTypesEnabled, digest.enabled and skipACL.
+
+    To do: Set the flag in dest.settings as source has it.
+    """
     for host, flags in e.dest_flags.items():
         own = flags.value if isinstance(flags, Seen) else {}
         wrong = []
@@ -103,8 +106,11 @@ def same_flags(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("source.local-sessions", "every session is a global one, on source and on dest", Scope.SOURCE, ALWAYS)
 def local_sessions(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P10. A local session is known to its own server only: it is in no log, dest cannot take it over, and
-    its client begins a new one in the window. Not drilled: refused by name."""
+    """P10. Only its own server knows a local session, and no log holds it. So dest cannot take it over,
+    and its client begins a new session in the window. Nobody has drilled that, so zkmigrate refuses it.
+
+    To do: Do not move this ensemble with zkmigrate. On dest: remove the setting from dest.settings.
+    """
     own = [key for key in LOCAL if on(c.inventory.dest.settings.get(key, "").strip())]
     moves = ("do not move this ensemble with zkmigrate yet", "remove it from dest.settings")
     for host, config in e.source_config.items():
@@ -143,10 +149,11 @@ AGAINST: tuple[tuple[str, Callable[[str], bool], str], ...] = (
 
 @check("dest.settings", "no setting of dest works against the move", Scope.DEST, ALWAYS)
 def against(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P18, P22. Settings that take away what the steps rest on: a log that is on the disk, a server that
-    refuses to serve when it has nobody to follow, a leader that answers. Each is named with its reason; they
-    may come back after finalize. The back-off of an observer's election needs no setting: the way back
-    restarts the JVM where it would count."""
+    """P18, P22. Some settings take away what the steps rely on: a log on the disk, a server that refuses
+    to serve alone, a leader that answers. The finding names each with its reason.
+
+    To do: Remove it from dest.settings or dest's JVM flags until the move is finalized.
+    """
     for host, flags in e.dest_flags.items():
         own = flags.value if isinstance(flags, Seen) else {}
         found = []
@@ -167,8 +174,11 @@ READ = ("", "none", "gz", "snappy")
 
 @check("source.snapshots", "source's snapshots can be read", Scope.SOURCE, ALWAYS)
 def snapshots(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P12. Baseline and proofs read source's newest snapshot; plain, gzip and snappy can be read, which are
-    all that ZooKeeper up to 3.9 writes."""
+    """P12. Baseline and proofs read source's newest snapshot. They read plain, gzip and snappy files,
+    which are all that ZooKeeper up to 3.9 writes.
+
+    To do: Set the snapshot compression of source to gz, snappy or none, and let it write a snapshot.
+    """
     key = "snapshot.compression.method"
     for host, config in e.source_config.items():
         flags = e.source_flags[host]
@@ -184,8 +194,11 @@ def snapshots(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.config", "both configs that dest is going to get are what ZooKeeper accepts", Scope.CLUSTER)
 def config(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P15, P17. The observer's and the reformed config are made and read back now, not in the window: who the
-    members are and as what, and the limits without which no server starts."""
+    """P15, P17. The check makes the observer's and the reformed config now, reads them back and compares
+    members, roles and limits. ZooKeeper would refuse a wrong one only in the window.
+
+    To do: Correct dest.settings in migration.yml: tickTime, initLimit and syncLimit as source has them.
+    """
     count = len(c.inventory.dest.hosts)
     needed = (
         f"tickTime, initLimit, syncLimit; source's servers and {count} observers, then {count} participants"
@@ -231,8 +244,11 @@ def _wrong_in(c: Context, content: bytes, source: int, role: str) -> Iterator[st
 @check("dest.present-config", "the move drops nothing from a zoo.cfg that is on dest now", Scope.DEST,
        severity=Severity.WARN)  # fmt: skip
 def present(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P17. Dest's zoo.cfg is written whole, from dest.settings. What an administrator or a package had put
-    there, and dest.settings does not say, would be gone."""
+    """P17. The move writes dest's whole zoo.cfg from dest.settings. A line that somebody put there and
+    that dest.settings does not have would be gone.
+
+    To do: Copy what should stay to dest.settings.
+    """
     written = {**c.inventory.dest.settings, "dataDir": c.inventory.dest.data_dir}
     written |= {"clientPort": str(c.inventory.dest.ports.client), "dataLogDir": c.inventory.dest.txn_dir}
     moves = ("copy what should stay to dest.settings",)
@@ -256,8 +272,11 @@ def present(c: Context, e: Evidence) -> Iterator[Judged]:
     "dest.words", "dest's servers will answer the four-letter words that the steps ask", Scope.DEST, ALWAYS
 )
 def dest_words(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P20. From 3.5.3 on a server answers srvr alone unless 4lw.commands.whitelist says more. Without mntr
-    the hosts cannot even finish by themselves."""
+    """P20. From 3.5.3 on a server answers only srvr unless 4lw.commands.whitelist names more words.
+    Without mntr the dest hosts cannot finish by themselves.
+
+    To do: Set 4lw.commands.whitelist in dest.settings to the words that the finding names.
+    """
     key, needed = "4lw.commands.whitelist", f"{', '.join(WORDS)}, or *"
     for host, flags in e.dest_flags.items():
         listed = setting(dest_settings(c), flags.value if isinstance(flags, Seen) else {}, key)
@@ -275,9 +294,13 @@ def dest_words(c: Context, e: Evidence) -> Iterator[Judged]:
     "source.words", "source's servers answer the four-letter words that the steps ask", Scope.SOURCE, ALWAYS
 )
 def source_words(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P20. Who is connected where, who owns what and whose timeout is the smallest is known from these alone,
-    at the latest before FENCE: a word that is not allowed is told now, not after the roll. Where
-    4lw.commands.whitelist does not name mntr, cons and dump, AdminServer answers them."""
+    """P20. Only these words tell which client is connected where, which session owns what, and the
+    smallest timeout. Where 4lw.commands.whitelist lacks mntr, cons or dump, zkmigrate asks the
+    AdminServer.
+
+    To do: Let the operator's machine reach this server's AdminServer. Or add the words to
+    4lw.commands.whitelist and restart source's servers one by one.
+    """
     needed = f"an answer to {', '.join(WORDS)}"
     for host in e.source.servers:
         answers: Mapping[str, Reading[object]] = {
@@ -326,8 +349,11 @@ def _flags(e: Evidence, host: str, file: str) -> Judged:
 @check("source.flags", "the server's JVM runs with the flags that java_env holds", Scope.SOURCE, ALWAYS,
        Severity.WARN)  # fmt: skip
 def source_flags(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P12. Flags may as well stand in a unit, a script or another file, and a file that is not there is one
-    without flags. Where the process is seen its own flags are what the other checks go by."""
+    """P12. JVM flags may also stand in a unit, a script or another file. Where the process is visible,
+    the other checks use its own flags.
+
+    To do: Correct source.java_env in migration.yml, or put the flags into that file.
+    """
     for host in c.inventory.source_names:
         yield _flags(e, host, c.inventory.source.java_env)
 
@@ -335,7 +361,10 @@ def source_flags(c: Context, e: Evidence) -> Iterator[Judged]:
 @check("dest.flags", "the server's JVM runs with the flags that java_env holds", Scope.DEST, JOINED,
        Severity.WARN)  # fmt: skip
 def dest_flags(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P12. As source.flags: before the join dest's flags are known from that file alone."""
+    """P12. As source.flags. Before the join dest's flags are known from that file alone.
+
+    To do: Correct dest.java_env in migration.yml, or put the flags into that file.
+    """
     for host in c.inventory.dest_names:
         yield _flags(e, host, c.inventory.dest.java_env)
 

@@ -23,7 +23,11 @@ COUNTER_LIMIT = 0xF0000000
 
 @check("source.quorum", "source is whole: one leader, all others follow in sync", Scope.CLUSTER, ALWAYS)
 def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P01. A sick ensemble is repaired first: the move leans on its quorum until the reform."""
+    """P01. The move depends on source's quorum until dest has its own. A follower that is out of sync, or
+    a server that does not answer, weakens that quorum.
+
+    To do: Repair source before anything else.
+    """
     modes = e.source.modes()
     needed = f"1 leader, {len(modes) - 1} followers, all in sync"
     seen = ", ".join(f"{host} {mode}" for host, mode in modes.items())
@@ -43,8 +47,13 @@ def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("source.ports", "every dest host reaches this server's quorum and election ports", Scope.SOURCE)
 def ports(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P02. A server whose election listener has died looks healthy, but no observer can join through it. Only
-    a leader listens on its quorum port: on the others a refusal is as it should be, a timeout is not."""
+    """P02. A server whose election listener has died looks healthy, but no observer can join through it.
+    Only the leader listens on its quorum port, so the others may refuse there. A timeout comes from a
+    firewall.
+
+    To do: Open the quorum and election ports between dest and source. Where only the election port
+    refuses, restart that server.
+    """
     quorum, election = c.inventory.source.ports.quorum, c.inventory.source.ports.election
     for name in c.inventory.source_names:
         wrong: list[str] = []
@@ -81,8 +90,12 @@ def ports(c: Context, e: Evidence) -> Iterator[Judged]:
     "source.config", "the server's own config says what the inventory says of source", Scope.SOURCE, ALWAYS
 )
 def config(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P05. Dest takes these server lines over and the proof reads logs in these directories: a difference is
-    found here, not in the window."""
+    """P05. Dest copies the server lines of this file, and the proof reads logs in its directories. A
+    difference from the inventory would break both in the window.
+
+    To do: Correct the source section of migration.yml, or the server's config. Let the ssh account read
+    the file.
+    """
     for host, reading in e.source_config.items():
         if not isinstance(reading, Seen):
             yield unseen(
@@ -135,7 +148,10 @@ def _path_mistakes(inventory: Inventory, config: ZooConfig) -> Iterator[str]:
 
 @check("source.myid", "the server's myid file is what the inventory says", Scope.SOURCE)
 def myid(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P14. Two servers swapped in the inventory would be looked at under each other's name."""
+    """P14. The host has another myid than the inventory says. Two hosts may be swapped in the inventory.
+
+    To do: Correct myid or address of this host in migration.yml.
+    """
     for host, reading in e.source_myid.items():
         needed = str(c.inventory.source_host(host).myid)
         moves = ("correct myid or address of this host in migration.yml",)
@@ -147,15 +163,21 @@ def myid(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("source.security", "neither SASL nor TLS is configured on source", Scope.SOURCE, ALWAYS)
 def security(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P04. The move has not been drilled with either: refused by name."""
+    """P04. Nobody has drilled the move with SASL or TLS, so zkmigrate refuses both.
+
+    To do: Do not move this ensemble with zkmigrate.
+    """
     for host, reading in e.source_config.items():
         yield security_of(host, reading, e.source_flags[host])
 
 
 @check("source.sync-enabled", "source's config does not switch observers' logs off", Scope.SOURCE, ALWAYS)
 def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P16. With syncEnabled=false an observer keeps no log: its newest zxid is not on its disk, and there is
-    nothing to prove or to reform from. Dest settings are often copied from source."""
+    """P16. With syncEnabled=false an observer keeps no log. Then its newest zxid is not on its disk, and
+    there is nothing to prove. People often copy dest's settings from source.
+
+    To do: Remove syncEnabled=false from the config.
+    """
     for host, reading in e.source_config.items():
         if not isinstance(reading, Seen):
             yield unseen(reading, "a readable config", host)
@@ -170,10 +192,13 @@ def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
     "source.reconfig", "source's servers have their members in one version, as they run", Scope.SOURCE, ALWAYS
 )
 def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P05. A source that may reconfigure itself keeps its members in a dynamic file, with a version.
-    Observers are given that version with the members: one with an earlier version begins its election anew
-    with every answer and never follows, hundreds of times a minute. So nobody may change source's members
-    before the move is over."""
+    """P05. A source with dynamic reconfiguration keeps its members in a file with a version. An observer
+    that starts with an older version never follows: it begins its election anew, hundreds of times a
+    minute.
+
+    To do: Let the reconfiguration end, or restart the server that uses other members. Change no member of
+    source until the move is over.
+    """
     newest = newest_members(e)
     needed = f"version {newest:#x} in its files, and while it runs"
     moves = ("let the reconfiguration of source end", "restart the server that goes by other members")
@@ -198,8 +223,11 @@ def newest_members(e: Evidence) -> int:
     severity=Severity.WARN,
 )  # fmt: skip
 def version(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P03, P12. Another version may well work: then the rehearsal is its first trial. Dest's version is seen
-    once it has joined; for Kafka's see kafka.version."""
+    """P03, P12. Nobody has drilled a move from this version of ZooKeeper. It may work: then the rehearsal
+    is its first trial. dest.version checks dest's version after the join, kafka.version checks Kafka's.
+
+    To do: Rehearse with particular care.
+    """
     known = {drill.source for drill in DRILLED}
     for host, reading in e.source.servers.items():
         if isinstance(reading, Seen):
@@ -211,7 +239,10 @@ def version(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("source.zxid-counter", "source's zxid counter is far from its end", Scope.CLUSTER, ALWAYS)
 def zxid_counter(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P07. When the counter runs over, source holds an election in the middle of the move."""
+    """P07. When the zxid counter overflows, source elects a new leader in the middle of the move.
+
+    To do: Restart source's leader: a new epoch starts the counter again.
+    """
     newest = max(e.source.zxids().values(), default=None)
     needed = f"a counter below {COUNTER_LIMIT:#x}"
     if newest is None:
@@ -223,7 +254,11 @@ def zxid_counter(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("source.purge", "source does not purge logs by itself", Scope.SOURCE, ALWAYS, Severity.WARN)
 def purge(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P08. The proof reads source's logs from the last snapshot on; a purge that keeps few may take them."""
+    """P08. The proof reads source's logs from the last snapshot on. A purge that keeps few logs may
+    delete one of them.
+
+    To do: Set autopurge.purgeInterval=0 until the move is over, or keep more logs than the move needs.
+    """
     for host, reading in e.source_config.items():
         if isinstance(reading, Seen):
             interval = reading.value.values.get("autopurge.purgeInterval", "0").strip()
@@ -240,10 +275,13 @@ FIXED_IN = {(3, 4): 13, (3, 5): 4}
 @check("source.known-defect", "no known defect of the server's version touches the move", Scope.SOURCE,
        severity=Severity.WARN)  # fmt: skip
 def known_defect(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P03. ZOOKEEPER-2959: before 3.4.13 and 3.5.4 an observer's answer counts in the vote for a new epoch,
-    so an election on source while dest observes may end without a true majority. Of other defects the steps
-    take care: the config that 3.5.8 leaves behind is removed before START (ZOOKEEPER-3829), transactions that
-    a stop may lose (ZOOKEEPER-4712) are looked for on the disk."""
+    """P03. ZOOKEEPER-2959: before 3.4.13 and 3.5.4 an observer's answer counts in the vote for a new
+    epoch. So an election on source, while dest observes, may end without a true majority. The steps
+    themselves handle ZOOKEEPER-3829 (START removes the config that 3.5.8 leaves behind) and
+    ZOOKEEPER-4712 (STOP looks on the disk for transactions that a stop may lose).
+
+    To do: Update source first, or see that nothing makes source elect while dest observes.
+    """
     needed = "3.4.13, 3.5.4 or later"
     moves = ("update source first", "or see that nothing makes source elect while dest observes")
     for host, reading in e.source.servers.items():
@@ -264,8 +302,12 @@ RUNS_WITH = ("tickTime", "initLimit", "syncLimit", "minSessionTimeout", "maxSess
 @check("source.running", "the server runs with the config that is on its disk", Scope.SOURCE, ALWAYS,
        severity=Severity.WARN)  # fmt: skip
 def running(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P05, P11. Members, limits and session bounds are taken from the file; the server goes by what it read
-    when it started, or was told since. Seen in its answer to conf; 3.4 does not tell the members."""
+    """P05, P11. The checks take members, limits and session bounds from the file. The server uses what it
+    read when it started, or what it was told since. The check compares the file with the answer to conf;
+    3.4 does not tell its members there.
+
+    To do: Find out who changed the file, and restart the server if the file is right.
+    """
     moves = ("find out who changed the file, and when this server is going to read it",)
     for host, told in e.confs.items():
         file = e.source_config[host]
@@ -306,8 +348,12 @@ SLOW_MS = 50
 @check("source.latency", "source's servers and their disks keep up", Scope.SOURCE, ALWAYS,
        severity=Severity.WARN)  # fmt: skip
 def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P18. Every write of every client waits for a majority of these disks, and dest adds to their work. The
-    average since the server's start, by srvr; of fsync too where mntr tells it: not in 3.5."""
+    """P18. Every write of every client waits for a majority of these disks, and dest adds to their work.
+    The check takes the average since the server's start from srvr, and that of fsync from mntr. Version
+    3.5 does not tell fsync times.
+
+    To do: See whether the disk of the logs is shared or slow.
+    """
     for host, reading in e.source.servers.items():
         yield slowness(host, reading, e.mntrs[host])
 

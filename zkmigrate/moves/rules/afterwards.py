@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from zkmigrate.inventory.inventory import Broker, Inventory
 from zkmigrate.kafka.rules.connect import registration
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import Finding, Severity, claim, meanings
 from zkmigrate.moves.facts.afterwards import Afterwards, Written, reformed
 from zkmigrate.moves.facts.sessions import Sessions
 from zkmigrate.zookeeper.data.session import format_session, unsigned
@@ -217,3 +217,30 @@ def _listed(found: Iterable[str]) -> str:
     lines = list(found)
     more = f"; and {len(lines) - LISTED} more" if len(lines) > LISTED else ""
     return "; ".join(lines[:LISTED]) + more
+
+
+MEANINGS = meanings(
+    """
+    watch.dest: A dest host does not serve, or dest has no leader with all followers in sync. Cause: A
+    server stopped, or cannot reach the others. To do: Start the dest host that does not serve. See in its
+    log why it stopped.
+
+    watch.registered: A broker is not registered on dest. Cause: It is down, or connected elsewhere. To
+    do: Start this broker, or see where it is connected.
+
+    watch.config: A broker's file names a host that is not dest's. Cause: Configuration management or a
+    person put an old file back. The next restart would follow it. To do: Put dest into zookeeper.connect
+    again before this broker restarts.
+
+    watch.left-source: A broker is a client of source. Cause: It restarted with an old file. It splits the
+    cluster. To do: Restart this broker with zookeeper.connect naming dest. Where unknown: allow cons on
+    source, or ss.
+
+    watch.strays: A client of source owns ephemerals under the chroot. Cause: A broker or a tool still
+    uses source. To do: Point this client to dest, or stop it.
+
+    watch.writes: A client wrote under the chroot on source after the move, or source's log does not tell.
+    Cause: A tool still has source's addresses. What it wrote is missing on dest. To do: Find the client
+    and point it to dest. Repeat there what it wrote, then run zkmigrate watch --from-now.
+    """
+)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import Finding, Severity, claim, meanings
 from zkmigrate.moves.facts.tenants import Tenants
 from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, is_session, is_under
 from zkmigrate.zookeeper.data.session import format_session, signed
@@ -307,3 +307,40 @@ def answered(found: Iterable[Finding], wanted: Collection[str], who: str) -> tup
         else f
         for f in found
     )
+
+
+MEANINGS = meanings(
+    """
+    clean-up.watches: A dest server does not tell which znodes are watched. Cause: Its whitelist lacks
+    wchp. To do: Add wchp to 4lw.commands.whitelist in its zoo.cfg and restart that server. Or accept it
+    where every session of dest is known.
+
+    clean-up.clients: A session on dest is neither a broker's nor the operator's. Cause: Another client
+    uses dest. It may watch lists of children, which no server tells. To do: Move this client away or stop
+    it. Or accept it where its owner says that it uses none of the subtree.
+
+    clean-up.chroots: The chroot of a broker on dest is not known. Cause: zkmigrate cannot read the
+    broker's server.properties. To do: Let the ssh account read that file. Or accept it where the broker
+    uses the inventory's chroot.
+
+    clean-up.owned: A session owns a znode of the subtree, or a znode is a container or has a TTL. Cause:
+    Somebody uses the subtree on dest. To do: Leave the subtree out: name the others with --subtree.
+
+    clean-up.watched: A session watches a znode of the subtree. Cause: Somebody uses the subtree on dest.
+    To do: Leave the subtree out: name the others with --subtree.
+
+    clean-up.cut: The journal does not hold the last zxid that dest had from source. Cause: The record of
+    cutover.stop is lost. So nothing tells what dest wrote itself. To do: Put the journal back from a
+    copy.
+
+    clean-up.written: A client made or changed a znode of the subtree on dest. Cause: Somebody uses the
+    subtree on dest. To do: Find the writer with zkmigrate writers. Or leave the subtree out.
+
+    clean-up.children: A child of the subtree was deleted on dest after the cut. Cause: A client deleted
+    it. An ephemeral whose session ended after the cut leaves the same mark. To do: See which it was:
+    zkmigrate writers. Accept it where only ephemerals ended.
+
+    clean-up.locked: An ACL of the subtree does not let this client read or delete. Cause: Its owner
+    protects it. To do: Let its owner delete it.
+    """
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from zkmigrate.inventory.inventory import Broker, Inventory
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import KafkaView
 from zkmigrate.moves.rules.accepted import accepted
 
@@ -67,3 +67,12 @@ def consenting(inventory: Inventory, at: float) -> str:
     """Who that is; empty where nobody agrees now."""
     names = [x.who for x in inventory.accept if x.finding == OWNER and at < x.end]
     return names[-1] if names else ""
+
+
+MEANINGS = meanings(
+    """
+    return.source-owner: Nobody has agreed that the replay writes to source while every broker is down.
+    Cause: Only a person can agree to that, by name. To do: Let the owner of source agree, and add an
+    accept entry with who, why and until. Or repair forward instead.
+    """
+)

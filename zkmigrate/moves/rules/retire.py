@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import KafkaView
 from zkmigrate.model.step import Retired
 from zkmigrate.moves.facts.connections import SourceClients
@@ -57,3 +57,16 @@ def _serves_nothing(broker: Retired, view: Reading[KafkaView]) -> Finding:
     seen = f"{'registered' if registered else 'not registered'}, in the ISR of {count} partitions"
     held = not registered or not count
     return claim("retire.serves", sentence, held, target=broker.host, seen=seen, needed=needed, moves=moves)
+
+
+MEANINGS = meanings(
+    """
+    retire.serves: The broker still serves: it is registered and in the ISR of a partition. Cause: It
+    runs, or the controller has not taken it out of its ISRs yet. To do: Stop the broker, wait until it
+    has left every ISR, then retire it again.
+
+    retire.left-source: The broker is still a client of source, or source's hosts do not tell. Cause: Its
+    process runs. To do: End the broker or cut its host off, then retire it again. Where unknown: allow
+    cons on source, or ss.
+    """
+)

@@ -21,7 +21,7 @@ from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import IDLE, Phase
@@ -228,3 +228,28 @@ def _armed(f: ArmFacts) -> tuple[Finding, ...]:
             f"image {s.image}, unit {s.unit_state}"
         ),
     )
+
+
+MEANINGS = meanings(
+    """
+    arm.address: A ZooKeeper host has no numeric address. Cause: Firewall rules hold addresses, not names.
+    To do: Add the host's address under also in migration.yml.
+
+    arm.members: A dest host observes an older version of source's members. Cause: Somebody reconfigured
+    source after the join. To do: Roll the join back and join again: zkmigrate rollback --to join, then
+    zkmigrate run.
+
+    arm.ready: A dest host is armed incompletely: its rules are not on top, a set has entries, or the
+    image has not begun. Cause: Another program changes firewall rules, or the host ran out of room. To
+    do: See zkmigrate status, stop the other program, then resume.
+
+    arm.spec: A dest host did not show what ARM wrote there. Cause: The host or zkm-host does not answer.
+    To do: See why the host does not answer, then resume.
+
+    arm.config: A dest host did not show its ZooKeeper config. Cause: The host does not answer, or the
+    file cannot be read. To do: See why, then resume.
+
+    arm.source-config: Source did not tell its members. Cause: No source host answers, or its config
+    cannot be read. To do: See why, then resume.
+    """
+)

@@ -21,7 +21,7 @@ from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.rules.connect import connect_to_source, with_connect
 from zkmigrate.model.change import Applied, Changes, PutFile, SetService, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
@@ -170,3 +170,21 @@ def _epoch(c: Context, source: Registered) -> Finding:
         needed=f"more than {before}",
         moves=("stop the brokers and look at controller_epoch on source",),
     )
+
+
+MEANINGS = meanings(
+    """
+    brokers-back.no-way-back: A broker has used source already, so this run goes forward only. Cause: What
+    the broker wrote to source is missing on dest. To do: Resume goes forward. Once all is well, a new
+    move leads to dest again.
+
+    brokers-back.file: A broker runs that was not started against source. Cause: Somebody else started it:
+    its file does not name source. To do: Stop it, find out who started it, then resume.
+
+    brokers-back.epoch: The controller's epoch on source is not above dest's. Cause: Two controllers could
+    take each other for older. To do: Stop the brokers and look at controller_epoch on source.
+
+    brokers-back.source: Source did not tell who is registered there. Cause: No source server answers. To
+    do: Repair source, then resume.
+    """
+)

@@ -20,7 +20,7 @@ from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.rules.next_wave import out_of_sync
 from zkmigrate.model.change import Applied, Changes, SetService
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
@@ -141,3 +141,15 @@ def untold(step: str, states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
     return tuple(
         unknown(f"{step}.service", host, state.status) for host, state in states.items() if state.runs is None
     )
+
+
+MEANINGS = meanings(
+    """
+    STEP.service: The host of a broker did not tell whether the broker runs. Cause: The host does not answer,
+    or its status command fails. To do: Run systemctl status, or the status command, on that host by hand,
+    then resume.
+
+    brokers.down: A broker runs or is registered on dest. Cause: It has not stopped yet, or somebody
+    started it. To do: Stop it and find out who started it, then resume.
+    """
+)

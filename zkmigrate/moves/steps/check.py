@@ -18,7 +18,7 @@ from zkmigrate.hosts.facts.status import HostPhase
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import Finding, Severity, claim, each
+from zkmigrate.model.finding import Finding, Severity, claim, each, meanings
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.recorded import known, needed
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
@@ -301,3 +301,29 @@ def _same(reading: Reading[Znode] | None, czxid: int, owner: int) -> bool:
 
 def _czxid(reading: Reading[Znode] | None) -> str:
     return format_zxid(reading.value.czxid) if isinstance(reading, Seen) else str(reading)
+
+
+MEANINGS = meanings(
+    """
+    check.leader: zkmigrate hears no leader of dest with a majority. Cause: The hosts elect, or the
+    leader's host is silent. To do: Wait: the hosts elect anew, and open by themselves at
+    policy.open_limit_s.
+
+    check.quorum: Dest does not have one leader with all others following. Cause: A server did not join
+    the new ensemble. To do: Let the run walk back: zkmigrate rollback.
+
+    check.epoch: Dest's leader does not serve in a new epoch, or a server is in a later one. Cause: The
+    new ensemble did not elect after source's last epoch. To do: Let the run walk back: zkmigrate
+    rollback.
+
+    check.owners: A session under the chroot owns other ephemerals than before the cut. Cause: A session
+    ended or a znode is missing on dest. To do: Let the run walk back: zkmigrate rollback.
+
+    check.czxid: An ephemeral under the chroot is another znode than before the cut. Cause: A client
+    deleted and made it again. Its watchers notice that. To do: Let the run walk back: zkmigrate rollback.
+
+    check.baseline: The journal does not hold the state to compare with. Cause: The part of the journal
+    with PROVE's record is lost. To do: Wait: the dest hosts check their quorum and open by themselves. Or
+    roll back before that.
+    """
+)

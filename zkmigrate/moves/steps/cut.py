@@ -22,7 +22,7 @@ from zkmigrate.hosts.facts.status import Drain, HostStatus, drain, probe
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Cut, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, claim, each
+from zkmigrate.model.finding import Finding, claim, each, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import needed
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
@@ -219,3 +219,21 @@ def _severed(f: CutFacts) -> tuple[Finding, ...]:
             )
         )
     return tuple(findings)
+
+
+MEANINGS = meanings(
+    """
+    cut.dropped: Source's leader still counts dest hosts as learners. Cause: It has not noticed yet that
+    they are cut off. To do: Wait. If it lasts, see on source which connection stays open.
+
+    cut.severed: A connection between this dest host and source still passes. Cause: Another program
+    changed the rules, or a socket was not ended. To do: See the rules and sockets in zkmigrate status,
+    then run again.
+
+    cut.probe: A port of source is open to this dest host's ZooKeeper. Cause: The rules do not cover that
+    port or address. To do: Add the address under also in migration.yml, then run again.
+
+    cut.following: A dest host does not observe source again. Cause: It has not found source's leader yet,
+    or source does not serve. To do: Wait. If it lasts, read the log of that dest host.
+    """
+)

@@ -18,7 +18,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.change import Applied, Changes, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.moves.facts.outage import BrokerState, brokers, dest_services, runs
@@ -132,3 +132,18 @@ def _equal(c: Context, tails: Mapping[str, int]) -> Finding:
         needed=f"the newest on {majority}",
         moves=("rollback to outage.dest: dest starts and its servers catch up; then run again",),
     )
+
+
+MEANINGS = meanings(
+    """
+    dest.brokers-down: A broker runs although it was stopped. Cause: Somebody started it. To do: Stop it
+    and find out who started it, then resume. Or roll back.
+
+    dest.tail: Fewer than a majority of dest's disks hold the newest transaction. Cause: Some servers were
+    behind when they stopped. To do: Roll back to outage.dest: dest starts and its servers catch up. Then
+    run again.
+
+    dest.service: A dest host did not tell whether ZooKeeper runs there. Cause: The host does not answer.
+    To do: See why, then resume.
+    """
+)

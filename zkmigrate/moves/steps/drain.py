@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from zkmigrate.hosts.facts.status import Drain, drain
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import claim, each
+from zkmigrate.model.finding import claim, each, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.moves.facts.recorded import Drained
@@ -115,3 +115,14 @@ class DrainStep(Reads[DrainFacts]):
             for host, zxid in zxids.items()
         )
         return Done(findings, Drained(f.z, f.leader, zxids).encode())
+
+
+MEANINGS = meanings(
+    """
+    drain.applied: A dest host has not applied everything up to the last zxid of source. Cause: It is
+    still reading what it received. To do: Wait. If it lasts, look at its disk.
+
+    drain.answer: A dest host did not tell its newest zxid. Cause: Its client port or zkm-host does not
+    answer. To do: See why, then resume.
+    """
+)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
-from zkmigrate.model.finding import Finding
+from zkmigrate.model.finding import Finding, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
@@ -138,3 +138,14 @@ def _reopened(f: Statuses[HostStatus]) -> Verdict:
         lambda s: f"{s.fence_entries} set entries",
     )
     return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+
+
+MEANINGS = meanings(
+    """
+    fence.closed: A client still reaches this dest host. Cause: The rules are not on top, the set is
+    empty, or a socket was not ended. To do: Stop the program that changes rules there, then run again.
+
+    fence.reopened: This dest host still refuses clients after the way back. Cause: Its fence set still
+    has entries. To do: Resume. If it stays shut, see zkm-host status on that host.
+    """
+)

@@ -20,7 +20,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import Finding, Severity, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
@@ -144,3 +144,17 @@ def _reformed(config: ZooConfig) -> bool:
     stand: with reconfigEnabled ZooKeeper has moved them to a dynamic file."""
     roles = {server.role for server in config.servers.values()}
     return roles == {"participant"} and config.values.get("peerType", "participant") != "observer"
+
+
+MEANINGS = meanings(
+    """
+    finalize.left: A dest host may still hold files or rules of zkm-host. Cause: It does not answer. To
+    do: Clean it up when it is back, or replace it: docs/how-to/host-died.md.
+
+    finalize.gone: A dest host still holds files or rules of zkm-host. Cause: FINALIZE has not reached it
+    yet. To do: Resume.
+
+    finalize.answer: A dest host did not tell what is left on it. Cause: The host does not answer. To do:
+    See why, then resume.
+    """
+)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from zkmigrate.hosts.facts.status import HostPhase
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
-from zkmigrate.model.finding import NO_WAY_BACK, Finding, Severity, claim
+from zkmigrate.model.finding import NO_WAY_BACK, Finding, Severity, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
@@ -195,3 +195,23 @@ def past_the_door(words: Words, hosts: tuple[str, ...]) -> Finding:
             "docs/how-to/going-back.md; zkmigrate replay list says what it is about",
         ),
     )
+
+
+MEANINGS = meanings(
+    """
+    go.majority: Too few dest hosts have their GO to form a quorum. Cause: Hosts went silent between SEAL
+    and GO. Nothing is lost meanwhile: no host serves and no session expires. To do: Bring a silent host
+    back: the run sends its GO. If the run has ended, zkmigrate resume. See docs/how-to/host-died.md.
+
+    go.not-heard: A dest host did not confirm its GO. Cause: It does not answer. If it has its GO, it
+    joins by itself; if not, it stays shut. To do: Bring the host back: VERIFY sends the GO once it
+    answers. If it died: docs/how-to/host-died.md.
+
+    go.sent: A sealed dest host has no GO yet. Cause: The message has not reached it. To do: Wait, or
+    resume.
+
+    open.no-way-back: A dest host has opened its door, so this run cannot walk back. Cause: Clients have
+    seen dest's transactions. Going back would lose them. To do: Repair forward: zkmigrate resume. A
+    return needs an outage and the owner of source: docs/how-to/going-back.md.
+    """
+)

@@ -20,7 +20,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, InstallProgram, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import claim
+from zkmigrate.model.finding import claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
@@ -100,3 +100,14 @@ def _without(c: Context) -> tuple[str, ...]:
     """The hosts that had no zkm-host before this run."""
     installed = known(Installed, c)
     return installed.without if installed is not None else ()
+
+
+MEANINGS = meanings(
+    """
+    install.same: zkm-host on the host is not this package's. Cause: The install failed, or somebody
+    replaced the file. To do: Resume installs it again. See who changes the file.
+
+    install.answer: The host did not show its zkm-host. Cause: The host does not answer. To do: See why,
+    then resume.
+    """
+)

@@ -20,7 +20,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Change, Changes, Discard, MoveAside, PutFile, SetService, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import claim
+from zkmigrate.model.finding import claim, meanings
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.moves.facts.dest import written_by_zookeeper
@@ -263,3 +263,17 @@ def _aside(inventory: Inventory, state: JoinHost) -> list[tuple[str, str]]:
 
 def _zxid(reading: Reading[Srvr]) -> str:
     return format_zxid(reading.value.zxid) if isinstance(reading, Seen) else str(reading)
+
+
+MEANINGS = meanings(
+    """
+    join.observing: The dest host does not observe source yet. Cause: It is still taking the snapshot, or
+    cannot reach source. To do: Wait. If it lasts, read the host's ZooKeeper log.
+
+    join.answer: The dest host did not answer. Cause: The host or its ZooKeeper does not answer. To do:
+    See why, then resume.
+
+    join.source-config: Source did not tell its members. Cause: No source host answers, or its config
+    cannot be read. To do: See why, then resume.
+    """
+)

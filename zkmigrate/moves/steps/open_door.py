@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
+from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
@@ -79,3 +80,11 @@ class OpenStep(Step[Standing]):
 
     def forecast(self, c: Context, look: Look) -> Forecast[Standing]:
         return Forecast(foreseen(c, Phase.CHECKED))
+
+
+MEANINGS = meanings(
+    """
+    open.door: A dest host that serves still refuses clients. Cause: Its fence set still has entries. To
+    do: Resume. If it stays shut, see zkm-host status on that host.
+    """
+)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from zkmigrate.errors import HostError
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import Finding, Severity, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import needed
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
@@ -223,3 +223,24 @@ def _delta_claims(words: Words, c: Context, result: DeltaResult) -> tuple[Findin
             moves=("roll back: find the writer named here and stop it, then cut over again",),
         ),
     )
+
+
+MEANINGS = meanings(
+    """
+    prove.source-log: Source's log cannot be read. Cause: A file or directory refuses the ssh account, or
+    a host does not answer. To do: See the reason in the finding, then run again.
+
+    prove.leader: Source changed its leader or epoch since SURVEY. Cause: An election happened in the
+    window. The proof needs one unbroken log. To do: Let the run walk back, then cut over again.
+
+    prove.cursor: A dest disk does not reach the place in source's log that SURVEY read up to. Cause: That
+    host was behind. To do: Let the run walk back: the host catches up. Then cut over again.
+
+    prove.delta: Source holds transactions under the chroot that dest lacks, or its log has a gap. Cause:
+    A client wrote to source directly during the cut. To do: Let the run walk back. Stop the writer that
+    the finding names, then cut over again.
+
+    prove.tail: A dest disk does not hold everything that touched the chroot. Cause: That host was behind
+    when it stopped. To do: Let the run walk back: the host catches up. Then cut over again.
+    """
+)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.model.change import SOURCE, Applied, BeginReplay, Changes, ReplayTransactions
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import known, needed
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
@@ -139,3 +139,12 @@ def _foreign(c: Context) -> Finding:
         needed="source.data_dir and source.log_dir of the servers that source.hosts names",
         moves=("correct source in migration.yml, then resume",),
     )
+
+
+MEANINGS = meanings(
+    """
+    replay.disk: The disk read as source's is not one of the ensemble that takes the replay. Cause:
+    source.data_dir or source.log_dir names another ensemble's directory. To do: Correct source in
+    migration.yml, then resume.
+    """
+)

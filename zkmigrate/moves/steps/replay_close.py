@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from zkmigrate.model.change import SOURCE, Applied, Changes, EndReplay
 from zkmigrate.model.fact import Absent, Reading, Unknown
-from zkmigrate.model.finding import claim
+from zkmigrate.model.finding import claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.moves.facts.replay_disks import mark_on
@@ -60,3 +60,11 @@ class ReplayCloseStep(Step[CloseFacts]):
     def forecast(self, c: Context, look: Look) -> Forecast[CloseFacts]:
         """The mark is there by then."""
         return Forecast(CloseFacts(Absent("not asked")), (SOURCE,))
+
+
+MEANINGS = meanings(
+    """
+    close.mark: Source still shows the mark of the replay. Cause: The step has not removed it yet. To do:
+    Resume.
+    """
+)

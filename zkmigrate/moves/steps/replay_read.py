@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import claim
+from zkmigrate.model.finding import claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.moves.facts.outage import Registered, dest_services, registered, runs
@@ -78,3 +78,11 @@ class ReplayReadStep(Reads[ReadFacts]):
             return Blocked(findings)
         batches = tuple((batch.upto, batch.count, batch.fingerprint) for batch in found.batches)
         return Done(findings, Planned(found.dest, found.cut, found.upto, batches).encode())
+
+
+MEANINGS = meanings(
+    """
+    read.dest-down: ZooKeeper of a dest host runs, so its disk is not whole. Cause: Somebody started it.
+    To do: Stop it and find out who started it, then resume.
+    """
+)

@@ -20,7 +20,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.rules.next_wave import out_of_sync
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, claim, each
+from zkmigrate.model.finding import Finding, Severity, claim, each, meanings
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.moves.facts.outage import BrokerState, brokers
@@ -205,3 +205,30 @@ def _files(inventory: Inventory, states: Mapping[str, BrokerState]) -> tuple[Fin
         )
         for host, state in states.items()
     )
+
+
+MEANINGS = meanings(
+    """
+    return.source: A server of source does not serve. Cause: It is down, or out of sync. To do: Repair
+    source first.
+
+    return.dest: No majority of dest serves. Cause: Dest hosts are down. Brokers need dest to hand over in
+    order. To do: Bring dest hosts back first.
+
+    return.brokers: Other brokers are registered than the inventory names, or no broker answers. Cause: A
+    broker is down, or the inventory lacks one. To do: Start the brokers that are missing. Add the others
+    to migration.yml.
+
+    return.in-sync: A partition lacks a replica. Cause: A broker is down or behind. To do: Wait until
+    every replica is in sync.
+
+    return.reassignment: A partition is being reassigned, or the brokers cannot tell. Cause: An operator
+    or a tool started it. To do: Let it end, or cancel it.
+
+    return.disks: zkmigrate cannot read from the disks what dest did. Cause: A directory cannot be read,
+    or a host does not answer. To do: See the reason in the finding, then run again.
+
+    return.file: A broker's file does not name dest alone. Cause: Somebody changed it after the roll. To
+    do: Correct zookeeper.connect of that broker.
+    """
+)

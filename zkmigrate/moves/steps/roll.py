@@ -26,7 +26,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.recovery import parse_span
 from zkmigrate.model.change import Applied, Changes, PutFile, inverses
 from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.moves.dependent import AnyDependent, Ending, Position, unit_of
@@ -428,3 +428,30 @@ def _on_other(c: Context, state: MemberFacts) -> tuple[str, ...]:
         return ()
     hosts = c.inventory.source.hosts if c.way is Way.FORWARD else c.inventory.dest.hosts
     return tuple(h.name for h in hosts if addresses(h) & state.zookeepers.value)
+
+
+MEANINGS = meanings(
+    """
+    roll.service: The host does not tell whether its broker runs. Cause: Neither systemd nor the status
+    command can tell. To do: Run the status command, or systemctl status, on that host by hand, then
+    resume.
+
+    roll.hour: The maintenance window is over before every broker has moved. Cause: The roll took longer
+    than policy.window allows. To do: Wait for the next window, or change policy.window, then resume.
+    Rollback works at any hour.
+
+    roll.before-image: The journal does not hold what the broker's file held before the roll. Cause: The
+    journal is lost, or somebody else wrote dest into the file. To do: Recover the journal from its copies
+    on the dest hosts, then roll back. Or put the key back by hand and restart the broker.
+
+    roll.cluster-id: The chroot, seen through this dest host, does not hold this cluster. Cause: The
+    chroot or the cluster's id is wrong, or dest is behind. To do: Correct migration.yml, or wait until
+    dest has caught up.
+
+    roll.left-source: A broker that was rolled is still a client of source. Cause: Its process did not
+    read the new file. To do: Restart the broker that the finding names, then resume.
+
+    roll.answer: The host did not show the broker's file. Cause: The host does not answer, or the file
+    cannot be read. To do: See why, then resume.
+    """
+)

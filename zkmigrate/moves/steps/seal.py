@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, RestoreImage, Seal, Unseal
+from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import needed
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
@@ -94,3 +95,11 @@ class SealStep(Step[Standing]):
         hosts = c.inventory.dest_names
         stopped = Stopped({}, dict.fromkeys(hosts, "STAMP"), dict.fromkeys(hosts, "BOOT-ID"))
         return Forecast(foreseen(c, Phase.STOPPED), records={Stopped.step: stopped.encode()})
+
+
+MEANINGS = meanings(
+    """
+    seal.permanent: The block on a dest host still ends by itself, or its lease has ended. Cause: The seal
+    has not reached the host, or came too late. To do: Let the run walk back, then run again.
+    """
+)

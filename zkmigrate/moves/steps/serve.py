@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from zkmigrate.hosts.facts.status import HostPhase
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
-from zkmigrate.model.finding import Finding, Severity, claim, each
+from zkmigrate.model.finding import Finding, Severity, claim, each, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.model.window import Phase
@@ -130,3 +130,19 @@ def late(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
         )
         for host, note in sorted(notes.items())
     )
+
+
+MEANINGS = meanings(
+    """
+    serve.late: A dest host does not serve in the new ensemble; the others do. Cause: It did not start, or
+    did not get its GO. To do: Repair this host. VERIFY waits for it and sends its GO. If it died:
+    docs/how-to/host-died.md.
+
+    serve.finisher: A dest host could not start by itself after GO. Cause: Its ZooKeeper or its finisher
+    failed. The finding quotes the host. To do: Read the host's log and repair it, then zkmigrate resume.
+    Or zkmigrate rollback.
+
+    serve.serving: A dest host does not serve in the new ensemble yet. Cause: It is still starting or
+    electing. To do: Wait. If it lasts, read its ZooKeeper log.
+    """
+)

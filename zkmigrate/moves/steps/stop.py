@@ -21,7 +21,7 @@ from zkmigrate.model import recorded
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
@@ -170,3 +170,18 @@ def _holds(tail: Tail, needed: int) -> bool:
     # A server that has just joined an epoch shows epoch << 32 although no such transaction exists anywhere.
     no_transaction = needed & 0xFFFFFFFF == 0
     return tail.zxid >= needed or (no_transaction and tail.zxid >> 32 == (needed >> 32) - 1)
+
+
+MEANINGS = meanings(
+    """
+    stop.down: ZooKeeper of a dest host still runs. Cause: The service does not stop, or something
+    restarts it. To do: See what keeps it running, then run again.
+
+    stop.tail: A dest disk does not hold everything that the host had applied. Cause: The last record is
+    torn or was not written (ZOOKEEPER-4712). To do: Let the run walk back: zkmigrate rollback. Look at
+    that disk.
+
+    stop.stamp: The state of a dest host's data directory could not be read. Cause: The host does not
+    answer, or a file cannot be read. To do: See why, then run again.
+    """
+)

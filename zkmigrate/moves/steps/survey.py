@@ -24,7 +24,7 @@ from zkmigrate.inventory.checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.inventory.inventory import Lease
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim, each
+from zkmigrate.model.finding import Finding, claim, each, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
@@ -402,3 +402,49 @@ def _same_tree(comparison: Reading[Comparison] | None) -> tuple[Finding, ...]:
             )
         )
     return tuple(findings)
+
+
+MEANINGS = meanings(
+    """
+    survey.learners: Source's leader counts fewer learners than there are dest hosts. Cause: A dest host
+    does not follow source, or the leader does not tell. To do: See which dest host does not follow, then
+    resume.
+
+    survey.way-back: The smallest session timeout leaves no time for a way back. Cause: The way back takes
+    longer than the smallest session timeout allows. To do: Rehearse again on a quieter machine, or raise
+    the brokers' session timeout and restart them.
+
+    survey.open-limit: Dest would expire sessions before its hosts open by themselves. Cause:
+    policy.open_limit_s is too long for the smallest session timeout. To do: Lower policy.open_limit_s in
+    migration.yml.
+
+    survey.window-fits: FENCE to SEAL would end after the way back must start. Cause: The rehearsal was
+    slow, or a hold needs too much time. To do: Rehearse again on a quieter machine, drop the hold, or
+    raise the session timeout.
+
+    survey.lease: A dest host answers too slowly for any lease. Cause: The network or the host is slow. To
+    do: Find out why the host is slow, then resume: SURVEY measures again. Or raise
+    policy.lease.longest_ms.
+
+    survey.baseline: The chroot holds no ephemeral to compare with afterwards. Cause: The chroot is wrong,
+    or no broker runs. To do: Correct the chroot in migration.yml, or start the brokers.
+
+    survey.timeouts: The timeout of a session that owns a part of the chroot is not known. Cause: No
+    server tells it. Without it the way back has no deadline. To do: Restart the client that owns this
+    session, then resume.
+
+    survey.sessions-on-dest: A session that owns a part of the chroot is a client of source, or of no dest
+    host. Cause: A broker or tool still uses source. To do: Move that client to dest, or stop it. Then
+    resume.
+
+    survey.same-tree: A dest disk holds another subtree than source, or it cannot be compared. Cause: A
+    host is behind, or its data diverged. To do: Let the host catch up, then resume. If it stays
+    different, roll back to join.
+
+    survey.tail: A dest host did not show its disk. Cause: The host does not answer. To do: See why, then
+    resume.
+
+    survey.subtree: The sessions and ephemerals under the chroot cannot be read. Cause: Source's leader
+    does not answer dump, or its log cannot be read. To do: See why, then resume.
+    """
+)

@@ -26,7 +26,7 @@ from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Held, Severity, claim
+from zkmigrate.model.finding import Finding, Held, Severity, claim, meanings
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.recorded import known, needed
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting
@@ -342,3 +342,21 @@ def _strays(reading: Reading[DeltaResult]) -> Finding:
             "find the client by its session in source's logs, point it to dest, repeat what it wrote there",
         ),
     )
+
+
+MEANINGS = meanings(
+    """
+    verify.strays: Somebody wrote under the chroot on source after the proof. Cause: A client still uses
+    source. Dest lacks what it wrote. To do: Find the client by its session in source's logs. Point it to
+    dest and repeat there what it wrote.
+
+    verify.missing: A dest host does not serve with the others. Cause: It died, or did not get its GO. To
+    do: Bring it back or replace it: docs/how-to/host-died.md.
+
+    verify.same-tree: A dest disk held another subtree than source at the cut. Cause: The data diverged
+    before the cut. To do: Run zkmigrate prove digest --after-cut: it names every path that differs.
+
+    verify.baseline: The journal does not hold the state to compare with. Cause: The part of the journal
+    with PROVE's record is lost. To do: Compare sessions and partitions by hand.
+    """
+)

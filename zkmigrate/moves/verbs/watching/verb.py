@@ -120,7 +120,7 @@ class Screen:
         for line in found.findings(shown):
             self._line(f"{_stamp(at)} {line}")
         for move in found.moves(shown):
-            self._line(f"   possible now: {move}")
+            self._line(f"   next: {move}")
 
     def still(self, at: float, looks: int, last: Mapping[tuple[str, str], Finding]) -> None:
         """A sign of life."""

@@ -1,0 +1,159 @@
+"""What each finding means: the verb ``help``, and the page docs/reference/findings.md.
+
+The words stand once, beside the check or the step: a check's docstring, and the ``MEANINGS`` of a module.
+``python -m zkmigrate.cli.findings > docs/reference/findings.md`` writes the page anew.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.errors import UsageError
+from zkmigrate.model.finding import Meaning, Severity
+from zkmigrate.moves.preflight import Gate, Scope, checks
+
+PLACES = (
+    "zkmigrate.dependents",
+    "zkmigrate.engine.moments",
+    "zkmigrate.engine.patience",
+    "zkmigrate.engine.run",
+    "zkmigrate.model.window",
+    "zkmigrate.moves.facts",
+    "zkmigrate.moves.rules",
+    "zkmigrate.moves.steps",
+    "zkmigrate.topics",
+)
+"""Modules, and packages of modules, that may have MEANINGS."""
+
+_ALIKE = 0.8
+"""So much an unknown id must resemble one (as difflib counts) to be taken for a typing error."""
+
+_AREAS = {
+    "operator": "The operator's machine",
+    "host": "Hosts",
+    "run": "The run",
+    "source": "Source",
+    "dest": "Dest",
+    "kafka": "Kafka",
+    "roll": "The roll",
+    "arm": "The cut-over",
+    "open": "Behind the open door",
+    "watch": "Watching",
+    "clean-up": "Cleaning up",
+    "retire": "Retiring a broker",
+    "return": "The return to source",
+    "topics": "Topic configs",
+    "engine": "Every run",
+}
+_SAME_AREA = {
+    "install": "roll", "join": "roll", "survey": "arm", "fence": "arm", "cut": "arm", "drain": "arm",
+    "stop": "arm", "prove": "arm", "seal": "arm", "go": "arm", "serve": "arm", "check": "arm",
+    "verify": "open", "finalize": "open", "brokers": "return", "brokers-back": "return", "replay": "return",
+    "close": "return", "read": "return", "hook": "engine", "STEP": "arm",
+}  # fmt: skip
+"""First words of ids that stand in the area of another one."""
+
+_HEAD = """# Findings
+
+zkmigrate names everything that it checks by an id. `zkmigrate help ID` prints the entry of an id.
+The words here come from the code: `python -m zkmigrate.cli.findings` writes this page.
+
+A finding holds, fails or is unknown. Unknown never passes. A failed or unknown finding blocks its gate,
+unless its entry says *warns*. [Preflight](preflight.md) tells how checks and gates work together.
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What there is to say of an id. expected: of a check, what should be true; then means is empty. when: of
+    a check, for what, where and with what weight it counts."""
+
+    meaning: Meaning
+    expected: str = ""
+    when: str = ""
+
+    @property
+    def area(self) -> str:
+        """The first word of the id, or the one whose area it shares."""
+        word = self.meaning.id.partition(".")[0]
+        return _SAME_AREA.get(word, word)
+
+    def lines(self) -> Iterator[str]:
+        """The entry, one paragraph a line."""
+        if self.expected:
+            yield f"Expected: {self.expected}."
+        else:
+            yield f"Failed: {self.meaning.means}"
+        yield f"Cause: {self.meaning.cause}"
+        yield f"What to do: {self.meaning.todo}"
+        if self.when:
+            yield self.when
+
+
+@cache
+def entries() -> dict[str, Entry]:
+    """Every id and its entry: the checks in the order in which a preflight shows them, then the others."""
+    told = [
+        Entry(Meaning(check.id, "", _without_numbers(check.about), check.todo), check.claim,
+              f"Checked {'once' if check.scope is Scope.CLUSTER else f'for {check.scope}'}, "
+              f"at {_gates(check.gates)}; "
+              f"{'blocks' if check.severity is Severity.BLOCK else 'warns'}.")
+        for check in checks(KAFKA)
+    ]  # fmt: skip
+    told += [Entry(meaning) for meaning in _meanings()]
+    return {entry.meaning.id: entry for entry in told}
+
+
+def _gates(gates: tuple[Gate, ...]) -> str:
+    names = ", ".join(gates)
+    return "every gate" if len(gates) == len(Gate) else f"the gate{'s' if len(gates) > 1 else ''} {names}"
+
+
+def _without_numbers(about: str) -> str:
+    return re.sub(r"^P\d\d(, P\d\d)*\. ", "", about)
+
+
+def _meanings() -> Iterator[Meaning]:
+    for place in PLACES:
+        module = importlib.import_module(place)
+        names = [f"{place}.{one.name}" for one in pkgutil.iter_modules(getattr(module, "__path__", []))]
+        for each in (module, *map(importlib.import_module, sorted(names))):
+            yield from getattr(each, "MEANINGS", ())
+
+
+def entry(id: str) -> Entry:
+    """The entry of an id, ``cut.phase`` by that of ``STEP.phase``. UsageError for an id that is not one: it
+    names those that resemble it."""
+    known = entries()
+    if id in known:
+        return known[id]
+    near = difflib.get_close_matches(id, known, n=3, cutoff=_ALIKE)
+    for name, general in known.items():
+        if not near and re.fullmatch(re.sub(r"[A-Z]+", r"[a-z0-9_-]+", re.escape(name)), id) and name != id:
+            return replace(general, meaning=replace(general.meaning, id=id))
+    near = near or difflib.get_close_matches(id, known, n=3) or [n for n in known if id and id in n][:3]
+    hint = f"; near: {', '.join(near)}" if near else "; docs/reference/findings.md lists all of them"
+    raise UsageError(f"{id!r} is not the id of a finding, nor a verb{hint}")
+
+
+def page() -> str:
+    """docs/reference/findings.md, whole."""
+    parts = [_HEAD]
+    for area, title in _AREAS.items():
+        parts.append(f"## {title}\n")
+        for one in entries().values():
+            if one.area == area:
+                lines = "".join(f"- {line}\n" for line in one.lines())
+                parts.append(f"### {one.meaning.id}\n\n{lines}")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(page(), end="")
