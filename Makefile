@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up all they need (as root, on Debian 12); a second run reuses it.
-.PHONY: demo drills test test-beside test-lab lint mutants explore sbom setup
+.PHONY: demo docs drills test test-beside test-lab lint mutants explore sbom setup
 
 PYTHON = .venv/bin/python
 
@@ -55,11 +55,17 @@ explore: setup
 sbom:
 	@setup/sbom.sh
 
+# The documents as a site that can be searched; it fetches nothing. Read it with
+#   python3 -m http.server --directory build/site
+docs: setup
+	@.venv/bin/mkdocs build
+
 lint: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/mkdocs build
 	shellcheck $$(grep -rlI '^#!/bin/sh' --exclude='*.py' .ci setup zkmigrate)
 	shellcheck --shell=bash --exclude=SC2086,SC2013,SC2015,SC2016,SC2153 zkmigrate/byhand/hand.sh zkmigrate/moves/by_hand.sh
 
