@@ -26,7 +26,17 @@ ALL_OF_THEM = 12
 """So many times as long may take what all mutants need, without any."""
 
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*_cache")
-COPIED = ("zkmigrate", "playbooks", "tests", "bench", "docs", "pyproject.toml", "README.md", "setup")
+COPIED = (
+    "zkmigrate",
+    "playbooks",
+    "tests",
+    "bench",
+    "docs",
+    "pyproject.toml",
+    "README.md",
+    "SECURITY.md",
+    "setup",
+)
 
 
 class MutantError(Exception):

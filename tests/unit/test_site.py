@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.unit.test_repository import documents, headings
+from tests.unit.test_repository import headings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,9 +25,8 @@ def loaded() -> ModuleType:
 
 
 SITE = loaded()
-PAGES = sorted(
-    path.relative_to(ROOT / "docs").as_posix() for path in documents() if path.is_relative_to(ROOT / "docs")
-)
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+PAGES = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
 
 
 def leaves(nav: list[Any]) -> list[str]:
@@ -73,7 +72,7 @@ def test_lists_are_indented_for_python_markdown() -> None:
 
 
 def test_anchors_are_those_that_a_forge_makes() -> None:
-    for path in documents():
+    for path in DOCUMENTS:
         titles = re.findall(r"^#+ +(.+?) *$", path.read_text(), re.MULTILINE)
         assert {SITE.anchor(title, "-") for title in titles} == headings(path)
 
@@ -90,3 +89,15 @@ def test_anchors_are_those_that_a_forge_makes() -> None:
 )
 def test_what_a_page_fetches_from_elsewhere_is_found(page: str, found: list[str]) -> None:
     assert SITE.fetched(page) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("x.html", '<img src="//e.org/x.png">'), ("x.css", "url(//e.org/x)")]
+)
+def test_a_site_that_is_not_whole_by_itself_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    config = SimpleNamespace(site_dir=str(tmp_path))
+    (tmp_path / "code.txt").write_text(text)
+    SITE.on_post_build(config)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=rf"{name} fetches //e\.org/x"):
+        SITE.on_post_build(config)
