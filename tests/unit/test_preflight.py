@@ -430,7 +430,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "host.start-guard", "preflight", "dest2",
-        file("dest2", "/opt/zookeeper/service", b"#!/bin/sh\nexec java\n"), "it does not ask",
+        file("dest2", "/opt/zookeeper/service", b"#!/bin/sh\nexec java\n"), "does not ask the guard",
         no_file("dest2", "/opt/zookeeper/service"),
     ),
     (
@@ -460,14 +460,20 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     ("kafka.controller", "roll", "", kafka(replace(view(), controller=-1)), "none", no_kafka),
     ("kafka.cluster-id", "preflight", "", kafka(replace(view(), cluster_id="x" * 22)), "x" * 22, no_kafka),
-    ("kafka.offline", "roll", "", kafka(partition(leader=-1)), "1: orders-0", no_kafka),
-    ("kafka.under-replicated", "cutover", "", kafka(partition(isr=(1, 2))), "1: orders-0", no_kafka),
+    (
+        "kafka.offline", "roll", "", kafka(partition(leader=-1)),
+        "1 of 3 partitions offline: orders-0", no_kafka,
+    ),
+    (
+        "kafka.under-replicated", "cutover", "", kafka(partition(isr=(1, 2))),
+        "1 of 3 partitions not fully in sync: orders-0", no_kafka,
+    ),
     (
         "kafka.replication", "preflight", "", kafka(partition(replicas=(1,), isr=(1,))), "has one replica",
         no_kafka,
     ),
     (
-        "kafka.min-isr", "preflight", "", kafka(replace(view(), min_isr={"orders": 3})), "as high as the",
+        "kafka.min-isr", "preflight", "", kafka(replace(view(), min_isr={"orders": 3})), "is not below the",
         kafka(replace(view(), min_isr={})),
     ),
     ("kafka.reassignment", "roll", "", kafka(replace(view(), reassigning=(("orders", 2),))), "orders-2",
@@ -741,7 +747,7 @@ def test_on_the_wrong_machine_that_is_said_first_and_the_rest_follows(by_ssh: Un
     findings = run_preflight(context(), world, gate)
     screen = of_the_screen(findings)
     assert screen[1].split(":")[0].strip() == "operator.address"
-    assert "none of them; towards the hosts it sends from 172.17.0.2; and no host lets it in" in screen[1]
+    assert "it has none of them; it sends from 172.17.0.2; and no host lets it in" in screen[1]
     done = [line for line in screen if line.split() and line.split()[0] == "do"]
     assert "run zkmigrate on the machine that has 10.71.0.2; is this the right one?" in done[0]
     assert len(done) == 2, "one remedy for the machine, one for the hosts"
@@ -770,7 +776,7 @@ def test_another_address_only_warns_where_hosts_answer() -> None:
     assert blocking(found_) == ()
     [told] = [f for f in found_ if f.id == "operator.address"]
     assert (told.held, told.severity) == (Held.NO, Severity.WARN)
-    assert told.seen == "none of them; towards the hosts it sends from 172.17.0.2"
+    assert told.seen == "it has none of them; it sends from 172.17.0.2"
 
 
 def test_one_of_several_addresses_is_enough() -> None:
@@ -884,4 +890,4 @@ def test_a_slow_look_is_no_wrong_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "wall", lambda: next(clock))
     found = {f.target: f.seen for f in run_preflight(context(), world, "preflight") if f.id == "host.clock"}
     # The fifth host is asked from 998 to 999 and says 1000.25, the sixth from 1000 to 1001.
-    assert (found["broker2"], found["broker3"]) == ("+1.2 s", "+0.0 s")
+    assert (found["broker2"], found["broker3"]) == ("its clock is +1.2 s off", "its clock is +0.0 s off")

@@ -85,7 +85,7 @@ FALSE: list[tuple[str, str, str, Break, str]] = [
     ("dest.latency", "roll", "dest1",
      lambda w: w.programs.update({("dest1", "surroundings"): Seen(SURROUNDINGS.replace("=0 214", "=3 214"))}),
      "3 slow fsyncs in 214 lines"),
-    ("kafka.controller", "preflight", "", kafka(replace(view(), controller=7)), "broker 7"),
+    ("kafka.controller", "preflight", "", kafka(replace(view(), controller=7)), "name 7, which is not"),
     ("kafka.addresses", "preflight", "broker1",
      kafka(replace(view(), brokers={**view().brokers, 1: ("10.71.0.31", 9093, "r1")})), "10.71.0.31:9093"),
     ("kafka.config", "preflight", "broker1", broker_file("", "10.71.0.11:2181,10.71.0.99:2181"),

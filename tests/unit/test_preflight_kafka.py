@@ -151,12 +151,12 @@ def old_brokers(view: KafkaView) -> KafkaView:
 CASES: list[tuple[str, str, str, Break, str, Break]] = [
     (
         "kafka.controller", "roll", "", znode("/kafka/controller", data=b'{"brokerid":3}'),
-        "broker 2; in ZooKeeper broker 3", no_znode("/kafka/controller"),
+        "the brokers name 2, ZooKeeper names 3", no_znode("/kafka/controller"),
     ),
     (
         "kafka.controller", "cutover", "",
         lambda w: w.znodes.update({(host, "/kafka/controller"): Absent() for host in DEST}),
-        "none in ZooKeeper", no_znode("/kafka/controller_epoch"),
+        "ZooKeeper names none", no_znode("/kafka/controller_epoch"),
     ),
     (
         "kafka.config", "preflight", "broker1",
@@ -266,11 +266,12 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ("kafka.cluster-guard", "preflight", "broker1", both(no_jars, answers("2.3")), "2.3", nothing_told),
     ("kafka.known-bugs", "preflight", "broker1", jars("kafka_2.12-2.4.0.jar"), "KAFKA-9307",
      both(no_jars, answers("2.4"))),
-    ("kafka.admin-work", "roll", "", znode("/kafka/admin/delete_topics", "gone"), "deletion of gone",
+    ("kafka.admin-work", "roll", "", znode("/kafka/admin/delete_topics", "gone"), "Kafka is deleting gone",
      no_znode("/kafka/admin/delete_topics")),
     ("kafka.admin-work", "cutover", "", znode("/kafka/admin/preferred_replica_election"),
      "an election of preferred leaders", no_znode("/kafka/admin/preferred_replica_election")),
-    ("kafka.quiet", "roll", "", znode(STATE, modified_ms=900_000), "1: orders-0 of 3 partitions",
+    ("kafka.quiet", "roll", "", znode(STATE, modified_ms=900_000),
+     "1 of 3 partitions changed leader or ISR in the last 10 minutes: orders-0",
      no_znode(STATE)),
     ("kafka.quiet", "roll", "", znode(STATE, modified_ms=1_000_000), "orders-0",
      znode(STATE, modified_ms=1_060_000)),

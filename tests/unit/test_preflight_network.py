@@ -155,7 +155,7 @@ def test_a_login_shell_that_takes_seconds_is_named() -> None:
     found = of(run_preflight(context(), world, "preflight"), "host.login")
     assert len(found) == 9
     slow, silent = found.pop("source2"), found.pop("dest2")
-    assert (slow.held, slow.seen, slow.severity) == (Held.NO, "2.5 s", Severity.WARN)
+    assert (slow.held, slow.seen, slow.severity) == (Held.NO, "it took 2.5 s", Severity.WARN)
     assert silent.held is Held.UNKNOWN
     assert {f.held for f in found.values()} == {Held.YES}
 

@@ -34,8 +34,8 @@ def admin_work(_c: Context, e: Evidence) -> Iterator[Judged]:
     needed = "neither"
     deleting, electing = _chroot(e).deleting, _chroot(e).electing
     if isinstance(deleting, Seen) and isinstance(electing, Seen):
-        found = [f"deletion of {_few(deleting.value)}"] if deleting.value else []
-        found += ["an election of preferred leaders"] if electing.value else []
+        found = [f"Kafka is deleting {_few(deleting.value)}"] if deleting.value else []
+        found += ["somebody has ordered an election of preferred leaders"] if electing.value else []
         moves = ("wait until it has ended", "if it never ends: see which broker of these topics is down")
         yield Judged(not found, "; ".join(found) or "neither", needed, moves=moves)
     else:
@@ -64,9 +64,10 @@ def quiet(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(None, f"a change {newest - e.at:.0f} s in the future: clocks differ", needed)
         return
     recent = sorted(name for name, at in changed.value.items() if e.at - at / 1000 < QUIET_S)
-    seen = f"{len(recent)}: {_few(recent)}" if recent else "none"
+    names = f": {_few(recent)}" if recent else ""
+    seen = f"{len(recent)} of {len(changed.value)} partitions changed leader or ISR in the last "
     moves = ("wait until it is quiet, and find the broker that these partitions share",)
-    yield Judged(not recent, f"{seen} of {len(changed.value)} partitions", needed, moves=moves)
+    yield Judged(not recent, f"{seen}{QUIET_S // 60} minutes{names}", needed, moves=moves)
 
 
 @check(

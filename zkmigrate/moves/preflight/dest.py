@@ -84,14 +84,14 @@ def myid(c: Context, e: Evidence) -> Iterator[Judged]:
         moves = ("choose another myid in migration.yml", "if the host is not in use: remove its myid file")
         state = e.dest_data[host.name]
         if host.myid in taken or not highest < host.myid <= 254:
-            yield Judged(False, f"{host.myid}; source uses {sorted(taken)}", needed, host.name, moves)
+            yield Judged(False, f"myid {host.myid}; source uses {sorted(taken)}", needed, host.name, moves)
         elif unread:
             yield unseen(unread[0][1], f"{unread[0][0]}'s config, for its server ids", host.name)
         elif not isinstance(state, Seen):
             yield unseen(state, "the myid file, readable through sudo", host.name)
         else:
             there = state.value.myid
-            seen = f"{host.myid}; myid file: {there or 'none'}"
+            seen = f"myid {host.myid}; myid file: {there or 'none'}"
             needed = f"{needed}; no myid file, or the same number in it"
             yield Judged(there in (None, str(host.myid)), seen, needed, host.name, moves)
 
@@ -249,7 +249,8 @@ def observing(_c: Context, e: Evidence) -> Iterator[Judged]:
     """
     for host, mode in e.dest.modes().items():
         unknown = isinstance(e.dest.servers[host], Unknown)
-        yield Judged(None if unknown else mode == "observer", mode, "observer", host, ("look at its log",))
+        held, moves = None if unknown else mode == "observer", ("look at its log",)
+        yield Judged(held, f"it is {mode}", "observer", host, moves)
 
 
 @check("dest.members", "the dest host observes the members that source has now", Scope.DEST, JOINED)
@@ -264,7 +265,7 @@ def members(_c: Context, e: Evidence) -> Iterator[Judged]:
     for host, reading in e.dest_config.items():
         if isinstance(reading, Seen):
             version = reading.value.version
-            yield Judged(version == newest, f"version {version:#x}", needed, host, (REJOIN,))
+            yield Judged(version == newest, f"it observes version {version:#x}", needed, host, (REJOIN,))
         else:
             yield unseen(reading, needed, host)
 
@@ -287,9 +288,9 @@ def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
         if isinstance(reading, Unknown):
             yield unseen(reading, wanted, host)
         elif isinstance(reading, Absent):
-            yield Judged(False, f"no {reading.what}", wanted, host, moves)
+            yield Judged(False, f"the chroot has no {reading.what}", wanted, host, moves)
         else:
-            yield Judged(reading.value == wanted, reading.value, wanted, host, moves)
+            yield Judged(reading.value == wanted, f"it holds {reading.value}", wanted, host, moves)
 
 
 @check(

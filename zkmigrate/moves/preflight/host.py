@@ -224,7 +224,8 @@ def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(script, needed, host, moves)
             continue
         asks = GUARD in script.value
-        yield Judged(asks, "it asks" if asks else "it does not ask", needed, host, moves)
+        seen = f"the start command {'asks' if asks else 'does not ask'} the guard"
+        yield Judged(asks, seen, needed, host, moves)
 
 
 @check("host.clock", "the host's clock agrees with the operator's", Scope.OWN, ALWAYS, Severity.WARN)
@@ -239,7 +240,8 @@ def clock(_c: Context, e: Evidence) -> Iterator[Judged]:
             before, after = e.asked[host]
             # The host read its clock somewhere in between: what is surely apart is what lies outside.
             apart = min(0.0, facts.value.clock - before) + max(0.0, facts.value.clock - after)
-            yield Judged(abs(apart) <= CLOCK_LIMIT_S, f"{apart:+.1f} s", needed, host, ("run NTP",))
+            seen = f"its clock is {apart:+.1f} s off"
+            yield Judged(abs(apart) <= CLOCK_LIMIT_S, seen, needed, host, ("run NTP",))
         else:
             yield unseen(facts, needed, host)
 

@@ -33,7 +33,7 @@ def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
     there = set(k.view.value.brokers)
     yield Judged(
         there == wanted,
-        f"brokers {_numbers(there)}",
+        f"brokers {_numbers(there)} are registered",
         needed,
         moves=("start the brokers that are missing", "list the others in migration.yml"),
     )
@@ -54,15 +54,16 @@ def controller(_c: Context, e: Evidence) -> Iterator[Judged]:
         return
     id, moves = (k.view.value.controller, ("wait until a controller is elected", "look at the brokers' logs"))
     if id not in k.view.value.brokers:
-        yield Judged(False, f"broker {id}" if id >= 0 else "none", needed, moves=moves)
+        seen = f"the brokers name {id}, which is not registered" if id >= 0 else "the brokers name none"
+        yield Judged(False, seen, needed, moves=moves)
     elif k.chroot is None:
         yield Judged(True, f"broker {id} by the brokers' answer", needed)
     elif isinstance(k.chroot.controller, Seen):
         registered = k.chroot.controller.value.broker
-        seen = f"broker {id}" if registered == id else f"broker {id}; in ZooKeeper broker {registered}"
+        seen = f"broker {id}" if registered == id else f"the brokers name {id}, ZooKeeper names {registered}"
         yield Judged(registered == id, seen, needed, moves=moves)
     elif isinstance(k.chroot.controller, Absent):
-        yield Judged(False, f"broker {id}; none in ZooKeeper", needed, moves=moves)
+        yield Judged(False, f"the brokers name {id}, ZooKeeper names none", needed, moves=moves)
     else:
         yield unseen(k.chroot.controller, needed)
 
@@ -76,25 +77,25 @@ def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
     k = of_kafka(e)
     needed = c.inventory.kafka.cluster_id
     if isinstance(k.view, Seen):
-        seen = k.view.value.cluster_id
-        yield Judged(seen == needed, seen or "none", needed, moves=("correct kafka in migration.yml",))
+        id, moves = k.view.value.cluster_id, ("correct kafka in migration.yml",)
+        yield Judged(id == needed, f"they belong to {id or 'none'}", needed, moves=moves)
     else:
         yield unseen(k.view, needed)
 
 
 def _partitions(
-    e: Evidence, wrong: Iterable[PartitionState], needed: str, moves: tuple[str, ...] = ()
+    e: Evidence, wrong: Iterable[PartitionState], what: str, needed: str, moves: tuple[str, ...] = ()
 ) -> Iterator[Judged]:
-    """The verdict over a list of partitions that are not as they should be."""
+    """The verdict over a list of partitions that are not as they should be. what: what is wrong with them."""
     k = of_kafka(e)
     if not isinstance(k.view, Seen):
         yield unseen(k.view, BROKERS_ANSWER)
         return
     names = [f"{p.topic}-{p.partition}" for p in wrong]
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    seen = f"{len(names)}: {', '.join(names[:LISTED])}{more}" if names else "none"
-    of = f" of {len(k.view.value.partitions)} partitions"
-    yield Judged(not names, seen + of, needed, moves=moves)
+    listed = f": {', '.join(names[:LISTED])}{more}" if names else ""
+    seen = f"{len(names)} of {len(k.view.value.partitions)} partitions{what}{listed}"
+    yield Judged(not names, seen, needed, moves=moves)
 
 
 def _all(reading: Reading[KafkaView]) -> tuple[PartitionState, ...]:
@@ -108,7 +109,7 @@ def offline(_c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Start the broker that holds the partition.
     """
     k = of_kafka(e)
-    yield from _partitions(e, [p for p in _all(k.view) if p.leader < 0], "none offline")
+    yield from _partitions(e, [p for p in _all(k.view) if p.leader < 0], " offline", "none offline")
 
 
 @check("kafka.under-replicated", "every partition is fully in sync", Scope.CLUSTER, ALWAYS)
@@ -120,7 +121,8 @@ def under_replicated(_c: Context, e: Evidence) -> Iterator[Judged]:
     """
     k = of_kafka(e)
     behind = [p for p in _all(k.view) if set(p.isr) != set(p.replicas)]
-    yield from _partitions(e, behind, "none under-replicated", ("wait until the replicas have caught up",))
+    moves = ("wait until the replicas have caught up",)
+    yield from _partitions(e, behind, " not fully in sync", "none under-replicated", moves)
 
 
 def _topics(
@@ -130,7 +132,7 @@ def _topics(
     k = of_kafka(e)
     topics = sorted({p.topic for p in wrong})
     if not topics or not isinstance(k.view, Seen):
-        yield from _partitions(e, (), needed, moves)
+        yield from _partitions(e, (), "", needed, moves)
     accept = "accept its pause during each restart: name the topic under accept in migration.yml"
     for topic in topics:
         yield Judged(False, seen, needed, topic, (*moves, accept))
@@ -170,7 +172,7 @@ def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
         ]
         moves = ("lower min.insync.replicas or add replicas",)
         needed = "min.insync.replicas below the replication factor"
-        yield from _topics(e, tight, "min.insync.replicas is as high as the replicas are many", needed, moves)
+        yield from _topics(e, tight, "min.insync.replicas is not below the number of replicas", needed, moves)
     else:
         yield unseen(k.view, BROKERS_ANSWER)
 
@@ -190,7 +192,7 @@ def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(None, f"later: {told} at the gate roll" if first else told, "none", later=first)
             return
         names = [f"{topic}-{partition}" for topic, partition in k.view.value.reassigning]
-        seen = f"{len(names)}: {', '.join(names[:LISTED])}" if names else "none"
+        seen = f"{len(names)} being reassigned: {', '.join(names[:LISTED])}" if names else "none"
         yield Judged(not names, seen, "none", moves=("wait until it has ended, or cancel it",))
     else:
         yield unseen(k.view, BROKERS_ANSWER)
@@ -268,7 +270,7 @@ def addresses(c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(None, "not registered", needed, broker.name)
         else:
             same = there[0] in (broker.address, *broker.also, broker.name) and there[1] == broker.port
-            yield Judged(same, f"{there[0]}:{there[1]}", needed, broker.name)
+            yield Judged(same, f"it is registered as {there[0]}:{there[1]}", needed, broker.name)
 
 
 def _numbers(values: Iterable[int]) -> str:

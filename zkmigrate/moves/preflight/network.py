@@ -177,7 +177,7 @@ def from_operator(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(True, "refused: reached, nobody listens", needed, host)
         elif heard and reading.cause in ("timeout", "unreachable"):
             moves = ("open dest's client port for the operator's machine",)
-            yield Judged(False, reading.cause, needed, host, moves)
+            yield Judged(False, f"no answer: {reading.cause}", needed, host, moves)
         else:
             yield unseen(reading, needed, host)
 
@@ -285,7 +285,7 @@ def login(_c: Context, e: Evidence) -> Iterator[Judged]:
     moves = ("see what /etc/profile, ~/.profile, pam and sshd's AuthorizedKeysCommand wait for",)
     for host, dated in e.dates.items():
         if isinstance(dated.clock, Seen):
-            yield Judged(dated.took_s <= SHELL_LIMIT_S, f"{dated.took_s:.1f} s", needed, host, moves)
+            yield Judged(dated.took_s <= SHELL_LIMIT_S, f"it took {dated.took_s:.1f} s", needed, host, moves)
         else:
             yield unseen(dated.clock, needed, host, LET_IN)
 

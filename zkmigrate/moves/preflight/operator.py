@@ -28,7 +28,7 @@ def address(c: Context, e: Evidence) -> Iterator[Judged]:
     alone = bool(e.dates) and not any(isinstance(dated.clock, Seen) for dated in e.dates.values())
     own = [text for text in e.here.value if text in given]
     towards = ", ".join(e.here.value) or "no address at all"
-    seen = f"it has {', '.join(own)}" if own else f"none of them; towards the hosts it sends from {towards}"
+    seen = f"it has {', '.join(own)}" if own else f"it has none of them; it sends from {towards}"
     right = f"run zkmigrate on the machine that has {' or '.join(given)}; is this the right one?"
     moves = (right, "correct operator in migration.yml, where the hosts see this machine as another")
     if not own and alone:

@@ -156,7 +156,7 @@ def myid(c: Context, e: Evidence) -> Iterator[Judged]:
         needed = str(c.inventory.source_host(host).myid)
         moves = ("correct myid or address of this host in migration.yml",)
         if isinstance(reading, Seen):
-            yield Judged(reading.value == needed, reading.value, needed, host, moves)
+            yield Judged(reading.value == needed, f"myid {reading.value}", needed, host, moves)
         else:
             yield unseen(reading, needed, host)
 
@@ -232,7 +232,7 @@ def version(_c: Context, e: Evidence) -> Iterator[Judged]:
     for host, reading in e.source.servers.items():
         if isinstance(reading, Seen):
             seen = reading.value.version.number
-            yield Judged(seen in known, seen, NEEDED, host, ("rehearse with particular care",))
+            yield Judged(seen in known, f"ZooKeeper {seen}", NEEDED, host, ("rehearse with particular care",))
         else:
             yield unseen(reading, NEEDED, host)
 
@@ -249,7 +249,7 @@ def zxid_counter(_c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(None, "no source server answers", needed)
         return
     moves = ("restart source's leader: a new epoch starts the counter again",)
-    yield Judged(counter(newest) < COUNTER_LIMIT, format_zxid(newest), needed, moves=moves)
+    yield Judged(counter(newest) < COUNTER_LIMIT, f"newest zxid {format_zxid(newest)}", needed, moves=moves)
 
 
 @check("source.purge", "source does not purge logs by itself", Scope.SOURCE, ALWAYS, Severity.WARN)
