@@ -24,7 +24,7 @@ PHRASES = {
     "skip": r"\bpass(es|ed|ing)? over\b",
     "result": r"\bwhat (it|that|this) comes to\b",
     "fix": r"\bput (it|them|this|that|these|those|what \w+) right\b|\bto be put right\b|\bputs? right what\b",
-    "is not a": r"(?<!there )\b(is|are) no (\w+ ){0,2}(names?|ids?|files?|paths?|directory|numbers?|address)\b",
+    "is not a": r"(?<!there )\b(is|are) no (\w+ ){0,2}(name|id|file|path|directory|number|address)\b",
     "tolerate": r"\blets? [^.;:]{1,40}\bbear\b",
     "name the subject": r"^\W*what of (a|an|the)\b",
     "next": r"\bpossible now:",

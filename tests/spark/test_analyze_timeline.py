@@ -138,7 +138,7 @@ def test_bad_input_is_told(moved: Path, tmp_path: Path, spark: SparkSession) -> 
         run()
     with pytest.raises(UsageError, match="no time zone 'Mars/Base'"):
         run(run=moved, broker_log_zone="Mars/Base")
-    with pytest.raises(UsageError, match="absent is no file"):
+    with pytest.raises(UsageError, match="absent is not a file"):
         run(run=moved, broker_logs=(str(tmp_path / "absent"),))
     with pytest.raises(UsageError, match="holds no journal"):
         run(run=tmp_path)

@@ -307,8 +307,8 @@ def test_a_disk_that_cannot_be_read_leaves_a_proof_unmade(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--chroot", "kafka"], "is no path of a znode"),
-        (["--chroot", "/kafka/"], "is no path of a znode"),
+        (["--chroot", "kafka"], "is not a path of a znode"),
+        (["--chroot", "/kafka/"], "is not a path of a znode"),
         (["--zxid", "soon"], "not a zxid: 'soon'"),
         (["--on-dest", "broker1"], "not a session id"),
         (["--dest-log-dir", "/tmp", "--dest-log-dir", "/tmp"], "1 --dest-dir and 2 --dest-log-dir"),

@@ -439,7 +439,7 @@ def test_what_is_no_run_is_refused_by_what_it_lacks(tmp_path: Path) -> None:
     assert "needed: a plain file" in refused(tmp_path, "--run-id", "foreign")
     (foreign / "journal.jsonl").unlink()
     os.mkfifo(foreign / "journal.jsonl")
-    assert "is no plain file" in refused(tmp_path, "--run-id", "foreign")
+    assert "is not a plain file" in refused(tmp_path, "--run-id", "foreign")
     (foreign / "journal.jsonl").unlink()
     (foreign / "journal.jsonl").mkdir()
     assert "journal.jsonl" in refused(tmp_path, "--run-id", "foreign")

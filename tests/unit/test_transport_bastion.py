@@ -183,7 +183,7 @@ def test_a_host_is_found_in_ssh_config_by_its_address_too(sshd: Sshd, tmp_path: 
         ("Host *\n ProxyCommand nc %h %p\n", "ProxyCommand nc.*ProxyJump"),
         ("Host s1\n Nonsense yes\n", "ssh refuses it.*"),
         ("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost s1\n HostName x\n ProxyJump a\n", "circle"),
-        ("Host s1\n HostName x\n User 'Robert; id'\n", "no plain account name|ssh refuses it"),
+        ("Host s1\n HostName x\n User 'Robert; id'\n", "not a plain account name|ssh refuses it"),
     ],
 )
 def test_what_ssh_config_says_and_zkmigrate_cannot_do_is_refused(
@@ -204,6 +204,6 @@ def test_an_ssh_config_that_is_not_there_is_named(sshd: Sshd, tmp_path: Path) ->
     ssh = made.ssh.model_copy(update={"config": str(tmp_path / "none")})
     with (
         Transport(made.model_copy(update={"ssh": ssh})) as transport,
-        pytest.raises(TransportError, match=r"ssh\.config \S*none is no file"),
+        pytest.raises(TransportError, match=r"ssh\.config \S*none is not a file"),
     ):
         transport.exec("s1", ["true"])

@@ -242,7 +242,7 @@ def test_a_server_that_gives_no_addresses_is_named_and_the_rest_is_said(tmp_path
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--chroot", "kafka"], 2, "is no path of a znode"),
+        (["--chroot", "kafka"], 2, "is not a path of a znode"),
         (["--hours", "0"], 2, "0"),
         (["--hours", "soon"], 2, "soon"),
         (["--servers", "zk1:2181/kafka"], 2, "ends in /kafka"),

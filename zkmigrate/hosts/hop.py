@@ -34,7 +34,7 @@ def parse_hops(text: str) -> tuple[Hop, ...]:
 def _hop(text: str) -> Hop:
     user, at, rest = text.rpartition("@")
     if at and not _USER.fullmatch(user):
-        raise ValueError(f"{user[:40]!r} in {text[:80]!r} is no account name")
+        raise ValueError(f"{user[:40]!r} in {text[:80]!r} is not an account name")
     for whole in (rest, rest[1:-1] if rest.startswith("[") and rest.endswith("]") else ""):
         if _is_ip(whole):
             return Hop(whole, user)

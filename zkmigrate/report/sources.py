@@ -111,7 +111,7 @@ def _content(path: Path) -> bytes | None:
         raise UsageError(f"{path} cannot be read ({error.strerror}); needed: a plain file") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise UsageError(f"{path} is no plain file; needed: one")
+        raise UsageError(f"{path} is not a plain file; needed: one")
     with open(fd, "rb") as file:
         return file.read()
 

@@ -24,7 +24,7 @@ def load(name: str) -> Playbook:
         module = _from_file(Path(name))
     else:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            raise UsageError(f"{name!r} is no playbook name; needed: a name such as {DEFAULT}")
+            raise UsageError(f"{name!r} is not a playbook name; needed: a name such as {DEFAULT}")
         try:
             module = importlib.import_module(f"playbooks.{name}")
         except ModuleNotFoundError as error:

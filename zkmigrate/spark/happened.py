@@ -93,7 +93,7 @@ def read_lines(spark: SparkSession, place: Place) -> DataFrame:
     path = place.path
     if not _URI.match(path):
         if not Path(path).is_file():
-            raise UsageError(f"{path} is no file. Needed: a text file that is there, or a URI of one")
+            raise UsageError(f"{path} is not a file. Needed: a text file that is there, or a URI of one")
         path = f"{Path(path).absolute()}"
         path = _GLOB.sub(r"\\\1", path)  # Spark takes each path for a pattern
     return spark.read.text(path)

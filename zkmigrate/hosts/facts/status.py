@@ -322,7 +322,7 @@ def parse_status(text: str) -> HostStatus:
 def _written_file(text: str) -> WrittenFile:
     match = re.fullmatch(r"([0-9a-zA-Z-]{1,40}) ([0-9]{1,15}) ([0-9]{1,12})\.([0-9]{9}) (/.*)", text)
     if match is None:
-        raise ValueError(f"written={text[:120]!r} is no file with its times")
+        raise ValueError(f"written={text[:120]!r} is not a file with its times")
     return WrittenFile(match[1], int(match[2]) / 1000, int(match[3] + match[4]), match[5])
 
 

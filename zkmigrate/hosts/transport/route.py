@@ -133,6 +133,6 @@ class Routes:
             port, user = hop.port or ssh.port, hop.user or ssh.user
             return Place(name, hop.host, port, user, ssh.key, (ssh.known_hosts,), via)
         if not _ACCOUNT.fullmatch(said.user):
-            raise UsageError(f"{name}: the User {said.user[:40]!r} of ssh.config is no plain account name")
+            raise UsageError(f"{name}: the User {said.user[:40]!r} of ssh.config is not a plain account name")
         pins = tuple(dict.fromkeys((ssh.known_hosts, *said.known_hosts)))
         return Place(name, said.host, said.port, said.user, said.key or ssh.key, pins, via)

@@ -38,7 +38,9 @@ def resolve(file: str, alias: str, user: str, port: int) -> Said:
     Raises UsageError when the file or the ssh client is not there, or ssh does not understand the file.
     """
     if not Path(file).is_file():
-        raise UsageError(f"ssh.config {file} is no file. Possible now: correct ssh.config in the inventory")
+        raise UsageError(
+            f"ssh.config {file} is not a file. Possible now: correct ssh.config in the inventory"
+        )
     text = (
         f'Include "{file}"\nHost *\n  User {user}\n  Port {port}\n'
         f"  IdentityFile {_UNSET}\n  UserKnownHostsFile {_UNSET}\n"

@@ -135,7 +135,7 @@ def _buffer(reading: Reading[Mapping[str, str]]) -> int | str:
     if not isinstance(reading, Seen):
         return why(reading)
     limit = buffer_of(reading.value)
-    return f"jute.maxbuffer={reading.value['jute.maxbuffer']} is no number" if limit is None else limit
+    return f"jute.maxbuffer={reading.value['jute.maxbuffer']} is not a number" if limit is None else limit
 
 
 @check("dest.sync-enabled", "the dest host writes a log while it observes", Scope.DEST, ALWAYS)
@@ -189,7 +189,7 @@ def session_bounds(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _bounds_unknown(reading: Reading[ZooConfig]) -> str:
-    return "tickTime or a bound is no number" if isinstance(reading, Seen) else why(reading)
+    return "tickTime or a bound is not a number" if isinstance(reading, Seen) else why(reading)
 
 
 @check(

@@ -157,7 +157,7 @@ class Mntr:
         try:
             value = float(text)
         except ValueError:
-            raise _garbled("mntr", f"{name} is no number", text) from None
+            raise _garbled("mntr", f"{name} is not a number", text) from None
         return None if value != value else value
 
     def _count(self, *names: str) -> int | None:
@@ -351,7 +351,7 @@ class Conf:
         try:
             return int(text)
         except ValueError:
-            raise _garbled("conf", f"{name} is no number", text) from None
+            raise _garbled("conf", f"{name} is not a number", text) from None
 
 
 def parse_wchp(text: str) -> dict[str, tuple[int, ...]]:

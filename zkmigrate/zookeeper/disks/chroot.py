@@ -11,5 +11,7 @@ def parse_chroot(path: str) -> str:
     parts = path.split("/")[1:]
     whole = path == "/" or (path.startswith("/") and not any(part in ("", ".", "..") for part in parts))
     if not whole or "\0" in path:
-        raise UsageError(f"{path!r} is no path of a znode. Needed: one such as /kafka, or / for everything")
+        raise UsageError(
+            f"{path!r} is not a path of a znode. Needed: one such as /kafka, or / for everything"
+        )
     return path

@@ -115,7 +115,7 @@ class Disks:
             return here
         shown = ", ".join(sorted(names)[:3]) or "nothing"
         raise UsageError(
-            f"{place} is no directory of ZooKeeper's: it holds {shown}. Needed: a dataDir or dataLogDir "
+            f"{place} is not a directory of ZooKeeper's: it holds {shown}. Needed: a dataDir or dataLogDir "
             f"with its {VERSION_2}, or that folder itself"
         )
 
