@@ -25,10 +25,10 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 from zkmigrate.moves.go_no_go import GO_NO_GO
 from zkmigrate.moves.rules.accepted import accepted, spared_topics
-from zkmigrate.moves.rules.expected import before_the_cut, before_the_run
 from zkmigrate.moves.rules.outage import OWNER
+from zkmigrate.moves.rules.window_estimate import before_the_cut, before_the_run
 from zkmigrate.report.page import page as html
-from zkmigrate.ui import found
+from zkmigrate.ui import finding_lines
 
 END = datetime(2026, 11, 22, 3, tzinfo=UTC).timestamp()
 ENTRY = "accept:\n  - {finding: %s, target: orders, who: Lea, why: it may pause, until: %s}\n"
@@ -47,8 +47,8 @@ def test_an_accepted_finding_warns_and_says_by_whom_until_when_and_why() -> None
     assert blocking((judged,)) == ()
     assert doubts((judged,)) == (judged,), "it is still shown where somebody decides"
     words = "accepted by Lea until 2026-11-22T04:00+01:00: it may pause"
-    assert words in found.finding(judged)
-    assert any(words in line for line in found.whole((judged,)))
+    assert words in finding_lines.finding(judged)
+    assert any(words in line for line in finding_lines.whole((judged,)))
     assert decode_finding(encode_finding(judged)) == judged, "the journal keeps it"
 
 

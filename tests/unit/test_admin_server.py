@@ -16,9 +16,9 @@ from tests.world.operator import inventory
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.site.observe import Observe
 from zkmigrate.zookeeper.clients.admin import admin_word, allowed_word
-from zkmigrate.zookeeper.clients.words import LIMIT
+from zkmigrate.zookeeper.clients.four_letter_client import LIMIT
 from zkmigrate.zookeeper.data.adminserver import COMMANDS, as_word
-from zkmigrate.zookeeper.data.words import NotServingError, parse_cons, parse_dump, parse_mntr
+from zkmigrate.zookeeper.data.four_letter_words import NotServingError, parse_cons, parse_dump, parse_mntr
 
 RECORDED = Path(__file__).parents[1] / "recorded/zk/admin"
 SERVERS = [f"{version}.{role}" for version in ("3.5.8", "3.9.5") for role in ("leader", "observer")]

@@ -12,12 +12,12 @@ from tests.unit.test_steps_check import seen
 from tests.world.operator import inventory
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Held
-from zkmigrate.moves.facts.afterwards import Afterwards, Position, Written
+from zkmigrate.moves.facts.after_move import Afterwards, Position, Written
 from zkmigrate.moves.facts.connections import SourceClients
 from zkmigrate.moves.facts.sessions import Sessions
-from zkmigrate.moves.rules.afterwards import findings
+from zkmigrate.moves.rules.after_move import findings
 from zkmigrate.zookeeper.data.delta import DeltaFinding
-from zkmigrate.zookeeper.data.words import Mntr
+from zkmigrate.zookeeper.data.four_letter_words import Mntr
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 SILENT = Unknown("timeout", "no answer in 3 s")

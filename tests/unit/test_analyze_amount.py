@@ -15,8 +15,8 @@ import pytest
 from tests.unit.zkdata_fixtures import build_log
 from zkmigrate.errors import UsageError
 from zkmigrate.spark import verb
-from zkmigrate.spark.amount import SMALL, SMALL_TREES, TINY, is_small, written
-from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.input_size import SMALL, SMALL_TREES, TINY, is_small, written
+from zkmigrate.spark.request import Asked, Place
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds
 from zkmigrate.spark.sources.files import File

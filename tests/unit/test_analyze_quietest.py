@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkmigrate.spark.quietest import MINUTES_OF_A_WEEK, Hour, hours
+from zkmigrate.spark.quiet_windows import MINUTES_OF_A_WEEK, Hour, hours
 
 MONDAY = 1_794_787_200 // 60
 """2026-11-16 00:00 UTC, in minutes."""

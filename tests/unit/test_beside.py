@@ -18,7 +18,7 @@ import pytest
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from tests.unit.test_engine_watch import CONTEXT, Moment, Renewals, fenced, until
-from zkmigrate.engine.beside import Process
+from zkmigrate.engine.renewal_process import Process
 from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory.inventory import Lease
 
@@ -35,7 +35,7 @@ HOSTS = ("d1", "d2", "d3")
 HELD_S = 20
 PARENT = """
 import sys, time
-from zkmigrate.engine.beside import Process
+from zkmigrate.engine.renewal_process import Process
 from zkmigrate.inventory.inventory import Inventory, Lease
 known = Inventory.model_validate_json(sys.argv[1])
 process = Process(known.dest_names, known, "r1", lambda: 7, sys.argv[2])

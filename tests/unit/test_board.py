@@ -10,10 +10,10 @@ from zkmigrate.engine import events
 from zkmigrate.engine.history import REHEARSED
 from zkmigrate.model.change import Fence
 from zkmigrate.model.step import Hazard, Way
-from zkmigrate.runs import books
-from zkmigrate.ui import words
+from zkmigrate.runs import playbook_files
+from zkmigrate.ui import sentences
 from zkmigrate.ui.board import Board
-from zkmigrate.ui.pace import Pace
+from zkmigrate.ui.eta import Pace
 
 DEST = ("dest1", "dest2", "dest3")
 STAGES = ("preflight", "install", "join", "rehearse", "roll", "cutover", "verify", "finalize")
@@ -24,7 +24,7 @@ class Wall:
 
     def __init__(self, brokers: int = 3) -> None:
         self.now = 100.0
-        self.board = Board(lambda: self.now, views=books.load(books.DEFAULT).views())
+        self.board = Board(lambda: self.now, views=playbook_files.load(playbook_files.DEFAULT).views())
         hosts = (*DEST, *(f"broker{n}" for n in range(1, brokers + 1)))
         self.tell(events.RunBegun("r-1", "move", Way.FORWARD, False, hosts, tuple((s, s) for s in STAGES)))
 
@@ -133,7 +133,7 @@ def test_a_long_look_is_a_wait_that_nobody_gives_up(wall: Wall) -> None:
     assert wall.text()[-2:] == ["waits 6 s for the tree, about 10 s to go", "  1500 of 4500 transactions"]
     line = "   cutover.survey waits for the tree: 500 of 4500 transactions"
     assert (
-        words.sentence(events.Waits("cutover", "survey", "the tree", "500 of 4500 transactions", None))
+        sentences.sentence(events.Waits("cutover", "survey", "the tree", "500 of 4500 transactions", None))
         == line
     )
 

@@ -14,7 +14,7 @@ from kafka.record import MemoryRecords
 from tests.unit.loopback import listening
 from tests.unit.sshd import free_port
 from zkmigrate.kafka.clients.produce import Led, ProduceCanary, chosen, partitions, record
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 TOPIC = "canary"
 NOT_LEADER, NO_SUCH_TOPIC = 6, 3

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.loopback import listening
 from tests.unit.sshd import free_port
 from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.zookeeper.clients.words import LIMIT, four_letter_word
+from zkmigrate.zookeeper.clients.four_letter_client import LIMIT, four_letter_word
 
 _NOT_SERVING = b"This ZooKeeper instance is not currently serving requests\n"
 

@@ -32,14 +32,14 @@ from tests.unit.zkdata_fixtures import (
 )
 from zkmigrate.cli.main import cli
 from zkmigrate.discovery.draft import SshDraft
-from zkmigrate.discovery.wanted import transport_ssh
+from zkmigrate.discovery.init_request import transport_ssh
 from zkmigrate.engine.clock import Interrupt, RealClock
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.disks.collect import Asked, Server, collect
 from zkmigrate.zookeeper.disks.collected import filling
-from zkmigrate.zookeeper.disks.place import Place, reached
+from zkmigrate.zookeeper.disks.location import Place, reached
 
 PADDING = bytes(70_000)
 TREE = snapshot_of({"/kafka": b"x"})

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkmigrate.zookeeper.disks.coming import Bucket, Progress
+from zkmigrate.zookeeper.disks.download import Bucket, Progress
 
 
 class Given:

@@ -16,7 +16,7 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK as MOVE
 from tests.unit.test_cli import PLAYBOOK, Place, place
 from zkmigrate.cli import completion
 from zkmigrate.cli.main import cli
-from zkmigrate.engine import asked
+from zkmigrate.engine import step_names
 
 __all__ = ["place"]
 
@@ -64,15 +64,15 @@ def test_steps_and_phases_are_those_the_verbs_take() -> None:
     steps = completed("zkmigrate run --until ", {})
     assert set(steps) == {stage.id for stage in MOVE.stages} | set(MOVE.step_ids())
     for name in steps:
-        asked.known(MOVE, name)
+        step_names.known(MOVE, name)
     for name in completed("zkmigrate run --hold-at ", {}):
-        assert asked.phase(MOVE, name)
+        assert step_names.phase(MOVE, name)
     for name in completed("zkmigrate hold --at ", {}):
-        assert asked.place(MOVE, name)
+        assert step_names.place(MOVE, name)
     assert completed("zkmigrate run --hold-at se", {}) == ["seal", "serve"]
     assert completed("zkmigrate rollback --to cutover.se", {}) == ["cutover.seal", "cutover.serve"]
     assert completed("zkmigrate status --wait en", {}) == ["end"]
-    assert asked.skippable(MOVE, tuple(completed("zkmigrate run --skip ", {})))
+    assert step_names.skippable(MOVE, tuple(completed("zkmigrate run --skip ", {})))
 
 
 def test_steps_are_those_of_the_playbook_on_the_line() -> None:

@@ -22,7 +22,7 @@ SILENT = """
 import os, signal, sys, threading
 from tests.unit.disk_world import DiskSite
 from zkmigrate.cli.main import cli
-from zkmigrate.hosts.lanes import together
+from zkmigrate.hosts.parallel import together
 
 def connect():
     os.write({told}, b"connecting")

@@ -17,18 +17,18 @@ from tests.unit.steps.test_survey import STATE, facts
 from zkmigrate.dependents.kafka import KafkaDependent
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.finding import Held
-from zkmigrate.model.recorded import needed
 from zkmigrate.model.step import Blocked, Verdict
+from zkmigrate.model.step_record import needed
 from zkmigrate.moves import preflight
 from zkmigrate.moves.dependent import Words
-from zkmigrate.moves.facts.recorded import Drained, Surveyed
+from zkmigrate.moves.facts.records import Drained, Surveyed
 from zkmigrate.moves.facts.sessions import Sessions, homes
 from zkmigrate.moves.preflight import members
 from zkmigrate.moves.preflight.check import Check
 from zkmigrate.moves.steps.check import CheckStep, same_ownership
 from zkmigrate.moves.steps.prove import ProveStep
 from zkmigrate.moves.steps.survey import SurveyStep
-from zkmigrate.zookeeper.data.words import Connection
+from zkmigrate.zookeeper.data.four_letter_words import Connection
 
 
 class Half(KafkaDependent):

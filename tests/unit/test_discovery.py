@@ -13,11 +13,11 @@ from zkmigrate.discovery import ansible, render
 from zkmigrate.discovery.clusters import Registered, clusters
 from zkmigrate.discovery.draft import Draft, Ensemble, HostLine, KafkaDraft, SshDraft, Told, agreed
 from zkmigrate.discovery.ensembles import Names
-from zkmigrate.discovery.survey import KAFKA, ZOOKEEPER, HostSurvey, parse
+from zkmigrate.discovery.host_survey import KAFKA, ZOOKEEPER, HostSurvey, parse
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import marked_yaml
 from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.zookeeper.data.words import Connection, Dump
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
 
 SURVEY = """\
 host zk1.example.com

@@ -7,7 +7,7 @@ from typing import Any
 
 from zkmigrate.lab.drills.acknowledged import Missing, Owner, Promised, missing_in, promised
 from zkmigrate.lab.drills.cut_figures import CutOver, cases_of, figures_of, longest_gap_s, summary
-from zkmigrate.lab.load.record import Event, Recording
+from zkmigrate.lab.load.json_lines import Event, Recording
 from zkmigrate.zookeeper.data.tree import Tree, Znode
 
 RAW = "/kafka/zkmigrate-raw/dest1/n-0000000001"

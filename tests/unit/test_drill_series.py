@@ -32,7 +32,7 @@ from zkmigrate.lab.drills.recorded import (
 )
 from zkmigrate.lab.drills.result import Case, Silenced, body_of
 from zkmigrate.lab.drills.window_faults import chosen
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
 

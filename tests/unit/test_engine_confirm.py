@@ -18,9 +18,9 @@ from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Hazard
 from zkmigrate.model.window import Word
-from zkmigrate.moves.rules.window import WINDOW
-from zkmigrate.runs import books
-from zkmigrate.ui import found
+from zkmigrate.moves.rules.window_rules import WINDOW
+from zkmigrate.runs import playbook_files
+from zkmigrate.ui import finding_lines
 from zkmigrate.ui.console import StdConsole
 
 STAGE = Stage("roll", "Roll", (), consent="Restart the brokers?")
@@ -67,10 +67,10 @@ class Papers:
         return [f"behind {name or 'the newest'}"]
 
     def in_short(self, told: Sequence[Finding]) -> Sequence[str]:
-        return found.findings(told)
+        return finding_lines.findings(told)
 
     def whole(self, told: Sequence[Finding]) -> Sequence[str]:
-        return found.whole(told)
+        return finding_lines.whole(told)
 
     def asking(self, where: str) -> None:
         self.asked.append(where)
@@ -314,7 +314,9 @@ def test_a_rehearsal_says_that_no_client_notices() -> None:
         someone.consent(stage)
         notice = [line.partition("notice: ")[2] for line in script.shown if "Clients may notice" in line]
         assert (notice == [nobody]) is bool(why)
-    [told] = [stage.unnoticed for stage in books.load(books.DEFAULT).stages if stage.rehearsal]
+    [told] = [
+        stage.unnoticed for stage in playbook_files.load(playbook_files.DEFAULT).stages if stage.rehearsal
+    ]
     assert told == nobody
 
 

@@ -26,7 +26,7 @@ from zkmigrate.model.step import Blocked, Context, Verdict, Way
 from zkmigrate.model.window import Decision, Probe, Word
 from zkmigrate.moves.rules import probes
 from zkmigrate.moves.world.ensemble import srvr
-from zkmigrate.zookeeper.data.words import Srvr, parse_srvr
+from zkmigrate.zookeeper.data.four_letter_words import Srvr, parse_srvr
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 CONTEXT = Context("tiny-1", inventory())

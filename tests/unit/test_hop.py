@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkmigrate.hosts.hop import Hop, parse_hops
+from zkmigrate.hosts.jump_host import Hop, parse_hops
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.unit.zkm_net import Host, need_root
 from zkmigrate.hosts.facts.lock import FILE, host_lock
 from zkmigrate.hosts.facts.status import host_status
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runs import standing
+from zkmigrate.runs import run_status
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def host(tmp_path: Path) -> Host:
 def told(lock: Reading[bytes]) -> str:
     world = healthy()
     world.files["dest1", FILE] = lock
-    said = standing.of_hosts(world, PLAYBOOK, inventory())["dest1"]
+    said = run_status.of_hosts(world, PLAYBOOK, inventory())["dest1"]
     return str(said["lock"])
 
 

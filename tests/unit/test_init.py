@@ -15,7 +15,7 @@ from tests.unit import init_site
 from tests.unit import sshd as daemon
 from tests.unit.init_site import BROKER, CLUSTER_ID, DEST, SESSION, SOURCE, Site
 from tests.unit.test_admin_server import page, server
-from zkmigrate.discovery.verb import init
+from zkmigrate.discovery.init_verb import init
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory, load
 

@@ -27,7 +27,7 @@ from tests.unit.judge_fixtures import (
 from zkmigrate.lab.judge import Policy, judge, load_history
 from zkmigrate.lab.judge.gaps import ack_gaps, end_of_asking, longest_by_step
 from zkmigrate.lab.judge.history import RunHistory, Span
-from zkmigrate.lab.load.record import Recording, read_recording
+from zkmigrate.lab.load.json_lines import Recording, read_recording
 from zkmigrate.model.finding import Held
 
 

@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from zkmigrate.lab import readiness, record
+from zkmigrate.lab import capture_answers, readiness
 from zkmigrate.lab.lab import LabHost
 from zkmigrate.lab.spec import LabSpec, Role, hosts_of
 
@@ -17,19 +17,19 @@ CHANGING_WORDS = {"crst", "srst", "kill", "stmk", "gtmk"}
 
 
 def test_only_words_that_read_are_sent() -> None:
-    assert not CHANGING_WORDS & set(record.WORDS)
+    assert not CHANGING_WORDS & set(capture_answers.WORDS)
 
 
 @pytest.mark.parametrize("role", list(Role))
 def test_every_capture_has_a_file_of_its_own(role: Role) -> None:
-    names = [capture.file for capture in record.captures(role)]
+    names = [capture.file for capture in capture_answers.captures(role)]
     assert len(names) == len(set(names))
     assert {"ss.txt", "iptables-save.txt"} <= set(names)
 
 
 def test_versions_are_named() -> None:
     spec = LabSpec(source_version="3.4.14", dest_version="3.8.4", kafka_version="2.3.1")
-    assert [record.version(plan) for plan in hosts_of(spec) if plan.number == 1] == [
+    assert [capture_answers.version(plan) for plan in hosts_of(spec) if plan.number == 1] == [
         *("zookeeper 3.4.14", "zookeeper 3.8.4", "kafka 2.3.1"),
         None,
     ]
@@ -43,7 +43,7 @@ def test_data_files_are_recorded_whole(tmp_path: Path) -> None:
     (data / "log.100000001").write_bytes(content)
     (data / "currentEpoch").write_text("1")
     host = LabHost("source1", Role.SOURCE, "10.71.0.11", "ns", 1, 1, None, root)
-    found = record.record_files(host, tmp_path / "out")
+    found = capture_answers.record_files(host, tmp_path / "out")
     kept = "files/var/lib/zookeeper/version-2/log.100000001.gz"
     assert found[kept] == {"path": "/var/lib/zookeeper/version-2/log.100000001", "size": len(content)}
     assert gzip.decompress((tmp_path / "out" / kept).read_bytes()) == content

@@ -17,7 +17,7 @@ from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.spec import LabSpec
 from zkmigrate.lab.state import HostRecord, LabRecord
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 OWNER = ProcessId(4711, 99)
 

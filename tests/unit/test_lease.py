@@ -19,10 +19,10 @@ from zkmigrate.inventory.checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.inventory.inventory import Lease
 from zkmigrate.model.change import Cut, Fence, Unseal
 from zkmigrate.model.step import Context
-from zkmigrate.moves.facts.recorded import ChosenLease
-from zkmigrate.moves.facts.window import Standing, Statuses
+from zkmigrate.moves.facts.dest_status import Standing, Statuses
+from zkmigrate.moves.facts.records import ChosenLease
 from zkmigrate.moves.rules.lease import Longest, chosen, in_force, longest, needed_ms
-from zkmigrate.moves.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+from zkmigrate.moves.rules.window_rules import FIND_DOOR_S, deadlines, expected_way_back_s
 from zkmigrate.moves.steps.cut import CutFacts, CutStep
 from zkmigrate.moves.steps.fence import FenceFacts, FenceStep
 from zkmigrate.moves.steps.seal import SealStep

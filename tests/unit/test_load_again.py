@@ -12,9 +12,8 @@ import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from zkmigrate.lab.judge.history import parse_log
-from zkmigrate.lab.load import again
-from zkmigrate.lab.load.again import NAME, read_again, write_log
 from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.reread import NAME, read_again, write_log
 
 
 def test_every_partition_is_read_from_its_beginning_to_its_end(tmp_path: Path) -> None:
@@ -123,8 +122,8 @@ def test_it_is_whole_once_each_partition_has_told_its_end(
 ) -> None:
     script, ends, why = SCRIPTS[name]
     client = Scripted(script, ends)
-    monkeypatch.setattr(again, "Consumer", client)
-    monkeypatch.setattr(again, "time", client)
+    monkeypatch.setattr(reread, "Consumer", client)
+    monkeypatch.setattr(reread, "time", client)
     config = LoadConfig(topics=("a",), partitions=2, drain_deadline_s=100.0)
     assert write_log(tmp_path, config) is not bool(why)
     assert client.closed

@@ -15,8 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from zkmigrate.lab.load import consumer
 from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.json_lines import Recorder, Recording, load_recording
 from zkmigrate.lab.load.process import Orders
-from zkmigrate.lab.load.record import Recorder, Recording, load_recording
 
 CONFIG = LoadConfig(topics=("a", "b"), partitions=2, drain_deadline_s=100.0)
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT))

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError
 
 from zkmigrate.lab.load import producer
 from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.json_lines import Recorder, read_recording
 from zkmigrate.lab.load.process import Orders
-from zkmigrate.lab.load.record import Recorder, read_recording
 
 Answer = Callable[[KafkaError | None, "Taken"], None]
 GIVEN_BACK = "p-0", "p-9"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zkmigrate.lab.load.record import Follower, Recorder, load_recording, read_recording
+from zkmigrate.lab.load.json_lines import Follower, Recorder, load_recording, read_recording
 
 
 def test_a_recording_reads_back_as_written(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.load.config import LoadConfig, load_config
-from zkmigrate.lab.load.record import load_recording
+from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 NOBODY = "127.0.0.1:1"
 CONFIG = LoadConfig(raw_hosts={"d1": NOBODY}, tenant_servers=(NOBODY,), session_timeout_ms=600)

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.engine_world import HOSTS, Killed, Points, Tiny, blocked, forward, resume, until
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.history import hook_key
-from zkmigrate.engine.moments import variables
+from zkmigrate.engine.hook_points import variables
 from zkmigrate.engine.ports import Answer, HookCall, HookEnd
 from zkmigrate.inventory.hooks import MAY_STOP, Hook, Hooks, Moment
 

@@ -30,14 +30,14 @@ from tests.unit.preflight_world import (
     view,
 )
 from zkmigrate.inventory.inventory import Service
+from zkmigrate.locations import Places
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import DirEntry, Znode
 from zkmigrate.model.step import Context
 from zkmigrate.moves.preflight import Gate
 from zkmigrate.moves.preflight.drilled import DRILLED, Drill
-from zkmigrate.places import Places
-from zkmigrate.ui import found, survey
+from zkmigrate.ui import finding_lines, preflight_view
 
 T = TypeVar("T")
 Break = Callable[[PreflightWorld], None]
@@ -703,17 +703,17 @@ def test_a_host_that_is_not_reached_is_one_line_and_the_first() -> None:
     findings = run_preflight(context(), Unreached("dest2"), "preflight")
     unknown = [f for f in findings if f.target == "dest2" and f.held is Held.UNKNOWN and f.cause]
     assert len(unknown) > 10
-    lines = found.findings(findings)
+    lines = finding_lines.findings(findings)
     assert lines[0] == f"[??] dest2: unreachable: {NO_ROUTE}; {len(unknown)} checks unknown"
     assert [line.split()[1] for line in lines[1:] if line.startswith("[??]")] == ["source.ports"]
-    moves = found.moves(findings)
+    moves = finding_lines.moves(findings)
     assert [m for m in moves if m.startswith("see why it does not answer")]
     assert not [m for m in moves if "ssh.known_hosts" in m], "a key does not open a route"
 
 
 def test_with_no_host_reached_every_host_is_one_line() -> None:
     findings = run_preflight(context(), Unreached(), "preflight")
-    lines = found.findings(findings)
+    lines = finding_lines.findings(findings)
     hosts = [*inventory().source_names, *inventory().dest_names, *inventory().broker_names]
     assert [line.split()[1] for line in lines[:9]] == [f"{host}:" for host in hosts]
     assert len(lines) < 25 < 150 < len(findings)
@@ -730,7 +730,7 @@ ELSEWHERE = {
 
 
 def of_the_screen(findings: tuple[Finding, ...]) -> list[str]:
-    return [line for line, _ in survey.lines(findings, Places("migration.yml"), None)]
+    return [line for line, _ in preflight_view.lines(findings, Places("migration.yml"), None)]
 
 
 @pytest.mark.parametrize("by_ssh", ELSEWHERE.values(), ids=ELSEWHERE)
@@ -747,9 +747,9 @@ def test_on_the_wrong_machine_that_is_said_first_and_the_rest_follows(by_ssh: Un
     assert len(done) == 2, "one remedy for the machine, one for the hosts"
     assert len(screen) < 40
     assert not [line for line in screen if "let the ssh account read it" in line]
-    assert found.findings(findings)[0].startswith("[NO] operator.address: ")
-    assert found.moves(findings)[0].startswith("run zkmigrate on the machine that has 10.71.0.2")
-    assert len(found.findings(findings)) < 25
+    assert finding_lines.findings(findings)[0].startswith("[NO] operator.address: ")
+    assert finding_lines.moves(findings)[0].startswith("run zkmigrate on the machine that has 10.71.0.2")
+    assert len(finding_lines.findings(findings)) < 25
 
 
 @pytest.mark.parametrize("by_ssh", ELSEWHERE.values(), ids=ELSEWHERE)
@@ -849,7 +849,7 @@ def test_a_dest_host_that_was_begun_only_lacks_its_directory(there: str) -> None
 def test_moves_name_what_they_belong_to() -> None:
     world = healthy()
     world.files["source2", ZOO_CFG] = Unknown("denied", f"{ZOO_CFG}: permission denied")
-    told = found.moves(run_preflight(context(), world, "preflight"))
+    told = finding_lines.moves(run_preflight(context(), world, "preflight"))
     assert "let the ssh account read it (source.config)" in told
     assert told[-1] == "put it right, then run zkmigrate preflight again"
 

@@ -12,7 +12,7 @@ from tests.unit.test_preflight import DUMPS, no_word
 from zkmigrate.inventory.inventory import Window
 from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Context
-from zkmigrate.moves.rules.window import deadlines, expected_way_back_s
+from zkmigrate.moves.rules.window_rules import deadlines, expected_way_back_s
 
 BEGIN, END = "2026-11-21T22:00+01:00", "2026-11-22T02:00:00+01:00"
 AT_BEGIN, AT_END = 1795294800.0, 1795309200.0

@@ -27,7 +27,7 @@ from tests.unit.zkdata_fixtures import (
 from zkmigrate.cli.main import cli
 from zkmigrate.zookeeper.data.sums import BUCKETS
 from zkmigrate.zookeeper.data.tree import Znode, differences
-from zkmigrate.zookeeper.disks.spilled import differing
+from zkmigrate.zookeeper.disks.subtree_differences import differing
 
 OLD, NEW = 1 << 32, 2 << 32
 BROKER, STRAY, OTHER = 0x11, 0x22, 0x33

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.zkm_net import Host, need_root
 from zkmigrate.engine.apply import operation_id
-from zkmigrate.hosts.facts.record import Operation, operations, standing
+from zkmigrate.hosts.facts.operations import Operation, operations, standing
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Way

@@ -10,9 +10,9 @@ import pytest
 
 from tests.world.operator import inventory
 from zkmigrate.errors import RecordError
-from zkmigrate.model.recorded import Recorded, known, needed, recorded
 from zkmigrate.model.step import Context, Way
-from zkmigrate.moves.facts.recorded import (
+from zkmigrate.model.step_record import Recorded, known, needed, recorded
+from zkmigrate.moves.facts.records import (
     Checked,
     ChosenLease,
     Drained,
@@ -25,7 +25,7 @@ from zkmigrate.moves.facts.recorded import (
     seconds,
 )
 from zkmigrate.moves.rules.lease import in_force
-from zkmigrate.moves.rules.window import deadline_s
+from zkmigrate.moves.rules.window_rules import deadline_s
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 

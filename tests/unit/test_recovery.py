@@ -7,7 +7,7 @@ import math
 import pytest
 
 from zkmigrate.kafka.facts.recovery import Recovery, parse_recovery, parse_span
-from zkmigrate.kafka.rules.patience import patience
+from zkmigrate.kafka.rules.recovery_wait import patience
 
 STILL_S, MOST_S = 600.0, 7200.0
 

@@ -27,7 +27,7 @@ from zkmigrate.moves.facts.replay import Looked, Looking
 from zkmigrate.moves.facts.replay_disks import Reader
 from zkmigrate.zookeeper.data.replay import Mark
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.place import Disks, Place, opened
+from zkmigrate.zookeeper.disks.location import Disks, Place, opened
 
 CUT = OLD + 10
 EXPIRED = close_payload(OLD + 11, BROKER, ["/kafka/ids/1"])

@@ -27,7 +27,7 @@ from zkmigrate.model.change import Fence, Go, HostVerb, SetService
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.report import Beat, Report, Sampled, Table, Told, Window, length
-from zkmigrate.moves import lanes
+from zkmigrate.moves import host_states
 from zkmigrate.moves.report import REPORTING
 from zkmigrate.report import pictures, plots, svg
 from zkmigrate.report.build import build
@@ -37,7 +37,7 @@ from zkmigrate.report.page import page
 from zkmigrate.report.sources import read
 from zkmigrate.report.tables import figures, tables
 from zkmigrate.report.timebase import Timebase
-from zkmigrate.runs import books
+from zkmigrate.runs import playbook_files
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -72,7 +72,13 @@ class Run:
         self.dir = base / name
         self.clock = Clock()
         self.journal = Journal.create(self.dir, self.clock)
-        body = {"run": name, "name": "n", "playbook": books.DEFAULT, "inventory": "i" * 64, "plan": "p" * 64}
+        body = {
+            "run": name,
+            "name": "n",
+            "playbook": playbook_files.DEFAULT,
+            "inventory": "i" * 64,
+            "plan": "p" * 64,
+        }
         hosts = {"source": ["s1"], "dest": ["d1"], "brokers": ["b1"]}
         self.journal.append("begin", {**body, "hosts": hosts, **(begin or {})})
 
@@ -99,7 +105,7 @@ class Run:
 
     def report(self, load: Path | None = None) -> Report:
         self.journal.close()
-        return build(read(self.dir, load), books.load(books.DEFAULT))
+        return build(read(self.dir, load), playbook_files.load(playbook_files.DEFAULT))
 
 
 class Strict(HTMLParser):
@@ -126,7 +132,7 @@ def hostile(tmp_path: Path) -> Report:
     run.journal.append(
         "begin",
         {
-            "run": next(words), "name": next(words), "playbook": books.DEFAULT, "inventory": next(words),
+            "run": next(words), "name": next(words), "playbook": playbook_files.DEFAULT, "inventory": next(words),
             "plan": next(words), "hosts": names,
         },
     )  # fmt: skip
@@ -477,7 +483,7 @@ def test_another_playbook_tells_what_is_left_only_when_it_is_named(tmp_path: Pat
     own.journal.close()
     text = call(tmp_path, "--run-id", "r-1", "--format", "md").stdout
     assert "not known: the playbook of_our_own is not to be had here" in " ".join(text.split())
-    named = call(tmp_path, "--run-id", "r-1", "--format", "md", "--playbook", books.DEFAULT).stdout
+    named = call(tmp_path, "--run-id", "r-1", "--format", "md", "--playbook", playbook_files.DEFAULT).stdout
     assert "go on at preflight.preflight" in named
 
 
@@ -491,7 +497,7 @@ def test_holds_and_who_is_at_work_are_told(tmp_path: Path, run: Run) -> None:
     again.close()
     fd = process.announce(run.dir, process.Process(1, "resume", "ann@ops", "pts/1", 1.0))
     try:
-        report = build(read(run.dir), books.load(books.DEFAULT))
+        report = build(read(run.dir), playbook_files.load(playbook_files.DEFAULT))
     finally:
         os.close(fd)
     told = [(d.where, d.what, d.answer, d.by) for d in report.decisions if d.kind == "hold"]
@@ -511,7 +517,7 @@ def test_every_question_is_told_with_who_answered_and_what_was_in_doubt(run: Run
     old = {"stage": "roll", "question": "Restart?", "answer": "go", "by": "bob"}
     again.append("consent", old)
     again.close()
-    report = build(read(run.dir), books.load(books.DEFAULT))
+    report = build(read(run.dir), playbook_files.load(playbook_files.DEFAULT))
     told = [(d.kind, d.where, d.answer, d.by) for d in report.decisions if d.kind in ("consent", "answer")]
     assert told == [
         ("answer", "roll.roll", "go", "anna"),
@@ -579,7 +585,7 @@ def test_hooks_that_decided_or_failed_are_told(run: Run) -> None:
         end = {"code": code, "how": how, "seconds": 1.0, "output": "", "stops": stops}
         again.append("hook", {"moment": moment, "place": place, "number": number, "run": "/h/ask", **end})
     again.close()
-    report = build(read(run.dir), books.load(books.DEFAULT))
+    report = build(read(run.dir), playbook_files.load(playbook_files.DEFAULT))
     told = [(d.where, d.what, d.answer, d.by) for d in report.decisions if d.kind == "hook"]
     assert told == [
         ("roll", "before_stage", "exit code 0", "/h/ask"),
@@ -598,7 +604,7 @@ def test_the_kept_plan_is_held_against_the_journal(tmp_path: Path, run: Run) -> 
 
 
 def test_states_that_are_drawn_all_have_a_colour_that_text_can_be_read_on() -> None:
-    states = {*lanes.DEST_STATES, *lanes.BROKER_STATES, *lanes.ENSEMBLE_STATES}
+    states = {*host_states.DEST_STATES, *host_states.BROKER_STATES, *host_states.ENSEMBLE_STATES}
     assert states == set(REPORTING.colours)
 
     def light(colour: str) -> float:
@@ -644,7 +650,7 @@ def test_hundreds_of_brokers_through_hours_stay_a_page(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_window_or_samples_is_drawn(run: Run) -> None:
-    report = build(read(run.dir), books.load(books.DEFAULT))
+    report = build(read(run.dir), playbook_files.load(playbook_files.DEFAULT))
     ElementTree.fromstring(pictures.timeline(report))
     assert "not begun" in page(report)
 
@@ -685,7 +691,7 @@ def test_a_sampling_says_its_part_of_the_report(tmp_path: Path) -> None:
     load.mkdir()
     acks = [{"event": "ack", "mono_ns": int((run.clock.mono + n) * 1e9)} for n in range(2)]
     (load / "producer.jsonl").write_text("".join(json.dumps(ack) + "\n" for ack in acks))
-    playbook, found = books.load(books.DEFAULT), read(run.dir, load)
+    playbook, found = playbook_files.load(playbook_files.DEFAULT), read(run.dir, load)
 
     def made(told: Told | None) -> Report:
         return build(found, replace(playbook, sampling=(replace(BROKERS, told=told),)))

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.unit.test_report import Run
-from zkmigrate.kafka.rules.produced import produced
+from zkmigrate.kafka.rules.produce_gaps import produced
 from zkmigrate.model.change import Fence, HostVerb
 from zkmigrate.model.report import Report, Visit, Window
 from zkmigrate.report import pictures

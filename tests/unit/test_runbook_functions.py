@@ -10,7 +10,7 @@ import pytest
 from tests.unit.zkdata_fixtures import RECORDED, VERSIONS
 from zkmigrate.byhand import page
 from zkmigrate.moves import by_hand
-from zkmigrate.zookeeper.data.words import parse_cons, parse_dump, parse_mntr, parse_srvr
+from zkmigrate.zookeeper.data.four_letter_words import parse_cons, parse_dump, parse_mntr, parse_srvr
 
 FUNCTIONS = (Path(page.__file__).parent / "hand.sh").read_text() + by_hand.FUNCTIONS
 ROLES = ("leader", "follower", "observer")

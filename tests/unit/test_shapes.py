@@ -30,8 +30,8 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Role
 from zkmigrate.model.step import Way
 from zkmigrate.moves.verbs.retire import _refuse_no_broker
-from zkmigrate.runs import standing
-from zkmigrate.runs.opening import Opening
+from zkmigrate.runs import run_status
+from zkmigrate.runs.open_run import Opening
 from zkmigrate.site.observe import Observe
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "migration-yml.md"
@@ -330,11 +330,11 @@ def test_a_witness_without_a_service_is_asked_for_its_own_state_alone() -> None:
     world, known = PreflightWorld(own_addresses=Seen(("172.17.0.2",))), inventory()
     book = Playbook("p", "p", roles=(Role("dest", "dest hosts", witness=True),))
     world.programs.update({(host, "status"): Unknown("timeout", "silent") for host in known.dest_names})
-    said = standing.of_hosts(world, book, known)
+    said = run_status.of_hosts(world, book, known)
     assert list(said) == list(known.dest_names)
-    assert standing.elsewhere(world, book, known, said) != ""
+    assert run_status.elsewhere(world, book, known, said) != ""
     nobody = Inventory(version=1, name="d", dest=known.dest)
-    assert standing.elsewhere(world, book, nobody, said) == ""
+    assert run_status.elsewhere(world, book, nobody, said) == ""
 
 
 # --- the command line -----------------------------------------------------------------------------------

@@ -14,19 +14,19 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.preflight_world import TIMEOUT, PreflightWorld, inventory
 from tests.unit.test_report import Run
 from tests.world.operator import quiet_world
-from zkmigrate.engine import asked, events, process
+from zkmigrate.engine import events, process, step_names
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import History
-from zkmigrate.engine.patience import Patience
+from zkmigrate.engine.limits import Patience
 from zkmigrate.errors import UsageError
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.step import Hazard, Waiting, Way
 from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.runs import books, standing
+from zkmigrate.runs import playbook_files, run_status
 from zkmigrate.ui.board import Board
 from zkmigrate.ui.plain import Plain
-from zkmigrate.ui.record import EVENTS
+from zkmigrate.ui.run_files import EVENTS
 
 
 def test_what_the_rehearsal_took_is_told_once_it_is_walked_back(tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_what_the_rehearsal_took_is_told_once_it_is_walked_back(tmp_path: Path) 
         run.clock.pass_(took)
         run.step("rehearse.fence", "done", way, seconds=took)
     run.journal.close()
-    body = standing.of_run(run.dir, books.load(books.DEFAULT), ("d1", "b1"), run.clock)
-    lines = standing.lines(body)
+    body = run_status.of_run(run.dir, playbook_files.load(playbook_files.DEFAULT), ("d1", "b1"), run.clock)
+    lines = run_status.lines(body)
     assert "  done  preflight.preflight (3.00 s)" in lines
     assert "  took  rehearse.fence (1.25 s, back 0.50 s)" in lines
     assert not [line for line in lines if line.startswith("  done  rehearse")]
@@ -49,7 +49,7 @@ def test_a_dest_that_runs_is_told_to_run_though_nothing_is_armed() -> None:
     world = quiet_world()
     for host in world.inventory.dest_names:
         world.hosts[host].running = True
-    said = standing.of_hosts(WorldLook(world, frozenset()), PLAYBOOK, world.inventory)
+    said = run_status.of_hosts(WorldLook(world, frozenset()), PLAYBOOK, world.inventory)
     assert {body["unit"] for body in said.values()} == {"active"}
     assert {body["lapsed"] for body in said.values()} == {False}
 
@@ -61,7 +61,7 @@ def test_status_has_words_and_no_values_of_the_language() -> None:
     nobody = dict.fromkeys(("process", "ended", "hold", "held"))
     body: dict[str, Any] = {**run, **none, **nobody}
     body["hosts"] = {"dest1": host, "dest2": {**host, "lapsed": True}}
-    assert standing.lines(body)[-2:] == [
+    assert run_status.lines(body)[-2:] == [
         "  dest1: phase idle, unit active, lapsed no",
         "  dest2: phase idle, unit active, lapsed yes",
     ]
@@ -82,7 +82,9 @@ def test_where_no_dest_host_answers_another_machine_asks_whether_it_is_the_one(
     world = PreflightWorld(own_addresses=Seen((own,)))
     for host in inventory().dest_names:
         world.programs[host, "status"] = answer
-    said = standing.elsewhere(world, PLAYBOOK, inventory(), standing.of_hosts(world, PLAYBOOK, inventory()))
+    said = run_status.elsewhere(
+        world, PLAYBOOK, inventory(), run_status.of_hosts(world, PLAYBOOK, inventory())
+    )
     question = f"no dest host answers, and this machine sends from {own}: is it the one that has 10.71.0.2?"
     assert said == (question if told else "")
 
@@ -96,16 +98,16 @@ def test_findings_of_a_step_are_kept_of_both_its_ways(tmp_path: Path) -> None:
             "rehearse.fence", "done", way, seconds=1.0, findings=[encode_finding(claim(id, "it is", True))]
         )
     run.journal.close()
-    kept = standing.findings(run.dir, "rehearse")
+    kept = run_status.findings(run.dir, "rehearse")
     assert {step: [f["id"] for f in found] for step, found in kept.items()} == {
         "rehearse.fence": ["fence.closed"],
         "rehearse.fence (back)": ["fence.reopened"],
     }
-    assert standing.findings(run.dir, "rehearse.fence") == kept
+    assert run_status.findings(run.dir, "rehearse.fence") == kept
 
 
 def test_a_door_that_was_opened_leaves_no_way_back() -> None:
-    playbook = books.load(books.DEFAULT)
+    playbook = playbook_files.load(playbook_files.DEFAULT)
     history = History()
     history.done |= {"cutover.serve", "cutover.check", "finalize.preflight"}
     assert history.no_way_back(playbook) == ""
@@ -121,13 +123,13 @@ def test_a_wait_that_is_over_names_the_way_back_only_where_there_is_one(back: bo
 
 
 def test_what_can_be_walked_back_to_is_listed_and_no_more() -> None:
-    playbook = books.load(books.DEFAULT)
-    asked.behind(playbook, "join.join", "install")
-    asked.behind(playbook, "join.join", "")
-    asked.behind(playbook, "", "finalize")
+    playbook = playbook_files.load(playbook_files.DEFAULT)
+    step_names.behind(playbook, "join.join", "install")
+    step_names.behind(playbook, "join.join", "")
+    step_names.behind(playbook, "", "finalize")
     for to, why in (("nowhere", "no stage or step 'nowhere' in"), ("cutover", "cutover is ahead; ")):
         with pytest.raises(UsageError) as caught:
-            asked.behind(playbook, "join.join", to)
+            step_names.behind(playbook, "join.join", to)
         assert why in str(caught.value)
         possible = str(caught.value).partition("possible: ")[2].split(", ")
         assert possible[:3] == ["preflight", "install", "join"]
@@ -157,8 +159,8 @@ def test_status_and_screen_tell_how_far_the_roll_is(
     for event in (begun, wave):  # the one as a process begins, the other later
         minute_ago = {**events.to_json(event), "left_s": left_s, "at": run.clock() - 60.0}
         (run.dir / EVENTS).write_text(json.dumps(minute_ago) + "\n")
-        assert f"  {told}" in standing.lines(
-            standing.of_run(run.dir, books.load(books.DEFAULT), (), run.clock)
+        assert f"  {told}" in run_status.lines(
+            run_status.of_run(run.dir, playbook_files.load(playbook_files.DEFAULT), (), run.clock)
         )
         board = Board(lambda: 100.0)
         board.take(event)

@@ -8,9 +8,9 @@ from tests.world.operator import inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Context
-from zkmigrate.moves.facts.recorded import Drained
+from zkmigrate.moves.facts.records import Drained
 from zkmigrate.moves.steps.check import quorum
-from zkmigrate.zookeeper.data.words import parse_srvr
+from zkmigrate.zookeeper.data.four_letter_words import parse_srvr
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 LAST_OF_SOURCE = 0x1000000EC

@@ -13,7 +13,7 @@ from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.hosts.facts.status import HostPhase, parse_phase
 from zkmigrate.model.finding import claim
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
-from zkmigrate.moves.facts.window import Statuses
+from zkmigrate.moves.facts.dest_status import Statuses
 from zkmigrate.moves.steps.go import GoFacts, GoStep
 from zkmigrate.moves.world import program
 from zkmigrate.moves.world.host import Host

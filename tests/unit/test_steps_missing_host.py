@@ -14,7 +14,7 @@ from zkmigrate.hosts.facts.status import HostStatus, parse_status
 from zkmigrate.model.fact import Absent
 from zkmigrate.model.finding import Held, Severity, claim
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
-from zkmigrate.moves.facts.window import Standing, Statuses
+from zkmigrate.moves.facts.dest_status import Standing, Statuses
 from zkmigrate.moves.steps.check import CheckFacts, CheckStep, those_serving
 from zkmigrate.moves.steps.open_door import OpenStep
 from zkmigrate.moves.steps.serve import ServeStep

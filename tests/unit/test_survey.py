@@ -15,9 +15,9 @@ from tests.unit.preflight_world import context, healthy, partition, run_prefligh
 from tests.unit.test_preflight import PROPERTIES, Unreached, both, config, file, kafka, no_file
 from tests.unit.test_preflight_kafka import tenant
 from tests.world.site import INVENTORY
+from zkmigrate.locations import Places, places
 from zkmigrate.model.finding import AGAIN, Finding, Severity, claim
-from zkmigrate.places import Places, places
-from zkmigrate.ui import survey
+from zkmigrate.ui import preflight_view
 
 NOWHERE = Places("migration.yml")
 
@@ -35,12 +35,12 @@ def troubled() -> tuple[Finding, ...]:
 
 
 def text(findings: tuple[Finding, ...], width: int | None = None, at: Places = NOWHERE) -> str:
-    return "\n".join(line for line, _ in survey.lines(findings, at, width))
+    return "\n".join(line for line, _ in preflight_view.lines(findings, at, width))
 
 
 def test_every_finding_is_in_one_section_and_in_this_order() -> None:
     findings = troubled()
-    counts = survey.tally(findings)
+    counts = preflight_view.tally(findings)
     assert sum(counts.values()) == len(findings)
     assert all(counts.values())
     heads = re.findall(r"^([A-Z]+) \((\d+)\):", text(findings), re.MULTILINE)
@@ -88,22 +88,24 @@ def test_many_targets_are_counted() -> None:
 def test_the_move_that_all_have_is_said_at_the_end_alone() -> None:
     shown = text(troubled())
     assert AGAIN not in shown
-    assert survey.ending(troubled(), "-i m.yml")[-1].endswith("zkmigrate preflight -i m.yml")
+    assert preflight_view.ending(troubled(), "-i m.yml")[-1].endswith("zkmigrate preflight -i m.yml")
 
 
 def test_where_nothing_blocks_the_next_verb_is_named() -> None:
     findings = run_preflight(context(), healthy(), "preflight")
-    ended = survey.ending(findings, "-i m.yml")
+    ended = preflight_view.ending(findings, "-i m.yml")
     assert ended[0] == f"none of {len(findings)} findings block; 15 come later, {len(findings) - 15} hold"
     assert ended[1].endswith("zkmigrate plan -i m.yml")
 
 
 def test_while_a_run_is_under_way_its_next_command_is_named_and_no_plan() -> None:
     findings = run_preflight(context(), healthy(), "preflight")
-    ended = survey.ending(findings, "-i m.yml", "zkmigrate resume -i m.yml --run-id r1")
+    ended = preflight_view.ending(findings, "-i m.yml", "zkmigrate resume -i m.yml --run-id r1")
     assert ended[1].endswith("zkmigrate resume -i m.yml --run-id r1")
     assert not [line for line in ended if " plan " in line]
-    assert survey.ending(troubled(), "-i m.yml", "zkmigrate resume")[-1].endswith("preflight -i m.yml")
+    assert preflight_view.ending(troubled(), "-i m.yml", "zkmigrate resume")[-1].endswith(
+        "preflight -i m.yml"
+    )
 
 
 def test_unknown_that_only_warns_is_told_so() -> None:
@@ -122,7 +124,7 @@ def test_checks_that_one_look_leaves_unknown_are_one_item_with_its_target() -> N
 
 
 def test_what_blocks_is_counted_once() -> None:
-    assert survey.ending(troubled(), "")[0].startswith("6 of "), "one check false, five unknown"
+    assert preflight_view.ending(troubled(), "")[0].startswith("6 of "), "one check false, five unknown"
 
 
 def test_hosts_that_are_silent_for_one_reason_are_one_item(tmp_path: Path) -> None:
@@ -170,7 +172,7 @@ def test_colour_is_for_a_terminal_that_has_it(
     ours, theirs = pty.openpty()
     finding = claim("a.b", "so it is", False, seen="bad", moves=("heal it",))
     with os.fdopen(theirs, "w") as out:
-        survey.show(out, (finding,), NOWHERE, "-i m.yml")
+        preflight_view.show(out, (finding,), NOWHERE, "-i m.yml")
         out.flush()
         shown = ""
         while "-i m.yml" not in shown:  # a terminal hands over what there is, piece by piece
@@ -183,10 +185,10 @@ def test_colour_is_for_a_terminal_that_has_it(
 def test_a_pipe_gets_neither_colour_nor_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     out = StringIO()
-    survey.show(out, troubled(), NOWHERE, "-i m.yml")
+    preflight_view.show(out, troubled(), NOWHERE, "-i m.yml")
     assert "\x1b" not in out.getvalue()
     assert out.getvalue().startswith(text(troubled()))
-    assert out.getvalue().splitlines()[-2:] == survey.ending(troubled(), "-i m.yml")
+    assert out.getvalue().splitlines()[-2:] == preflight_view.ending(troubled(), "-i m.yml")
 
 
 def test_a_file_that_is_wrong_is_told_with_its_line() -> None:

@@ -12,7 +12,7 @@ from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.moves.facts.tenants import Tenant, Tenants, foreign_clients
-from zkmigrate.zookeeper.data.words import Connection, Dump
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
 
 WORLD = inventory()
 SILENT = Unknown("timeout", "no answer in 3 s")

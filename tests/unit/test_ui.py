@@ -25,12 +25,12 @@ from zkmigrate.engine.clock import Interrupt
 from zkmigrate.model.change import Fence, PutFile, SetService
 from zkmigrate.model.finding import Severity, claim
 from zkmigrate.model.step import Hazard, Way
-from zkmigrate.ui import found, words
+from zkmigrate.ui import finding_lines, sentences
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.ui.jsonl import JsonLines
 from zkmigrate.ui.live import LiveView
 from zkmigrate.ui.plain import Plain
-from zkmigrate.ui.record import EVENTS, recorded
+from zkmigrate.ui.run_files import EVENTS, recorded
 
 SICK = claim("tiny.sick", "it is well", False, seen="sick", needed="health", moves=("heal it",), target="d2")
 STORY: tuple[events.Event, ...] = (
@@ -86,7 +86,7 @@ def test_many_findings_that_hold_are_counted_and_the_others_told_in_full() -> No
     held = [claim(f"tiny.{name}", "well", True, target=host) for name in "abcd" for host in HOSTS]
     later = claim("tiny.e", "well", None, seen="later: checked at the gate roll", severity=Severity.INFO)
     unsure = claim("tiny.f", "it answers", None, seen="no answer", severity=Severity.WARN)
-    assert found.findings([*held, later, SICK, unsure]) == [
+    assert finding_lines.findings([*held, later, SICK, unsure]) == [
         "[NO] tiny.sick d2: not so: it is well; sick (needed: health)",
         "[??] tiny.f: not known: it answers; no answer",
         "12 findings hold; 1 to come later",
@@ -95,7 +95,7 @@ def test_many_findings_that_hold_are_counted_and_the_others_told_in_full() -> No
 
 def test_a_claim_that_holds_on_every_host_is_one_line() -> None:
     held = [claim("tiny.a", "no client gets in", True, target=host, seen="0 sockets") for host in HOSTS]
-    assert found.findings(held) == ["[ok] tiny.a d1, d2, d3: no client gets in"]
+    assert finding_lines.findings(held) == ["[ok] tiny.a d1, d2, d3: no client gets in"]
 
 
 def test_at_a_question_what_does_not_hold_is_last_and_what_holds_is_grouped() -> None:
@@ -103,7 +103,7 @@ def test_at_a_question_what_does_not_hold_is_last_and_what_holds_is_grouped() ->
     held = [claim(f"host.{n}", "well", True, target=host) for n in "ab" for host in HOSTS]
     later = claim("roll.x", "well", None, severity=Severity.INFO)
     evidence = {"look.look": (claim("a.b", "so", True),), "main.fence": (warns, SICK, *held, later)}
-    assert found.behind(evidence, "") == [
+    assert finding_lines.behind(evidence, "") == [
         "in short; whole: f main.fence, or f all",
         "findings there are also of: look.look (1)",
         "main.fence:",
@@ -116,18 +116,18 @@ def test_at_a_question_what_does_not_hold_is_last_and_what_holds_is_grouped() ->
         "  [NO] tiny.sick d2: not so: it is well; sick (needed: health)",
         "       possible: heal it",
     ]
-    whole = found.behind(evidence, "main")
+    whole = finding_lines.behind(evidence, "main")
     assert whole[-4:] == [
         "  [NO] tiny.sick d2: not so: it is well", "       seen: sick", "       needed: health",
         "       possible: heal it",
     ]  # fmt: skip
     assert sum("[ok] host." in line for line in whole) == 6
-    assert "look.look:" in found.behind(evidence, "all")
+    assert "look.look:" in finding_lines.behind(evidence, "all")
 
 
 def test_upper_case_is_for_what_stands_in_the_way() -> None:
     marks = {
-        severity: found.finding(claim("tiny.a", "so it is", False, severity=severity)).split()[0]
+        severity: finding_lines.finding(claim("tiny.a", "so it is", False, severity=severity)).split()[0]
         for severity in Severity
     }
     assert marks == {Severity.BLOCK: "[NO]", Severity.WARN: "[warn]", Severity.INFO: "[note]"}
@@ -135,10 +135,10 @@ def test_upper_case_is_for_what_stands_in_the_way() -> None:
 
 def test_a_run_that_stopped_says_the_moves_and_one_that_turned_back_does_not() -> None:
     assert (
-        words.Story().lines(events.RunEnded(6, "blocked", (SICK,)))[-1]
+        sentences.Story().lines(events.RunEnded(6, "blocked", (SICK,)))[-1]
         == "   possible now: heal it (tiny.sick)"
     )
-    assert "heal it" not in "".join(words.Story().lines(events.RunEnded(9, "back", (SICK,))))
+    assert "heal it" not in "".join(sentences.Story().lines(events.RunEnded(9, "back", (SICK,))))
 
 
 def test_the_screen_keeps_what_was_shown_between_two_questions(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_events_are_recorded_after_another_and_a_full_disk_stops_nothing(tmp_pat
         for event in STORY[:2]:
             emit(event)
     assert [type(e).__name__ for e in seen] == ["Noted", "RunBegun", "StageBegun"]
-    assert "No space left on device" in words.sentence(seen[0])
+    assert "No space left on device" in sentences.sentence(seen[0])
 
 
 def test_json_lines_hold_every_event_and_no_file_content() -> None:
@@ -379,13 +379,13 @@ def test_on_a_terminal_every_step_is_explained_and_asked(
 
 
 def test_a_hold_says_when_the_hosts_open_by_themselves_and_what_is_left_to_say_then() -> None:
-    assert words.sentence(events.Holding("check", None, 7.4)) == (
+    assert sentences.sentence(events.Holding("check", None, 7.4)) == (
         "   holding after check; in 7 s at most the hosts open by themselves: go (g), stop (s) or back (b)?"
     )
-    assert words.sentence(events.Holding("check", None, -0.1)) == (
+    assert sentences.sentence(events.Holding("check", None, -0.1)) == (
         "   holding after check; the hosts open by themselves by now: go (g) or stop (s)?"
     )
-    assert words.sentence(events.Holding("check", None, 2.0, late=True)) == (
+    assert sentences.sentence(events.Holding("check", None, 2.0, late=True)) == (
         "   holding after check; in 2 s at most the hosts open by themselves: "
         "go (g), stop (s) or back (b; too late to keep the clients' sessions)?"
     )

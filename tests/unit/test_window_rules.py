@@ -18,14 +18,14 @@ from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Context, Hazard
 from zkmigrate.model.window import Decision, Phase, Trouble
-from zkmigrate.moves.rules import probes, window
-from zkmigrate.moves.rules.window import BrokerPolicy
+from zkmigrate.moves.rules import probes, window_rules
+from zkmigrate.moves.rules.window_rules import BrokerPolicy
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "window.md"
 BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"
 
 POLICIES: tuple[BrokerPolicy, ...] = ("back", "forward", "ask")
-ROWS = {(phase, trouble, policy): decision for phase, trouble, policy, decision in window.table()}
+ROWS = {(phase, trouble, policy): decision for phase, trouble, policy, decision in window_rules.table()}
 EVERY = tuple(itertools.product(Phase, Trouble, POLICIES))
 AT_RISK = (Phase.ARMED, Phase.FENCED, Phase.CUT, Phase.STOPPED)
 GO_IS_OUT = (Phase.GO, Phase.STARTED, Phase.CHECKED)
@@ -58,7 +58,7 @@ def test_the_reference_prints_the_table() -> None:
 def test_the_decision_is_total() -> None:
     assert set(ROWS) == set(EVERY)
     assert len(ROWS) == len(Phase) * len(Trouble) * len(POLICIES)
-    assert all(isinstance(window.decide(*row), Decision) for row in EVERY)
+    assert all(isinstance(window_rules.decide(*row), Decision) for row in EVERY)
 
 
 def test_nothing_turns_back_or_asks_after_open() -> None:
@@ -83,7 +83,7 @@ def test_once_go_is_out_what_is_not_known_never_turns_back(phase: Phase, trouble
 def test_the_policy_for_a_lost_broker_counts_before_seal_only(phase: Phase, policy: BrokerPolicy) -> None:
     wanted = {"back": Decision.BACK, "forward": Decision.GO, "ask": Decision.ASK}[policy]
     expected = wanted if phase in AT_RISK else Decision.GO
-    assert window.decide(phase, Trouble.BROKER_LOST, policy) is expected
+    assert window_rules.decide(phase, Trouble.BROKER_LOST, policy) is expected
 
 
 def test_the_policy_changes_nothing_else() -> None:
@@ -92,8 +92,8 @@ def test_the_policy_changes_nothing_else() -> None:
 
 
 def test_nobody_to_ask_means_back_until_all_are_sealed_and_go_after() -> None:
-    assert window.without_operator(all_sealed=False) == "back"
-    assert window.without_operator(all_sealed=True) == "go"
+    assert window_rules.without_operator(all_sealed=False) == "back"
+    assert window_rules.without_operator(all_sealed=True) == "go"
 
 
 @pytest.mark.parametrize("phase", Phase)
@@ -147,19 +147,19 @@ def test_a_finding_is_decided_by_its_id_its_phase_and_whether_it_is_known(
     policy = Policy()
     for trouble in Trouble:
         finding = Finding(trouble.value, "a claim", held)
-        decided = window.decide_finding(step, finding, policy)
-        assert decided == window.decide(phase, trouble, policy.broker_lost_in_window)
-    own = window.decide_finding(step, Finding("check.owners", "a claim", held), policy)
+        decided = window_rules.decide_finding(step, finding, policy)
+        assert decided == window_rules.decide(phase, trouble, policy.broker_lost_in_window)
+    own = window_rules.decide_finding(step, Finding("check.owners", "a claim", held), policy)
     not_heard = held is Held.UNKNOWN and phase in (*GO_IS_OUT, Phase.OPEN)
-    assert own == window.decide(phase, Trouble.LOOK_UNKNOWN if not_heard else Trouble.STEP_BLOCKED)
+    assert own == window_rules.decide(phase, Trouble.LOOK_UNKNOWN if not_heard else Trouble.STEP_BLOCKED)
 
 
 def test_once_go_is_out_a_host_that_is_not_heard_turns_nothing_back_and_a_failed_check_does() -> None:
     unheard = Finding("host.dest1", "the host answers", Held.UNKNOWN)
     wrong = Finding("check.owners", "the owners are the same", Held.NO)
     for step in ("go", "serve", "check"):
-        assert window.decide_finding(step, unheard, Policy()) == "go"
-        assert window.decide_finding(step, wrong, Policy()) == "back"
+        assert window_rules.decide_finding(step, unheard, Policy()) == "go"
+        assert window_rules.decide_finding(step, wrong, Policy()) == "back"
 
 
 def test_the_engines_marks_of_a_window_are_steps_of_the_playbook() -> None:
@@ -179,21 +179,21 @@ def test_the_engines_marks_of_a_window_are_steps_of_the_playbook() -> None:
     [(18.0, 2.5, 6.5, 12.0), (30.0, 2.5, 14.5, 20.0), (6.0, 2.5, -1.5, 4.0), (6.0, 0.0, 1.0, 4.0)],
 )
 def test_deadlines(timeout_s: float, way_back_s: float, start_back: float, clients_back: float) -> None:
-    limits = window.deadlines(timeout_s, way_back_s)
-    assert limits == window.Deadlines(start_back, clients_back, timeout_s)
+    limits = window_rules.deadlines(timeout_s, way_back_s)
+    assert limits == window_rules.Deadlines(start_back, clients_back, timeout_s)
 
 
 def test_sessions_of_six_seconds_leave_no_way_back_after_the_fence() -> None:
     """Even a way back as short as the policy's leaves less than nothing to reach SEAL in."""
-    assert window.deadlines(6.0, Policy().way_back_s).start_back < 0
+    assert window_rules.deadlines(6.0, Policy().way_back_s).start_back < 0
 
 
 @given(st.floats(0.1, 600), st.floats(0, 60))
 def test_deadlines_keep_their_order(timeout_s: float, way_back_s: float) -> None:
-    limits = window.deadlines(timeout_s, way_back_s)
+    limits = window_rules.deadlines(timeout_s, way_back_s)
     assert limits.start_back < limits.clients_back < limits.forward
     gap = limits.clients_back - limits.start_back
-    assert math.isclose(gap, way_back_s + window.FIND_DOOR_S, rel_tol=1e-9, abs_tol=1e-9)
+    assert math.isclose(gap, way_back_s + window_rules.FIND_DOOR_S, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def context(seconds: dict[str, float], timeout_ms: int | None = 18_000, rehearsal: bool = False) -> Context:
@@ -209,12 +209,12 @@ def context(seconds: dict[str, float], timeout_ms: int | None = 18_000, rehearsa
 def test_the_way_back_is_what_the_rehearsal_measured_but_never_less_than_the_policy() -> None:
     policy = inventory().policy.way_back_s
     slow = {"fence": 0.5, "drain": 0.25, "cut": 3.0, "stop": 1.5, "prove": 0.25}
-    assert window.expected_way_back_s(context(slow)) == 5.5
-    assert window.expected_way_back_s(context({"cut": 0.1})) == policy
-    assert window.expected_way_back_s(context({"seal": 60.0, "arm": 60.0, "go": 60.0})) == policy
-    assert window.deadline_s(context(slow)) == 12.0 - 5.5 - window.FIND_DOOR_S
+    assert window_rules.expected_way_back_s(context(slow)) == 5.5
+    assert window_rules.expected_way_back_s(context({"cut": 0.1})) == policy
+    assert window_rules.expected_way_back_s(context({"seal": 60.0, "arm": 60.0, "go": 60.0})) == policy
+    assert window_rules.deadline_s(context(slow)) == 12.0 - 5.5 - window_rules.FIND_DOOR_S
 
 
 def test_a_rehearsal_and_a_chroot_without_sessions_have_no_deadline() -> None:
-    assert window.deadline_s(context({}, rehearsal=True)) == math.inf
-    assert window.deadline_s(context({}, timeout_ms=None)) == math.inf
+    assert window_rules.deadline_s(context({}, rehearsal=True)) == math.inf
+    assert window_rules.deadline_s(context({}, timeout_ms=None)) == math.inf

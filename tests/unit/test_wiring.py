@@ -18,10 +18,10 @@ from tests.unit.loopback import listening
 from tests.unit.sshd import make_key
 from tests.unit.test_engine_watch import Moment
 from tests.world.operator import inventory
-from zkmigrate.engine.beside import Process
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.history import History
 from zkmigrate.engine.lock import HostLock
+from zkmigrate.engine.renewal_process import Process
 from zkmigrate.engine.samples import Samples
 from zkmigrate.inventory.inventory import Inventory, Ports, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.change import KAFKA, ElectLeaders, Outcome
@@ -33,9 +33,9 @@ from zkmigrate.model.step import Context
 from zkmigrate.model.window import Probe
 from zkmigrate.moves.rules import probes
 from zkmigrate.moves.rules.lease import in_force
-from zkmigrate.moves.rules.window import WINDOW
+from zkmigrate.moves.rules.window_rules import WINDOW
 from zkmigrate.moves.world.ensemble import UNSERVING
-from zkmigrate.runs import books
+from zkmigrate.runs import playbook_files
 from zkmigrate.site.wiring import Site
 
 
@@ -59,7 +59,7 @@ def server(said: list[str]) -> AbstractContextManager[int]:
 
 def test_the_watch_of_a_site_asks_source_whether_it_serves(ssh: Ssh) -> None:
     said: list[str] = []
-    [window] = {stage.window for stage in books.load(books.DEFAULT).stages if stage.window}
+    [window] = {stage.window for stage in playbook_files.load(playbook_files.DEFAULT).stages if stage.window}
     with server(said) as port:
         hosts = tuple(ZooKeeperHost(name=f"source{n}", address="127.0.0.1", myid=n) for n in (1, 2, 3))
         source = Source(hosts=hosts, ports=Ports(client=port))
@@ -103,7 +103,7 @@ def test_what_a_probe_of_a_site_sees_is_a_sample(ssh: Ssh, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", [one.name for one in pkgutil.iter_modules(playbooks.__path__)])
 def test_every_plug_of_a_playbook_is_there(ssh: Ssh, name: str) -> None:
     """What reaches out is named, so only its use would tell that it is gone."""
-    playbook = books.load(name)
+    playbook = playbook_files.load(name)
     known = inventory().model_copy(update={"ssh": ssh})
     site = Site(known, "run", playbook.clusters)
     try:

@@ -28,13 +28,13 @@ from zkmigrate.cli.main import cli
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.adminserver import as_word
 from zkmigrate.zookeeper.data.effect import path_changes, touches
+from zkmigrate.zookeeper.data.four_letter_words import parse_cons
+from zkmigrate.zookeeper.data.log_writers import Writing, broker_of, writers
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.session import unsigned
 from zkmigrate.zookeeper.data.txn import CloseSessionTxn
-from zkmigrate.zookeeper.data.words import parse_cons
-from zkmigrate.zookeeper.data.writers import Writing, broker_of, writers
-from zkmigrate.zookeeper.disks.writers import addresses
+from zkmigrate.zookeeper.disks.writer_addresses import addresses
 
 BROKER, TOOL, OTHER, OLD = 0x11, 0x22, -0x33, 0x44
 HOUR = 3_600_000
@@ -223,7 +223,7 @@ def test_addresses_come_from_adminserver_where_cons_is_not_allowed(
     known = parse_cons(as_word("cons", cons))[0]
     denied = "cons is not executed because it is not in the whitelist.\n"
     with answering(denied) as port, server(page(json.dumps(cons).encode())) as (admin, _):
-        monkeypatch.setattr("zkmigrate.zookeeper.disks.writers.ADMIN_PORT", admin)
+        monkeypatch.setattr("zkmigrate.zookeeper.disks.writer_addresses.ADMIN_PORT", admin)
         found = addresses([Server("127.0.0.1", port)], pytest.fail)
     assert known.session is not None
     assert found[unsigned(known.session)] == known.address

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.unit.zkdata_fixtures import RECORDED, VERSIONS
-from zkmigrate.zookeeper.data.session import format_session, parse_session
-from zkmigrate.zookeeper.data.words import (
+from zkmigrate.zookeeper.data.four_letter_words import (
     EmptyAnswerError,
     GarbledAnswerError,
     NotServingError,
@@ -23,6 +22,7 @@ from zkmigrate.zookeeper.data.words import (
     parse_wchp,
     split_peer,
 )
+from zkmigrate.zookeeper.data.session import format_session, parse_session
 
 ROLES = ("leader", "follower", "observer")
 PARSERS: dict[str, Callable[[str], object]] = {

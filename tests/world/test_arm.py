@@ -13,7 +13,7 @@ from zkmigrate.inventory.inventory import Inventory, Ports, ZooKeeperHost
 from zkmigrate.model.change import Arm, Go
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict
-from zkmigrate.moves.facts.window import Statuses
+from zkmigrate.moves.facts.dest_status import Statuses
 from zkmigrate.moves.steps.arm import ArmStep, arm_spec
 from zkmigrate.moves.steps.go import GoFacts, GoStep
 from zkmigrate.moves.world.look import WorldLook

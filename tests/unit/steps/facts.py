@@ -10,8 +10,8 @@ from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Blocked, Context, Done, Verdict, Way
-from zkmigrate.moves.facts.recorded import Proved, ReadDelta, Surveyed
-from zkmigrate.moves.facts.window import Standing, Statuses, unknown
+from zkmigrate.moves.facts.dest_status import Standing, Statuses, unknown
+from zkmigrate.moves.facts.records import Proved, ReadDelta, Surveyed
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 DEST = ("dest1", "dest2", "dest3")

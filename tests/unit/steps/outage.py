@@ -13,7 +13,7 @@ from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
 from zkmigrate.moves.facts.outage import BrokerState, Registered
 from zkmigrate.moves.facts.replay import Batch, Condition, Looked
-from zkmigrate.zookeeper.data.words import Srvr, parse_srvr
+from zkmigrate.zookeeper.data.four_letter_words import Srvr, parse_srvr
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 BROKERS = ("broker1", "broker2", "broker3")

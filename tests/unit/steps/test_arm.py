@@ -12,7 +12,7 @@ from tests.unit.steps.facts import ARMED, DEST, SILENT, context, statuses, stopp
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.step import Blocked, Context, Ready, Verdict, Way
-from zkmigrate.moves.facts.window import Standing, Statuses
+from zkmigrate.moves.facts.dest_status import Standing, Statuses
 from zkmigrate.moves.steps.arm import ArmFacts, ArmStep, arm_spec
 from zkmigrate.zookeeper.facts.config import ZooConfig
 from zkmigrate.zookeeper.facts.members import Members

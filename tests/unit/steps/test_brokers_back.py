@@ -12,7 +12,7 @@ from tests.unit.steps.outage import DOWN, SILENT, TO_DEST, TO_SOURCE, UP, broker
 from zkmigrate.model.change import PutFile, SetService
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.moves.facts.recorded import Outage
+from zkmigrate.moves.facts.records import Outage
 from zkmigrate.moves.steps.brokers_back import BackFacts, BrokersBackStep
 
 OUTAGE = Outage(("broker3", "broker1", "broker2"), epoch=4)

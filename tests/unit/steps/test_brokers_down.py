@@ -13,7 +13,7 @@ from zkmigrate.inventory.inventory import without_brokers
 from zkmigrate.kafka.facts.recovery import Recovery
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.step import Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.moves.facts.recorded import Outage
+from zkmigrate.moves.facts.records import Outage
 from zkmigrate.moves.steps.brokers_down import BrokersDownStep, DownFacts, stopped_order
 
 ALL_DOWN = brokers(broker(DOWN))

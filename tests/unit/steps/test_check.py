@@ -26,7 +26,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Done, Ready, Verdict, Waiting, Way
-from zkmigrate.moves.facts.recorded import Drained
+from zkmigrate.moves.facts.records import Drained
 from zkmigrate.moves.facts.sessions import Sessions
 from zkmigrate.moves.steps.check import NOT_ASKED, CheckFacts, CheckStep, same_ownership
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.steps.facts import ARMED, DEST, FENCED, context, standing, stopped_by, well
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.step import Blocked, Ready, Verdict, Way
-from zkmigrate.moves.facts.window import Standing
+from zkmigrate.moves.facts.dest_status import Standing
 from zkmigrate.moves.steps.fence import FenceFacts, FenceStep
 
 

@@ -27,7 +27,7 @@ from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.change import Go, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.moves.facts.window import Statuses
+from zkmigrate.moves.facts.dest_status import Statuses
 from zkmigrate.moves.steps.finalize import FinalizeFacts, FinalizeStep
 from zkmigrate.moves.steps.verify import LATE_HOST_S
 from zkmigrate.moves.world.look import WorldLook

@@ -23,7 +23,7 @@ from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.change import Go
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.moves.facts.window import Statuses, unknown
+from zkmigrate.moves.facts.dest_status import Statuses, unknown
 from zkmigrate.moves.steps.go import GoFacts, GoStep
 
 

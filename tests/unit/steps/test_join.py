@@ -15,7 +15,7 @@ from zkmigrate.model.look import DirEntry
 from zkmigrate.model.step import Blocked, Ready, Verdict, Waiting, Way
 from zkmigrate.moves.rules.reform import observer_config
 from zkmigrate.moves.steps.join import JoinFacts, JoinHost, JoinStep
-from zkmigrate.zookeeper.data.words import Srvr
+from zkmigrate.zookeeper.data.four_letter_words import Srvr
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 from zkmigrate.zookeeper.facts.members import Members
 

@@ -13,9 +13,9 @@ from tests.unit.zkdata_fixtures import create_payload, log_from, record
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look, RandomReader
-from zkmigrate.model.recorded import recorded
 from zkmigrate.model.step import Blocked, Context, Done, Verdict, Waiting
-from zkmigrate.moves.facts.recorded import Drained, Proved, Stopped
+from zkmigrate.model.step_record import recorded
+from zkmigrate.moves.facts.records import Drained, Proved, Stopped
 from zkmigrate.moves.steps.prove import ProveFacts, ProveStep
 from zkmigrate.zookeeper.data.delta import DeltaFinding, DeltaResult
 from zkmigrate.zookeeper.data.reader import BytesReader

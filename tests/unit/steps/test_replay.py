@@ -12,7 +12,7 @@ from tests.world.returned import AGREED
 from zkmigrate.model.change import SOURCE, BeginReplay, ReplayTransactions
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.step import Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.moves.facts.recorded import Planned
+from zkmigrate.moves.facts.records import Planned
 from zkmigrate.moves.facts.replay import Condition
 from zkmigrate.moves.steps.replay import BEGIN, ReplayFacts, ReplayStep
 from zkmigrate.zookeeper.data.replay import Mark

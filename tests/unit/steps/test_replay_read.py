@@ -10,9 +10,9 @@ import pytest
 from tests.unit.steps.facts import context, stopped_by, well
 from tests.unit.steps.outage import DOWN, SILENT, UNTOLD, UP, looked, registered, services
 from zkmigrate.model.fact import Absent, Unknown
-from zkmigrate.model.recorded import recorded
 from zkmigrate.model.step import Done, Verdict, Waiting
-from zkmigrate.moves.facts.recorded import Planned
+from zkmigrate.model.step_record import recorded
+from zkmigrate.moves.facts.records import Planned
 from zkmigrate.moves.steps.replay_read import ReadFacts, ReplayReadStep
 
 

@@ -22,7 +22,7 @@ from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.moves.member import MemberFacts
 from zkmigrate.moves.steps.roll import WAVE_DEADLINE_S, RollFacts, RollStep
-from zkmigrate.zookeeper.data.words import Connection
+from zkmigrate.zookeeper.data.four_letter_words import Connection
 
 ID = inventory().kafka.cluster_id
 DEST_FILE: Reading[bytes] = Seen(f"zookeeper.connect={connect_string(inventory())}\n".encode())

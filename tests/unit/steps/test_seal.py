@@ -9,7 +9,7 @@ import pytest
 from tests.unit.steps.facts import DEST, SEALED, STOPPED, context, standing, stopped_by, well
 from zkmigrate.model.change import RestoreImage, Seal, Unseal
 from zkmigrate.model.step import Blocked, Ready, Verdict, Way
-from zkmigrate.moves.facts.recorded import Stopped
+from zkmigrate.moves.facts.records import Stopped
 from zkmigrate.moves.steps.seal import SealStep
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.steps.facts import CUT, DEST, FENCED, SILENT, STOPPED, context, standing, stopped_by, well
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
-from zkmigrate.moves.facts.recorded import Drained
+from zkmigrate.moves.facts.records import Drained
 from zkmigrate.moves.steps.stop import StopFacts, StopStep
 from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.zxid import Zxid

@@ -15,8 +15,8 @@ from zkmigrate.model.step import Blocked, Context, Done, Verdict
 from zkmigrate.moves.facts.sessions import Homes
 from zkmigrate.moves.facts.subtree import Comparison
 from zkmigrate.moves.facts.tenants import Tenant, Tenants
-from zkmigrate.moves.rules.foreign import foreign
-from zkmigrate.moves.rules.window import FIND_DOOR_S, TO_SEAL
+from zkmigrate.moves.rules.foreign_clients import foreign
+from zkmigrate.moves.rules.window_rules import FIND_DOOR_S, TO_SEAL
 from zkmigrate.moves.steps.survey import LEAST_TO_SEAL_S, SurveyFacts, SurveyStep
 from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.tree import Difference

@@ -26,7 +26,7 @@ from zkmigrate.dependents.kafka import KAFKA, Brokers
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import KafkaView, PartitionState
 from zkmigrate.model.step import Done, Verdict, Waiting
-from zkmigrate.moves.facts.recorded import Drained
+from zkmigrate.moves.facts.records import Drained
 from zkmigrate.moves.facts.sessions import Sessions
 from zkmigrate.moves.facts.subtree import Digests
 from zkmigrate.moves.steps.verify import VerifyFacts, VerifyStep
