@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.unit.test_report import Run
+from tests.unit.report.test_report import Run
 from tests.unit.zkdata_fixtures import create_payload, log_from, payload
 from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.model.change import Fence, HostVerb

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.test_zkdata_replay import multi
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, text
+from tests.unit.zookeeper.data.test_replay import multi
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import quiet, writers

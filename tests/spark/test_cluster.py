@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 import zkmigrate
 from tests.unit.kafka_segments import batch, put
-from tests.unit.test_report import Run
+from tests.unit.report.test_report import Run
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import JOBS, job
 from zkmigrate.spark.request import Asked, Place

@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
-from tests.unit.test_cli import Place, place
-from tests.unit.test_writers import BROKER, create, opened
+from tests.unit.cli.test_main import Place, place
 from tests.unit.zkdata_fixtures import log_from
+from tests.unit.zookeeper.disks.test_writer_addresses import BROKER, create, opened
 from tests.world.desk import Desk
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from tests.world.site import INVENTORY

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import zkmigrate.hosts.zkm_host
-from tests.unit.steps.facts import proved
+from tests.unit.moves.steps.facts import proved
 from tests.world.operator import Operator, inventory, quiet_world
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.inventory.inventory import Inventory, Ports, ZooKeeperHost

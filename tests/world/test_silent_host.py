@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.steps.facts import surveyed
+from tests.unit.moves.steps.facts import surveyed
 from tests.world.operator import Operator, quiet_world
 from zkmigrate import deadline
 from zkmigrate.engine.history import History

@@ -24,7 +24,8 @@ Bodies by kind:
   {way, why, kept: stage ids that a refused way back never reached and that stay done}; by: who asked
 - ``found`` {text, leg, stages, steps, unrecorded, consented, operations: [{operation, step, target, verb,
   path, confirmed}]}: what the hosts say where the journal's own lines are lost
-  (``engine/lost_journal.py``). stages and steps that are done; unrecorded: steps among them whose record is lost; consented: stages agreed to
+  (``engine/lost_journal.py``). stages and steps that are done; unrecorded: steps among them whose record
+  is lost; consented: stages agreed to
 - ``hook`` {moment, place: {stage, step, way, targets}, number, run, code, how, seconds, output, stops}: as in
   ``engine/hook_points.py``
 - ``finding`` {stage, step, finding} · ``note`` {text, leg?, lost?} · ``end`` {code, message}
