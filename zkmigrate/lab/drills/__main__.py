@@ -19,11 +19,11 @@ import click
 
 from zkmigrate.errors import UsageError
 from zkmigrate.lab.drills import result
-from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.programs import PROGRAMS, Program
 from zkmigrate.lab.drills.recorded import kept, read_kept, rewritten
-from zkmigrate.lab.ending import running
-from zkmigrate.lab.waiting import Progress
+from zkmigrate.lab.drills.start import Telling, begun
+from zkmigrate.lab.shutdown import running
+from zkmigrate.lab.wait import Progress
 
 PATIENCE_S = 120.0
 """A drill that is ended takes its lab down first."""
