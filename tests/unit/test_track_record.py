@@ -125,11 +125,12 @@ def test_each_entry_is_told_on_its_page(checkout: Path) -> None:
     (checkout / RECORD / "drills.toml").write_text(DRILL + DRILL.replace("3.4.14 to 3.8.4", "3.5.8 to 3.5.8"))
     write_pages(checkout)
     track, limits = ((checkout / path).read_text() for path in (TRACK_RECORD, LIMITS))
-    assert "- **A | move** (3.4.14 to 3.8.4, Kafka 2.8.2; load 9; 2): held. Window 3 s. 2026-11-25\n" in track
-    assert "- **A | move** (load 9; 2): held. Window 3 s. 2026-11-25\n" in track
+    told = "load 9). Times: 2. *Held*: window 3 s. 2026-11-25\n"
+    assert f"- **A | move** (3.4.14 to 3.8.4, Kafka 2.8.2; {told}" in track
+    assert f"- **A | move** ({told}" in track
     assert "- window: 3 s; alone\n" in track
     assert "- A broker was restarted twice. [x](../tests/unit/test_x.py)\n" in track
-    assert "1 defects. Of these 1 link" in track.replace("\n", " ")
+    assert "1 defects, 1 of them with a test" in track.replace("\n", " ")
     assert "## Size\n\n| what | tried | refused | not tried |\n" in limits
     assert "| Brokers | not tried | 4 / 5 | more |\n" in limits
 
@@ -140,7 +141,20 @@ def test_a_defect_that_no_test_finds_says_why(checkout: Path) -> None:
     write_pages(checkout)
     track = (checkout / TRACK_RECORD).read_text()
     assert "- A broker was restarted twice. (no test: it is slow)\n" in track
-    assert "1 defects. Of these 0 link" in track.replace("\n", " ")
+    assert "1 defects, 0 of them with a test" in track.replace("\n", " ")
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_defects_of_lab_and_tests_are_counted_and_all_others_told(checkout: Path, area: str) -> None:
+    path = checkout / RECORD / "defects.toml"
+    path.write_text(DEFECT.replace('"roll"', f'"{area}"'))
+    write_pages(checkout)
+    track = (checkout / TRACK_RECORD).read_text().replace("\n", " ")
+    apart = area in ("lab", "tests")
+    assert ("A broker was restarted twice." in track, f"also {int(apart)} of lab" in track) == (
+        not apart,
+        True,
+    )
 
 
 @pytest.mark.parametrize(

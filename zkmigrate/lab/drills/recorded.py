@@ -45,23 +45,27 @@ AREAS = {
     "lab": "Lab, load, demo and judge",
     "tests": "Tests",
 }
+APART = ("lab", "tests")
+"""Areas whose defects were never the tool's: the page counts them."""
 
 ABOUT_DRILLS = """
-What was drilled, how often, with which outcome, and every defect found. All drills ran on one machine
-with two cores that runs every host of the lab, so times are upper bounds. [Limits](limits.md) tells what
-was not tried.
+What was drilled, how often, with which outcome, and every defect found. All drills ran on one machine with
+two cores that runs every host of the lab, so times are upper bounds. [Limits](limits.md) tells what was
+not tried.
 
-A program writes both pages from the data in `docs/record` and `docs/drills`. Edit those, then run `python
--m zkmigrate.lab.drills --pages`. [The protocol](explanation/protocol.md) explains the words in capitals.
+A program writes both pages from the data in `docs/record` and `docs/drills`. Edit those, then run
+`python -m zkmigrate.lab.drills --pages`. [The protocol](explanation/protocol.md) explains the words in
+capitals.
 """
 ABOUT_GROUPS = """
 ZooKeeper 3.5.8 to 3.5.8 with Kafka 2.8.2, unless a drill names others. The data also hold each drill's
 command and commit.
 
-*Held* means: no acknowledged record was lost or read twice, no acknowledged create was missing, and every
-session that had to live did. *In part*: some claims did not hold. *Mended*: all held after a mend.
-*Window* is FENCE to the first write that dest serves, *floor* the start of dest's servers alone, *gap*
-the longest pause of a producer. A number in parentheses is an [exit code](reference/exit-codes.md).
+*Held*: all that the drill judged was right. Where it judged its load, no acknowledged record was lost or
+read twice, no acknowledged create was missing, and no session of Kafka ended. *In part*: some claims did
+not hold. *Mended*: all held after a mend. *Window* is FENCE to the first write that dest serves, *floor*
+the start of dest's servers alone, *gap* the longest pause of a producer. A number in parentheses is an
+[exit code](reference/exit-codes.md).
 """
 ABOUT_SERIES = """
 `python -m zkmigrate.lab.drills --record` ([how](how-to/drills.md)) keeps each case in `docs/drills`.
@@ -71,8 +75,9 @@ ABOUT_FIGURES = """
 More figures, with what they are compared with, are in [bench](../bench/README.md).
 """
 ABOUT_DEFECTS = """
-{count} defects. Of these {tested} link to a test that would find the defect again.
-`docs/record/defects.toml` has cause, mend, state and further tests.
+{count} defects, {tested} of them with a test that would find the defect again. Below are those of the
+tool, with a link to that test. `docs/record/defects.toml` has all of them, also {apart} of lab, load,
+drills and tests, with cause, mend and state.
 """
 ABOUT_LIMITS = """
 Every size, version and shape that was tried, that the tool refuses, and that was not tried. What is
@@ -204,6 +209,7 @@ def write_pages(root: Path) -> None:
 
 def pages(record: Record) -> dict[Path, str]:
     """The text of each page."""
+    told = [defect for defect in record.defects if defect.area not in APART]
     track = [
         "# Track record",
         ABOUT_DRILLS,
@@ -217,8 +223,12 @@ def pages(record: Record) -> dict[Path, str]:
         ABOUT_FIGURES,
         "\n".join(f"- {figure.what}: {figure.seen}; {figure.note}" for figure in record.figures),
         "## Defects found",
-        ABOUT_DEFECTS.format(count=len(record.defects), tested=sum(bool(d.tests) for d in record.defects)),
-        *_grouped(record.defects, AREAS, "area", _defect),
+        ABOUT_DEFECTS.format(
+            count=len(record.defects),
+            tested=sum(bool(defect.tests) for defect in record.defects),
+            apart=sum(defect.area in APART for defect in record.defects),
+        ),
+        *_grouped(told, AREAS, "area", _defect),
     ]
     limits = ["# Limits", ABOUT_LIMITS]
     for group, found in groupby(record.limits, lambda limit: limit.group):
@@ -266,10 +276,12 @@ def _sessions(cases: Sequence[Result]) -> str:
 
 
 def _drill(drill: Drill) -> str:
+    if drill.group == "tests":
+        return f"- {drill.what} (`{drill.command}`)"
     versions = "" if drill.versions == (USUAL,) else " and ".join(drill.versions)
-    about = "; ".join(filter(None, (versions, drill.conditions, drill.times)))
-    seen = drill.seen[:1].upper() + drill.seen[1:]
-    return f"- **{drill.what}** ({about}): {drill.outcome}. {seen}. {drill.date}"
+    about = "; ".join(filter(None, (versions, drill.conditions)))
+    told = f"**{drill.what}** ({about})" if about else f"**{drill.what}**"
+    return f"- {told}. Times: {drill.times}. *{drill.outcome.capitalize()}*: {drill.seen}. {drill.date}"
 
 
 def _defect(defect: Defect) -> str:
