@@ -135,6 +135,15 @@ def test_each_entry_is_told_on_its_page(checkout: Path) -> None:
     assert "| Brokers | not tried | 4 / 5 | more |\n" in limits
 
 
+def test_limits_of_one_group_are_one_table_wherever_they_stand(checkout: Path) -> None:
+    other = LIMIT.replace('"Size"', '"Time"')
+    (checkout / RECORD / "limits.toml").write_text(LIMIT + other + LIMIT.replace("Brokers", "Disks"))
+    write_pages(checkout)
+    told = (checkout / LIMITS).read_text()
+    assert [line for line in told.splitlines() if line.startswith("## ")] == ["## Size", "## Time"]
+    assert told.index("| Disks |") < told.index("## Time")
+
+
 def test_a_defect_that_no_test_finds_says_why(checkout: Path) -> None:
     path = checkout / RECORD / "defects.toml"
     path.write_text(DEFECT.replace('tests = ["tests/unit/test_x.py::test_it"]', 'untested = "it is slow"'))

@@ -8,7 +8,6 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -231,7 +230,8 @@ def pages(record: Record) -> dict[Path, str]:
         *_grouped(told, AREAS, "area", _defect),
     ]
     limits = ["# Limits", ABOUT_LIMITS]
-    for group, found in groupby(record.limits, lambda limit: limit.group):
+    for group in dict.fromkeys(limit.group for limit in record.limits):
+        found = [limit for limit in record.limits if limit.group == group]
         rows = [(one.what, one.tried or "not tried", one.refused, one.not_tried) for one in found]
         limits += [f"## {group}", _table(("what", "tried", "refused", "not tried"), [rows])]
     return {TRACK_RECORD: _text(track), LIMITS: _text(limits)}
