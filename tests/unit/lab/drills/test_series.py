@@ -14,22 +14,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from zkmigrate.errors import UsageError
 from zkmigrate.lab import drills
 from zkmigrate.lab.drills import __main__ as series
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.programs import PROGRAMS, Program
-from zkmigrate.lab.drills.recorded import (
-    HEAD,
-    PLACES,
-    REPRODUCE,
-    SILENT_HEAD,
-    kept,
-    read_kept,
-    rewritten,
-    rows_of,
-    silent_rows,
-)
+from zkmigrate.lab.drills.recorded import KEPT, RECORD, TRACK_RECORD, kept, series_of
 from zkmigrate.lab.drills.result import Case, Silenced, body_of
 from zkmigrate.lab.drills.window_faults import chosen
 from zkmigrate.lab.wait import wait_until
@@ -65,9 +54,17 @@ def test_parts_of_a_drill_play_each_of_its_cases_once() -> None:
     assert sorted(name for part in parts for name in part) == sorted(case.name for case in chosen(""))
 
 
-# --- rows ---------------------------------------------------------------------------------------------------
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout whose record has nothing in it."""
+    for folder in (RECORD, KEPT):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("drills", "figures", "defects", "limits"):
+        (tmp_path / RECORD / f"{name}.toml").write_text("")
+    return tmp_path
 
-PAGE = "".join(f"# Page\n\n{begin}\n\nold\n\n{end}\n\ntail\n" for begin, end in PLACES.values())
+
+# --- what is kept -------------------------------------------------------------------------------------------
 
 
 def recorded(drill: str, cases: list[Case], seen: str = "today, abc") -> dict[str, Any]:
@@ -79,28 +76,27 @@ def silent(kind: str, served_s: float, held: bool = True, phase: str = "seal") -
     return Silenced(name, "w", way, "o", 60.0, held, served_s, 36.5, 1 - held, 1)
 
 
-def test_repeated_cases_are_one_row_and_a_failed_one_is_named_first() -> None:
-    cases = [case(seconds=3.0), case(outcome="lost 1 | of 2", held=False, seconds=1.5), case("two")]
-    assert rows_of(recorded("x", cases)) == [
-        f"| x | one: what one does | 1 of 2 | NOT held: lost 1 / of 2; as it must be | 1.5 to 3.0 "
-        f"| today, abc | {REPRODUCE.format('x')} |",
-        f"| x | two: what two does | 1 of 1 | as it must be | 1.0 | today, abc | {REPRODUCE.format('x')} |",
+def test_a_series_is_one_row_and_a_failed_case_is_named() -> None:
+    cases = [case(seconds=3.0), case("lost", held=False, seconds=4.6), case("two")]
+    assert series_of(recorded("x", cases)) == [
+        ("x", "all others", "2 of 3; NOT held: lost", "5 s (lost)", "", "today, abc")
     ]
 
 
-def test_many_outcomes_are_not_all_told() -> None:
-    [row] = rows_of(recorded("x", [case(outcome=f"epoch {n}") for n in range(5)]))
-    assert "epoch 0; epoch 1; epoch 2; and 2 more like these" in row
-
-
-def test_silent_hosts_are_a_row_for_each_phase_and_a_column_for_each_kind() -> None:
-    cases = [silent("frozen", 5.7), silent("frozen", 11.1), silent("ssh", 40.0, held=False)]
+def test_silent_hosts_are_a_row_for_each_kind_and_outcome_with_the_figure_nearest_to_its_limit() -> None:
+    cases = [silent("frozen", 5.7), silent("frozen", 11.1, phase="cut"), silent("ssh", 40.0, held=False)]
     not_judged = case("silent-dropped-seal", held=False)
-    assert silent_rows(recorded("x", [*cases, not_judged, silent("ssh", 9, phase="go"), case()])) == [
-        "| SEAL | back | 5.7 to 11.1 | NOT held: 1 of 1; 40.0 | NOT held: 1 of 1; not seen "
-        "| 36.5 | 1 | 3 | today, abc |",
-        "| GO | forward | not seen | 9.0 | not seen | 36.5 | 0 | 1 | today, abc |",
-    ]
+    assert series_of(recorded("x", [*cases, not_judged, silent("ssh", 9, phase="go"), case()])) == [
+        ("x", "frozen host, back", "2 of 2", "11.1 s of 36.5 (silent-frozen-cut)",
+         "0; 2 that knew that host alone", "today, abc"),
+        ("x", "stopped sshd, back", "0 of 1; NOT held: silent-ssh-seal", "40.0 s of 36.5 (silent-ssh-seal)",
+         "1; 1 that knew that host alone", "today, abc"),
+        ("x", "dropped packets, good", "0 of 1; NOT held: silent-dropped-seal", "1 s (silent-dropped-seal)",
+         "", "today, abc"),
+        ("x", "stopped sshd, forward", "1 of 1", "9.0 s of 36.5 (silent-ssh-go)",
+         "0; 1 that knew that host alone", "today, abc"),
+        ("x", "all others", "1 of 1", "1 s (one)", "", "today, abc"),
+    ]  # fmt: skip
 
 
 def test_what_is_kept_has_figures_and_no_place_of_the_machine() -> None:
@@ -115,55 +111,23 @@ def test_what_is_kept_has_figures_and_no_place_of_the_machine() -> None:
     }
 
 
-def test_rows_are_made_anew_from_what_is_kept() -> None:
-    first = rewritten(PAGE, [recorded("x", [case()]), recorded("y", [case("other")])])
-    assert [line[:10] for line in first.splitlines() if line.startswith("| ")] == [
-        HEAD[0][:10],
-        "| x | one:",
-        "| y | othe",
-    ]
-    assert "old" in first, "the table of silent hosts: there are none"
-    assert rewritten(first, [recorded("x", [case()]), recorded("y", [case("other")])]) == first
-    second = rewritten(first, [recorded("z", [silent("ssh", 9.0)])])
-    assert "| x | " not in second
-    assert f"{SILENT_HEAD[0]}\n{SILENT_HEAD[1]}\n| SEAL |" in second
-    assert "old" not in second
-    assert (second.count("# Page\n"), second.count("\n\ntail\n")) == (2, 2)
-
-
-@pytest.mark.parametrize("name", PLACES)
-def test_a_page_without_a_place_for_the_rows_is_refused(name: str) -> None:
-    begin, end = PLACES[name]
-    for page in (
-        PAGE.replace(begin, ""),
-        PAGE.replace(end, ""),
-        PAGE.replace(begin, "").replace(end, end + begin),
-    ):
-        with pytest.raises(UsageError, match="no place for the rows"):
-            rewritten(page, [])
-
-
-def test_the_track_record_says_what_is_kept() -> None:
-    page = (ROOT / series.PAGE).read_text()
-    results = read_kept(ROOT / series.KEPT)
-    assert rewritten(page, results) == page
-    assert {result["drill"] for result in results} <= {program.name for program in PROGRAMS}
-    sizes = {path.name: path.stat().st_size for path in (ROOT / series.KEPT).glob("*")}
-    assert {name: size for name, size in sizes.items() if size > 200_000} == {}, "small ones are kept"
+def test_what_is_kept_is_small_and_of_drills_that_exist() -> None:
+    names = {json.loads(path.read_text())["drill"] for path in (ROOT / KEPT).glob("*.json")}
+    assert names <= {program.name for program in PROGRAMS}
+    sizes = {path.name: path.stat().st_size for path in (ROOT / KEPT).glob("*")}
+    assert {name: size for name, size in sizes.items() if size > 200_000} == {}
 
 
 def test_a_drill_is_recorded_by_the_name_of_its_program_and_one_without_a_result_changes_nothing(
-    tmp_path: Path,
+    checkout: Path,
 ) -> None:
-    page, folder = tmp_path / "page.md", tmp_path / "kept"
-    page.write_text(PAGE)
-    series.record([series.Ended("x", 1.0, "", body_of("whole", [case()], 9))], page, folder, "today")
-    said = page.read_text()
-    assert "| x | one: what one does |" in said
+    series.record([series.Ended("x", 1.0, "", body_of("whole", [case()], 9))], checkout, "today")
+    said = (checkout / TRACK_RECORD).read_text()
+    assert "| x | all others | 1 of 1 |" in said
     without = [series.Ended("x", 1.0, "it left no result"), series.Ended("y", 1.0, "")]
-    series.record(without, page, folder, "tomorrow")
-    assert page.read_text() == said
-    assert [path.name for path in folder.iterdir()] == ["x.json"]
+    series.record(without, checkout, "tomorrow")
+    assert (checkout / TRACK_RECORD).read_text() == said
+    assert [path.name for path in (checkout / KEPT).iterdir()] == ["x.json"]
 
 
 # --- the series ---------------------------------------------------------------------------------------------
@@ -297,10 +261,9 @@ def test_it_lists_what_there_is_and_runs_none() -> None:
     assert [line.split()[0] for line in done.output.splitlines()] == [program.name for program in PROGRAMS]
 
 
-def test_it_records_only_where_there_is_a_page_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_records_only_where_the_record_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(series.main, ["--record", "--only", PROGRAMS[0].name])
     assert done.exit_code == 2
-    assert "--record, from the top of the repository" in done.output
+    assert "from the top of the repository: defects.toml" in done.output
+    assert CliRunner().invoke(series.main, ["--pages"]).exit_code == 2

@@ -30,6 +30,7 @@ from tests.unit.preflight_world import (
     view,
 )
 from zkmigrate.inventory.inventory import Service
+from zkmigrate.lab.drills.recorded import read_record
 from zkmigrate.locations import Places
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
@@ -880,12 +881,12 @@ def moves_named(text: str) -> set[Drill]:
 
 
 def test_the_versions_are_those_of_the_drills_that_held() -> None:
-    """The track record's rows, the README's sentence and the check say the same, and nothing twice."""
+    """The track record's whole moves, the README's sentence and the check say the same, and nothing twice."""
     root = Path(__file__).parents[4]
-    drills = (root / "docs" / "track-record.md").read_text().partition("## Drills\n")[2].partition("\n## ")[0]
-    rows = [line.split(" | ") for line in drills.splitlines() if line.startswith("| ")]
-    held = [name for name, _times, outcome, *_ in rows if outcome.startswith("every claim held")]
-    assert set(DRILLED) == {drill for name in held for drill in moves_named(name)}
+    moves = [
+        drill for drill in read_record(root).drills if drill.group == "moves" and drill.outcome == "held"
+    ]
+    assert set(DRILLED) == {move for drill in moves for name in drill.versions for move in moves_named(name)}
     assert set(DRILLED) == moves_named((root / "README.md").read_text())
     assert len(set(DRILLED)) == len(DRILLED)
 
