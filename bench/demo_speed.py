@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from zkmigrate.lab import control_groups
-from zkmigrate.lab.ending import end_on_signals, running
+from zkmigrate.lab.shutdown import end_on_signals, running
 
 AIMS_S = {"alone": 240.0, "loops": 480.0, "quarter": 900.0}
 """How long a demo may take, by what it runs beside, seconds."""

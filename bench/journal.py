@@ -19,7 +19,7 @@ from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.journal import Journal
 from zkmigrate.model.change import Outcome, PutFile, SetService
-from zkmigrate.runs import books, standing
+from zkmigrate.runs import playbook_files, run_status
 
 MOVES = 10_000
 THROTTLES = 24 * 60
@@ -52,7 +52,9 @@ def write(run_dir: Path) -> Journal:
     """The journal of such a run."""
     book = Journal.create(run_dir, time.time)
     digest = hashlib.sha256(b"").hexdigest()
-    book.append("begin", {"run": RUN, "playbook": books.DEFAULT, "inventory": digest, "plan": digest})
+    book.append(
+        "begin", {"run": RUN, "playbook": playbook_files.DEFAULT, "inventory": digest, "plan": digest}
+    )
     at = {"stage": "roll", "step": "roll"}
     book.append("record", {**at, "record": plan()}, sync=False)
     book.append("step", {**at, "way": "forward", "event": "begin", "mono": 1.0}, sync=False)
@@ -113,7 +115,7 @@ def main() -> None:
             chain.parse(content)
             parses.append(time.process_time() - began)
             began = time.process_time()
-            standing.of_run(run_dir, books.load(books.DEFAULT), (), time.time)
+            run_status.of_run(run_dir, playbook_files.load(playbook_files.DEFAULT), (), time.time)
             statuses.append(time.process_time() - began)
         book.close()
         print(shown("lines read, CPU", parses))

@@ -31,14 +31,14 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.unit import sshd
-from zkmigrate.engine.beside import Process
 from zkmigrate.engine.history import History
+from zkmigrate.engine.renewal_process import Process
 from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory.inventory import Inventory, Lease, Policy
 from zkmigrate.model.change import Outcome
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.moves.rules.window import WINDOW
+from zkmigrate.moves.rules.window_rules import WINDOW
 
 HOSTS = ("d1", "d2", "d3")
 ADDRESSES = ("127.0.0.1", "127.0.0.2", "127.0.0.3")

@@ -19,11 +19,11 @@ import click
 from bench.spread import shown, spread
 from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.lab.demo import Demo
-from zkmigrate.lab.ending import end_on_signals
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.service import control
+from zkmigrate.lab.shutdown import end_on_signals
 from zkmigrate.lab.spec import LabSpec, Role
 
 RUN = "demo"

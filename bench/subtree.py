@@ -27,7 +27,7 @@ from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.snapname import snapshot_files
 from zkmigrate.zookeeper.data.subtree import Extent
-from zkmigrate.zookeeper.disks.place import Disks, Place
+from zkmigrate.zookeeper.disks.location import Disks, Place
 from zkmigrate.zookeeper.disks.subtree import Answer, from_disk, from_server
 
 ROOT = "/kafka"

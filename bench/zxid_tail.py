@@ -33,7 +33,7 @@ from zkmigrate.lab.load.zkloop import settle, turn
 from zkmigrate.zookeeper.data.logdir import log_files, walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tail import newest
-from zkmigrate.zookeeper.disks.place import Place, reached
+from zkmigrate.zookeeper.disks.location import Place, reached
 
 IN_FLIGHT = 200
 NO_SNAPSHOT = 1_000_000_000

@@ -1,8 +1,8 @@
 """How long the work at hand may take: set by whoever knows it, asked by whoever waits for a host.
 
 The walk opens a scope around a look or a change in the window. Every wait inside it, in whichever layer and
-thread of :func:`zkmigrate.hosts.lanes.together`, asks :func:`remaining` and so ends in time. Outside a scope
-each wait has its own limit.
+thread of :func:`zkmigrate.hosts.parallel.together`, asks :func:`remaining` and so ends in time. Outside a
+scope each wait has its own limit.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from zkmigrate.lab.commands import run
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import Role
-from zkmigrate.lab.waiting import wait_until
-from zkmigrate.zookeeper.data.words import parse_srvr
+from zkmigrate.lab.wait import wait_until
+from zkmigrate.zookeeper.data.four_letter_words import parse_srvr
 
 # What a host writes by itself: who is logged in, its log of logins and of sudo, and Kafka's own checkpoints.
 _OWN = r"/run$|/var/log/(?:journal|lastlog|wtmp|btmp)\b|/var/lib/kafka(?:/[a-z-]+-checkpoint(?:\.tmp)?)?$"

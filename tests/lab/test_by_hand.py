@@ -33,7 +33,7 @@ from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.render import SERVER_PROPERTIES, ZOO_CFG
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import PATIENT, Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 pytestmark = pytest.mark.lab
 

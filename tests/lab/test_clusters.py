@@ -21,7 +21,7 @@ from zkmigrate.lab.inventory import write_cluster_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.fact import Seen
 
 pytestmark = pytest.mark.lab

@@ -16,13 +16,13 @@ import paramiko
 import pytest
 
 from tests.lab import no_trace
-from zkmigrate.lab import fault, readiness, record
+from zkmigrate.lab import capture_answers, fault, readiness
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab, sweep
 from zkmigrate.lab.load.producer import not_known_everywhere
 from zkmigrate.lab.load.target import config_for
 from zkmigrate.lab.spec import LabSpec, Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -285,7 +285,7 @@ def test_a_full_disk_refuses_a_single_block_and_is_freed(lab: Lab) -> None:
 
 
 def test_recording_holds_what_the_servers_answered(lab: Lab, tmp_path: Path) -> None:
-    record.record(lab, tmp_path / "out")
+    capture_answers.record(lab, tmp_path / "out")
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert set(manifest["hosts"]) == set(lab.hosts)
     assert manifest["hosts"]["source1"]["version"] == "zookeeper 3.5.8"
@@ -296,7 +296,7 @@ def test_recording_holds_what_the_servers_answered(lab: Lab, tmp_path: Path) -> 
     assert list(source.glob("files/var/lib/zookeeper/version-2/snapshot.*.gz"))
     assert "cluster.id=" in (tmp_path / "out/broker1/files/var/lib/kafka/meta.properties").read_text()
     with pytest.raises(LabError, match="not empty"):
-        record.record(lab, tmp_path / "out")
+        capture_answers.record(lab, tmp_path / "out")
 
 
 def test_a_killed_builder_is_swept_and_the_living_lab_is_not(lab: Lab) -> None:

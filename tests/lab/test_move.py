@@ -35,7 +35,7 @@ from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.operator import Operator as LabOperator
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import PATIENT, Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 pytestmark = pytest.mark.lab
 

@@ -22,7 +22,7 @@ from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.txn import CreateSessionTxn

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from zkmigrate.lab.readiness import four_letter_word
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 START_SECONDS = 60
 

@@ -36,14 +36,14 @@ from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import LocalLock
 from zkmigrate.errors import LockedError, UsageError, ZkmigrateError
 from zkmigrate.inventory import inventory as inventories
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 from zkmigrate.moves.rules.clean_up import Node
 from zkmigrate.moves.verbs.clean_up import Wishes, clean_up
 from zkmigrate.moves.verbs.deletion import ChangedError, Dest
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
-from zkmigrate.runs import standing
-from zkmigrate.runs.setting import Setting
+from zkmigrate.runs import run_status
+from zkmigrate.runs.verb_context import Setting
 from zkmigrate.site.wiring import Site
 from zkmigrate.zookeeper.data.messages import connect_request
 
@@ -259,8 +259,8 @@ def test_it_is_listed_deleted_and_put_back(place: Place) -> None:
     begun = journals.read(place.run_dir)
     assert begun.ended == (0, "complete")
     assert begun.cleaned[place.top]["reason"] == "tenants stay on source"
-    status = standing.of_run(place.run_dir, PLAYBOOK, (), time.time)
-    assert f"  {place.top}: deleted from dest" in standing.lines(status)
+    status = run_status.of_run(place.run_dir, PLAYBOOK, (), time.time)
+    assert f"  {place.top}: deleted from dest" in run_status.lines(status)
     story = [(d.kind, d.where) for d in build(read(place.run_dir), PLAYBOOK).decisions]
     assert ("cleaned", place.top) in story
 

@@ -15,7 +15,7 @@ from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wai
 from tests.servers.test_versions import zookeeper
 from zkmigrate.kafka.clients import log_dirs, topics
 from zkmigrate.lab import provision
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import LogDir, PartitionState
 

@@ -15,7 +15,7 @@ from kazoo.security import make_acl
 from tests.servers.ensembles import Member, client, serving
 from tests.servers.process import ADDRESS, START_SECONDS
 from zkmigrate.lab.readiness import four_letter_word
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.session import format_session

@@ -24,7 +24,7 @@ from kazoo.security import make_acl
 from tests.servers.ensembles import Member, client, serving
 from tests.servers.process import ADDRESS, START_SECONDS
 from zkmigrate.lab.load.zkmessages import CREATE, EPHEMERAL, buffer, create_request
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.change import SOURCE, BeginReplay, EndReplay, ReplayTransactions
 from zkmigrate.moves.clients import replay
 from zkmigrate.moves.facts.replay import Looked, Looking

@@ -14,7 +14,7 @@ from zkmigrate.lab.shape import LAST_ZOOKEEPER, release
 from zkmigrate.lab.spec import JAVA_11_KAFKA
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server
-from zkmigrate.zookeeper.disks.place import Disks, Place
+from zkmigrate.zookeeper.disks.location import Disks, Place
 from zkmigrate.zookeeper.disks.subtree import Answer, from_disk, from_server
 
 

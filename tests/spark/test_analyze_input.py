@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.zkdata_fixtures import create_payload, log_from
-from zkmigrate.spark.asked import Asked, Place
 from zkmigrate.spark.disk import disks
 from zkmigrate.spark.input import Input, shared
+from zkmigrate.spark.request import Asked, Place
 from zkmigrate.spark.sources.files import File
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from tests.unit.kafka_segments import batch, put, unpack
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.asked import Asked
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import partitions
+from zkmigrate.spark.request import Asked
 
 UUID = "f60c9836d10b4fb9b5763e8ede4aa9dc"
 NEWEST = 1_790_000_000

@@ -24,18 +24,18 @@ from tests.unit.zkdata_fixtures import (
     text,
 )
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.asked import Asked, Place
 from zkmigrate.spark.disk import disks
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import diff, proof
-from zkmigrate.spark.rolled import rolled, znode
+from zkmigrate.spark.request import Asked, Place
 from zkmigrate.spark.section import Section
+from zkmigrate.spark.subtree_at import rolled, znode
 from zkmigrate.zookeeper.data.proofs import PROOFS, Side
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tree import load_tree
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.disks import prove as single
-from zkmigrate.zookeeper.disks.place import Disks, parse_place
+from zkmigrate.zookeeper.disks.location import Disks, parse_place
 
 OLD, NEW = 1 << 32, 2 << 32
 BROKER, OTHER, FAR = 0x11, 0x33, -(1 << 60)

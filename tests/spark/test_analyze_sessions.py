@@ -18,9 +18,9 @@ from tests.unit.zkdata_fixtures import (
     snapshot_of,
     text,
 )
-from zkmigrate.spark.asked import Asked, Place
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import sessions
+from zkmigrate.spark.request import Asked, Place
 from zkmigrate.spark.section import Section
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import FileDirectory

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, set_payload, text
 from zkmigrate.errors import UsageError
-from zkmigrate.spark import standing
-from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark import open_sessions
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import tenants
+from zkmigrate.spark.request import Asked, Place
 from zkmigrate.spark.sizes import znodes
 from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, SESSIONS, TTL_OWNER, is_session
 from zkmigrate.zookeeper.data.reader import FileDirectory
@@ -86,5 +86,5 @@ def test_the_column_of_owners_says_what_effect_says(spark: SparkSession) -> None
     ends = (0, CONTAINER_OWNER, TTL_OWNER, *(at for some in SESSIONS for at in (some.start, some.stop - 1)))
     owners = sorted({at for end in ends for at in (end - 1, end, end + 1) if -(1 << 63) <= at < 1 << 63})
     rows = spark.createDataFrame([(owner,) for owner in owners], "owner long")
-    told = rows.select("owner", standing.is_session(F.col("owner")).alias("session")).collect()
+    told = rows.select("owner", open_sessions.is_session(F.col("owner")).alias("session")).collect()
     assert {row.owner: row.session for row in told} == {owner: is_session(owner) for owner in owners}

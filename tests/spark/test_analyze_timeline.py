@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.unit.test_report import Run
+from tests.unit.report.test_report import Run
 from tests.unit.zkdata_fixtures import create_payload, log_from, payload
 from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.model.change import Fence, HostVerb
-from zkmigrate.spark.asked import Asked, Place
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import timeline
+from zkmigrate.spark.request import Asked, Place
 from zkmigrate.zookeeper.data.txn import HEADER_SIZE, TxnType
 
 ZERO, MONO = 2_000_000.0, 500.0

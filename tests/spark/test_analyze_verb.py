@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from zkmigrate.spark import jobs, verb
-from zkmigrate.spark.asked import Asked, Place
 from zkmigrate.spark.input import Input
+from zkmigrate.spark.request import Asked, Place
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.test_zkdata_replay import multi
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, text
+from tests.unit.zookeeper.data.test_replay import multi
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.asked import Asked, Place
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import quiet, writers
-from zkmigrate.zookeeper.data import writers as single
+from zkmigrate.spark.request import Asked, Place
+from zkmigrate.zookeeper.data import log_writers as single
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.sums import read_sums
-from zkmigrate.zookeeper.disks.writers import body
+from zkmigrate.zookeeper.disks.writer_addresses import body
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 
 import zkmigrate
 from tests.unit.kafka_segments import batch, put
-from tests.unit.test_report import Run
-from zkmigrate.spark.asked import Asked, Place
+from tests.unit.report.test_report import Run
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import JOBS, job
+from zkmigrate.spark.request import Asked, Place
 from zkmigrate.spark.session import CHEAP, INTERPRETED, SHORT_LIVED, of_archive
 
 PACKAGES = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "fsspec", "click", "ruamel")
@@ -129,7 +129,7 @@ def test_two_workers_answer_as_one_machine_does(
         assert packed.returncode == 0, packed.stderr
     assert archives[0].read_bytes() == archives[1].read_bytes()
     assert "zkmigrate/spark/sources/txnlog.py" in zipfile.ZipFile(archives[0]).namelist()
-    script = Path(shutil.copy(Path(zkmigrate.__file__).with_name("submitted.py"), tmp_path))
+    script = Path(shutil.copy(Path(zkmigrate.__file__).with_name("spark_submit.py"), tmp_path))
 
     with ExitStack() as stack:
         asks = ["master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.servers.ensembles import Member, client, serving
 from tests.spark.test_sources import plain
 from tests.unit.pipeline_rows import expected
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 from zkmigrate.zookeeper.data.logdir import log_files, walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
 

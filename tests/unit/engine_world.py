@@ -35,7 +35,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Role, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.model.window import Decide, Decision, WindowSpec, Word, no_limits
-from zkmigrate.moves.rules.window import WINDOW
+from zkmigrate.moves.rules.window_rules import WINDOW
 
 HOSTS = ("d1", "d2", "d3")
 

@@ -16,7 +16,7 @@ from tests.unit import sshd as daemon
 from tests.unit.loopback import listening
 from tests.unit.sshd import Sshd
 from zkmigrate.discovery.draft import SshDraft
-from zkmigrate.discovery.wanted import Wanted
+from zkmigrate.discovery.init_request import Wanted
 from zkmigrate.moves.world import ensemble
 
 SOURCE = tuple(f"127.0.0.{n}" for n in (11, 12, 13))

@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
-from tests.unit.test_cli import Place, place
-from tests.unit.test_writers import BROKER, create, opened
+from tests.unit.cli.test_main import Place, place
 from tests.unit.zkdata_fixtures import log_from
+from tests.unit.zookeeper.disks.test_writer_addresses import BROKER, create, opened
 from tests.world.desk import Desk
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from tests.world.site import INVENTORY
@@ -30,21 +30,21 @@ from zkmigrate.cli.main import cli
 from zkmigrate.engine import events, plan, planfile
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import load
+from zkmigrate.locations import places
 from zkmigrate.model.change import Change
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.step import Way
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World, new_world
-from zkmigrate.places import places
 from zkmigrate.report.verb import FORMATS
 from zkmigrate.spark import verb
-from zkmigrate.spark.asked import Asked
-from zkmigrate.spark.asked import Place as Disk
 from zkmigrate.spark.input import Input
+from zkmigrate.spark.request import Asked
+from zkmigrate.spark.request import Place as Disk
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds
-from zkmigrate.ui import survey, words
+from zkmigrate.ui import preflight_view, sentences
 from zkmigrate.ui.live import LiveView
 
 __all__ = ["place"]
@@ -95,7 +95,7 @@ def test_no_line_of_a_story_begins_with_what_a_host_said() -> None:
         events.Waits("main", "fence", "a door", f"2\n{FORGED}", 4.0),
         events.StepBlocked("main", "cut", Way.FORWARD, (sick,)),
     )
-    story = words.Story()
+    story = sentences.Story()
     lines = "\n".join(line for event in told for line in story.lines(event)).split("\n")
     assert sum(FORGED in line for line in lines) == 4
     assert not [line for line in lines if line.startswith(FORGED)]
@@ -271,7 +271,7 @@ def test_the_screen_of_preflight_obeys_only_itself(tmp_path: Path, monkeypatch: 
     sick = claim(
         "host.sick", "it is well", False, seen=HOSTILE, needed=HOSTILE, moves=(HOSTILE,), target="dest1"
     )
-    survey.show(Clean(out), [sick], places(file), "-i migration.yml")  # type: ignore[arg-type]
+    preflight_view.show(Clean(out), [sick], places(file), "-i migration.yml")  # type: ignore[arg-type]
     assert "\x1b[1" in out.getvalue(), "our own colours pass"
     assert_harmless(OURS.sub("", out.getvalue()))
     assert "\x1b[2J" not in out.getvalue()

@@ -18,7 +18,7 @@ from tests.unit.engine_world import Tiny, TinyClock, WriteStep, inventory
 from tests.unit.sshd import make_key
 from zkmigrate import deadline
 from zkmigrate.engine.events import ChangeEnded
-from zkmigrate.hosts.lanes import Late, together
+from zkmigrate.hosts.parallel import Late, together
 from zkmigrate.hosts.transport.channels import Channels
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.program import Program
@@ -27,7 +27,7 @@ from zkmigrate.inventory.inventory import Source, Ssh, ZooKeeperHost
 from zkmigrate.model.change import Change, Changes, Outcome, PutFile, Restore
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Context, Hazard
-from zkmigrate.moves.rules.window import LEAST_S, MESSAGE_S, SLOW_S, limits
+from zkmigrate.moves.rules.window_rules import LEAST_S, MESSAGE_S, SLOW_S, limits
 from zkmigrate.site import observe
 from zkmigrate.site.observe import Observe
 

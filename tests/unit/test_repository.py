@@ -15,7 +15,7 @@ import pytest
 from tests.world.operator import quiet_world
 from zkmigrate.hosts import zkm_host
 from zkmigrate.model.look import Look
-from zkmigrate.runs import books
+from zkmigrate.runs import playbook_files
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = [ROOT / "setup" / name for name in ("requirements.txt", "requirements-spark.txt")]
@@ -39,7 +39,7 @@ PURE = {
     "moves.dependent",
     "moves.facts",
     "moves.go_no_go",
-    "moves.lanes",
+    "moves.host_states",
     "moves.member",
     "moves.move",
     "moves.preflight",
@@ -54,7 +54,7 @@ EFFECT = {
     "cli",
     "discovery",
     "engine",
-    "hosts.lanes",
+    "hosts.parallel",
     "hosts.transport",
     "kafka.clients",
     "lab",
@@ -65,12 +65,12 @@ EFFECT = {
     "runs",
     "site",
     "spark",
-    "submitted",
+    "spark_submit",
     "ui",
     "zookeeper.clients",
     "zookeeper.disks",
 }
-NEUTRAL = {"clean", "deadline", "errors", "hosts.hop", "hosts.zkm_host", "inventory", "places"}
+NEUTRAL = {"clean", "deadline", "errors", "hosts.jump_host", "hosts.zkm_host", "inventory", "locations"}
 
 
 def tracked() -> list[Path]:
@@ -250,7 +250,7 @@ def test_the_house_is_kept_from_every_playbook() -> None:
         "playbooks",
         *(f"zkmigrate.{name}" for name in OWN),
     }
-    used = {"cli", "lab", "submitted"}
+    used = {"cli", "lab", "spark_submit"}
     kept = {name.partition(".")[2] for name in contract("house")["source_modules"]}
     packages = {name.partition(".")[0] for name in modules_on_disk()}
     assert kept == packages - used - OWN
@@ -278,15 +278,15 @@ NAMED = {
     ("engine/plan.py", "PROVE"): _ZKM_HOST,
     ("engine/plan.py", "SEAL"): _ZKM_HOST,
     ("engine/plan.py", "STOP"): _ZKM_HOST,
-    ("runs/books.py", "kafka"): "the playbook that a call without --playbook means",
-    ("runs/standing.py", "cut"): _ZKM_HOST,
-    ("runs/standing.py", "fence"): _ZKM_HOST,
+    ("runs/playbook_files.py", "kafka"): "the playbook that a call without --playbook means",
+    ("runs/run_status.py", "cut"): _ZKM_HOST,
+    ("runs/run_status.py", "fence"): _ZKM_HOST,
     ("report/plots.py", "broker"): "a field of Beat, which the report's JSON has",
     ("site/observe.py", "broker"): _LOOK,
     ("site/observe.py", "brokers"): _LOOK,
     ("site/observe.py", "kafka"): _LOOK,
     ("site/wiring.py", "kafka"): _LOOK,
-    ("ui/lately.py", "brokers"): "events of before name no targets: theirs were these",
+    ("ui/recent_events.py", "brokers"): "events of before name no targets: theirs were these",
 }
 """Where a name may stand all the same, and why."""
 
@@ -297,7 +297,7 @@ def own_names() -> tuple[set[str], set[str]]:
     steps."""
     systems, steps, inventory = set[str](), set[str](), quiet_world().inventory
     for path in sorted((ROOT / "playbooks").glob("[!_]*.py")):
-        playbook = books.load(path.stem)
+        playbook = playbook_files.load(path.stem)
         steps |= {name for stage in playbook.stages for name in (stage.id, *(s.id for s in stage.steps))}
         systems |= {*playbook.clusters, *(role.part for role in playbook.roles)}
         for one in playbook.sampling:

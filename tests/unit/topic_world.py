@@ -13,7 +13,7 @@ from zkmigrate.engine import events
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import History
-from zkmigrate.engine.hold import HoldPort, NoHolds
+from zkmigrate.engine.hold_file import HoldPort, NoHolds
 from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import NoWatch, World
 from zkmigrate.engine.run import Walk

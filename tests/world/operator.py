@@ -16,7 +16,7 @@ from pathlib import Path
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import Event, RunEnded
-from zkmigrate.engine.hold import HoldFile
+from zkmigrate.engine.hold_file import HoldFile
 from zkmigrate.engine.journal import NAME, Journal, RealDisk
 from zkmigrate.engine.ports import Answer, HookRunner, NoHooks, NoWatch, WatchPort
 from zkmigrate.engine.ports import (

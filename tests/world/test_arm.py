@@ -6,14 +6,14 @@ import subprocess
 from pathlib import Path
 
 import zkmigrate.hosts.zkm_host
-from tests.unit.steps.facts import proved
+from tests.unit.moves.steps.facts import proved
 from tests.world.operator import Operator, inventory, quiet_world
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.inventory.inventory import Inventory, Ports, ZooKeeperHost
 from zkmigrate.model.change import Arm, Go
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict
-from zkmigrate.moves.facts.window import Statuses
+from zkmigrate.moves.facts.dest_status import Statuses
 from zkmigrate.moves.steps.arm import ArmStep, arm_spec
 from zkmigrate.moves.steps.go import GoFacts, GoStep
 from zkmigrate.moves.world.look import WorldLook

@@ -12,7 +12,7 @@ from zkmigrate.engine.events import StepEnded
 from zkmigrate.model.change import Cut, Fence
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, Held
-from zkmigrate.moves.rules.window import TO_SEAL
+from zkmigrate.moves.rules.window_rules import TO_SEAL
 from zkmigrate.moves.world.look import WorldLook
 
 

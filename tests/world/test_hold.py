@@ -18,7 +18,7 @@ from zkmigrate.engine.run import Walk
 from zkmigrate.errors import UsageError
 from zkmigrate.model.change import Fence
 from zkmigrate.model.window import Word
-from zkmigrate.moves.rules.window import TO_SEAL
+from zkmigrate.moves.rules.window_rules import TO_SEAL
 from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS
 
 

@@ -14,7 +14,7 @@ import pytest
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.engine.events import HoldAsked, HoldEnded, Holding, Noted
-from zkmigrate.engine.hold import NAME, Hold, HoldFile
+from zkmigrate.engine.hold_file import NAME, Hold, HoldFile
 from zkmigrate.model.change import ElectLeaders
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.window import Word

@@ -20,7 +20,7 @@ from zkmigrate.model.step import Way
 from zkmigrate.moves.world.host import File
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World
-from zkmigrate.runs.opening import Opened, Opening
+from zkmigrate.runs.open_run import Opened, Opening
 
 
 def opening(operator: Operator) -> Opening:

@@ -18,10 +18,10 @@ from zkmigrate.model.change import Arm, Change, Go, PutFile, Seal
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.step import Context
 from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
-from zkmigrate.moves.rules import expected
+from zkmigrate.moves.rules import window_estimate
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World
-from zkmigrate.ui import planned
+from zkmigrate.ui import plan_text
 
 
 def made(world: World, unreachable: frozenset[str] = frozenset()) -> Plan:
@@ -33,7 +33,7 @@ def steps(of: Plan) -> dict[str, PlannedStep]:
 
 
 def text(world: World) -> str:
-    return "\n".join(planned.lines(planfile.of(made(world))))
+    return "\n".join(plan_text.lines(planfile.of(made(world))))
 
 
 def settled(change: Change) -> Change:
@@ -151,7 +151,7 @@ def test_the_window_lines_show_the_arithmetic_of_the_deadline() -> None:
     inventory = world.inventory
     hosts = (*inventory.source_names, *inventory.dest_names)
     said = "\n".join(
-        expected.before_the_run(
+        window_estimate.before_the_run(
             KAFKA, Context("plan", inventory), owning_sessions(WorldLook(world), hosts, "/kafka")
         )
     )
@@ -171,6 +171,7 @@ def test_the_window_lines_show_the_arithmetic_of_the_deadline() -> None:
     ids=["unknown", "none", "no-timeout"],
 )
 def test_a_deadline_that_cannot_be_computed_yet_says_why(sessions: object, why: str) -> None:
-    said = "\n".join(expected.before_the_run(KAFKA, Context("plan", quiet_world().inventory), sessions))  # type: ignore[arg-type]
+    plan = Context("plan", quiet_world().inventory)
+    said = "\n".join(window_estimate.before_the_run(KAFKA, plan, sessions))  # type: ignore[arg-type]
     assert why in said
     assert "T - T/3 - 2.5 (policy.way_back_s) - 3 s" in said

@@ -16,7 +16,7 @@ from zkmigrate.model.change import Change, HostVerb, Outcome
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Blocked, Context, Done
-from zkmigrate.moves.facts.recorded import Drained, Stopped
+from zkmigrate.moves.facts.records import Drained, Stopped
 from zkmigrate.moves.facts.subtree import digests
 from zkmigrate.moves.steps.prove import ProveStep
 from zkmigrate.moves.steps.survey import SurveyFacts, SurveyStep

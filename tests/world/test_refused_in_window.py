@@ -11,8 +11,8 @@ from tests.world.operator import Operator
 from tests.world.test_move import owners
 from tests.world.test_way_back import doors_shut, phases, rolled
 from zkmigrate.model.change import Change, Cut, Outcome, SetService
-from zkmigrate.model.recorded import Recorded
-from zkmigrate.moves.facts.recorded import Proved, Surveyed
+from zkmigrate.model.step_record import Recorded
+from zkmigrate.moves.facts.records import Proved, Surveyed
 from zkmigrate.moves.world.world import World
 
 STRANGER = 0x300000000000777

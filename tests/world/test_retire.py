@@ -29,12 +29,12 @@ from zkmigrate.moves.verbs.watching.verb import Wanted, watch
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
-from zkmigrate.runs import standing
-from zkmigrate.runs.opening import Opening
-from zkmigrate.runs.plans import show_plan
-from zkmigrate.runs.runbooks import show_runbook
-from zkmigrate.runs.setting import Setting
-from zkmigrate.runs.stands import status
+from zkmigrate.runs import run_status
+from zkmigrate.runs.open_run import Opening
+from zkmigrate.runs.plan_verb import show_plan
+from zkmigrate.runs.runbook_verb import show_runbook
+from zkmigrate.runs.status_verbs import status
+from zkmigrate.runs.verb_context import Setting
 
 GONE = "broker2"
 WORDS = "broker2 (broker 2) is retired from this run by {by}: its disk is broken"
@@ -113,8 +113,8 @@ def test_the_move_goes_on_without_a_broker_that_was_retired_in_the_roll(night: N
     assert all(p.connected.startswith("dest") for n, p in world.brokers.items() if n != GONE)
     by = journals.read(operator.run_dir).retired[GONE].by
     assert Noted(WORDS.format(by=by)) in operator.events, "every later screen says so"
-    body = standing.of_run(operator.run_dir, operator.playbook, (), lambda: world.wall)
-    assert any(WORDS.format(by=by) in line for line in standing.lines(body))
+    body = run_status.of_run(operator.run_dir, operator.playbook, (), lambda: world.wall)
+    assert any(WORDS.format(by=by) in line for line in run_status.lines(body))
     told = [
         d for d in build(read(operator.run_dir, None), operator.playbook).decisions if d.kind == "retired"
     ]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.steps.facts import surveyed
+from tests.unit.moves.steps.facts import surveyed
 from tests.world.operator import Operator, quiet_world
 from zkmigrate import deadline
 from zkmigrate.engine.history import History
@@ -25,7 +25,7 @@ from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
 from zkmigrate.model.window import Word
-from zkmigrate.moves.rules.window import WINDOW, deadline_s
+from zkmigrate.moves.rules.window_rules import WINDOW, deadline_s
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, SLICE_S
 

@@ -13,7 +13,7 @@ from zkmigrate.engine.ports import Answer
 from zkmigrate.errors import UsageError
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.moves.rules import expected
+from zkmigrate.moves.rules import window_estimate
 from zkmigrate.report.story import told
 from zkmigrate.report.timebase import Timebase
 
@@ -43,7 +43,7 @@ def test_a_skipped_rehearsal_leaves_the_window_to_the_policy(tmp_path: Path, ask
     entries = kept_lines(tmp_path / "run")
     decided = [(d.where, d.answer) for d in told(entries, Timebase(entries)).decisions if d.kind == "consent"]
     assert ("rehearse", "skip") in decided, "the report says so"
-    said = expected.before_the_cut(Context("run", world.inventory, records=history.records()))
+    said = window_estimate.before_the_cut(Context("run", world.inventory, records=history.records()))
     assert said[:2] == (
         "not rehearsed: the window's length is not known; the way back counts with 2.5 s (policy.way_back_s)",
         "  and FENCE to SEAL with 3.8 s or more: SURVEY refuses where that does not fit",

@@ -23,7 +23,7 @@ from tests.unit.topic_world import (
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.hold import HoldFile
+from zkmigrate.engine.hold_file import HoldFile
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
 from zkmigrate.model.change import AlterTopicConfig, Change
@@ -32,7 +32,7 @@ from zkmigrate.model.step import Way
 from zkmigrate.moves.world.topics import TopicWorld
 from zkmigrate.topics.facts import Originals, to_change
 from zkmigrate.topics.set_step import LOOKS, WAVE
-from zkmigrate.ui import words
+from zkmigrate.ui import sentences
 
 STEP = "set.topic-config"
 FEW = 8
@@ -148,7 +148,7 @@ def test_each_wave_tells_how_far_it_is(tmp_path: Path) -> None:
     assert waves[-1].done + len(waves[-1].targets) == 21
     begun = [e for e in made.seen if isinstance(e, events.StepBegun) and e.step == "topic-config"]
     assert [(e.done, e.of) for e in begun] == [(0, 0), (9, 21)]
-    assert "9 of 21 topics done before this wave" in words.sentence(waves[3])
+    assert "9 of 21 topics done before this wave" in sentences.sentence(waves[3])
 
 
 def test_a_line_names_few_topics_of_a_wave(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_line_names_few_topics_of_a_wave(tmp_path: Path) -> None:
     made.process(forward)
     wave = next(e for e in made.seen if isinstance(e, events.WaveBegun))
     assert len(wave.targets) == 50
-    assert " and 30 more: 0 of 54 topics done" in words.sentence(wave)
+    assert " and 30 more: 0 of 54 topics done" in sentences.sentence(wave)
 
 
 def test_so_many_topics_are_a_canary(tmp_path: Path) -> None:

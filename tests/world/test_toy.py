@@ -19,11 +19,11 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.step import Context, Ready
 from zkmigrate.moves.facts.sessions import owning_sessions
 from zkmigrate.moves.move import move, moved_by
-from zkmigrate.moves.rules.expected import before_the_run
+from zkmigrate.moves.rules.window_estimate import before_the_run
 from zkmigrate.moves.steps.roll import RollStep
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World
-from zkmigrate.runs import books
+from zkmigrate.runs import playbook_files
 
 PLAYBOOK = move(KEEPER)
 NAMES = ("keeper1", "keeper2", "keeper3")
@@ -125,9 +125,9 @@ def test_every_keeper_comes_back_from_before_open(tmp_path: Path, until: str) ->
 
 def test_a_verb_takes_the_dependent_from_the_playbook() -> None:
     assert moved_by(PLAYBOOK) is KEEPER
-    assert moved_by(books.load("kafka_zookeeper_return")) is KAFKA
+    assert moved_by(playbook_files.load("kafka_zookeeper_return")) is KAFKA
     with pytest.raises(UsageError, match="kafka_topic_config moves nothing that uses ZooKeeper"):
-        moved_by(books.load("kafka_topic_config"))
+        moved_by(playbook_files.load("kafka_topic_config"))
 
 
 def test_its_own_service_and_file_are_checked_as_those_of_the_house_are(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from zkmigrate.kafka.rules.connect import with_connect
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import Look
-from zkmigrate.moves.facts.afterwards import Position, look_around
-from zkmigrate.moves.rules import afterwards
+from zkmigrate.moves.facts.after_move import Position, look_around
+from zkmigrate.moves.rules import after_move
 from zkmigrate.moves.verbs.watching import memory, verb
 from zkmigrate.moves.verbs.watching.memory import Memory
 from zkmigrate.moves.verbs.watching.verb import Screen, Wanted, Watch
@@ -206,7 +206,7 @@ def test_what_source_does_not_tell_is_unknown_where_nobody_else_tells(
     inventory = moved.world.inventory
     look = cast(Look, Whitelisting(moved.world, refused=frozenset(words)))
     seen = look_around(inventory, KAFKA, look, None)
-    found = {f.id for f in afterwards.findings(inventory, seen) if f.held is not Held.YES}
+    found = {f.id for f in after_move.findings(inventory, seen) if f.held is not Held.YES}
     assert found == unknown
 
 
@@ -219,7 +219,7 @@ def test_a_log_that_was_purged_leaves_writes_unknown_until_it_is_begun_anew(move
     assert isinstance(gone.written, Seen)
     assert seen.written.value.unproved == ""
     assert "must be continuous from" in gone.written.value.unproved
-    [writes] = [f for f in afterwards.findings(inventory, gone) if f.id == "watch.writes"]
+    [writes] = [f for f in after_move.findings(inventory, gone) if f.id == "watch.writes"]
     assert (writes.held, "--from-now" in writes.moves[0]) == (Held.UNKNOWN, True)
     kept = Memory(inventory.name, Position("source1", 0x100000002, None))
     assert kept.after(gone.written.value, ()) == kept

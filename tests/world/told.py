@@ -20,7 +20,7 @@ from zkmigrate.model.sampling import Question
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
-from zkmigrate.runs import books
+from zkmigrate.runs import playbook_files
 from zkmigrate.site.sampler import ask
 
 CHANGE_S = 0.1
@@ -86,7 +86,7 @@ def again(operator: ToldOperator) -> ToldOperator:
 
 def report_of(operator: ToldOperator) -> Report:
     """The report of its run."""
-    return build(read(operator.run_dir), books.load(books.DEFAULT))
+    return build(read(operator.run_dir), playbook_files.load(playbook_files.DEFAULT))
 
 
 def lines(operator: ToldOperator) -> list[dict[str, Any]]:

@@ -158,7 +158,7 @@ def _analyze(options: dict[str, Any]) -> int:
     """The options as a call."""
     import sys
 
-    from zkmigrate.spark.asked import Asked, parse_place
+    from zkmigrate.spark.request import Asked, parse_place
     from zkmigrate.spark.session import Bounds, submitted
     from zkmigrate.spark.verb import analyze
     from zkmigrate.zookeeper.disks.chroot import parse_chroot

@@ -16,7 +16,7 @@ from zkmigrate.zookeeper.disks.collected import SERVER
 
 if TYPE_CHECKING:
     from zkmigrate.zookeeper.disks.collect import Asked, Server
-    from zkmigrate.zookeeper.disks.place import Place
+    from zkmigrate.zookeeper.disks.location import Place
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kKMG]?)")
 _TIMES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
@@ -81,7 +81,7 @@ def _collect(options: dict[str, Any]) -> int:
     """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.engine.clock import Interrupt, RealClock
     from zkmigrate.zookeeper.disks import collect as verb
-    from zkmigrate.zookeeper.disks.place import distant, reached
+    from zkmigrate.zookeeper.disks.location import distant, reached
 
     asked = _asked(options)
     ssh = ssh_of(options) if distant([(one.data, one.log) for one in asked.servers]) else None
@@ -165,7 +165,7 @@ def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server,
 def _named(text: str) -> tuple[str, Place]:
     """The name that was given; else the host's, and for a directory here the last of its own."""
     from zkmigrate.errors import UsageError
-    from zkmigrate.zookeeper.disks.place import VERSION_2, parse_place
+    from zkmigrate.zookeeper.disks.location import VERSION_2, parse_place
 
     name, equals, rest = text.partition("=")
     if equals and SERVER.fullmatch(name):
@@ -180,7 +180,7 @@ def _named(text: str) -> tuple[str, Place]:
 
 def _absolute(place: Place) -> Place:
     """The same from whichever folder a later run is called."""
-    from zkmigrate.zookeeper.disks.place import Place
+    from zkmigrate.zookeeper.disks.location import Place
 
     return place if place.host else Place("", str(Path(place.path).absolute()))
 

@@ -16,10 +16,10 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 import playbooks
-from zkmigrate.engine import asked, runs
+from zkmigrate.engine import runs, step_names
 from zkmigrate.errors import UsageError
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.runs import books
+from zkmigrate.runs import playbook_files
 
 PROGRAM = "zkmigrate"
 
@@ -64,7 +64,7 @@ def _playbooks(_given: Given, incomplete: str) -> list[CompletionItem]:
 
 
 def _book(given: Given) -> Playbook:
-    return books.load(given.get("playbook") or books.DEFAULT)
+    return playbook_files.load(given.get("playbook") or playbook_files.DEFAULT)
 
 
 def _stages_and_steps(given: Given, _incomplete: str) -> list[CompletionItem]:
@@ -87,7 +87,7 @@ _KINDS: Mapping[str, Callable[[Given, str], list[CompletionItem]]] = {
     "steps": _stages_and_steps,
     "steps or end": lambda given, typed: [*_stages_and_steps(given, typed), *_plain(["end"])],
     "steps or all": lambda given, typed: [*_stages_and_steps(given, typed), *_plain(["all"])],
-    "phases": lambda given, _typed: _plain(asked.phases(_book(given))),
-    "places": lambda given, _typed: _plain(asked.places(_book(given))),
+    "phases": lambda given, _typed: _plain(step_names.phases(_book(given))),
+    "places": lambda given, _typed: _plain(step_names.places(_book(given))),
     "skippable": lambda given, _typed: _plain(s.id for s in _book(given).stages if s.skip),
 }

@@ -21,16 +21,14 @@ from zkmigrate.moves.preflight import Gate, Scope, checks
 
 PLACES = (
     "zkmigrate.dependents",
-    "zkmigrate.engine.moments",
-    "zkmigrate.engine.patience",
-    "zkmigrate.engine.run",
-    "zkmigrate.model.window",
+    "zkmigrate.engine",
+    "zkmigrate.model",
     "zkmigrate.moves.facts",
     "zkmigrate.moves.rules",
     "zkmigrate.moves.steps",
     "zkmigrate.topics",
 )
-"""Modules, and packages of modules, that may have MEANINGS."""
+"""Packages whose modules may have MEANINGS."""
 
 _ALIKE = 0.8
 """So much an unknown id must resemble one (as difflib counts) to be taken for a typing error."""
@@ -122,10 +120,9 @@ def _without_numbers(about: str) -> str:
 
 def _meanings() -> Iterator[Meaning]:
     for place in PLACES:
-        module = importlib.import_module(place)
-        names = [f"{place}.{one.name}" for one in pkgutil.iter_modules(getattr(module, "__path__", []))]
-        for each in (module, *map(importlib.import_module, sorted(names))):
-            yield from getattr(each, "MEANINGS", ())
+        below = pkgutil.iter_modules(importlib.import_module(place).__path__, f"{place}.")
+        for module in map(importlib.import_module, sorted(one.name for one in below)):
+            yield from getattr(module, "MEANINGS", ())
 
 
 def entry(id: str) -> Entry:

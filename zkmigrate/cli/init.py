@@ -1,4 +1,4 @@
-"""The options of ``init``; what it does is in :mod:`zkmigrate.discovery.verb`."""
+"""The options of ``init``; what it does is in :mod:`zkmigrate.discovery.init_verb`."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def verb(options: dict[str, Any]) -> int:
     """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.discovery.draft import SshDraft
-    from zkmigrate.discovery.verb import init as look_and_write
-    from zkmigrate.discovery.wanted import Wanted
+    from zkmigrate.discovery.init_request import Wanted
+    from zkmigrate.discovery.init_verb import init as look_and_write
 
     def many(name: str) -> tuple[str, ...]:
         return tuple(part.strip() for text in options[name] for part in text.split(",") if part.strip())

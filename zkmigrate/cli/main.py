@@ -26,8 +26,8 @@ from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import ZkmigrateError
 
 if TYPE_CHECKING:
-    from zkmigrate.runs.setting import Setting
-    from zkmigrate.runs.walks import Wishes
+    from zkmigrate.runs.run_verbs import Wishes
+    from zkmigrate.runs.verb_context import Setting
 
 _TELL_EVENTS = ("run", "resume", "rollback")
 _ELSEWHERE = {
@@ -167,7 +167,7 @@ def plan(
 ) -> None:
     """Print every change, command and file diff that is known now; change nothing."""
     _say_first("plan", options)
-    from zkmigrate.runs import plans
+    from zkmigrate.runs import plan_verb
 
     if show is not None and (out is not None or run_id or force):
         raise click.UsageError(
@@ -178,9 +178,9 @@ def plan(
     if offline and show is None:
         raise click.UsageError("--offline is for --show FILE: a new plan needs the hosts")
     if show is not None:
-        _do(lambda: plans.show_planned(_setting(options), show, offline=offline))
+        _do(lambda: plan_verb.show_planned(_setting(options), show, offline=offline))
     else:
-        _do(lambda: plans.show_plan(_setting(options), run_id, out, force=force))
+        _do(lambda: plan_verb.show_plan(_setting(options), run_id, out, force=force))
 
 
 @cli.command()
@@ -201,9 +201,9 @@ def plan(
 def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> None:
     """Export the same steps as a page to follow by hand when the tool is down; change nothing."""
     _say_first("runbook", options)
-    from zkmigrate.runs import runbooks
+    from zkmigrate.runs import runbook_verb
 
-    _do(lambda: runbooks.show_runbook(_setting(options), run_id, out, go_no_go=go_no_go))
+    _do(lambda: runbook_verb.show_runbook(_setting(options), run_id, out, go_no_go=go_no_go))
 
 
 @cli.command()
@@ -213,9 +213,9 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 def run(**options: Any) -> None:
     """Begin a run, or walk one forward that has turned back."""
     _say_first("run", options)
-    from zkmigrate.runs import walks
+    from zkmigrate.runs import run_verbs
 
-    _do(lambda: walks.run(_setting(options), _wishes(options)))
+    _do(lambda: run_verbs.run(_setting(options), _wishes(options)))
 
 
 @cli.command()
@@ -230,9 +230,9 @@ def run(**options: Any) -> None:
 def resume(**options: Any) -> None:
     """Go on with a run that was interrupted, in the direction it was going."""
     _say_first("resume", options)
-    from zkmigrate.runs import walks
+    from zkmigrate.runs import run_verbs
 
-    _do(lambda: walks.resume(_setting(options), _wishes(options)))
+    _do(lambda: run_verbs.resume(_setting(options), _wishes(options)))
 
 
 @cli.command()
@@ -247,9 +247,9 @@ def resume(**options: Any) -> None:
 def rollback(**options: Any) -> None:
     """Walk back, step by step, to the start of a named step or of everything."""
     _say_first("rollback", options)
-    from zkmigrate.runs import walks
+    from zkmigrate.runs import run_verbs
 
-    _do(lambda: walks.rollback(_setting(options), _wishes(options)))
+    _do(lambda: run_verbs.rollback(_setting(options), _wishes(options)))
 
 
 @cli.command()
@@ -331,12 +331,12 @@ def status(
     ended with 0 without it; else the code that the process ended with, 8 where it left without a word.
     """
     _say_first("status", options)
-    from zkmigrate.runs import stands
+    from zkmigrate.runs import status_verbs
 
     if timeout_s is not None and not wait:
         raise click.UsageError("--timeout goes with --wait")
     asked: dict[str, Any] = {"offline": offline, "wait": wait, "timeout_s": timeout_s, "findings": findings}
-    _do(lambda: stands.status(_setting(options), run_id, **asked))
+    _do(lambda: status_verbs.status(_setting(options), run_id, **asked))
 
 
 @cli.command()
@@ -356,9 +356,9 @@ def hold(run_id: str, at: str, why: str, **options: Any) -> None:
     It holds until `zkmigrate release`, or an answer at its own terminal. Inside the window never longer than
     its deadlines: before all hosts are sealed it then turns back, afterwards it goes on.
     """
-    from zkmigrate.runs import stands
+    from zkmigrate.runs import status_verbs
 
-    _do(lambda: stands.hold(_setting(options), run_id, at, why))
+    _do(lambda: status_verbs.hold(_setting(options), run_id, at, why))
 
 
 @cli.command()
@@ -366,9 +366,9 @@ def hold(run_id: str, at: str, why: str, **options: Any) -> None:
 @flags.run_id
 def release(run_id: str, **options: Any) -> None:
     """Let a run go on that holds, and say what comes next; asks no host."""
-    from zkmigrate.runs import stands
+    from zkmigrate.runs import status_verbs
 
-    _do(lambda: stands.release(_setting(options), run_id))
+    _do(lambda: status_verbs.release(_setting(options), run_id))
 
 
 @cli.command()
@@ -487,10 +487,10 @@ def _say_stopping() -> None:
 
 def _setting(options: dict[str, Any]) -> Setting:
     from zkmigrate.engine import runs
-    from zkmigrate.runs import setting
+    from zkmigrate.runs import verb_context
 
     override = click.get_current_context().obj
-    return setting.Setting(
+    return verb_context.Setting(
         inventory=options["inventory"],
         playbook=options["playbook"],
         as_json=options["as_json"],
@@ -502,20 +502,20 @@ def _setting(options: dict[str, Any]) -> Setting:
 
 
 def _real_site(playbook: str, inventory: Any, run_id: str) -> Any:
-    from zkmigrate.runs import books
+    from zkmigrate.runs import playbook_files
     from zkmigrate.site.wiring import Site  # paramiko and the clients are slow to import
 
-    return Site(inventory, run_id, books.load(playbook).clusters)
+    return Site(inventory, run_id, playbook_files.load(playbook).clusters)
 
 
 def _wishes(options: dict[str, Any]) -> Wishes:
-    from zkmigrate.runs import walks
+    from zkmigrate.runs import run_verbs
 
     names = (
         "yes", "run_id", "until", "hold_at", "skip", "to", "plan", "steal", "journal_lost", "metrics",
         "pause_after",
     )  # fmt: skip
-    return walks.Wishes(**{name: options[name] for name in names if options.get(name) is not None})
+    return run_verbs.Wishes(**{name: options[name] for name in names if options.get(name) is not None})
 
 
 def _do(verb: Callable[[], int]) -> None:

@@ -63,7 +63,7 @@ def _prove(options: dict[str, Any]) -> int:
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks import prove as verb
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
-    from zkmigrate.zookeeper.disks.place import distant, opened, paired, reached
+    from zkmigrate.zookeeper.disks.location import distant, opened, paired, reached
 
     pairs = paired(options)
     chroot = parse_chroot(options["chroot"])

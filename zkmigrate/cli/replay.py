@@ -69,7 +69,7 @@ def _looking(options: dict[str, Any]) -> Iterator[Looking]:
     from zkmigrate.moves.facts.replay import Looking
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
-    from zkmigrate.zookeeper.disks.place import distant, opened, paired, reached
+    from zkmigrate.zookeeper.disks.location import distant, opened, paired, reached
     from zkmigrate.zookeeper.disks.prove import Telling
 
     chroot = parse_chroot(options["chroot"])
@@ -87,7 +87,7 @@ def _looking(options: dict[str, Any]) -> Iterator[Looking]:
 def _list(options: dict[str, Any]) -> int:
     from zkmigrate.moves.verbs.replaying import body, code, text
     from zkmigrate.zookeeper.data.errors import ZkDataError
-    from zkmigrate.zookeeper.disks.place import DiskError
+    from zkmigrate.zookeeper.disks.location import DiskError
 
     with _looking(options) as looking:
         try:

@@ -46,9 +46,9 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _writers(options: dict[str, Any]) -> int:
     """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.errors import UsageError
-    from zkmigrate.zookeeper.disks import writers as verb
+    from zkmigrate.zookeeper.disks import writer_addresses as verb
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
-    from zkmigrate.zookeeper.disks.place import reached
+    from zkmigrate.zookeeper.disks.location import reached
     from zkmigrate.zookeeper.disks.servers import parse_servers
 
     chroot = parse_chroot(options["chroot"])

@@ -13,7 +13,7 @@ from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 
 if TYPE_CHECKING:
     from zkmigrate.inventory.inventory import Ssh
-    from zkmigrate.zookeeper.disks.place import Place
+    from zkmigrate.zookeeper.disks.location import Place
 
 WINDOW = 100
 LARGEST_WINDOW = 500
@@ -92,7 +92,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def ssh_of(options: dict[str, Any]) -> Ssh:
     """How hosts are reached, by the options of ``flags.ssh``. InventoryError where they do not fit."""
     from zkmigrate.discovery.draft import SshDraft
-    from zkmigrate.discovery.wanted import transport_ssh
+    from zkmigrate.discovery.init_request import transport_ssh
 
     pins = options["known_hosts"] or Path.home() / ".ssh/known_hosts"
     given = (options["ssh_user"], options["ssh_port"] or 0, str(options["ssh_key"] or ""), str(pins))
@@ -117,7 +117,7 @@ def compared(options: dict[str, Any]) -> tuple[int | None, tuple[int, ...]]:
 def _tail(options: dict[str, Any]) -> int:
     """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.zookeeper.disks import tail as verb
-    from zkmigrate.zookeeper.disks.place import reached
+    from zkmigrate.zookeeper.disks.location import reached
 
     data, log, ssh = places_of(options)
     with reached(ssh) as disks:
@@ -137,7 +137,7 @@ def _subtree(options: dict[str, Any]) -> int:
     from zkmigrate.zookeeper.clients.session import Limits
     from zkmigrate.zookeeper.disks import subtree as verb
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
-    from zkmigrate.zookeeper.disks.place import reached
+    from zkmigrate.zookeeper.disks.location import reached
     from zkmigrate.zookeeper.disks.servers import parse_servers
 
     _fitting(options)
@@ -169,7 +169,7 @@ def _fitting(options: dict[str, Any]) -> None:
 
 def places_of(options: dict[str, Any]) -> tuple[Place, Place | None, Ssh | None]:
     """The directory, the logs' own where there is one, and the way to hosts where either is on one."""
-    from zkmigrate.zookeeper.disks.place import distant, parse_place
+    from zkmigrate.zookeeper.disks.location import distant, parse_place
 
     data = parse_place(options["place"])
     log = parse_place(options["log_dir"]) if options["log_dir"] else None

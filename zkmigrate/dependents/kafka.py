@@ -19,7 +19,7 @@ from zkmigrate.kafka.rules import connect as kafka
 from zkmigrate.kafka.rules import next_wave
 from zkmigrate.kafka.rules.leaders import misled
 from zkmigrate.kafka.rules.next_wave import BrokerPosition, out_of_sync
-from zkmigrate.kafka.rules.patience import UNSEEN, patience
+from zkmigrate.kafka.rules.recovery_wait import UNSEEN, patience
 from zkmigrate.kafka.rules.sampling import BROKERS, PULSE_S
 from zkmigrate.model import change
 from zkmigrate.model.change import Changes, ElectLeaders, SetService

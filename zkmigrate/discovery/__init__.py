@@ -2,5 +2,5 @@
 
 Nothing here opens a client session on ZooKeeper and nothing changes a host: source is asked by four-letter
 words and by reading files and processes as the ssh account; the other hosts may be read through sudo. Start
-at :mod:`zkmigrate.discovery.verb`.
+at :mod:`zkmigrate.discovery.init_verb`.
 """

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from zkmigrate.discovery.clusters import Registered
 from zkmigrate.discovery.draft import HostLine, KafkaDraft, Told, agreed
 from zkmigrate.discovery.ensembles import Names
+from zkmigrate.discovery.host_survey import KAFKA, HostSurvey
 from zkmigrate.discovery.hosts import Asker
-from zkmigrate.discovery.survey import KAFKA, HostSurvey
 from zkmigrate.hosts.facts.properties import parse_properties
 from zkmigrate.hosts.transport.here import resolved
 from zkmigrate.model.fact import Reading, Seen, Unknown

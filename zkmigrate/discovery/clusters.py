@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
 from zkmigrate.zookeeper.data.session import unsigned
-from zkmigrate.zookeeper.data.words import Connection, Dump
 
 _REGISTRATION = re.compile(r"(?P<chroot>(/[^/]+)*)/brokers/ids/(?P<id>[0-9]{1,10})")
 

@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from zkmigrate.discovery.draft import Ensemble, HostLine, Told, agreed
+from zkmigrate.discovery.host_survey import ZOOKEEPER, HostSurvey
 from zkmigrate.discovery.hosts import Asker
-from zkmigrate.discovery.survey import ZOOKEEPER, HostSurvey
 from zkmigrate.hosts.transport.here import resolved
 from zkmigrate.inventory.checks import OWN_SETTINGS
 from zkmigrate.model.fact import Reading, Seen, Unknown

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from zkmigrate.discovery import survey
-from zkmigrate.discovery.survey import HostSurvey
+from zkmigrate.discovery import host_survey
+from zkmigrate.discovery.host_survey import HostSurvey
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.transport import Transport, TransportError
 from zkmigrate.inventory.inventory import Ssh
@@ -42,8 +42,8 @@ class Asker:
     def survey(self, host: str) -> Reading[HostSurvey]:
         """What the host runs."""
         try:
-            done = self._transport.exec(host, ["sh", "-c", survey.SCRIPT], deadline_s=_SURVEY_S)
-            return Seen(survey.parse(done.text))
+            done = self._transport.exec(host, ["sh", "-c", host_survey.SCRIPT], deadline_s=_SURVEY_S)
+            return Seen(host_survey.parse(done.text))
         except (TransportError, UsageError) as error:
             return unknown(error)
         except ValueError as error:

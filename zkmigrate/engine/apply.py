@@ -18,7 +18,7 @@ from zkmigrate.engine.events import ChangeEnded, ChangeSent, Emit
 from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError, LockedError, UsageError
-from zkmigrate.hosts.lanes import Late, together
+from zkmigrate.hosts.parallel import Late, together
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import Applied, Change, Changes, ClusterChange, Outcome, inverse
 from zkmigrate.model.playbook import Playbook
@@ -47,7 +47,7 @@ def operation_id(step: str, target: str, way: Way, leg: int, number: int) -> str
     """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened.
 
     Walking back it is ``back<leg>``: without the journal the host's own record must tell what is to be undone
-    from what undid it (``hosts/facts/record.py``).
+    from what undid it (``hosts/facts/operations.py``).
     """
     ends = f".{'back' if way is Way.BACK else ''}{leg}.{number}"
     if len(step) + len(target) + 1 + len(ends) > 80:

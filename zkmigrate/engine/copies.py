@@ -14,7 +14,7 @@ from functools import partial
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError
-from zkmigrate.hosts.lanes import Late, together
+from zkmigrate.hosts.parallel import Late, together
 from zkmigrate.model.change import ANSWER_S, Outcome
 
 Ask = Callable[[str, tuple[str, ...], int], Outcome]

@@ -23,10 +23,11 @@ Bodies by kind:
 - ``turn`` {way, to, then: next|again|end, why, code, reset: stage ids that are not done any more}; forward
   {way, why, kept: stage ids that a refused way back never reached and that stay done}; by: who asked
 - ``found`` {text, leg, stages, steps, unrecorded, consented, operations: [{operation, step, target, verb,
-  path, confirmed}]}: what the hosts say where the journal's own lines are lost (``engine/lost.py``). stages
-  and steps that are done; unrecorded: steps among them whose record is lost; consented: stages agreed to
+  path, confirmed}]}: what the hosts say where the journal's own lines are lost
+  (``engine/lost_journal.py``). stages and steps that are done; unrecorded: steps among them whose record
+  is lost; consented: stages agreed to
 - ``hook`` {moment, place: {stage, step, way, targets}, number, run, code, how, seconds, output, stops}: as in
-  ``engine/moments.py``
+  ``engine/hook_points.py``
 - ``finding`` {stage, step, finding} · ``note`` {text, leg?, lost?} · ``end`` {code, message}
 - ``content`` {value}: tells nothing by itself; bodies after it name it (``engine/chain.py``)
 
@@ -41,9 +42,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from zkmigrate.engine.change_index import Row, Sent
 from zkmigrate.engine.codec import decode_change
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.sent import Row, Sent
 from zkmigrate.model.change import Applied, ClusterChange, Recorded
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Finding

@@ -20,7 +20,7 @@ from pathlib import Path
 from zkmigrate.engine import process
 from zkmigrate.engine.apply import FENCED_OFF
 from zkmigrate.errors import HostError, JournalError, LockedError
-from zkmigrate.hosts.lanes import together
+from zkmigrate.hosts.parallel import together
 from zkmigrate.model.change import Outcome
 from zkmigrate.model.step import Way
 

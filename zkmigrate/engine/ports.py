@@ -14,7 +14,7 @@ from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.clock import Clock, Interrupt
 from zkmigrate.engine.events import Emit
 from zkmigrate.engine.history import History
-from zkmigrate.engine.hold import HoldPort, NoHolds
+from zkmigrate.engine.hold_file import HoldPort, NoHolds
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Stage

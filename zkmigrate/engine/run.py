@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from zkmigrate.engine import asked, events
+from zkmigrate.engine import events, step_names
 from zkmigrate.engine.apply import Wave
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.events import RunEnded
@@ -27,13 +27,13 @@ from zkmigrate.engine.history import (
     Turn,
     complete,
 )
-from zkmigrate.engine.holding import HoldPlaces
+from zkmigrate.engine.hold_points import HoldPlaces
+from zkmigrate.engine.hook_points import Moments
 from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.limits import TRIES, Patience
 from zkmigrate.engine.logbook import Logbook
-from zkmigrate.engine.moments import Moments
-from zkmigrate.engine.patience import TRIES, Patience
 from zkmigrate.engine.ports import Answer, World
-from zkmigrate.engine.window import Window
+from zkmigrate.engine.window_walk import Window
 from zkmigrate.errors import HostError, RecordError, UsageError, ZkmigrateError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import Changes
@@ -100,7 +100,7 @@ class Walk:
         A step on the way that has no way back any more refuses before anything is undone (code 6).
         UsageError for a place that the run has not come to.
         """
-        asked.known(self.playbook, to)
+        step_names.known(self.playbook, to)
         if at := self.history.short_of(self.playbook, to):
             raise UsageError(
                 f"run {self.history.run} has not come to {to}: it stands at {at}. Nothing was changed. "
@@ -111,13 +111,13 @@ class Walk:
     def _wish(self, until: str, hold_at: str, skip: tuple[str, ...], pause_after: int) -> None:
         """Take in how far to go, where to hold and what to skip. UsageError for a name that would never be
         reached."""
-        self._skip = asked.skippable(self.playbook, skip)
-        asked.known(self.playbook, until)
-        self._until, self._hold_at = until, asked.phase(self.playbook, hold_at)
+        self._skip = step_names.skippable(self.playbook, skip)
+        step_names.known(self.playbook, until)
+        self._until, self._hold_at = until, step_names.phase(self.playbook, hold_at)
         self._holds.pause_after(pause_after)
         at = self.history.next(self.playbook)
         if isinstance(at, Next) and at.way is Way.FORWARD:
-            asked.ahead(self.playbook, self._hold_at, at.id, begun=self.history.has_touched(at.id))
+            step_names.ahead(self.playbook, self._hold_at, at.id, begun=self.history.has_touched(at.id))
 
     def _after_interruption(self) -> None:
         at = self.history.next(self.playbook)
@@ -413,7 +413,7 @@ class Walk:
             raise Leave(RunEnded(130, f"stopped by the operator before {stage.id} went on; resume goes on"))
         if answer.word == "back":
             to = answer.to or stage.id
-            asked.known(self.playbook, to)
+            step_names.known(self.playbook, to)
             raise Leave(Turn(to, "asked by the operator"))
 
     def _stop_if_asked(self) -> None:

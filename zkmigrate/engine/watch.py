@@ -9,8 +9,8 @@ by that very turn. A sealed host answers ``permanent``; after the SEAL step noth
 ask their question at their own pace. The watch never acts on the steps: it holds findings, and the walk asks
 for them between steps and while it waits.
 
-Another process may renew as well (:mod:`zkmigrate.engine.beside`). A host that it reaches in time gets no
-renewal from the thread. Where it does not, the thread renews and judges the answer.
+Another process may renew as well (:mod:`zkmigrate.engine.renewal_process`). A host that it reaches in time
+gets no renewal from the thread. Where it does not, the thread renews and judges the answer.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dataclasses import replace
 from functools import partial
 
 from zkmigrate import deadline
-from zkmigrate.engine.beside import Alone, Beside
 from zkmigrate.engine.history import History
+from zkmigrate.engine.renewal_process import Alone, Beside
 from zkmigrate.errors import HostError
-from zkmigrate.hosts.lanes import together
+from zkmigrate.hosts.parallel import together
 from zkmigrate.inventory.inventory import Lease
 from zkmigrate.model.change import Outcome
 from zkmigrate.model.finding import Finding, Held

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from zkmigrate.hosts.hop import parse_hops
+from zkmigrate.hosts.jump_host import parse_hops
 from zkmigrate.hosts.zkm_host import STATE_DIR
 from zkmigrate.inventory import accept as inventory_accept
 from zkmigrate.inventory import hooks as inventory_hooks

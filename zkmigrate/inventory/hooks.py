@@ -1,7 +1,7 @@
 """Hooks in ``migration.yml``: programs of the operator's own that run on this machine at moments of a run.
 
 Which moments there are, and which of them a hook may stop the run at, is decided here once; when they come is
-``engine/moments.py``, and how a program is run is ``hooks.py``.
+``engine/hook_points.py``, and how a program is run is ``hooks.py``.
 """
 
 from __future__ import annotations

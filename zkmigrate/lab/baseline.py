@@ -18,7 +18,7 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role
-from zkmigrate.zookeeper.data.words import WordError, parse_cons, parse_dump
+from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_cons, parse_dump
 
 _UNSIGNED = 0xFFFFFFFFFFFFFFFF
 

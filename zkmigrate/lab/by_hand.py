@@ -18,7 +18,7 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA, source_zoo_cfg
 from zkmigrate.lab.spec import CLIENT_PORT, ELECTION_PORT, OPERATOR_ADDRESS, QUORUM_PORT, Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 RUN = "run-1"
 UNIT = "zookeeper.service"

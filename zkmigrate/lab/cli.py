@@ -15,14 +15,14 @@ from ruamel.yaml.error import YAMLError
 
 from zkmigrate.lab import lab as labs
 from zkmigrate.lab import service, state
-from zkmigrate.lab.ending import end_on_signals
+from zkmigrate.lab.capture_answers import record
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fault_cli import fault
 from zkmigrate.lab.inventory import write_cluster_inventory, write_inventory
 from zkmigrate.lab.load.cli import load
 from zkmigrate.lab.provision import ProvisionError
-from zkmigrate.lab.record import record
 from zkmigrate.lab.shape import Shape
+from zkmigrate.lab.shutdown import end_on_signals
 from zkmigrate.lab.spec import LabSpec, Role
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 HOSTS_TOGETHER = 10
 """The weight of a whole lab: about one process of the usual priority for each host.

@@ -26,7 +26,7 @@ from zkmigrate.lab.commands import run
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.spec import Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 _TUNSETIFF = 0x400454CA
 _TAP_WITHOUT_HEADER = 0x0002 | 0x1000

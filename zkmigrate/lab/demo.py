@@ -26,7 +26,6 @@ from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import canary_topic, state
 from zkmigrate.lab.baseline import save_baseline
-from zkmigrate.lab.ending import end_on_signals, running
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fit import AS_MEASURED, WINDOW_OVER_FLOOR, Fit, Speed, fit, words
 from zkmigrate.lab.floor import measure_floor
@@ -37,14 +36,15 @@ from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.render import ZOOKEEPER_DATA
 from zkmigrate.lab.service import read_log
+from zkmigrate.lab.shutdown import end_on_signals, running
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.speed import measure
 from zkmigrate.lab.timeline import opened_by, step_spans
 from zkmigrate.lab.versions import kafka_version, wanted_versions, zookeeper_version
-from zkmigrate.lab.waiting import Progress
-from zkmigrate.model.recorded import recorded
-from zkmigrate.moves.facts.recorded import Surveyed
+from zkmigrate.lab.wait import Progress
+from zkmigrate.model.step_record import recorded
+from zkmigrate.moves.facts.records import Surveyed
 from zkmigrate.report import verb
 from zkmigrate.zookeeper.data.session import format_session
 

@@ -16,7 +16,7 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import HostFile
 from zkmigrate.lab.spec import Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 _FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 _FAKETIME_OFFSET, _PRELOAD = "/etc/faketimerc", "/etc/ld.so.preload"

@@ -13,7 +13,7 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.service import control
 from zkmigrate.lab.spec import CLIENT_PORT, Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 _SERVES_S = 60.0
 

@@ -17,7 +17,7 @@ from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.processes import ProcessId, container_leader
 from zkmigrate.lab.render import HostFile
 from zkmigrate.lab.state import HostRecord
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -33,7 +33,7 @@ from zkmigrate.lab.spec import (
     shape_of,
 )
 from zkmigrate.lab.state import HostRecord
-from zkmigrate.lab.waiting import Progress, silent, wait_until
+from zkmigrate.lab.wait import Progress, silent, wait_until
 
 SSH_S, QUORUM_S, BROKERS_S = 180, 180, 360
 """Deadlines of the waits of `Lab.up`, seconds; several times what a quarter of two loaded cores needs."""

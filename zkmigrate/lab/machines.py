@@ -14,7 +14,7 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.shape import Ensemble, KafkaCluster
 from zkmigrate.lab.spec import JAVA_11_KAFKA, LabSpec, Role, hosts_of
 from zkmigrate.lab.state import HostRecord
-from zkmigrate.lab.waiting import Progress
+from zkmigrate.lab.wait import Progress
 
 BOOT_S = 180
 """How long systemd-nspawn may take to start a container, seconds."""

@@ -16,7 +16,7 @@ from zkmigrate.lab.commands import run
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.spec import OPERATOR_ADDRESS, SUBNET, LabSpec, hosts_of
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 NETNS_DIRECTORY = Path("/run/netns")
 BRIDGE, OPERATOR = "br", "op"

@@ -15,7 +15,7 @@ from typing import Any
 
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 _POLL_S = 0.02
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO
 
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.waiting import Progress, silent
+from zkmigrate.lab.wait import Progress, silent
 
 SUITE = "bookworm"
 ROOTFS_PACKAGES = (

@@ -15,7 +15,7 @@ from kazoo.exceptions import NoNodeError
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, HostPlan
 from zkmigrate.model.fact import Seen
-from zkmigrate.zookeeper.clients import words
+from zkmigrate.zookeeper.clients import four_letter_client
 
 _SSH_PORT = 22
 _CONNECT_S = 0.5
@@ -23,7 +23,7 @@ _CONNECT_S = 0.5
 
 def four_letter_word(address: str, word: str, port: int = CLIENT_PORT, timeout_s: float = 2.0) -> str | None:
     """A server's answer to a four-letter word; None when it does not answer."""
-    answer = words.four_letter_word(address, port, word, timeout_s)
+    answer = four_letter_client.four_letter_word(address, port, word, timeout_s)
     return answer.value if isinstance(answer, Seen) else None
 
 

@@ -21,7 +21,7 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fit import Speed
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.spec import LabSpec
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 _AT_ONCE, _TIMES, _WRITES = 3, 2, 20
 _LIMIT_S = 180.0

@@ -16,7 +16,7 @@ from zkmigrate.lab import control_groups, host, network, state
 from zkmigrate.lab.commands import run
 from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.spec import hosts_of
-from zkmigrate.lab.waiting import Progress, silent, wait_until
+from zkmigrate.lab.wait import Progress, silent, wait_until
 
 POWER_OFF_S = 15
 """How long hosts may take to power off before they are killed, seconds."""

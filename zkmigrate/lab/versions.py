@@ -9,7 +9,7 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import LabSpec, Role
-from zkmigrate.zookeeper.data.words import WordError, parse_srvr
+from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_srvr
 
 # Kafka 2.3 to 3.9: "… INFO [main] AppInfoParser: Kafka version: 2.8.2".
 _KAFKA = re.compile(r"\bKafka version: (\S+)")

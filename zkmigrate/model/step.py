@@ -84,7 +84,7 @@ class Waiting:
     move on all the time is read once, then waited for. A later visit finds it anew; it is not journaled.
     mark: how far it is, compared with the look before. The wait also fails once looks have found the same
     mark for ``stalled_s``: with a far ``deadline_s`` hours of progress are waited for, and a standstill is
-    not (``engine/patience.py``).
+    not (``engine/limits.py``).
     """
 
     what: str

@@ -12,7 +12,7 @@ from zkmigrate.model.by_hand import Manual
 from zkmigrate.model.step import Context
 from zkmigrate.moves.facts.connections import addresses
 from zkmigrate.moves.go_no_go import GO_NO_GO
-from zkmigrate.moves.rules.window import FIND_DOOR_S, expected_way_back_s
+from zkmigrate.moves.rules.window_rules import FIND_DOOR_S, expected_way_back_s
 
 LEAST_HAND_S = 10
 """So many seconds from FENCE to SEAL a hand needs at the least (docs/adr/0014-one-lease-for-a-hand.md)."""

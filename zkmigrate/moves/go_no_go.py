@@ -13,8 +13,8 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 from zkmigrate.moves.facts.sessions import owning_sessions
-from zkmigrate.moves.rules.expected import rehearsed
-from zkmigrate.moves.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+from zkmigrate.moves.rules.window_estimate import rehearsed
+from zkmigrate.moves.rules.window_rules import FIND_DOOR_S, deadlines, expected_way_back_s
 
 MUST = (
     ("preflight blocks nothing, the gate `cutover` included", "operator"),

@@ -17,10 +17,10 @@ from zkmigrate.model.report import Reporting
 from zkmigrate.model.step import AnyStep, Context
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.sessions import owning_sessions
-from zkmigrate.moves.rules import expected, probes
+from zkmigrate.moves.rules import probes, window_estimate
 from zkmigrate.moves.rules.lease import in_force
 from zkmigrate.moves.rules.sampling import ENSEMBLES
-from zkmigrate.moves.rules.window import WINDOW
+from zkmigrate.moves.rules.window_rules import WINDOW
 from zkmigrate.moves.steps.arm import ArmStep
 from zkmigrate.moves.steps.check import CheckStep
 from zkmigrate.moves.steps.cut import CutStep
@@ -68,11 +68,11 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
     def foreseen(c: Context, look: Look) -> tuple[str, ...]:
         hosts = (*c.inventory.source_names, *c.inventory.dest_names)
         sessions = owning_sessions(look, hosts, dependent.chroot(c.inventory))
-        return expected.before_the_run(dependent, c, sessions)
+        return window_estimate.before_the_run(dependent, c, sessions)
 
     window = replace(
         WINDOW,
-        remarks=expected.before_the_cut,
+        remarks=window_estimate.before_the_cut,
         lease=in_force,
         probes=partial(probes.of_window, dependent),
     )

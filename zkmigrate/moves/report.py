@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from zkmigrate.model.finding import Held
-from zkmigrate.model.recorded import recorded
 from zkmigrate.model.report import Lag, Proof, Report, Reporting, Rows, Story, Table, clock, of_kind
-from zkmigrate.moves import lanes
-from zkmigrate.moves.facts.recorded import Drained, Proved, Stopped
+from zkmigrate.model.step_record import recorded
+from zkmigrate.moves import host_states
+from zkmigrate.moves.facts.records import Drained, Proved, Stopped
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid, parse_zxid
 
 _HELD = {Held.YES: "held", Held.NO: "NOT HELD", Held.UNKNOWN: "not known"}
 _COLOURS: dict[str, str] = {
-    lanes.JOINING: "#d9d9d9", lanes.OBSERVING: "#56b4e9", lanes.FENCED: "#f0e442", lanes.CUT: "#e69f00",
-    lanes.STOPPED: "#a6a6a6", lanes.STARTED: "#cc79a7", lanes.OPEN: "#2bb58b",
-    lanes.OLD: "#56b4e9", lanes.RESTARTING: "#f0e442", lanes.NEW: "#2bb58b",
-    lanes.SERVES: "#2bb58b", lanes.SOME: "#f0e442", lanes.SHUT: "#e69f00", lanes.DOWN: "#ee7733",
-    lanes.UNKNOWN: "#d9d9d9",
+    host_states.JOINING: "#d9d9d9", host_states.OBSERVING: "#56b4e9", host_states.FENCED: "#f0e442",
+    host_states.CUT: "#e69f00",
+    host_states.STOPPED: "#a6a6a6", host_states.STARTED: "#cc79a7", host_states.OPEN: "#2bb58b",
+    host_states.OLD: "#56b4e9", host_states.RESTARTING: "#f0e442", host_states.NEW: "#2bb58b",
+    host_states.SERVES: "#2bb58b", host_states.SOME: "#f0e442", host_states.SHUT: "#e69f00",
+    host_states.DOWN: "#ee7733",
+    host_states.UNKNOWN: "#d9d9d9",
 }  # fmt: skip
 
 
@@ -29,7 +31,7 @@ def lags(story: Story, rows: Rows) -> tuple[Lag, ...]:
     """
     asked, proven, out = of_kind(rows, "ensembles"), proof(story), []
     until = proven.at if proven is not None and proven.stage == "cutover" else None
-    source, dest = lanes.source_hosts(story, asked), lanes.dest_hosts(story)
+    source, dest = host_states.source_hosts(story, asked), host_states.dest_hosts(story)
     for at, row in asked:
         servers = row.get("servers")
         if not isinstance(servers, dict) or (until is not None and at > until):
@@ -115,13 +117,13 @@ def _zxid(value: int | None) -> str:
 
 
 REPORTING = Reporting(
-    rows=lanes.rows,
+    rows=host_states.rows,
     colours=_COLOURS,
     legends=(
-        ("dest", lanes.DEST_STATES),
-        ("others", (*lanes.BROKER_STATES, *lanes.ENSEMBLE_STATES)),
+        ("dest", host_states.DEST_STATES),
+        ("others", (*host_states.BROKER_STATES, *host_states.ENSEMBLE_STATES)),
     ),
-    opened=("dest", lanes.OPEN),
+    opened=("dest", host_states.OPEN),
     caption="Grey stretches: the tool did not run. A vermilion foot under a broker: it did not answer, as "
     "the crosses say. Triangles: another controller. A white gap in a client's row: a quarter of a "
     "second, of the canary 0.6 s, or more without an acknowledgement.",

@@ -17,7 +17,7 @@ from zkmigrate.model.report import Process, Report, Reporting, Shown, Spans, Sto
 from zkmigrate.model.series import number
 from zkmigrate.model.step import Way
 from zkmigrate.report.acks import acks
-from zkmigrate.report.left import left_to_do
+from zkmigrate.report.remaining import left_to_do
 from zkmigrate.report.sources import Sources
 from zkmigrate.report.story import told
 from zkmigrate.report.timebase import Timebase

@@ -18,7 +18,7 @@ from zkmigrate.engine import chain, journal, process, samples
 from zkmigrate.errors import UsageError
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.report import Chain
-from zkmigrate.ui.record import EVENTS, PLAN
+from zkmigrate.ui.run_files import EVENTS, PLAN
 
 Row = dict[str, Any]
 

@@ -20,7 +20,7 @@ from zkmigrate.report.build import build
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown
 from zkmigrate.report.page import page
-from zkmigrate.runs import books
+from zkmigrate.runs import playbook_files
 
 PAGE = "report.html"
 
@@ -67,7 +67,7 @@ def report(asked: Asked, stdout: TextIO) -> int:
 def _run_dir(asked: Asked) -> Path:
     if asked.run_id:
         return runs.directory(asked.runs, asked.run_id)
-    playbook = books.load(asked.playbook or books.DEFAULT)
+    playbook = playbook_files.load(asked.playbook or playbook_files.DEFAULT)
     inventory = inventories.load(asked.inventory, playbook.inventory, playbook.sections)
     return asked.runs / runs.latest(asked.runs, inventory, playbook)
 
@@ -75,9 +75,9 @@ def _run_dir(asked: Asked) -> Path:
 def _playbook(asked: Asked, read: sources.Sources) -> Playbook | None:
     """The playbook that was asked for; else the run's own, None where it is not shipped."""
     if asked.playbook:
-        return books.load(asked.playbook)
+        return playbook_files.load(asked.playbook)
     try:
-        return books.load(str(read.entries[0].body.get("playbook", "")))
+        return playbook_files.load(str(read.entries[0].body.get("playbook", "")))
     except UsageError:
         return None
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from zkmigrate.engine import runs
 from zkmigrate.engine.codec import encode_finding
+from zkmigrate.locations import places
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.step import Blocked, Context, Done
-from zkmigrate.places import places
-from zkmigrate.runs.setting import Setting, onward_command, print_json, reached, read, words_on
-from zkmigrate.ui import survey
+from zkmigrate.runs.verb_context import Setting, onward_command, print_json, reached, read, words_on
+from zkmigrate.ui import preflight_view
 
 
 def preflight(setting: Setting) -> int:
@@ -40,9 +40,9 @@ def preflight(setting: Setting) -> int:
             findings += verdict.findings if isinstance(verdict, Done | Blocked) else ()
     code = 3 if blocking(findings) else 0
     if setting.as_json:
-        body = {"code": code, "counts": survey.tally(findings), "gate": gate}
+        body = {"code": code, "counts": preflight_view.tally(findings), "gate": gate}
         print_json(setting, {**body, "findings": [encode_finding(f) for f in findings]})
         return code
     onward = onward_command(setting, under_way.history, playbook) if under_way else ""
-    survey.show(setting.out, findings, places(setting.inventory), words_on(setting), onward)
+    preflight_view.show(setting.out, findings, places(setting.inventory), words_on(setting), onward)
     return code

@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 
 from zkmigrate import deadline
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.lanes import Late, together
+from zkmigrate.hosts.parallel import Late, together
 from zkmigrate.hosts.transport import here
 from zkmigrate.hosts.transport.channels import Channels
 from zkmigrate.hosts.transport.failure import TransportError
@@ -43,9 +43,9 @@ from zkmigrate.model.look import (
     Znode,
 )
 from zkmigrate.zookeeper.clients.admin import word_refused
-from zkmigrate.zookeeper.clients.words import four_letter_word
+from zkmigrate.zookeeper.clients.four_letter_client import four_letter_word
 from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
-from zkmigrate.zookeeper.data.words import not_allowed
+from zkmigrate.zookeeper.data.four_letter_words import not_allowed
 
 T = TypeVar("T")
 

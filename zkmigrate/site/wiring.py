@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pkgutil import resolve_name
 
-from zkmigrate.engine import beside
+from zkmigrate.engine import renewal_process
 from zkmigrate.engine.channel import Alter, ChannelApply
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.copies import Copies
@@ -85,7 +85,7 @@ class Site:
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
         """The watch, over channels of its own, and its second process."""
         hosts, renew = lock.hosts, partial(self._renew, lock)
-        other = beside.Process(hosts, self.inventory, self._run, lambda: lock.number)
+        other = renewal_process.Process(hosts, self.inventory, self._run, lambda: lock.number)
         return Watch(hosts, renew, clock.now, clock.wall, self._probes, other)
 
     def sample(self, samples: Samples, playbook: Playbook) -> Callable[[], None]:
@@ -139,7 +139,7 @@ class Site:
 
     def _renew(self, lock: HostLock, host: str, fence_ms: int, cut_ms: int) -> Outcome:
         words = ("renew", str(fence_ms), str(cut_ms))
-        limit_s = beside.limit_s(cut_ms)
+        limit_s = renewal_process.limit_s(cut_ms)
         return self._watching.ask(host, *words, fencing=lock.number, deadline_s=limit_s)
 
     def _probes(self, stage: Stage) -> tuple[Probe, ...]:

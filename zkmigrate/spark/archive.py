@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.request import Asked, Place
 from zkmigrate.spark.session import ARCHIVE, Bounds
 from zkmigrate.spark.verb import analyze
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.asked import Place
 from zkmigrate.spark.input import shared
 from zkmigrate.spark.reading import load
+from zkmigrate.spark.request import Place
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot
 from zkmigrate.zookeeper.data.proofs import Side

@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.amount import is_small
-from zkmigrate.spark.asked import Asked, Place
+from zkmigrate.spark.input_size import is_small
 from zkmigrate.spark.reading import Kept, here, load
+from zkmigrate.spark.request import Asked, Place
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.spark.sources.txnlog import SPLIT_MB
 from zkmigrate.zookeeper.data.seal import check_snapshot

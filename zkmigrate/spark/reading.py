@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.amount import written
+from zkmigrate.spark.input_size import written
 from zkmigrate.spark.session import READ_HERE
 from zkmigrate.spark.sources import register
 from zkmigrate.spark.sources.columns import Stretch

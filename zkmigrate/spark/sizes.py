@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.input import Input, epoch, place_in_epoch
-from zkmigrate.spark.kinds import CLOSES, CREATES, ENDS, WRITES
+from zkmigrate.spark.operation_kinds import CLOSES, CREATES, ENDS, WRITES
 from zkmigrate.spark.sources.files import File
 from zkmigrate.zookeeper.data.effect import SYSTEM_ROOT
 from zkmigrate.zookeeper.data.logdir import hole

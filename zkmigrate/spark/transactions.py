@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from zkmigrate.spark.input import Input
-from zkmigrate.spark.kinds import CLOSES
+from zkmigrate.spark.operation_kinds import CLOSES
 
 RECORD = ("ensemble", "server", "file", "offset", "zxid")
 """What names a record."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from zkmigrate.clean import clean, inline
 from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.model.report import Table
-from zkmigrate.spark.amount import TINY, is_small
-from zkmigrate.spark.asked import Asked
+from zkmigrate.spark.input_size import TINY, is_small
 from zkmigrate.spark.jobs import job
 from zkmigrate.spark.page import page
+from zkmigrate.spark.request import Asked
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds, here_bytes, session
 

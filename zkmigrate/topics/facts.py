@@ -11,8 +11,8 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import ClusterTopics, Look, Settings
-from zkmigrate.model.recorded import Recorded, recorded
 from zkmigrate.model.step import Context, Records
+from zkmigrate.model.step_record import Recorded, recorded
 from zkmigrate.topics.section import TopicConfig, TopicConfigInventory
 
 INTERNAL = "__"

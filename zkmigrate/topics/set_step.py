@@ -21,8 +21,8 @@ from zkmigrate.model.change import KAFKA, AlterTopicConfig, Applied, Changes, in
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, few, meanings
 from zkmigrate.model.look import Look, Settings, TopicSetting
-from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step_record import known
 from zkmigrate.topics.facts import FirstLook, Originals, first_look, left_out, section, told
 from zkmigrate.topics.rules import LEAVE_OUT, before, unreadable
 

@@ -17,8 +17,8 @@ from zkmigrate.engine import events
 from zkmigrate.engine.history import REHEARSED
 from zkmigrate.model.sampling import View, span
 from zkmigrate.model.step import Way
-from zkmigrate.ui import words
-from zkmigrate.ui.pace import Pace
+from zkmigrate.ui import sentences
+from zkmigrate.ui.eta import Pace
 
 Line = tuple[str, str]
 """A line and its style; the style is empty, ``bold``, ``dim``, ``warn`` or ``bad``."""
@@ -159,14 +159,14 @@ class Board:
         if self._wave is not None:
             at, wave = self._wave
             left_s = None if wave.left_s is None else max(0.0, wave.left_s - (now - at))
-            lines.append((words.how_far(wave.done, wave.of, wave.many, left_s), ""))
+            lines.append((sentences.how_far(wave.done, wave.of, wave.many, left_s), ""))
         if self._wait is not None and self._hold is None:
             lines += [(line, "") for line in _waiting(self._wait, self._pace, now)]
             lines += [(f"  {self._keys}", "dim")] if self._keys and not self._in_window else []
         if self._asked is not None:
             lines.append((f"a hold is asked for, {self._asked.where} ({self._asked.who})", "warn"))
         if self._hold is not None:
-            lines.append((words.holding(replace(self._hold, left_s=None)), "warn"))
+            lines.append((sentences.holding(replace(self._hold, left_s=None)), "warn"))
         if self._left is not None:
             left = max(0.0, self._left[1] - (now - self._left[0]))
             lines.append((f"{left:.1f} s left to turn back", "bad" if left < _URGENT_S else "bold"))

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from zkmigrate.engine import events
 from zkmigrate.model.sampling import View
-from zkmigrate.ui import words
+from zkmigrate.ui import sentences
 from zkmigrate.ui.board import Board
 from zkmigrate.ui.styled import Styled
 
@@ -47,7 +47,7 @@ class LiveView:
         self._live = self._fresh()
         # Whatever writes to the terminal holds it: what one thread printed would move what another one drew.
         self._guard = threading.RLock()
-        self._story = words.Story()
+        self._story = sentences.Story()
         self._clock = clock
         self._in_window = False
         self._sent: dict[str, str] = {}

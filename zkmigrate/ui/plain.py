@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from zkmigrate.engine import events
-from zkmigrate.ui import words
+from zkmigrate.ui import sentences
 
 _EVERY_S = 2.0
 
@@ -21,7 +21,7 @@ class Plain:
         self._clock = clock
         self._now = now
         self._guard = threading.Lock()
-        self._story = words.Story()
+        self._story = sentences.Story()
         self._said: dict[str, tuple[str, float]] = {}
 
     def __call__(self, event: events.Event) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.hop import Hop, parse_hops
+from zkmigrate.hosts.jump_host import Hop, parse_hops
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh_config import Said, resolve
 from zkmigrate.inventory.inventory import Ssh

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from zkmigrate.kafka.rules.produced import produced
+from zkmigrate.kafka.rules.produce_gaps import produced
 from zkmigrate.model.report import (
     Beat,
     Gap,

@@ -19,15 +19,14 @@ import click
 
 from zkmigrate.errors import UsageError
 from zkmigrate.lab.drills import result
-from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.programs import PROGRAMS, Program
-from zkmigrate.lab.drills.recorded import kept, read_kept, rewritten
-from zkmigrate.lab.ending import running
-from zkmigrate.lab.waiting import Progress
+from zkmigrate.lab.drills.recorded import KEPT, LIMITS, TRACK_RECORD, kept, read_record, write_pages
+from zkmigrate.lab.drills.start import Telling, begun
+from zkmigrate.lab.shutdown import running
+from zkmigrate.lab.wait import Progress
 
 PATIENCE_S = 120.0
 """A drill that is ended takes its lab down first."""
-PAGE, KEPT = Path("docs/track-record.md"), Path("docs/drills")
 
 
 @dataclass(frozen=True)
@@ -130,15 +129,16 @@ def body_of(asked: Sequence[Program], done: Sequence[Ended], seconds: float) -> 
     return {"held": held, "seconds": round(seconds, 1), "drills": rows}
 
 
-def record(done: Sequence[Ended], page: Path, folder: Path, seen: str) -> None:
-    """Keep what these drills left, as data in the folder, and make the page's rows anew from all that lies
-    there. A drill that left no result changes nothing. seen: when, and at which commit."""
+def record(done: Sequence[Ended], root: Path, seen: str) -> None:
+    """Keep what these drills left, as data, and write the pages anew. A drill that left no result changes
+    nothing. seen: when, and at which commit."""
+    folder = root / KEPT
     folder.mkdir(exist_ok=True)
     for ended in done:
         if ended.body:
             body = kept({**ended.body, "drill": ended.name}, seen, str(Path.cwd()))
             result.write(folder, body, f"{ended.name}.json")
-    page.write_text(rewritten(page.read_text(), read_kept(folder)))
+    write_pages(root)
 
 
 def commit() -> str:
@@ -147,7 +147,8 @@ def commit() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{PAGE}", f":!{KEPT}")
+    written = [f":!{path}" for path in (TRACK_RECORD, LIMITS, KEPT)]
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *written)
     return git("rev-parse", "--short", "HEAD") + (" and changes" if changed else "")
 
 
@@ -159,20 +160,26 @@ def commit() -> str:
     help="Only this drill; may be given again.",
 )
 @click.option("--list", "listed", is_flag=True, help="Say which drills there are, and run none.")
-@click.option("--record", "recorded", is_flag=True, help=f"Keep what came of them in {KEPT} and {PAGE}.")
+@click.option(
+    "--record", "recorded", is_flag=True, help=f"Keep what came of them in {KEPT}, and write the pages."
+)
+@click.option("--pages", is_flag=True, help="Write the pages from the data; run none.")
 @click.option("--directory", default="drills", type=click.Path(path_type=Path), help="Where the results go.")
-def main(only: tuple[str, ...], listed: bool, recorded: bool, directory: Path) -> None:
+def main(only: tuple[str, ...], listed: bool, recorded: bool, pages: bool, directory: Path) -> None:
     """Run the drills, each on a lab of its own, and judge them."""
     programs = [program for program in PROGRAMS if not only or program.name in only]
     if listed:
         for program in programs:
             click.echo(f"{program.name:<16}{_minutes(program.usual_s):<8}{program.what}")
         return
-    if recorded:
+    if recorded or pages:
         try:
-            rewritten(PAGE.read_text(), read_kept(KEPT))
-        except (OSError, UsageError) as error:
-            raise click.UsageError(f"--record, from the top of the repository: {error}") from error
+            read_record(Path.cwd())
+        except UsageError as error:
+            raise click.UsageError(f"from the top of the repository: {error}") from error
+    if pages:
+        write_pages(Path.cwd())
+        return
     say = Telling()
     directory = begun(directory, keep=True)
     series = Series(programs, directory, say)
@@ -184,7 +191,7 @@ def main(only: tuple[str, ...], listed: bool, recorded: bool, directory: Path) -
     body = body_of(programs, series.done, say.seconds)
     result.write(directory, body)
     if recorded:
-        record(series.done, PAGE, KEPT, f"{datetime.now(UTC):%Y-%m-%d}, {commit()}")
+        record(series.done, Path.cwd(), f"{datetime.now(UTC):%Y-%m-%d}, {commit()}")
     click.echo(table(series.done))
     sys.exit((0 if body["held"] else 1) if code is None else code)
 

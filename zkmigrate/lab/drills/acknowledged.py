@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkmigrate.lab.load.record import Event
+from zkmigrate.lab.load.json_lines import Event
 from zkmigrate.zookeeper.data.tree import Tree
 
 _SIGN = 1 << 63

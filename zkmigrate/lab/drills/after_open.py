@@ -20,20 +20,20 @@ from kazoo.exceptions import NoNodeError
 
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab.drills import kafka_changes, result
-from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.result import Case
+from zkmigrate.lab.drills.start import Telling, begun
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.load.record import load_recording
+from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.operator import Operator
 from zkmigrate.lab.service import control
 from zkmigrate.lab.spec import PATIENT, Role
 from zkmigrate.lab.timeline import step_spans
-from zkmigrate.lab.waiting import Progress, wait_until
+from zkmigrate.lab.wait import Progress, wait_until
 from zkmigrate.moves.rules.outage import OWNER
 from zkmigrate.zookeeper.data.replay import marker_of
 

@@ -21,7 +21,7 @@ from zkmigrate.lab.operator import Typing
 from zkmigrate.lab.render import ZOO_CFG
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.window import Phase
 from zkmigrate.zookeeper.data.errors import ZkDataError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from zkmigrate.lab.drills.acknowledged import Missing, Promised
 from zkmigrate.lab.drills.result import Case
-from zkmigrate.lab.load.record import Event, Recording
+from zkmigrate.lab.load.json_lines import Event, Recording
 
 _NS = 1_000_000_000
 _SHOWN = 5

@@ -30,7 +30,7 @@ from zkmigrate.lab.delay import Delays, delays
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.cut_figures import CutOver, cases_of, summary
 from zkmigrate.lab.drills.disks import judged, loaded_from
-from zkmigrate.lab.drills.opening import Telling, begun
+from zkmigrate.lab.drills.start import Telling, begun
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.inventory import write_inventory
@@ -42,9 +42,9 @@ from zkmigrate.lab.operator import Operator
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.timeline import step_spans
-from zkmigrate.lab.waiting import Progress, wait_until
+from zkmigrate.lab.wait import Progress, wait_until
+from zkmigrate.zookeeper.data.four_letter_words import parse_cons
 from zkmigrate.zookeeper.data.reader import FileDirectory
-from zkmigrate.zookeeper.data.words import parse_cons
 
 RUN = "cuts"
 JUDGED = (

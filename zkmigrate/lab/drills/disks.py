@@ -10,7 +10,7 @@ from typing import Any
 
 from zkmigrate.lab.drills.acknowledged import Missing, Promised, missing_in, promised
 from zkmigrate.lab.drills.cut_figures import CutOver, figures_of
-from zkmigrate.lab.load.record import load_recording
+from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.spec import LabSpec
 from zkmigrate.zookeeper.data.logdir import log_files
 from zkmigrate.zookeeper.data.reader import Directory, FileDirectory

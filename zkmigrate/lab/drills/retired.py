@@ -21,7 +21,6 @@ from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since
 from zkmigrate.lab.drills import result
-from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.result import Case
 from zkmigrate.lab.drills.roll_site import (
     ROLLED,
@@ -35,11 +34,12 @@ from zkmigrate.lab.drills.roll_site import (
     to_end,
     waves,
 )
+from zkmigrate.lab.drills.start import Telling, begun
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.spec import PATIENT
-from zkmigrate.lab.waiting import Progress, wait_until
+from zkmigrate.lab.wait import Progress, wait_until
 
 NAME = "retired"
 REFUSED = 6

@@ -20,7 +20,7 @@ from zkmigrate.lab.drills.roll_site import (
 )
 from zkmigrate.lab.operator import Typing
 from zkmigrate.lab.spec import ELECTION_PORT, Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 PREFLIGHT, TURNED_BACK = 3, 7
 CHANGES = ("Fence", "Cut", "Seal", "Go")

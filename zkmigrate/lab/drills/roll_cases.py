@@ -31,7 +31,7 @@ from zkmigrate.lab.drills.roll_site import (
     waves,
 )
 from zkmigrate.lab.operator import Typing
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 STOPPED, LOCKED, KILLED = 8, 5, -signal.SIGKILL
 _DROP_IN = "/run/systemd/system/kafka.service.d"

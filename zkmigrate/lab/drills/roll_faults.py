@@ -19,14 +19,14 @@ import click
 
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab.drills import result, roll_before, roll_cases
-from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.result import Case
 from zkmigrate.lab.drills.roll_site import FRESH, JOINED, REHEARSED, ROLLED, RollSite
+from zkmigrate.lab.drills.start import Telling, begun
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.spec import PATIENT, LabSpec
-from zkmigrate.lab.waiting import Progress
+from zkmigrate.lab.wait import Progress
 
 NAME = "roll_faults"
 JUDGED = {"lost": 0, "duplicated": 0}

@@ -24,7 +24,7 @@ from zkmigrate.lab.operator import Operator, Typing
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 RUN = "roll"
 VERB_S, FLOWING_S, BACK_S = 600.0, 90.0, 120.0

@@ -21,12 +21,12 @@ from zkmigrate.lab.commands import run
 from zkmigrate.lab.drills.acknowledged import Missing, Promised, missing_in, promised
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.load.record import Follower, load_recording
+from zkmigrate.lab.load.json_lines import Follower, load_recording
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA
 from zkmigrate.lab.spec import Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 from zkmigrate.moves.rules.start_order import freshest
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tail import newest

@@ -35,7 +35,6 @@ from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
 from zkmigrate.lab.by_hand import SERVES_S, DestHosts, joined
 from zkmigrate.lab.drills import result
-from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.staggered import (
     VERSION_2,
     Staggered,
@@ -47,11 +46,12 @@ from zkmigrate.lab.drills.staggered import (
     server_pids,
     stagger,
 )
+from zkmigrate.lab.drills.start import Telling, begun
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import CLIENT_PORT, LabSpec, Role
-from zkmigrate.lab.waiting import Progress, wait_until
+from zkmigrate.lab.wait import Progress, wait_until
 from zkmigrate.moves.rules.start_order import places
 
 OPEN_LIMIT_MS = 600_000

@@ -18,9 +18,9 @@ from typing import Any
 import click
 
 from zkmigrate.lab.drills import result
-from zkmigrate.lab.drills.opening import Telling, begun
 from zkmigrate.lab.drills.result import Case
-from zkmigrate.lab.ending import running
+from zkmigrate.lab.drills.start import Telling, begun
+from zkmigrate.lab.shutdown import running
 from zkmigrate.moves.preflight.drilled import DRILLED, Drill
 
 NAME = "versions"

@@ -22,7 +22,7 @@ from zkmigrate.lab.drills.window_harm import (
     SourceLeaderDead,
 )
 from zkmigrate.model.window import Trouble
-from zkmigrate.moves.rules.window import STEPS
+from zkmigrate.moves.rules.window_rules import STEPS
 
 Direction: TypeAlias = Literal["back", "forward", "either"]
 Answer: TypeAlias = Literal["back", "go", "kill", ""]

@@ -24,7 +24,7 @@ from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.bench import Bench
-from zkmigrate.lab.drills.opening import Telling, begun
+from zkmigrate.lab.drills.start import Telling, begun
 from zkmigrate.lab.drills.window_cases import CASES, LABS, Case
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_inventory
@@ -33,7 +33,7 @@ from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.operator import Operator
 from zkmigrate.lab.spec import PATIENT, Role
-from zkmigrate.lab.waiting import Progress
+from zkmigrate.lab.wait import Progress
 
 NAME = "window_faults"
 RUN = "faults"

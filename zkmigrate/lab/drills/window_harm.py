@@ -19,15 +19,15 @@ from zkmigrate.inventory.inventory import Policy
 from zkmigrate.lab import fault, network
 from zkmigrate.lab.footprint import phases
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.load.record import load_recording
+from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.operator import Operator, Typing
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.source_state import source_state, without_process
 from zkmigrate.lab.spec import CLIENT_PORT, Role
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.window import Phase, Trouble
-from zkmigrate.moves.rules.window import deadlines
+from zkmigrate.moves.rules.window_rules import deadlines
 
 SERVED_S = 90.0
 TOLD_S, EXPIRED_S, BOOTED_S, ELECTED_S, JOINED_S = 30.0, 120.0, 60.0, 60.0, 90.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from zkmigrate.lab.judge.history import RunHistory, Span
-from zkmigrate.lab.load.record import Event, Recording
+from zkmigrate.lab.load.json_lines import Event, Recording
 
 Gap = tuple[int, int]
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.lab.load.config import KINDS
-from zkmigrate.lab.load.record import Recording, load_recording
+from zkmigrate.lab.load.json_lines import Recording, load_recording
 
 BASELINES = ("before", "open", "after")
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from zkmigrate.lab.judge.claims import Claim, explain, truth
 from zkmigrate.lab.judge.gaps import ack_gaps, end_of_asking, gaps_of, longest_s
 from zkmigrate.lab.judge.history import Log, RunHistory, part_of
-from zkmigrate.lab.load.record import Event, Recording
+from zkmigrate.lab.load.json_lines import Event, Recording
 
 _SHOWN = 5
 _SOURCE = "producer.jsonl, consumer.jsonl, log.json"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zkmigrate.lab.judge.claims import Claim, explain, truth
 from zkmigrate.lab.judge.gaps import gaps_of, longest_s
 from zkmigrate.lab.judge.history import RunHistory
-from zkmigrate.lab.load.record import Event, Recording
+from zkmigrate.lab.load.json_lines import Event, Recording
 from zkmigrate.model.finding import Held
 
 _SHOWN = 5

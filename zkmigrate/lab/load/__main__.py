@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from zkmigrate.lab.load.config import KINDS, LoadConfigError, load_config, parse_address
+from zkmigrate.lab.load.json_lines import Recorder
 from zkmigrate.lab.load.process import Orders
-from zkmigrate.lab.load.record import Recorder
 from zkmigrate.lab.load.tree import write_tree
 
 
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
         return 0 if all(complete) else 1
     if options.kind == "again":
         # imported here: the ZooKeeper kinds do not need the Kafka client to be installed
-        return 0 if importlib.import_module("zkmigrate.lab.load.again").write_log(options.out, config) else 1
+        return 0 if importlib.import_module("zkmigrate.lab.load.reread").write_log(options.out, config) else 1
     orders = Orders().listen()
     # each kind is imported alone: the ZooKeeper kinds do not need the Kafka client to be installed
     kind = importlib.import_module(f"zkmigrate.lab.load.{options.kind}")

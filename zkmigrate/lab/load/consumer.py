@@ -9,9 +9,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.json_lines import Recorder
 from zkmigrate.lab.load.process import Orders
 from zkmigrate.lab.load.producer import create_topics, record_client_error
-from zkmigrate.lab.load.record import Recorder
 
 _TICK_S = 0.1
 _WATERMARK_LIMIT_S = 10.0

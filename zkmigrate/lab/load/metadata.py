@@ -21,9 +21,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.json_lines import Recorder
 from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.process import Orders
-from zkmigrate.lab.load.record import Recorder
 
 _REQUEST_LIMIT_S = 15.0
 _VERIFY_LIMIT_S = 60.0

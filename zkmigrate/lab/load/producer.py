@@ -10,10 +10,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.json_lines import Recorder
 from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.process import Orders
-from zkmigrate.lab.load.record import Recorder
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 _CREATE_LIMIT_S = 60.0
 _METADATA_S = 5.0

@@ -14,9 +14,9 @@ from pathlib import Path
 import zkmigrate
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.load.config import KINDS, LoadConfig
-from zkmigrate.lab.load.record import Event, Follower, load_recording
+from zkmigrate.lab.load.json_lines import Event, Follower, load_recording
 from zkmigrate.lab.processes import ProcessId
-from zkmigrate.lab.waiting import wait_until
+from zkmigrate.lab.wait import wait_until
 
 Command = Callable[[Sequence[str]], Sequence[str]]
 """Turns an argument list into the one that runs it where the clients live (a network namespace)."""

@@ -15,9 +15,9 @@ from typing import Any
 
 from zkmigrate.lab.load import zkmessages as messages
 from zkmigrate.lab.load.config import LoadConfig, parse_address
+from zkmigrate.lab.load.json_lines import Recorder
 from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.process import Orders
-from zkmigrate.lab.load.record import Recorder
 from zkmigrate.lab.load.zkclient import Client
 from zkmigrate.lab.load.zkloop import end_sessions, read_all, settle, turn
 

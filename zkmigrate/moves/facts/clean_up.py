@@ -9,12 +9,12 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.afterwards import connect_string
+from zkmigrate.moves.facts.after_move import connect_string
 from zkmigrate.moves.facts.connections import connections
 from zkmigrate.moves.facts.sessions import dump
 from zkmigrate.moves.facts.tenants import Tenants, foreign_clients
-from zkmigrate.zookeeper.data.words import parse_wchp
-from zkmigrate.zookeeper.facts.words import answer
+from zkmigrate.zookeeper.data.four_letter_words import parse_wchp
+from zkmigrate.zookeeper.facts.four_letter_answers import answer
 
 
 @dataclass(frozen=True)

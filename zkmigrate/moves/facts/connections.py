@@ -10,8 +10,8 @@ from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.moves.dependent import AnyDependent, Member
-from zkmigrate.zookeeper.data.words import Connection, parse_cons
-from zkmigrate.zookeeper.facts.words import answer
+from zkmigrate.zookeeper.data.four_letter_words import Connection, parse_cons
+from zkmigrate.zookeeper.facts.four_letter_answers import answer
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from zkmigrate.model.fact import Cause, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.moves.facts.connections import connections
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_dump
 from zkmigrate.zookeeper.data.session import unsigned
-from zkmigrate.zookeeper.data.words import Connection, Dump, parse_dump
-from zkmigrate.zookeeper.facts.words import answer
+from zkmigrate.zookeeper.facts.four_letter_answers import answer
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.moves.dependent import AnyDependent, Member
 from zkmigrate.moves.facts.connections import addresses, numeric
-from zkmigrate.zookeeper.data.words import Connection, Dump
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
 
 LISTED = 5
 

@@ -28,14 +28,14 @@ from zkmigrate.moves.facts.dest import DataState, data_state
 from zkmigrate.moves.facts.own_commands import OwnCommands, own_commands
 from zkmigrate.moves.facts.sessions import Homes, Sessions, dump, homes, sessions_of
 from zkmigrate.moves.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
+from zkmigrate.zookeeper.data.four_letter_words import Conf, Connection, Dump, Mntr, parse_conf, parse_mntr
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 from zkmigrate.zookeeper.data.reader import Listed
-from zkmigrate.zookeeper.data.words import Conf, Connection, Dump, Mntr, parse_conf, parse_mntr
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
 from zkmigrate.zookeeper.facts.disk import listed
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
-from zkmigrate.zookeeper.facts.largest import Largest, largest_znode
-from zkmigrate.zookeeper.facts.words import answer
+from zkmigrate.zookeeper.facts.four_letter_answers import answer
+from zkmigrate.zookeeper.facts.largest_znode import Largest, largest_znode
 
 NOT_ASKED = Unknown("failed", "not looked at for this gate")
 NO_ENSEMBLE = EnsembleView({}, None)

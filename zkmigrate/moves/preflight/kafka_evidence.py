@@ -14,7 +14,7 @@ from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
-from zkmigrate.moves.facts.writers import Written, lately_written
+from zkmigrate.moves.facts.chroot_writers import Written, lately_written
 from zkmigrate.moves.preflight.evidence import NOT_ASKED, Evidence, leader_of
 
 

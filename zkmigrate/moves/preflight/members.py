@@ -11,8 +11,8 @@ from zkmigrate.model.step import Context
 from zkmigrate.moves.dependent import Member
 from zkmigrate.moves.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
 from zkmigrate.moves.preflight.evidence import Evidence
-from zkmigrate.moves.rules.foreign import FOREIGN, NO_FOREIGNER, foreign
-from zkmigrate.moves.rules.window import FIND_DOOR_S, deadlines, expected_way_back_s
+from zkmigrate.moves.rules.foreign_clients import FOREIGN, NO_FOREIGNER, foreign
+from zkmigrate.moves.rules.window_rules import FIND_DOOR_S, deadlines, expected_way_back_s
 
 LISTED = 5
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
-from zkmigrate.moves.facts.recorded import seconds
+from zkmigrate.moves.facts.records import seconds
 from zkmigrate.moves.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
 from zkmigrate.moves.preflight.evidence import Evidence
-from zkmigrate.moves.rules.expected import rehearsed_s
-from zkmigrate.moves.rules.hour import MOVES, hour
-from zkmigrate.moves.rules.window import STEPS
+from zkmigrate.moves.rules.maintenance_window import MOVES, hour
+from zkmigrate.moves.rules.window_estimate import rehearsed_s
+from zkmigrate.moves.rules.window_rules import STEPS
 
 WINDOW_FACTOR = 3
 """The maintenance window has to be open for so many times as long as the rehearsed cut-over took."""

@@ -12,7 +12,7 @@ from zkmigrate.moves.preflight.check import ALWAYS, NOT_HEARD, Judged, Scope, ch
 from zkmigrate.moves.preflight.drilled import DRILLED, NEEDED
 from zkmigrate.moves.preflight.evidence import Evidence, door, first_address
 from zkmigrate.moves.preflight.security import security_of
-from zkmigrate.zookeeper.data.words import Conf, Mntr, Srvr
+from zkmigrate.zookeeper.data.four_letter_words import Conf, Mntr, Srvr
 from zkmigrate.zookeeper.data.zoocfg import ServerLine
 from zkmigrate.zookeeper.data.zxid import counter, format_zxid
 from zkmigrate.zookeeper.facts.config import ZooConfig, parse

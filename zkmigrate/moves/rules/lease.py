@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 
 from zkmigrate.inventory.checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.inventory.inventory import Lease
-from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Context
-from zkmigrate.moves.facts.recorded import Terms
-from zkmigrate.moves.rules.window import FIND_DOOR_S, STEPS, deadlines, expected_way_back_s, rehearsed_s
+from zkmigrate.model.step_record import known
+from zkmigrate.moves.facts.records import Terms
+from zkmigrate.moves.rules.window_rules import FIND_DOOR_S, STEPS, deadlines, expected_way_back_s, rehearsed_s
 
 # A renewal may reach the host two round trips and one period after the one before; one trip is to spare.
 ROUND_TRIPS = 3

@@ -14,7 +14,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.sampling import Body, Question, Sampling, age
 from zkmigrate.model.window import IDLE, Phase
-from zkmigrate.zookeeper.data.words import Srvr
+from zkmigrate.zookeeper.data.four_letter_words import Srvr
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.ensemble import view
 

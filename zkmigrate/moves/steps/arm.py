@@ -26,7 +26,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.moves.facts.connections import numeric
-from zkmigrate.moves.facts.window import Standing, foreseen, statuses, unknown
+from zkmigrate.moves.facts.dest_status import Standing, foreseen, statuses, unknown
 from zkmigrate.moves.rules.reform import observer_config, reformed_config
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
 from zkmigrate.zookeeper.facts.members import REJOIN, Members, cut_ports, source_members

@@ -23,12 +23,12 @@ from zkmigrate.model.change import Applied, Changes, PutFile, SetService, invers
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import KafkaView, Look
-from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step_record import known
+from zkmigrate.moves.facts.dest_status import unknown
 from zkmigrate.moves.facts.outage import BrokerState, Registered, brokers, registered
-from zkmigrate.moves.facts.recorded import Outage
+from zkmigrate.moves.facts.records import Outage
 from zkmigrate.moves.facts.replay_disks import mark_on
-from zkmigrate.moves.facts.window import unknown
 from zkmigrate.moves.rules.outage import next_up
 from zkmigrate.moves.steps.brokers_down import STILL_S, coming_back, untold
 from zkmigrate.zookeeper.facts.ensemble import source_view

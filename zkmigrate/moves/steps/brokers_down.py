@@ -22,11 +22,11 @@ from zkmigrate.model.change import Applied, Changes, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import KafkaView, Look
-from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step_record import known
+from zkmigrate.moves.facts.dest_status import unknown
 from zkmigrate.moves.facts.outage import BrokerState, Registered, brokers, loaded, registered
-from zkmigrate.moves.facts.recorded import Outage
-from zkmigrate.moves.facts.window import unknown
+from zkmigrate.moves.facts.records import Outage
 from zkmigrate.moves.rules.outage import next_down, next_up
 
 STILL_S = 600.0

@@ -20,13 +20,13 @@ from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, each, meanings
 from zkmigrate.model.look import Look, Znode
-from zkmigrate.model.recorded import known, needed
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step_record import known, needed
 from zkmigrate.model.window import Phase
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.recorded import Checked, Drained, Proved
+from zkmigrate.moves.facts.dest_status import SERVING, H, Statuses, phases
+from zkmigrate.moves.facts.records import Checked, Drained, Proved
 from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
-from zkmigrate.moves.facts.window import SERVING, H, Statuses, phases
 from zkmigrate.moves.steps.serve import go_on_without
 from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid

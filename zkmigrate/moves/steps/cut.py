@@ -24,11 +24,11 @@ from zkmigrate.model.change import Applied, Changes, Cut, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, each, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.recorded import needed
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step_record import needed
 from zkmigrate.model.window import IDLE, Phase
-from zkmigrate.moves.facts.recorded import Surveyed
-from zkmigrate.moves.facts.window import Standing, foreseen, standing, unknown
+from zkmigrate.moves.facts.dest_status import Standing, foreseen, standing, unknown
+from zkmigrate.moves.facts.records import Surveyed
 from zkmigrate.moves.rules.lease import in_force
 from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
 

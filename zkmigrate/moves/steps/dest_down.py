@@ -21,8 +21,8 @@ from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.facts.dest_status import unknown
 from zkmigrate.moves.facts.outage import BrokerState, brokers, dest_services, runs
-from zkmigrate.moves.facts.window import unknown
 from zkmigrate.moves.steps.brokers_down import untold
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.zxid import format_zxid

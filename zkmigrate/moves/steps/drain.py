@@ -22,8 +22,8 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, each, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
-from zkmigrate.moves.facts.recorded import Drained
-from zkmigrate.moves.facts.window import unknown
+from zkmigrate.moves.facts.dest_status import unknown
+from zkmigrate.moves.facts.records import Drained
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.ensemble import source_view
 

@@ -25,11 +25,11 @@ from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready
 from zkmigrate.model.window import Phase
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.connections import connections
+from zkmigrate.moves.facts.dest_status import Standing, Statuses, foreseen, standing
 from zkmigrate.moves.facts.sessions import dump
 from zkmigrate.moves.facts.tenants import foreign_clients
-from zkmigrate.moves.facts.window import Standing, Statuses, foreseen, standing
 from zkmigrate.moves.rules.accepted import accepted
-from zkmigrate.moves.rules.foreign import foreign
+from zkmigrate.moves.rules.foreign_clients import foreign
 from zkmigrate.moves.rules.lease import in_force
 
 

@@ -22,12 +22,12 @@ from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step_record import known
 from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.recorded import Verified
-from zkmigrate.moves.facts.window import Statuses, foreseen, statuses, unknown
+from zkmigrate.moves.facts.dest_status import Statuses, foreseen, statuses, unknown
+from zkmigrate.moves.facts.records import Verified
 from zkmigrate.moves.steps.go import GoFacts, GoStep, past_the_door
 from zkmigrate.moves.steps.verify import LATE_HOST_S
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config

@@ -21,12 +21,12 @@ from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Go, HostVerb
 from zkmigrate.model.finding import NO_WAY_BACK, Finding, Severity, claim, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step_record import known
 from zkmigrate.model.window import Phase
 from zkmigrate.moves.dependent import AnyDependent, Words
-from zkmigrate.moves.facts.recorded import Freshest, Proved
-from zkmigrate.moves.facts.window import SERVING, Statuses, foreseen, phases, statuses
+from zkmigrate.moves.facts.dest_status import SERVING, Statuses, foreseen, phases, statuses
+from zkmigrate.moves.facts.records import Freshest, Proved
 from zkmigrate.moves.rules.start_order import forms_quorum, places
 from zkmigrate.moves.steps.arm import endpoint
 from zkmigrate.moves.steps.seal import none_open_first

@@ -22,11 +22,11 @@ from zkmigrate.model.change import Applied, Changes, InstallProgram, UninstallPr
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import claim, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.step_record import known
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.recorded import Installed
-from zkmigrate.moves.facts.window import unknown
+from zkmigrate.moves.facts.dest_status import unknown
+from zkmigrate.moves.facts.records import Installed
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from zkmigrate.model.finding import claim, meanings
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.moves.facts.dest import written_by_zookeeper
-from zkmigrate.moves.facts.window import unknown
+from zkmigrate.moves.facts.dest_status import unknown
 from zkmigrate.moves.rules.reform import observer_config
-from zkmigrate.zookeeper.data.words import Srvr
+from zkmigrate.zookeeper.data.four_letter_words import Srvr
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
 from zkmigrate.zookeeper.facts.members import Members, source_members

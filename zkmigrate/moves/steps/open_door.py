@@ -18,7 +18,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.window import SERVING, Standing, foreseen, standing
+from zkmigrate.moves.facts.dest_status import SERVING, Standing, foreseen, standing
 from zkmigrate.moves.steps.go import past_the_door
 from zkmigrate.moves.steps.serve import go_on_without, late
 

@@ -23,10 +23,10 @@ from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.recorded import needed
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
+from zkmigrate.model.step_record import needed
 from zkmigrate.moves.dependent import AnyDependent, Words
-from zkmigrate.moves.facts.recorded import Drained, Proved, ReadDelta, Stopped, Surveyed
+from zkmigrate.moves.facts.records import Drained, Proved, ReadDelta, Stopped, Surveyed
 from zkmigrate.moves.rules.start_order import freshest
 from zkmigrate.zookeeper.data.delta import DeltaResult, delta, due
 from zkmigrate.zookeeper.data.errors import ZkDataError

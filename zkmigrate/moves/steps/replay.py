@@ -19,9 +19,9 @@ from zkmigrate.model.change import SOURCE, Applied, BeginReplay, Changes, Replay
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.recorded import known, needed
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.moves.facts.recorded import Planned
+from zkmigrate.model.step_record import known, needed
+from zkmigrate.moves.facts.records import Planned
 from zkmigrate.moves.facts.replay import Condition
 from zkmigrate.moves.facts.replay_disks import looking, mark_on
 from zkmigrate.moves.rules.outage import agreed, consenting

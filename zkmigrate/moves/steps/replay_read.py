@@ -20,7 +20,7 @@ from zkmigrate.model.finding import claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.moves.facts.outage import Registered, dest_services, registered, runs
-from zkmigrate.moves.facts.recorded import Planned
+from zkmigrate.moves.facts.records import Planned
 from zkmigrate.moves.facts.replay import Looked
 from zkmigrate.moves.steps.return_preflight import disks, replayable
 from zkmigrate.zookeeper.facts.ensemble import source_view

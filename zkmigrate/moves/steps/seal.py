@@ -16,11 +16,11 @@ from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, RestoreImage, Seal, Unseal
 from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.recorded import needed
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.step_record import needed
 from zkmigrate.model.window import Phase
-from zkmigrate.moves.facts.recorded import Stopped
-from zkmigrate.moves.facts.window import Standing, foreseen, standing
+from zkmigrate.moves.facts.dest_status import Standing, foreseen, standing
+from zkmigrate.moves.facts.records import Stopped
 from zkmigrate.moves.rules.lease import in_force
 
 

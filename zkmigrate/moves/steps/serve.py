@@ -18,8 +18,8 @@ from zkmigrate.model.finding import Finding, Severity, claim, each, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.model.window import Phase
-from zkmigrate.moves.facts.window import SERVING, Statuses, phases
-from zkmigrate.moves.rules.window import rehearsed_s
+from zkmigrate.moves.facts.dest_status import SERVING, Statuses, phases
+from zkmigrate.moves.rules.window_rules import rehearsed_s
 
 SERVING_S = 30.0
 """The least time that the hosts get to serve."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import stamp
-from zkmigrate.model import recorded
+from zkmigrate.model import step_record
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -25,8 +25,8 @@ from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
-from zkmigrate.moves.facts.recorded import Drained, Stopped, Surveyed
-from zkmigrate.moves.facts.window import Standing, foreseen, standing, unknown
+from zkmigrate.moves.facts.dest_status import Standing, foreseen, standing, unknown
+from zkmigrate.moves.facts.records import Drained, Stopped, Surveyed
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -83,7 +83,7 @@ class StopStep(Step[StopFacts]):
             return StopFacts(stand, {}, {})
         down = stand.whole.where(lambda s: s.phase == Phase.STOPPED and s.unit_state in _DOWN)
 
-        survey = recorded.known(Surveyed, c)
+        survey = step_record.known(Surveyed, c)
         cursors = survey.cursors if survey is not None else {}
 
         def tail(host: str) -> Reading[Tail]:
@@ -150,7 +150,7 @@ def _durable(c: Context, f: StopFacts, host: str) -> tuple[Finding, ...]:
         return (unknown("stop.tail", host, tail),)
     if not isinstance(data_stamp, Seen):
         return (unknown("stop.stamp", host, data_stamp or Unknown("failed", "not read")),)
-    drained = recorded.needed(Drained, c)
+    drained = step_record.needed(Drained, c)
     needed = max(drained.z, drained.zxids[host])
     return (
         claim(

@@ -26,19 +26,19 @@ from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, each, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
+from zkmigrate.model.step_record import known
 from zkmigrate.moves.dependent import AnyDependent, Words
 from zkmigrate.moves.facts.connections import connections
-from zkmigrate.moves.facts.recorded import ChosenLease, Surveyed
+from zkmigrate.moves.facts.dest_status import LOOK_MOVES, round_trips, unknown
+from zkmigrate.moves.facts.records import ChosenLease, Surveyed
 from zkmigrate.moves.facts.sessions import Homes, dump, homes
 from zkmigrate.moves.facts.subtree import Comparison, compared_ownership, source_ownership
 from zkmigrate.moves.facts.tenants import foreign_clients
-from zkmigrate.moves.facts.window import LOOK_MOVES, round_trips, unknown
 from zkmigrate.moves.rules import lease
 from zkmigrate.moves.rules.accepted import accepted
-from zkmigrate.moves.rules.foreign import foreign
-from zkmigrate.moves.rules.window import (
+from zkmigrate.moves.rules.foreign_clients import foreign
+from zkmigrate.moves.rules.window_rules import (
     FIND_DOOR_S,
     MESSAGES_TO_SEAL,
     TO_SEAL,

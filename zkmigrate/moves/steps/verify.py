@@ -28,15 +28,15 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, claim, meanings
 from zkmigrate.model.look import Look, Znode
-from zkmigrate.model.recorded import known, needed
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting
+from zkmigrate.model.step_record import known, needed
 from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.recorded import Proved, Stopped, Surveyed, Verified, seconds
+from zkmigrate.moves.facts.dest_status import SERVING, Statuses, statuses
+from zkmigrate.moves.facts.records import Proved, Stopped, Surveyed, Verified, seconds
 from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
 from zkmigrate.moves.facts.subtree import Digests, digests
-from zkmigrate.moves.facts.window import SERVING, Statuses, statuses
-from zkmigrate.moves.rules.window import STEPS
+from zkmigrate.moves.rules.window_rules import STEPS
 from zkmigrate.moves.steps.check import (
     baseline,
     has_baseline,

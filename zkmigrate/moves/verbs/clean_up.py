@@ -27,17 +27,17 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
-from zkmigrate.model.recorded import recorded
+from zkmigrate.model.step_record import recorded
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.clean_up import Users, users
-from zkmigrate.moves.facts.recorded import Stopped
+from zkmigrate.moves.facts.records import Stopped
 from zkmigrate.moves.move import moved_by
 from zkmigrate.moves.rules import clean_up as rules
 from zkmigrate.moves.rules.clean_up import Node, Subtree
 from zkmigrate.moves.verbs import clean_up_image as image
 from zkmigrate.moves.verbs.deletion import ChangedError, Dest, dest
-from zkmigrate.runs.setting import Setting, existing, print_json, reached, read
-from zkmigrate.ui import found
+from zkmigrate.runs.verb_context import Setting, existing, print_json, reached, read
+from zkmigrate.ui import finding_lines
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.zookeeper.clients.ensemble import Pace
 from zkmigrate.zookeeper.clients.subtree import Server
@@ -312,7 +312,7 @@ def _prove_again(work: Work, path: str, nodes: Sequence[Node]) -> None:
     using = users(work.inventory, work.dependent, work.look)
     again = work.judged(using, {path: work.summed(path, nodes)})
     if wrong := again.against(path):
-        raise ChangedError("; ".join(found.finding(one) for one in wrong))
+        raise ChangedError("; ".join(finding_lines.finding(one) for one in wrong))
 
 
 def _put_back(work: Work) -> int:
@@ -384,7 +384,7 @@ def _show(work: Work, listed: Listed) -> None:
             f"(newest zxid {format_zxid(tree.newest)}), {len(tree.owned)} ephemerals: {may}{again}",
         )
     every = (*listed.of_dest, *(f for of_tree in listed.verdicts.values() for f in of_tree))
-    for line in found.whole([f for f in every if f.held is not Held.YES]):
+    for line in finding_lines.whole([f for f in every if f.held is not Held.YES]):
         _say(work, line)
 
 

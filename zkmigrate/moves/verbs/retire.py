@@ -18,9 +18,9 @@ from zkmigrate.model.step import Retired
 from zkmigrate.moves.facts.connections import addresses, connections, source_clients
 from zkmigrate.moves.move import moved_by
 from zkmigrate.moves.rules.retire import may_retire
-from zkmigrate.runs.opening import Opening
-from zkmigrate.runs.setting import Setting, existing, print_json, reached, read
-from zkmigrate.ui import found
+from zkmigrate.runs.open_run import Opening
+from zkmigrate.runs.verb_context import Setting, existing, print_json, reached, read
+from zkmigrate.ui import finding_lines
 
 REFUSED = 6
 
@@ -64,7 +64,7 @@ def retire(setting: Setting, run_id: str, host: str, reason: str) -> int:
         print_json(setting, {"retired": not refused, "host": host, "findings": told})
     else:
         end = f"{host} is not retired: nothing was changed" if refused else gone.words
-        setting.out.write("".join(f"{line}\n" for line in (*found.whole(findings), end)))
+        setting.out.write("".join(f"{line}\n" for line in (*finding_lines.whole(findings), end)))
     return REFUSED if refused else 0
 
 

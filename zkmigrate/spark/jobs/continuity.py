@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 
 from zkmigrate.model.report import Table
 from zkmigrate.spark.input import Input
-from zkmigrate.spark.plain import moment, plain
+from zkmigrate.spark.log_integrity import Found, Key, Server, servers_of, wholeness
+from zkmigrate.spark.plain_rows import moment, plain
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.transactions import RECORD, SHOWN, compared, named, operations, records
-from zkmigrate.spark.wholeness import Found, Key, Server, servers_of, wholeness
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import format_zxid
 

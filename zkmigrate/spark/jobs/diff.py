@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 
 from zkmigrate.model.report import Table
 from zkmigrate.spark.charts import Bar, bars
-from zkmigrate.spark.differing import ONLY_DEST, ONLY_SOURCE, unequal
+from zkmigrate.spark.ensembles import Sides
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs.tenants import subtree
-from zkmigrate.spark.rolled import FIELDS, Rolled, znode
 from zkmigrate.spark.section import Picture, Section
-from zkmigrate.spark.sides import Sides
+from zkmigrate.spark.subtree_at import FIELDS, Rolled, znode
+from zkmigrate.spark.subtree_differences import ONLY_DEST, ONLY_SOURCE, unequal
 from zkmigrate.spark.verb import AnalysisError, reason
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.tree import shown

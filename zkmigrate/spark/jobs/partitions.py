@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
 from zkmigrate.model.report import Table
-from zkmigrate.spark.asked import parse_place
 from zkmigrate.spark.charts import Bar, bars
 from zkmigrate.spark.input import Input, only, seconds
-from zkmigrate.spark.plain import moment, plain
+from zkmigrate.spark.plain_rows import moment, plain
 from zkmigrate.spark.reading import tasks
+from zkmigrate.spark.request import parse_place
 from zkmigrate.spark.section import Picture, Section
 
 _HOUR, _DAY = 3600, 86400

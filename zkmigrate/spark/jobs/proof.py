@@ -17,16 +17,16 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from zkmigrate.model.report import Table
-from zkmigrate.spark.differing import first, unequal
 from zkmigrate.spark.disk import Disk
+from zkmigrate.spark.ensembles import Sides
 from zkmigrate.spark.input import Input, only
 from zkmigrate.spark.jobs.tenants import subtree
-from zkmigrate.spark.kinds import CLOSES
-from zkmigrate.spark.lacking import lacking, owners_of
-from zkmigrate.spark.plain import plain
-from zkmigrate.spark.rolled import continuity
+from zkmigrate.spark.log_delta import lacking, owners_of
+from zkmigrate.spark.operation_kinds import CLOSES
+from zkmigrate.spark.plain_rows import plain
 from zkmigrate.spark.section import Section
-from zkmigrate.spark.sides import Sides
+from zkmigrate.spark.subtree_at import continuity
+from zkmigrate.spark.subtree_differences import first, unequal
 from zkmigrate.spark.verb import reason
 from zkmigrate.zookeeper.data.delta import DeltaFinding, due, judged, short
 from zkmigrate.zookeeper.data.errors import ZkDataError

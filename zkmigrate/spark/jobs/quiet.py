@@ -11,8 +11,8 @@ from zkmigrate.errors import UsageError
 from zkmigrate.model.report import Table
 from zkmigrate.spark.charts import over_time, week
 from zkmigrate.spark.input import Input, only_under, under
-from zkmigrate.spark.plain import moment
-from zkmigrate.spark.quietest import MINUTES_OF_A_WEEK, Hour, hours
+from zkmigrate.spark.plain_rows import moment
+from zkmigrate.spark.quiet_windows import MINUTES_OF_A_WEEK, Hour, hours
 from zkmigrate.spark.section import Picture, Section
 
 _SHORT_MS = 6 * 3_600_000

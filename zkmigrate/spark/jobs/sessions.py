@@ -21,11 +21,11 @@ from pyspark.sql import functions as F
 from zkmigrate.model.report import Table, length
 from zkmigrate.spark.charts import Bar, bars, over_time
 from zkmigrate.spark.input import Input
-from zkmigrate.spark.kinds import CLOSES, OPENS
-from zkmigrate.spark.plain import moment, plain
+from zkmigrate.spark.open_sessions import Extent, ephemerals, events, extent, open_sessions
+from zkmigrate.spark.operation_kinds import CLOSES, OPENS
+from zkmigrate.spark.plain_rows import moment, plain
 from zkmigrate.spark.section import Picture, Section
 from zkmigrate.spark.sources.files import File
-from zkmigrate.spark.standing import Extent, ephemerals, events, extent, open_sessions
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.zxid import format_zxid

@@ -12,11 +12,11 @@ from zkmigrate.errors import UsageError
 from zkmigrate.model.report import Table
 from zkmigrate.spark.charts import Bar, bars
 from zkmigrate.spark.input import Input, only
-from zkmigrate.spark.plain import moment, plain
+from zkmigrate.spark.open_sessions import is_session
+from zkmigrate.spark.plain_rows import moment, plain
 from zkmigrate.spark.section import Picture, Section
 from zkmigrate.spark.sizes import beginning, znodes
-from zkmigrate.spark.standing import is_session
-from zkmigrate.zookeeper.data.words import WordError, parse_wchp
+from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_wchp
 
 _CHILD_BYTES = 4
 """Jute writes a name with its length before it."""

@@ -21,11 +21,11 @@ from zkmigrate.model.report import Table, length, move_of
 from zkmigrate.report import sources
 from zkmigrate.report.build import build
 from zkmigrate.report.timebase import Timebase
-from zkmigrate.runs import books
-from zkmigrate.spark.asked import Asked, parse_place
+from zkmigrate.runs import playbook_files
 from zkmigrate.spark.charts import over_time
-from zkmigrate.spark.happened import ACK, of_broker, of_client, of_run, of_zookeeper
+from zkmigrate.spark.event_rows import ACK, of_broker, of_client, of_run, of_zookeeper
 from zkmigrate.spark.input import Input, seconds
+from zkmigrate.spark.request import Asked, parse_place
 from zkmigrate.spark.section import Picture, Section
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -64,7 +64,7 @@ def _check_zone(zone: str) -> None:
 def _playbook(read: sources.Sources) -> Playbook | None:
     """The run's own; None where it is not to be had here."""
     try:
-        return books.load(str(read.entries[0].body.get("playbook", "")))
+        return playbook_files.load(str(read.entries[0].body.get("playbook", "")))
     except UsageError:
         return None
 

@@ -1,8 +1,8 @@
 """writers: sessions that wrote at or under the chroot, and which of them are no brokers.
 
-As `zookeeper.data.writers`, which reads one log in one process; the answers are the same. Addresses are in no
-log of transactions: they come from the text logs of ZooKeeper's servers, where they are given and tell them
-(3.4 and 3.5 do, later ones only at level DEBUG).
+As `zookeeper.data.log_writers`, which reads one log in one process; the answers are the same. Addresses are
+in no log of transactions: they come from the text logs of ZooKeeper's servers, where they are given and tell
+them (3.4 and 3.5 do, later ones only at level DEBUG).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 
 from zkmigrate.model.report import Table
 from zkmigrate.spark.input import Input, epoch, only, place_in_epoch, under
-from zkmigrate.spark.kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
-from zkmigrate.spark.plain import moment
+from zkmigrate.spark.open_sessions import events
+from zkmigrate.spark.operation_kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
+from zkmigrate.spark.plain_rows import moment
 from zkmigrate.spark.section import Section
-from zkmigrate.spark.standing import events
+from zkmigrate.zookeeper.data.log_writers import BROKERS_OWN, PLACE_DEPTH
 from zkmigrate.zookeeper.data.session import format_session, signed
-from zkmigrate.zookeeper.data.writers import BROKERS_OWN, PLACE_DEPTH
 
 _CHANGES = (*CREATES, *DELETES, *WRITES, "setACL")
 _PLACES = 5

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.zookeeper.clients.words import conversation, four_letter_word
+from zkmigrate.zookeeper.clients.four_letter_client import conversation, four_letter_word
 from zkmigrate.zookeeper.data.adminserver import COMMANDS, as_word
-from zkmigrate.zookeeper.data.words import not_allowed
+from zkmigrate.zookeeper.data.four_letter_words import not_allowed
 
 ADMIN_PORT = 8080
 """ZooKeeper's default of ``admin.serverPort``."""

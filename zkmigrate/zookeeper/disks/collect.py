@@ -48,7 +48,7 @@ from zkmigrate.zookeeper.disks.collected import (
     size_of,
     told,
 )
-from zkmigrate.zookeeper.disks.coming import (
+from zkmigrate.zookeeper.disks.download import (
     BLOCK,
     Bucket,
     Clock,
@@ -60,7 +60,7 @@ from zkmigrate.zookeeper.disks.coming import (
     Writing,
     megabytes,
 )
-from zkmigrate.zookeeper.disks.place import VERSION_2, Disks, Place
+from zkmigrate.zookeeper.disks.location import VERSION_2, Disks, Place
 
 FAILED, INTERRUPTED = 8, 130
 _HOUR_MS = 3_600_000

@@ -35,7 +35,7 @@ from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.tree import Difference
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.spilled import differing
+from zkmigrate.zookeeper.disks.subtree_differences import differing
 
 NOT_HELD = 10
 UNPROVED = 11

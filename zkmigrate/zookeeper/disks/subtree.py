@@ -14,7 +14,7 @@ from zkmigrate.zookeeper.data.subtree import Extent, Largest, Walk, extent_of
 from zkmigrate.zookeeper.data.tree import load_tree
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.place import Disks, Place, read
+from zkmigrate.zookeeper.disks.location import Disks, Place, read
 
 _SHOWN = 10
 

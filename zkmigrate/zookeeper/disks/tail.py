@@ -8,7 +8,7 @@ from collections.abc import Callable
 from zkmigrate.zookeeper.data.tail import Tail, newest
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.place import Disks, Place, read
+from zkmigrate.zookeeper.disks.location import Disks, Place, read
 
 
 def tail(

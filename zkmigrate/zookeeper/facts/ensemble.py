@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
-from zkmigrate.zookeeper.data.words import Mntr, Srvr, parse_mntr, parse_srvr
-from zkmigrate.zookeeper.facts.words import answer
+from zkmigrate.zookeeper.data.four_letter_words import Mntr, Srvr, parse_mntr, parse_srvr
+from zkmigrate.zookeeper.facts.four_letter_answers import answer
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.errors import UsageError
-from zkmigrate.moves.facts.afterwards import Position, Written, position_from_json, position_to_json
+from zkmigrate.moves.facts.after_move import Position, Written, position_from_json, position_to_json
 
 MOST = 100
 _VERSION = 1

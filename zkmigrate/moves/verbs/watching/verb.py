@@ -19,16 +19,16 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
-from zkmigrate.model.recorded import known
 from zkmigrate.model.step import Context
-from zkmigrate.moves.facts.afterwards import Position, look_around
-from zkmigrate.moves.facts.recorded import Proved, Surveyed
-from zkmigrate.moves.rules import afterwards
+from zkmigrate.model.step_record import known
+from zkmigrate.moves.facts.after_move import Position, look_around
+from zkmigrate.moves.facts.records import Proved, Surveyed
+from zkmigrate.moves.rules import after_move
 from zkmigrate.moves.verbs.watching import memory as memories
 from zkmigrate.moves.verbs.watching.memory import Memory
-from zkmigrate.runs import books
-from zkmigrate.runs.setting import Setting
-from zkmigrate.ui import found
+from zkmigrate.runs import playbook_files
+from zkmigrate.runs.verb_context import Setting
+from zkmigrate.ui import finding_lines
 
 WRONG = 10
 UNKNOWN = 11
@@ -86,7 +86,7 @@ def _run(setting: Setting, wanted: Wanted, inventory: Inventory) -> Path | None:
         return run_dir
     if not runs.known(setting.runs, inventory):
         return None
-    return setting.runs / runs.latest(setting.runs, inventory, books.load(setting.playbook))
+    return setting.runs / runs.latest(setting.runs, inventory, playbook_files.load(setting.playbook))
 
 
 def _proof_end(run_dir: Path, inventory: Inventory) -> Position | None:
@@ -117,9 +117,9 @@ class Screen:
                 body = {"at": round(at, 3), "event": "Looked", "claims": count, **body}
             self._line(json.dumps(body, ensure_ascii=False, sort_keys=True))
             return
-        for line in found.findings(shown):
+        for line in finding_lines.findings(shown):
             self._line(f"{_stamp(at)} {line}")
-        for move in found.moves(shown):
+        for move in finding_lines.moves(shown):
             self._line(f"   next: {move}")
 
     def still(self, at: float, looks: int, last: Mapping[tuple[str, str], Finding]) -> None:
@@ -189,9 +189,9 @@ class Watch:
 
     def _once(self) -> int:
         seen = look_around(self.inventory, KAFKA, self.look, self.memory.position, self.read_log)
-        findings = afterwards.findings(self.inventory, seen, self.memory.writes, self.read_log)
+        findings = after_move.findings(self.inventory, seen, self.memory.writes, self.read_log)
         if isinstance(seen.written, Seen):
-            words = afterwards.in_words(seen.written.value, seen.at_source)
+            words = after_move.in_words(seen.written.value, seen.at_source)
             self.memory = self.memory.after(seen.written.value, words)
             if self.path is not None:
                 memories.save(self.path, self.memory)

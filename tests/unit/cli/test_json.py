@@ -1,0 +1,81 @@
+"""``--json``: whatever happens, standard output can be parsed and says how it ended."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tests.unit.cli.test_main import Place, place
+from tests.unit.inventory.test_inventory import GOOD
+from zkmigrate.engine import journal
+
+__all__ = ["place"]
+
+VERBS: dict[str, tuple[str, ...]] = {
+    "preflight": ("preflight", "--json"),
+    "plan": ("plan", "--json"),
+    "run": ("run", "--json", "--yes"),
+    "resume": ("resume", "--json", "--yes"),
+    "rollback": ("rollback", "--json", "--yes"),
+    "status": ("status", "--json", "--offline"),
+}
+EVENTS = ("run", "resume", "rollback")
+
+
+def bad_inventory(place: Place) -> None:
+    place.file.write_text(GOOD.replace("myid: 12", "myid: 2"))
+
+
+def damaged_journal(place: Place) -> None:
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0
+    file = place.runs / "lab-1" / journal.NAME
+    file.write_bytes(file.read_bytes().replace(b"install", b"instalt", 1))
+
+
+def no_run(_place: Place) -> None:
+    return None
+
+
+CODES = {
+    bad_inventory: dict.fromkeys(VERBS, 2),
+    damaged_journal: {"preflight": 0, "plan": 0, **dict.fromkeys((*EVENTS, "status"), 8)},
+    no_run: {"preflight": 0, "plan": 0, "run": 0, "resume": 2, "rollback": 2, "status": 2},
+}
+
+
+def last(done: Result) -> dict[str, Any]:
+    """The last line of standard output, which is one object like all others."""
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert all(isinstance(line, dict) for line in lines)
+    return dict(lines[-1])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("trouble", CODES, ids=lambda trouble: trouble.__name__)
+def test_every_verb_says_on_standard_output_how_it_ended(place: Place, trouble: Any, verb: str) -> None:
+    trouble(place)
+    done = place.call(*VERBS[verb])
+    code = CODES[trouble][verb]
+    assert done.exit_code == code, done.output
+    said = last(done)
+    if verb in EVENTS:
+        assert (said["event"], said["code"]) == ("RunEnded", code)
+        assert said["message"] in done.stderr if code else said["message"] == "disk is complete"
+    elif code:
+        assert set(said) == {"code", "error"}
+        assert said["code"] == code
+        assert said["error"] in done.stderr
+    else:
+        assert "error" not in said
+
+
+@pytest.mark.parametrize("verb", EVENTS)
+def test_without_yes_json_is_refused_in_json(place: Place, verb: str) -> None:
+    if verb != "run":
+        place.call("run", "--yes", "--until", "install")
+    said = last(done := place.call(verb, "--json"))
+    assert (done.exit_code, said["event"], said["code"]) == (2, "RunEnded", 2)
+    assert "give --yes" in said["message"]

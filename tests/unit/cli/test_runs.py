@@ -1,0 +1,174 @@
+"""Which run a verb means, what it goes on with, and what is refused before anything is done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.test_main import ALL, Place, place
+from tests.unit.inventory.test_inventory import GOOD
+from zkmigrate.engine import chain, journal
+
+__all__ = ["place"]
+
+
+def test_run_refuses_a_plan_that_is_stale_or_applied_with_4(place: Place, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(place.call("plan", "--json").output)
+    place.file.write_text(GOOD.replace("/kafka", "/kafka2"))
+    stale = place.call("run", "--yes", "--plan", str(plan))
+    assert stale.exit_code == 4
+    assert "is stale" in stale.output
+    place.file.write_text(GOOD)
+    assert place.call("run", "--yes", "--plan", str(plan)).exit_code == 0
+    applied = place.call("run", "--yes", "--plan", str(plan))
+    assert applied.exit_code == 4
+    assert "was applied by run lab-1" in applied.output
+    plan.write_text("{}")
+    assert place.call("run", "--yes", "--plan", str(plan)).exit_code == 2
+
+
+def test_a_run_is_begun_again_with_no_other_plan_than_the_one_that_is_given(place: Place) -> None:
+    (place.world / "sick").touch()
+    assert place.call("run", "--yes").exit_code == 3
+    (place.world / "sick").unlink()
+    plan = place.root / "plan.json"
+    plan.write_text(place.call("plan", "--json").stdout)
+    place.file.write_text(GOOD.replace("/kafka", "/kafka2"))
+    words = ("run", "--yes", "--run-id", "lab-1", "--plan", str(plan))
+    refused = place.call(*words)
+    assert refused.exit_code == 4
+    assert "is stale" in refused.output
+    plan.write_text(place.call("plan", "--json").stdout)
+    assert place.call(*words).exit_code == 0
+    assert place.files() == ALL
+
+
+def test_a_run_with_a_name_of_its_own_is_found_by_what_its_journal_says(place: Place) -> None:
+    assert place.call("run", "--yes", "--run-id", "demo", "--until", "install").exit_code == 0
+    for words in ((), ("--run-id", "other")):
+        refused = place.call("run", "--yes", *words)
+        assert refused.exit_code == 2
+        assert "run demo is not finished (at prepare.slow, forward)" in refused.output
+    assert sorted(p.name for p in place.runs.iterdir()) == ["demo"]
+    assert "run demo of disk: open" in place.call("status", "--offline").output
+    assert place.call("resume", "--yes").exit_code == 0
+    assert place.files() == ALL
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0, "demo is complete"
+    assert "run lab-1 of disk: open" in place.call("status", "--offline").output, "the open one"
+
+
+def test_a_run_of_another_inventory_stands_in_nobodys_way(place: Place) -> None:
+    assert place.call("run", "--yes", "--run-id", "demo", "--until", "install").exit_code == 0
+    place.file.write_text(GOOD.replace("name: lab", "name: other"))
+    assert place.call("status", "--offline").exit_code == 2
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0
+    assert (place.runs / "other-1").is_dir()
+
+
+def test_which_of_two_open_runs_is_meant_has_to_be_said(place: Place) -> None:
+    place.call("run", "--yes", "--run-id", "one", "--until", "install")
+    (place.runs / "one").rename(place.root / "one")
+    place.call("run", "--yes", "--run-id", "two", "--until", "install")
+    (place.root / "one").rename(place.runs / "one")
+    for verb in ("status", "resume", "rollback"):
+        refused = place.call(verb, *(() if verb == "status" else ("--yes",)))
+        assert refused.exit_code == 2
+        assert "2 runs of lab are open: one, two. Possible now: --run-id" in refused.output
+
+
+def test_a_run_whose_journal_is_damaged_counts_as_open_whatever_its_name(place: Place) -> None:
+    place.call("run", "--yes", "--run-id", "demo")
+    file = place.runs / "demo" / journal.NAME
+    file.write_bytes(file.read_bytes().replace(b"prepare", b"prepara", 1))
+    refused = place.call("run", "--yes")
+    assert refused.exit_code == 8
+    assert "run demo is not finished and its journal does not read" in refused.output
+
+
+@pytest.mark.parametrize("verb", ["resume", "rollback", "run"])
+def test_a_run_that_changed_nothing_goes_on_with_a_corrected_inventory(place: Place, verb: str) -> None:
+    (place.world / "sick").touch()
+    assert place.call("run", "--yes").exit_code == 3
+    (place.world / "sick").unlink()
+    begun = place.file.read_text()
+    place.file.write_text(GOOD.replace("/kafka", "/kafka2"))
+    done = place.call(verb, "--yes", "--run-id", "lab-1")
+    assert done.exit_code == 0, done.output
+    assert "nothing had been changed on any host" in done.output
+    assert place.files() == (set() if verb == "rollback" else ALL)
+    history = journal.read(place.runs / "lab-1")
+    assert history.plan == json.loads((place.runs / "lab-1/plan.json").read_text())["digest"]
+    if verb != "rollback":
+        place.file.write_text(begun)
+        assert place.call("rollback", "--yes").exit_code == 4, "now it has changed hosts"
+
+
+def test_a_run_goes_on_only_with_the_inventory_it_was_begun_with(place: Place) -> None:
+    place.call("run", "--yes", "--until", "install")
+    place.file.write_text(GOOD.replace("/kafka", "/kafka2"))
+    for words in (("resume",), ("rollback",), ("run", "--run-id", "lab-1")):
+        done = place.call(*words, "--yes")
+        assert done.exit_code == 4
+        assert "was begun with inventory" in done.output
+        assert "hosts have been changed" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("run", "--until", "prepare.three"), "no stage or step 'prepare.three' in disk; possible: pre"),
+        (("run", "--hold-at", "cut"), "no phase 'cut' to hold at in disk; possible: none, it has no window"),
+        (("run", "--plan", "missing.json"), "missing.json is no plan ([Errno 2]"),
+        (("run", "--run-id", "Demo"), "run id 'Demo' is not possible"),
+        (("resume", "--until", "nowhere"), "no stage or step 'nowhere'"),
+        (("rollback", "--to", "nowhere"), "no stage or step 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything(
+    place: Place, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], expected: str
+) -> None:
+    def nobody(*_: object) -> None:
+        raise AssertionError("a host was asked")
+
+    monkeypatch.setattr("tests.unit.disk_world.DiskSite.__init__", nobody)
+    done = place.call(*words, "--yes")
+    assert done.exit_code == 2, done.output
+    assert expected in done.output
+    assert not place.runs.exists(), "nothing was made"
+
+
+@pytest.mark.parametrize("way", ["forward", "back"])
+def test_a_run_of_which_nothing_tells_has_no_lost_journal(place: Place, way: str) -> None:
+    done = place.call("resume", "--yes", "--journal-lost", way, "--run-id", "typo")
+    assert done.exit_code == 2
+    assert "nothing tells of a run typo" in done.output
+    assert place.files() == set()
+    assert not (place.runs / "typo").exists()
+
+
+def test_where_to_hold_is_looked_at_on_a_run_that_is_back_too(place: Place) -> None:
+    place.call("run", "--yes", "--until", "install")
+    place.call("rollback", "--yes")
+    for words in (("run", "--run-id", "lab-1"), ("resume",)):
+        done = place.call(*words, "--yes", "--hold-at", "cut")
+        assert (done.exit_code, "no phase 'cut'" in done.output) == (2, True)
+    assert journal.read(place.runs / "lab-1").ended == (0, "back at the beginning: asked by the operator")
+
+
+@pytest.mark.parametrize(("words", "times"), [((), 2), (("--run-id", "lab-1"), 1)])
+def test_status_reads_a_journal_once_and_once_more_to_find_the_run(
+    place: Place, words: tuple[str, ...], times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0
+    parse, read = chain.parse, []
+
+    def counted(data: bytes) -> chain.Parsed:
+        read.append(len(data))
+        return parse(data)
+
+    monkeypatch.setattr(chain, "parse", counted)
+    assert "run lab-1 of disk: open" in place.call("status", "--offline", *words).output
+    assert len(read) == times

@@ -1,0 +1,190 @@
+"""What ``init`` makes of the answers it gets: processes, units, words, Ansible's JSON; the text it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from zkmigrate.discovery import ansible, render
+from zkmigrate.discovery.clusters import Registered, clusters
+from zkmigrate.discovery.draft import Draft, Ensemble, HostLine, KafkaDraft, SshDraft, Told, agreed
+from zkmigrate.discovery.ensembles import Names
+from zkmigrate.discovery.host_survey import KAFKA, ZOOKEEPER, HostSurvey, parse
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory import marked_yaml
+from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
+
+SURVEY = """\
+host zk1.example.com
+process zk zks zookeeper.service
+arg java
+arg -cp
+arg a b
+arg org.apache.zookeeper.server.quorum.QuorumPeerMain
+arg /etc/zk/zoo.cfg
+unit zookeeper.service
+show LoadState=loaded
+show User=zk
+show EnvironmentFiles=/etc/a.env (ignore_errors=yes)
+show EnvironmentFiles=/etc/b.env (ignore_errors=no)
+show ExecStart={ path=/x ; argv[]=/x start-foreground ; ignore_errors=no ; pid=1 }
+process root root
+arg sh
+arg -c
+arg grep org.apache.zookeeper.server kafka.Kafka
+unit gone.service
+show LoadState=not-found
+"""
+
+
+def test_a_survey_tells_server_unit_and_files_and_not_the_shell_that_looks() -> None:
+    survey = parse(SURVEY)
+    assert survey.name == "zk1.example.com"
+    [process] = survey.processes
+    assert (process.config, process.user, process.group) == ("/etc/zk/zoo.cfg", "zk", "zks")
+    assert list(survey.units) == ["zookeeper.service"]
+    unit = survey.unit(ZOOKEEPER, "zookeeper")
+    assert unit is not None
+    assert unit.environment == ("/etc/a.env", "/etc/b.env")
+    assert unit.config_after(ZOOKEEPER) == ""
+    assert survey.process(KAFKA) is None
+
+
+def test_two_servers_on_one_host_are_not_one() -> None:
+    body = SURVEY.partition("\n")[2]
+    assert parse(SURVEY + body).process(ZOOKEEPER) is None
+
+
+def test_an_answer_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="login shell"):
+        parse("Welcome!\n")
+
+
+@given(st.text(max_size=300))
+def test_no_answer_crashes(text: str) -> None:
+    try:
+        parse(text)
+    except ValueError:
+        return
+
+
+def test_dump_and_cons_tell_every_cluster_with_its_brokers() -> None:
+    signed = -(1 << 63) + 5
+    dump = Dump(
+        None, {signed: ("/a/b/brokers/ids/3",), 2: ("/brokers/ids/1", "/x"), 7: ("/a/b/brokers/ids/x",)}
+    )
+    cons = (Connection("10.0.0.3", 1, 0, 0, 0, signed & (1 << 64) - 1), Connection("10.0.0.9", 2, 0, 0, 0))
+    assert clusters([dump], cons) == {"": (Registered(1, ""),), "/a/b": (Registered(3, "10.0.0.3"),)}
+
+
+@pytest.mark.parametrize("text", ["source", "source=", "sauce=a", "source=a,source=b", ",", "dest=a,,"])
+def test_a_map_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--map"):
+        ansible.parse_map(text)
+
+
+def test_groups_of_groups_are_followed_once_and_old_forms_read() -> None:
+    body: dict[str, Any] = {
+        "a": {"children": ["b", "c"], "hosts": ["h1"]},
+        "b": ["h2"],
+        "c": {"children": ["a"], "hosts": ["h1", "h3"]},
+        "_meta": {"hostvars": {"h3": {"ansible_ssh_host": "10.0.0.3", "ansible_port": "2222"}}},
+    }
+    found = ansible.hosts(body, {"source": "a"})["source"]
+    assert [h.name for h in found] == ["h1", "h2", "h3"]
+    assert (found[0].address, found[2].address, found[2].port) == ("h1", "10.0.0.3", 2222)
+    with pytest.raises(UsageError, match=r"no host in a group of that name \(it has a, b, c\)"):
+        ansible.hosts(body, {"dest": "d"})
+
+
+@pytest.mark.parametrize("key", ["hosts", "children"])
+def test_a_group_whose_members_are_no_list_is_named(key: str) -> None:
+    with pytest.raises(UsageError, match=f"{key} of the group a is True, not a list of names"):
+        ansible.hosts({"a": {key: True}}, {"source": "a"})
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.text(max_size=5) | st.integers(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["a", "hosts", "children", "_meta", "hostvars"]), inner, max_size=4
+            )
+        ),
+    )
+)
+def test_no_json_of_ansible_crashes(body: Any) -> None:
+    try:
+        ansible.hosts(body, {"source": "a"})
+    except UsageError:
+        return
+
+
+def test_ansible_that_is_not_there_or_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="is not on this machine's PATH"):
+        ansible.listed("auto")
+    program = tmp_path / "ansible-inventory"
+    for script, said in (
+        ("echo 'ERROR! no such file' >&2; exit 1", r"exit 1\): ERROR! no"),
+        ("echo x", "no JSON"),
+    ):
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        with pytest.raises(UsageError, match=said):
+            ansible.listed("auto")
+
+
+def test_what_hosts_do_not_agree_on_is_said_with_the_value_of_most() -> None:
+    told = agreed(
+        {"a": Told("/x", "seen"), "b": Told("/x", "seen"), "c": Told("/y", "seen"), "d": Told(None, "shut")}
+    )
+    assert told == Told("/x", "seen, 2 hosts BUT c has /y; d: shut")
+    nothing = agreed({"a": Told[str](None, "shut"), "b": Told[str](None, "shut")})
+    assert nothing == Told(None, "shut")
+
+
+def test_names_are_the_hosts_own_where_they_can_be() -> None:
+    names = Names()
+    own = [Seen(HostSurvey(text)) for text in ("Zk1.example.com", "zk1", "localhost", "_", "10")]
+    assert [names.of(s, "dest", n) for n, s in enumerate(own, 1)] == [
+        "zk1",
+        "dest2",
+        "dest3",
+        "dest4",
+        "dest5",
+    ]
+    assert names.of(Unknown("timeout", ""), "broker", 1, "Kafka_7.x") == "kafka-7"
+
+
+@given(st.text(max_size=40))
+@example("~")
+@example("NULL")
+def test_every_text_that_is_written_is_read_back_the_same(text: str) -> None:
+    if any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) < 0xE000 or not c.isprintable() for c in text):
+        return  # nothing of the kind comes out of a parser here
+    document = marked_yaml.parse(f"key: {render._scalar(text)}\n")
+    assert document.mistakes == []
+    assert document.value == {"key": text}
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_what_hosts_say_never_becomes_a_line_of_its_own(said: str, name: str) -> None:
+    """A host tells its name, its settings and why it refuses; all of it may hold anything."""
+    nothing, told = Told[str](None, said), Told("/x", said)
+    hosts = (HostLine("a", "10.0.0.1", 1, where=said),)
+    ports = (Told(1, said), Told(2, said), Told(3, said))
+    side = Ensemble(hosts, said, *ports, told, nothing, nothing, told, left_out={"skipACL": said})
+    kafka = KafkaDraft(nothing, told, (), said, nothing, nothing, nothing, nothing)
+    draft = Draft("x", (), SshDraft("ops", 22, "k", "h"), side, side, kafka, (said, name))
+    document = marked_yaml.parse(render.text(draft, "now"))
+    assert document.mistakes == []
+    assert set(document.value) == {"version", "name", "ssh", "source", "dest", "kafka"}
+    assert set(document.value["source"]) == {"hosts", "ports", "config", "java_env"}
+    assert set(document.value["kafka"]) == {"chroot"}

@@ -1,0 +1,132 @@
+"""BROKERS-BACK: who starts against source, when all are there, and from where there is no way back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.moves.steps.facts import context, stopped_by, well
+from tests.unit.moves.steps.outage import (
+    DOWN,
+    SILENT,
+    TO_DEST,
+    TO_SOURCE,
+    UP,
+    broker,
+    brokers,
+    registered,
+    view,
+)
+from zkmigrate.model.change import PutFile, SetService
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
+from zkmigrate.moves.facts.records import Outage
+from zkmigrate.moves.steps.brokers_back import BackFacts, BrokersBackStep
+
+OUTAGE = Outage(("broker3", "broker1", "broker2"), epoch=4)
+HOME = broker(UP, TO_SOURCE)
+STOPPED = broker(DOWN, TO_DEST)
+REPLAYED = 50
+AT_HOME = BackFacts(
+    brokers(HOME), view(), registered(1, 2, 3, controller=2, epoch=5, changed=60), Seen(REPLAYED)
+)
+NOBODY = replace(
+    AT_HOME,
+    brokers=brokers(STOPPED),
+    view=Unknown("refused", "nobody"),
+    source=registered(epoch=4, changed=40),
+)
+
+
+def verdict(facts: BackFacts = AT_HOME, way: Way = Way.FORWARD, **more: Any) -> Verdict:
+    c = context(way=way, brokers=OUTAGE.encode())
+    return BrokersBackStep().check(c, replace(facts, **more))
+
+
+def test_the_one_that_stopped_last_starts_first_and_alone() -> None:
+    assert verdict(NOBODY) == Ready(("broker2",))
+    first = brokers(STOPPED, broker2=HOME)
+    assert isinstance(verdict(NOBODY, brokers=first), Waiting)
+    assert verdict(NOBODY, brokers=first, source=registered(2)) == Ready(("broker1", "broker3"))
+
+
+def test_a_broker_whose_file_is_written_and_that_is_down_is_started() -> None:
+    assert verdict(NOBODY, brokers=brokers(STOPPED, broker2=broker(DOWN, TO_SOURCE))) == Ready(("broker2",))
+
+
+def test_the_plan_changes_one_line_of_the_file_and_starts_it() -> None:
+    put, start = BrokersBackStep().plan(context(), NOBODY, "broker2")
+    assert isinstance(put, PutFile)
+    assert (put.content, put.owner, put.mode) == (TO_SOURCE, "kafka:kafka", "0640")
+    assert isinstance(start, SetService)
+    assert start.action == "start"
+
+
+def test_a_broker_that_somebody_started_with_the_old_file_blocks() -> None:
+    assert stopped_by(verdict(brokers=brokers(HOME, broker1=broker(UP, TO_DEST)))) == [
+        ("brokers-back.file", "broker1")
+    ]
+
+
+@pytest.mark.parametrize("way", list(Way))
+def test_who_does_not_tell_blocks_both_ways(way: Way) -> None:
+    assert stopped_by(verdict(way=way, brokers=brokers(HOME, broker1=broker(SILENT)))) == [
+        ("brokers-back.service", "broker1")
+    ]
+    unread: Reading[bytes] = Unknown("denied", "no")
+    assert stopped_by(verdict(way=way, brokers=brokers(HOME, broker1=replace(HOME, properties=unread)))) == [
+        ("brokers-back.file", "broker1")
+    ]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"view": view((1, 2))},
+        {"view": Unknown("refused", "nobody")},
+        {"source": registered(1, 2, controller=2, epoch=5)},
+        {"source": registered(1, 2, 3, epoch=5)},
+        {"source": Unknown("failed", "no")},
+    ],
+)
+def test_all_must_be_registered_and_in_sync_under_a_controller(facts: dict[str, Any]) -> None:
+    assert well(verdict())
+    assert isinstance(verdict(**facts), Waiting)
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_the_epoch_must_be_above_dests(epoch: int) -> None:
+    source = registered(1, 2, 3, controller=2, epoch=epoch)
+    assert stopped_by(verdict(source=source)) == [("brokers-back.epoch", "")]
+
+
+def test_before_a_broker_was_on_source_the_files_are_put_back() -> None:
+    written = brokers(STOPPED, broker2=broker(DOWN, TO_SOURCE))
+    assert verdict(NOBODY, Way.BACK, brokers=written) == Ready(("broker2",))
+    assert verdict(NOBODY, Way.BACK) == Done()
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"brokers": brokers(STOPPED, broker2=HOME)},
+        {"source": registered(changed=REPLAYED + 1)},
+        {"replayed": Absent("no mark")},
+    ],
+)
+def test_once_a_broker_was_there_is_no_way_back(facts: dict[str, Any]) -> None:
+    refused = verdict(NOBODY, Way.BACK, **facts)
+    assert isinstance(refused, Blocked)
+    assert refused.no_way_back
+    assert stopped_by(refused) == [("brokers-back.no-way-back", "")]
+
+
+@pytest.mark.parametrize(
+    "facts", [{"source": Unknown("failed", "no")}, {"replayed": Unknown("failed", "no")}]
+)
+def test_a_source_that_does_not_tell_leaves_the_way_back_open_but_blocked(facts: dict[str, Any]) -> None:
+    refused = verdict(NOBODY, Way.BACK, **facts)
+    assert isinstance(refused, Blocked)
+    assert not refused.no_way_back

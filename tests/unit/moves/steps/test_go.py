@@ -1,0 +1,139 @@
+"""GO: who gets it, with which place; and until when it can be taken back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.moves.steps.facts import (
+    DEST,
+    OPEN,
+    SEALED,
+    SILENT,
+    STARTED,
+    context,
+    proved,
+    statuses,
+    stopped_by,
+    well,
+)
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.model.change import Go
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
+from zkmigrate.moves.facts.dest_status import Statuses, unknown
+from zkmigrate.moves.steps.go import GoFacts, GoStep
+
+
+def verdict(good: HostStatus, **fact: Any) -> Verdict:
+    return GoStep(KAFKA).check(context(), GoFacts(statuses(good, **fact), ()))
+
+
+def test_sealed_hosts_get_their_go_and_no_others() -> None:
+    assert verdict(SEALED) == Ready(DEST)
+    assert verdict(STARTED, phase="sealed") == Ready(("dest2",))
+    for phase in ("go", "started", "checked", "open"):
+        assert well(verdict(STARTED, phase=phase)), phase
+    assert stopped_by(verdict(SEALED, phase="stopped")) == [("go.phase", "dest2")]
+    assert stopped_by(verdict(SEALED, phase="cut")) == [("go.phase", "dest2")]
+
+
+@pytest.mark.parametrize(
+    ("first", "wanted"),
+    [
+        (("dest1", "dest2", "dest3"), {"dest1": "first", "dest2": "first", "dest3": "first"}),
+        (("dest3",), {"dest1": "quorum", "dest2": "rest", "dest3": "first"}),
+        (("dest1", "dest3"), {"dest1": "first", "dest2": "rest", "dest3": "first"}),
+    ],
+)
+def test_the_newest_disks_start_first_and_the_others_are_no_majority(
+    first: tuple[str, ...], wanted: dict[str, str]
+) -> None:
+    c = context(prove=proved(first=first))
+    found = {h: GoStep(KAFKA).plan(c, GoFacts(statuses(SEALED), ()), h)[0] for h in DEST}
+    assert {h: go.place for h, go in found.items() if isinstance(go, Go)} == wanted
+
+
+def test_without_proves_record_a_sealed_host_starts_last() -> None:
+    """Whose disk is the newest is not known; hosts that have opened are led by it."""
+    (go,) = GoStep(KAFKA).plan(context(), GoFacts(statuses(OPEN, phase="sealed"), ()), "dest2")
+    assert isinstance(go, Go)
+    assert go.place == "rest"
+
+
+def unheard(c: Context, first: tuple[str, ...] = DEST, **phases: str) -> Verdict:
+    """Of hosts that are sealed or have their GO; who is not named does not answer."""
+    at = {
+        host: replace(SEALED if phase == "sealed" else STARTED, phase=phase) for host, phase in phases.items()
+    }
+    silent = tuple(unknown(f"host.{host}", host, SILENT) for host in DEST if host not in at)
+    return GoStep(KAFKA).check(
+        replace(c, records={"prove": proved(first=first)}), GoFacts(Statuses(at, silent), ())
+    )
+
+
+def test_before_the_first_go_a_silent_host_stops_the_step() -> None:
+    assert stopped_by(unheard(context(), dest1="sealed", dest3="sealed")) == [("host.dest2", "dest2")]
+    sent = replace(context(), begun=True)
+    assert unheard(sent, dest1="sealed", dest3="sealed") == Ready(("dest1", "dest3"))
+    assert unheard(context(), dest1="go", dest3="sealed") == Ready(("dest3",)), "one has it, so it was sent"
+
+
+def test_a_rehearsal_goes_on_without_no_host() -> None:
+    rehearsal = replace(context(rehearsal=True), begun=True)
+    assert stopped_by(unheard(rehearsal, dest1="go", dest3="sealed")) == [("host.dest2", "dest2")]
+
+
+def test_hosts_with_their_go_finish_without_a_silent_one_where_they_can_form_the_quorum() -> None:
+    done = unheard(context(), dest1="go", dest3="go")
+    assert well(done)
+    assert isinstance(done, Done)
+    assert [(f.id, f.target) for f in done.findings if f.id == "go.not-heard"] == [("go.not-heard", "dest2")]
+    assert stopped_by(unheard(context(), dest1="go")) == [
+        ("go.majority", ""),
+        ("host.dest2", "dest2"),
+        ("host.dest3", "dest3"),
+    ]
+
+
+def test_a_majority_without_the_newest_disk_waits_for_it() -> None:
+    """With the newest disk on dest3 alone, dest2 starts behind it: dest1 and dest2 never lead."""
+    assert well(unheard(context(), ("dest3",), dest1="go", dest3="go"))
+    stopped = stopped_by(unheard(context(), ("dest3",), dest2="go", dest3="go"))
+    assert stopped == [("go.majority", ""), ("host.dest1", "dest1")]
+    assert well(unheard(context(), ("dest3",), dest2="checked", dest3="checked")), (
+        "it serves: it has a quorum"
+    )
+
+
+def test_going_back_the_others_leave_a_silent_host_only_where_no_go_was_sent() -> None:
+    c = context(way=Way.BACK)
+    for now, sent in ((c, False), (replace(c, begun=True), True)):
+        stopped = unheard(now, dest1="sealed", dest3="sealed")
+        assert isinstance(stopped, Blocked)
+        assert stopped.others_back is not sent
+
+
+def back(good: HostStatus, alive: tuple[str, ...] = DEST, **fact: Any) -> Verdict:
+    return GoStep(KAFKA).check(context(way=Way.BACK), GoFacts(statuses(good, **fact), alive))
+
+
+def test_going_back_all_that_have_their_go_are_stopped() -> None:
+    assert back(STARTED) == Ready(DEST)
+    assert back(SEALED, phase="go") == Ready(("dest2",))
+    assert well(back(SEALED))
+
+
+def test_a_host_that_has_opened_leaves_no_way_back() -> None:
+    refused = back(STARTED, phase="open")
+    assert isinstance(refused, Blocked)
+    assert refused.no_way_back
+
+
+def test_hosts_about_to_open_by_themselves_are_not_stopped_one_by_one() -> None:
+    limit = context().inventory.policy.open_limit_s
+    assert isinstance(back(STARTED, served_s=limit - 1.0), Waiting)
+    assert back(STARTED, served_s=limit - 10.0) == Ready(DEST)
+    assert back(STARTED, ("dest2",), served_s=limit - 1.0) == Ready(DEST), "alone it never opens"

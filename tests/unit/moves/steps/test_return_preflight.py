@@ -1,0 +1,92 @@
+"""The return's PREFLIGHT: what speaks against going back to source, and whose consent it needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.moves.steps import outage
+from tests.unit.moves.steps.facts import DEST, context, stopped_by, well
+from tests.unit.moves.steps.outage import SOURCE, TO_SOURCE, broker, brokers, ensemble, looked, view
+from tests.world.returned import AGREED
+from zkmigrate.inventory.accept import Accept
+from zkmigrate.model.fact import Unknown
+from zkmigrate.model.finding import Severity
+from zkmigrate.model.step import Blocked, Context, Done, Verdict
+from zkmigrate.moves.steps.return_preflight import ReturnFacts, ReturnPreflightStep
+
+NOW = 1_800_000_000.0
+WELL = ReturnFacts(
+    ensemble(SOURCE, "follower", "leader", "follower"),
+    ensemble(DEST, "follower", "leader", "follower"),
+    view(),
+    brokers(broker()),
+    looked("source.at-rest", "dest.at-rest"),
+    NOW,
+)
+
+
+def asked(*accept: Accept) -> Context:
+    c = context()
+    return replace(c, inventory=c.inventory.model_copy(update={"accept": accept}))
+
+
+def verdict(**facts: Any) -> Verdict:
+    return ReturnPreflightStep().check(asked(AGREED), replace(WELL, **facts))
+
+
+def test_all_is_well_while_brokers_run_and_their_sessions_live() -> None:
+    done = verdict()
+    assert well(done)
+    assert isinstance(done, Done)
+    consent = done.findings[-1]
+    assert (consent.id, consent.severity) == ("return.source-owner", Severity.WARN)
+    assert "Ada, who owns source" in consent.accepted
+    assert "5 transactions are replayed" in consent.seen
+
+
+def test_nobody_or_nobody_any_more_agrees() -> None:
+    over = AGREED.model_copy(update={"until": "2020-01-01T00:00Z"})
+    for c in (asked(), asked(over)):
+        refused = ReturnPreflightStep().check(c, WELL)
+        assert stopped_by(refused) == [("return.source-owner", "")]
+        assert isinstance(refused, Blocked)
+        assert "every broker is down" in refused.findings[-1].seen
+
+
+@pytest.mark.parametrize(
+    ("facts", "ids"),
+    [
+        ({"source": ensemble(SOURCE, "follower", "leader", "")}, ["return.source"]),
+        ({"source": ensemble(SOURCE, "follower", "follower", "follower")}, ["return.source"]),
+        ({"dest": ensemble(DEST, "leader", "", "")}, ["return.dest"]),
+        ({"view": Unknown("refused", "nobody")}, ["return.brokers"]),
+        ({"view": view((1, 2))}, ["return.brokers", "return.in-sync"]),
+        ({"view": view(reassigning=(("t", 0),))}, ["return.reassignment"]),
+        ({"brokers": brokers(broker(), broker2=broker(content=TO_SOURCE))}, ["return.file"]),
+        ({"brokers": brokers(broker(), broker2=broker(content=b"no line"))}, ["return.file"]),
+        ({"replay": looked("cut.same")}, ["cut.same"]),
+        ({"replay": looked(unknown="source.untouched")}, ["source.untouched"]),
+        ({"replay": Unknown("failed", "no disk")}, ["return.disks"]),
+    ],
+)
+def test_what_speaks_against_it_is_named(facts: dict[str, Any], ids: list[str]) -> None:
+    assert [id for id, _ in stopped_by(verdict(**facts))] == ids
+
+
+def test_a_file_that_names_both_is_not_as_the_roll_left_it() -> None:
+    both = TO_SOURCE.replace(b"10.0.0.3:2181", b"10.0.0.11:2181")
+    assert stopped_by(verdict(brokers=brokers(broker(), broker3=broker(content=both)))) == [
+        ("return.file", "broker3")
+    ]
+
+
+def test_brokers_that_cannot_tell_of_reassignments_are_only_told() -> None:
+    assert well(verdict(view=view(reassigning=None)))
+
+
+def test_the_quorum_of_dest_is_enough_and_unheard_hosts_leave_it_unknown() -> None:
+    assert well(verdict(dest=ensemble(DEST, "follower", "leader", "")))
+    assert outage.ensemble(DEST, "leader", "", "").has_quorum() is None

@@ -1,0 +1,124 @@
+"""The unit for runs that nobody watches, and what an operator's process that ended leaves to be found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from configparser import RawConfigParser
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tests.unit.engine_world import Killed
+from tests.unit.topic_world import KEY, VALUE, names
+from tests.unit.topics.test_command_line import asked, world
+from zkmigrate.cli.main import cli
+from zkmigrate.model.change import ClusterChange
+from zkmigrate.moves.world.topics import TopicWorld
+
+__all__ = ["asked", "world"]
+
+UNIT = Path(__file__).parents[3] / "docs" / "examples" / "systemd" / "zkmigrate@.service"
+PROGRAM = "/opt/zkmigrate/bin/zkmigrate"
+RUN = "topics-1"
+
+
+def service() -> dict[str, str]:
+    parser = RawConfigParser(strict=False, delimiters=("=",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(UNIT.read_text())
+    return dict(parser["Service"])
+
+
+def words() -> list[str]:
+    """What the unit calls, behind the program's name, for one run."""
+    program, *rest = service()["ExecStart"].split()
+    assert program == PROGRAM
+    given = {"${ZKM_INVENTORY}": "topics.yml", "${ZKM_PLAYBOOK}": "kafka_topic_config", "%i": RUN}
+    return [given.get(word, word) for word in rest]
+
+
+def verified(text: str, folder: Path) -> str:
+    """What systemd has to say of a unit: nothing where it takes it as it is."""
+    file = folder / UNIT.name
+    file.write_text(text.replace(PROGRAM, str(Path(sys.executable).with_name("zkmigrate"))))
+    tool = shutil.which("systemd-analyze")
+    assert tool is not None, "systemd is one of the packages that setup installs"
+    done = subprocess.run(
+        [tool, "verify", "--man=no", str(file)], capture_output=True, text=True, timeout=60, check=False
+    )
+    return f"{done.stdout}{done.stderr}" or ("" if done.returncode == 0 else str(done.returncode))
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    assert verified(UNIT.read_text(), tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("there", "wrong"), [("Restart=on-abnormal", "Restart=often"), ("KillMode", "KilMode"), (PROGRAM, "/no")]
+)
+def test_systemd_would_not_take_a_wrong_one(tmp_path: Path, there: str, wrong: str) -> None:
+    text = UNIT.read_text()
+    assert there in text
+    assert verified(text.replace(there, wrong), tmp_path) != ""
+
+
+def test_the_unit_calls_a_verb_with_flags_that_it_has() -> None:
+    verb, *options = words()
+    made = cli.commands[verb].make_context(verb, options, resilient_parsing=True)
+    assert (verb, made.params["run_id"], made.params["yes"]) == ("resume", RUN, True)
+
+
+def test_only_a_process_that_a_signal_ended_is_begun_again() -> None:
+    """Exit codes want a person, each another answer."""
+    unit = service()
+    assert (unit["Restart"], unit["SuccessExitStatus"], unit["KillMode"]) == ("on-abnormal", "130", "mixed")
+
+
+def test_what_a_killed_operator_left_is_found_and_the_unit_goes_on_with_it(
+    asked: Callable[..., Result], world: TopicWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No host keeps a mark of it: this machine's do."""
+    first = {name: dict(own) for name, own in world.topics.items()}
+    verb, _, _, _, _, *options = words()
+    assert asked("run", "--run-id", RUN, "--yes", "--until", "preflight").exit_code == 0
+    alter, sent = world.alter, []
+
+    def killed(change: ClusterChange) -> tuple[int, str]:
+        sent.append(change)
+        if len(sent) == 5:
+            raise Killed("apply")
+        return alter(change)
+
+    monkeypatch.setattr(world, "alter", killed)
+    with pytest.raises(Killed):
+        asked(verb, *options)
+    monkeypatch.undo()
+
+    status = asked("status", "--json")
+    told = json.loads(status.output)
+    assert (told["state"], told["where"]) == ("open", "at set.topic-config, forward")
+    assert (told["process"], told["ended"], told["begun"]) == (None, None, ["set.topic-config"])
+    assert told["stands"] == [{"step": "set.topic-config", "where": "kafka", "cluster": True, "changes": 11}]
+    assert told["not_confirmed"]
+    text = asked("status").output
+    assert "no process on this machine works on it, and the last one left without a word" in text
+    assert "not undone: set.topic-config: 11 changes on cluster kafka" in text
+    other = asked("run", "--yes")
+    assert other.exit_code == 2
+    assert f"run {RUN} is not finished (at set.topic-config, forward); not undone: set.topic-config" in (
+        other.output
+    )
+
+    assert asked(verb, *options).exit_code == 0
+    assert {world.topics[name][KEY] for name in names(12)} == {VALUE}
+    assert json.loads(asked("status", "--json").output)["stands"] == []
+    changes = len(world.altered)
+    assert asked(verb, *options).exit_code == 0, "as after a boot of this machine"
+    assert len(world.altered) == changes
+    assert asked("rollback", "--yes").exit_code == 0
+    assert world.topics == first

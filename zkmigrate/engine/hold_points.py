@@ -1,0 +1,275 @@
+"""Where a hold makes the walk wait, what ends that, and what is written down about it.
+
+Outside the window the walk holds before a step, and between two waves of one, in either direction, for as
+long as the hold is there. In the window it holds only after a step of the way forward, where ``--hold-at``
+could, and never past the deadlines: before every host is sealed the watch turns back when the time has come;
+afterwards the walk goes on by itself. A rehearsal is held before it begins, not inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from zkmigrate.engine import events, step_names
+from zkmigrate.engine.history import Leave, Next
+from zkmigrate.engine.hold_file import Hold
+from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.ports import Answer, World
+from zkmigrate.engine.watch import DEADLINE
+from zkmigrate.engine.window_walk import Window
+from zkmigrate.errors import LockedError, UsageError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.change import inverses
+from zkmigrate.model.finding import few
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Context, Way
+
+_POLL_S = 0.2
+_SAY_S = 60.0
+_NAMED = 20
+"""So many targets are named, the others counted."""
+
+
+class HoldPlaces:
+    """One walk's places to hold at. A hold that was answered at the run's own terminal is taken away."""
+
+    def __init__(
+        self, playbook: Playbook, inventory: Inventory, journal: Journal, window: Window, world: World
+    ) -> None:
+        self._playbook = playbook
+        self._inventory = inventory
+        self._journal = journal
+        self._window = window
+        self._world = world
+        self._answered: set[str] = set()
+        self._run_out: set[tuple[str, str]] = set()
+        self._noticed = ""
+        self._canary = 0
+
+    def pause_after(self, number: int) -> None:
+        """Take in ``--pause-after``, 0 for nothing of the kind. UsageError where it is known that the walk
+        could not hold there: at the last target, or where more have been changed already."""
+        self._canary = number
+        if not number:
+            return
+        paced = self._playbook.paced
+        if paced is None:
+            raise UsageError(f"{self._playbook.id} has no step that pauses. Possible now: zkmigrate hold")
+        history = self._journal.history
+        every = paced.targets(self._inventory, history.records())
+        changed, of = len(set(history.touched(paced.step)) & set(every)), len(every)
+        if of and not changed <= number < of:
+            raise UsageError(
+                f"cannot pause after {number} of {of} {paced.many}; {changed} have been changed. Possible "
+                f"now: a number from {max(1, changed)} to {of - 1}, or zkmigrate hold"
+            )
+
+    def canary(self, at: Next, targets: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+        """As many of these targets as ``--pause-after`` still leaves; where it leaves none, all of them, and
+        whether a hold has been asked for instead. That is one like any other, in the hold file."""
+        paced = self._playbook.paced
+        if not self._canary or at.way is Way.BACK or paced is None or at.id != paced.step:
+            return targets, False
+        left = self._canary - len(set(self._journal.history.touched(at.id)) - set(targets))
+        if left > 0:
+            return targets[:left], False
+        why, by = f"as many {paced.many} have moved", f"--pause-after {self._canary}"
+        with contextlib.suppress(LockedError):  # somebody else holds here already
+            self._world.holds.place(Hold(why=why, by=by, since=self._world.clock.wall()))
+        self._canary = 0
+        return targets, True
+
+    def notice(self) -> None:
+        """Say once that a hold is asked for, and where the walk will hold; and that it is not any more."""
+        hold = self._wanted()
+        mark = "" if hold is None else hold.mark
+        if mark == self._noticed:
+            return
+        self._noticed = mark
+        if hold is None:
+            self._world.emit(events.Noted("no hold is asked for any more"))
+        else:
+            self._world.emit(events.HoldAsked(step_names.holds(self._playbook, hold.at), hold.words()))
+
+    def before(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer:
+        """Hold before a step as long as that is wanted: go, at once where it is not."""
+        fresh = at.way is Way.FORWARD and not self._journal.history.entered(at.stage.id)
+
+        def here(hold: Hold) -> bool:
+            if at.stage.window and not fresh:
+                return False
+            named = {at.id} if not at.stage.window else set()
+            named |= {at.stage.id} if fresh else set()
+            return not hold.at or (at.way is Way.FORWARD and hold.at in named)
+
+        return self._outside(at, here, stop_if_asked, self._progress(at, whole=False))
+
+    def between(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer | None:
+        """As ``before``, between two waves, for a hold at the next place there is. None when it did not hold;
+        after an answer what was seen before is old."""
+        if at.stage.window or self._here(lambda hold: not hold.at) is None:
+            return None
+        progress = self._progress(at, whole=True)
+        return self._outside(at, lambda hold: not hold.at, stop_if_asked, progress)
+
+    def after(self, at: Next, asked_for: bool, stop_if_asked: Callable[[], None]) -> Answer:
+        """Hold after a step of the window. asked_for: ``--hold-at`` names it, and only an answer or a release
+        ends that."""
+        if not at.stage.window or at.stage.rehearsal or at.way is Way.BACK:
+            return Answer("go")
+
+        def here(hold: Hold) -> bool:
+            over = (hold.mark, at.stage.id) in self._run_out
+            return not over and not hold.wrong and hold.at in ("", at.id)
+
+        first = self._here(here)
+        if not asked_for and first is None:
+            return Answer("go")
+        hold = Hold(by="--hold-at", since=self._world.clock.wall()) if first is None or asked_for else first
+
+        def until() -> tuple[Answer, str]:
+            return self._window.hold(at, hold, lambda: self._let_go(hold, here, asked_for), stop_if_asked)
+
+        return self._logged(at, hold, until, {"place": "after", "progress": ""})
+
+    def foretell(self, at: Next, hold_at: str, context: Context) -> None:
+        """Before a window's question: say when the deadline ends the hold of ``--hold-at``.
+
+        With ``--yes`` nobody may be there to answer it.
+        """
+        window, ids = at.stage.window, [f"{at.stage.id}.{step.id}" for step in at.stage.steps]
+        if window is None or at.way is Way.BACK:
+            return
+        begins, seals = f"{at.stage.id}.{window.steps.begins}", f"{at.stage.id}.{window.steps.seals}"
+        if not {hold_at, begins, seals} <= set(ids):
+            return
+        if not ids.index(begins) <= ids.index(hold_at) < ids.index(seals):
+            return
+        left_s = window.deadline_s(context)
+        when = (
+            "within seconds" if math.isinf(left_s) else f"{left_s:.1f} s after {window.steps.begins.upper()}"
+        )
+        self._world.emit(
+            events.Noted(
+                f"the hold after {hold_at} ends by itself: the way back must start {when}, and without an "
+                "answer by then the run turns back (exit code 7); at the end of input it turns back at once"
+            )
+        )
+
+    # --- holding ---------------------------------------------------------------------------------------
+
+    def _outside(
+        self, at: Next, here: Callable[[Hold], bool], stop_if_asked: Callable[[], None], progress: str
+    ) -> Answer:
+        hold = self._here(here)
+        if hold is None:
+            return Answer("go")
+        where = {"place": "in" if progress else "before", "progress": progress}
+        return self._logged(
+            at, hold, lambda: self._until_answered(at, hold, here, stop_if_asked, progress), where
+        )
+
+    def _progress(self, at: Next, *, whole: bool) -> str:
+        """How far a step has come with its targets, in words; empty where none is done or begun. whole: the
+        wave before is over; else its targets count as begun, for a process may have ended inside it."""
+        history = self._journal.history
+        counted = next((c for c in self._playbook.counted if c.step == at.id), None)
+        kind = counted.many if counted else "hosts"
+        every = (
+            counted.targets(self._inventory, history.records())
+            if counted
+            else self._playbook.changed(self._inventory)
+        )
+        applied = {t: history.applied(at.id, t) for t in history.touched(at.id) if t in every}
+        if at.way is Way.BACK:
+            left = [target for target, changes in applied.items() if inverses(changes)]
+            return f"{len(left)} {kind} still to be put back ({few(left, _NAMED)})" if left else ""
+        wave = f".{history.known_leg}"
+        begun = [
+            t for t, c in applied.items() if not whole and c[-1].operation.rpartition(".")[0].endswith(wave)
+        ]
+        done = [target for target in applied if target not in begun]
+        names = f" ({few(done, _NAMED)})" if done else ""
+        more = f", begun: {few(begun, _NAMED)}" if begun else ""
+        return f"{len(done)} of {len(every)} {kind} done{names}{more}" if applied else ""
+
+    def _until_answered(
+        self,
+        at: Next,
+        hold: Hold,
+        here: Callable[[Hold], bool],
+        stop_if_asked: Callable[[], None],
+        progress: str,
+    ) -> tuple[Answer, str]:
+        clock, said = self._world.clock, None
+        while not self._let_go(hold, here, False):
+            stop_if_asked()
+            if said is None or clock.now() - said >= _SAY_S:
+                self._world.emit(events.Holding("", None, before=at.id, who=hold.words(), progress=progress))
+                said = clock.now()
+            answer = self._world.confirm.hold(at.id, None, None)
+            if answer is not None:
+                # Walking back there is nothing to turn: going on is going back.
+                on = answer.word == "back" and at.way is Way.BACK
+                return (replace(answer, word="go", to="") if on else answer), "answered"
+            clock.pause(_POLL_S)
+        return Answer("go"), "released"
+
+    def _logged(
+        self, at: Next, hold: Hold, until: Callable[[], tuple[Answer, str]], where: Mapping[str, str]
+    ) -> Answer:
+        """Hold, with a line in the journal when it begins and when it ends, however that is. where: before,
+        in or after the step, and how far it has come."""
+        self._log(at, "begin", hold, where)
+        how, by = "left", ""
+        try:
+            answer, how = until()
+            if how == "released":
+                released = self._world.holds.released()
+                by = released.by if released is not None else ""
+            elif how == "answered":
+                how, by = answer.word, answer.by
+        except Leave as leave:
+            how = "deadline" if any(f.id == DEADLINE for f in leave.how.findings) else how
+            raise
+        finally:
+            if hold.mark and how in ("go", "back"):
+                self._answered.add(hold.mark)
+                self._world.holds.answered()
+            if how == "deadline":
+                self._run_out.add((hold.mark, at.stage.id))
+            left = self._wanted()
+            self._noticed = "" if left is None else left.mark
+            self._log(at, "end", hold, {"how": how, "by": by})
+            self._world.emit(events.HoldEnded(at.id, how, by))
+        return answer
+
+    def _log(self, at: Next, event: str, hold: Hold, more: Mapping[str, str]) -> None:
+        body = {"stage": at.stage.id, "step": at.step.id, "way": at.way.value, "event": event}
+        self._journal.append("hold", {**body, "hold": hold.body(), **more})
+
+    # --- what is wanted --------------------------------------------------------------------------------
+
+    def _let_go(self, hold: Hold, here: Callable[[Hold], bool], asked_for: bool) -> bool:
+        if not asked_for:
+            return self._here(here) is None
+        released = self._world.holds.released()
+        return released is not None and released.since >= hold.since
+
+    def _here(self, here: Callable[[Hold], bool]) -> Hold | None:
+        hold = self._wanted()
+        return hold if hold is not None and here(hold) else None
+
+    def _wanted(self) -> Hold | None:
+        """The hold that is wanted; one that names no place of this playbook does not read, and is one for the
+        next place."""
+        hold = self._world.holds.wanted()
+        if hold is None or hold.mark in self._answered:
+            return None
+        try:
+            return replace(hold, at=step_names.place(self._playbook, hold.at))
+        except UsageError as error:
+            return replace(hold, at="", wrong=hold.wrong or str(error))

@@ -1,0 +1,207 @@
+"""What a window stage adds to the walk: the watch is asked, the rules decide, the walk may hold.
+
+Outside a window every method here lets the walk go on, but for what is watched beside a stage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+from zkmigrate import deadline
+from zkmigrate.engine import events
+from zkmigrate.engine.codec import encode_finding
+from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.history import Leave, Next, Turn
+from zkmigrate.engine.hold_file import Hold
+from zkmigrate.engine.journal import Journal
+from zkmigrate.engine.logbook import Logbook
+from zkmigrate.engine.ports import Answer, World
+from zkmigrate.engine.watch import LEASE_LAPSED, past_deadline
+from zkmigrate.inventory.inventory import Policy
+from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.playbook import Stage
+from zkmigrate.model.step import Context, Way
+from zkmigrate.model.window import Decision, WindowSpec, Word
+
+_RETRY_S = 1.0
+_HOLD_S = 0.1
+_UNHEARD_S = 10.0
+_LOOK_AGAIN_S = 0.3
+
+
+class Window:
+    """One walk's dealings with its windows."""
+
+    def __init__(self, journal: Journal, policy: Policy, world: World, log: Logbook) -> None:
+        self._journal = journal
+        self._log = log
+        self._history = journal.history
+        self._policy = policy
+        self._world = world
+        self._refused_since: dict[str, float] = {}
+        self._unheard_since: dict[str, float] = {}
+        self._context: Context | None = None
+
+    def follow(self, at: Next, context: Context) -> None:
+        """Let the watch start, go on or stop, as the journal says."""
+        self._context = context
+        self._world.watch.follow(at.stage, self._history, context)
+
+    def limits(self, at: Next, verb: str) -> tuple[float, float]:
+        """Seconds that one message, and all of a change with this verb (of a look: empty), may take now."""
+        if at.stage.window is None:
+            return math.inf, math.inf
+        back = at.way is Way.BACK
+        return at.stage.window.limits(self.phase(at.stage), verb, back, self._world.watch.left_s())
+
+    def look(self, at: Next) -> AbstractContextManager[None]:
+        """The scope in which a step looks: as long as the window bears."""
+        each_s, whole_s = self.limits(at, "")
+        if math.isinf(each_s):
+            return nullcontext()
+        return deadline.within(each_s, whole_s, self._world.clock.now)
+
+    def ask(self, at: Next) -> None:
+        """Between steps and while waiting: what did the watch see? Raises Leave when it turns the run.
+
+        Walking back there is nothing to turn, and the time to begin with it counts no more.
+        """
+        if at.way is Way.BACK:
+            return
+        if (left := self._world.watch.left_s()) is not None:
+            self._world.emit(events.Countdown(left))
+        while (finding := self._world.watch.finding()) is not None:
+            self._judge(at, finding, (finding,))
+            self._world.watch.answered(finding)
+
+    def refused(self, at: Next, findings: tuple[Finding, ...]) -> None:
+        """A step of a window is blocked: turn back where the rules say so, else try again for a while.
+
+        What the watch saw comes first: where a lease lapsed, that is why the step finds its host changed.
+        """
+        self.ask(at)
+        for finding in [f for f in findings if f.blocks] or findings:
+            self._judge(at, finding, findings)
+        now = self._world.clock.now
+        if now() - self._refused_since.setdefault(at.id, now()) > self._policy.step_deadline_s:
+            raise Leave(
+                RunEnded(8, f"{at.id} stays blocked past the point where it could turn back", findings)
+            )
+        self._world.clock.pause(_RETRY_S)
+
+    def hears_again(self, at: Next, findings: tuple[Finding, ...]) -> bool:
+        """Walking back, one answer that did not come must not leave hosts shut: True = look again.
+
+        Not for long: once the tool ends nobody renews the lease, and hosts that are not sealed go back alone.
+        """
+        if not at.stage.window or any(f.held is not Held.UNKNOWN for f in findings if f.blocks):
+            return False
+        now = self._world.clock.now
+        if now() - self._unheard_since.setdefault(at.id, now()) > _UNHEARD_S:
+            return False
+        self._world.clock.pause(_LOOK_AGAIN_S)
+        return True
+
+    def hold(
+        self, at: Next, hold: Hold, let_go: Callable[[], bool], stop_if_asked: Callable[[], None]
+    ) -> tuple[Answer, str]:
+        """Hold after a step; the answer, and whether it was ``released``, ``answered`` or over by its
+        ``deadline``.
+
+        One who answers at this terminal was asked for with ``--hold-at`` and may take his time once all hosts
+        are sealed; a hold file may have been forgotten, and ends when its time is over. With ``--yes`` nobody
+        has to be there: every hold does.
+        """
+        from_file = bool(hold.mark)
+        while True:
+            stop_if_asked()
+            self.ask(at)
+            if let_go():
+                return Answer("go"), "released"
+            left, opens = self._world.watch.left_s(), self._opens_s(at.stage)
+            unanswered = _spec(at.stage).without_operator(self._all_sealed(at.stage))
+            if from_file and (self._late(at) if opens is None else opens <= 0):
+                if unanswered == "back":
+                    why = f"the hold after {at.id} lasted until the way back had to begin"
+                    raise Leave(Turn(at.stage.id, why, 7, findings=(past_deadline(_spec(at.stage).steps),)))
+                return Answer(unanswered), "deadline"
+            who, late = hold.words() if from_file else "", self._late(at)
+            self._world.emit(events.Holding(at.step.id, left, opens, who=who, late=late))
+            fallback = None if from_file else unanswered
+            answer = self._world.confirm.hold(at.step.id, fallback, 0.0 if late else left)
+            if answer is not None:
+                return answer, "answered"
+            self._world.clock.pause(_HOLD_S)
+
+    def phase(self, stage: Stage) -> str:
+        """Id of the last step of the stage that is done or has sent a change; empty before the first."""
+        reached = [
+            step.id
+            for step in stage.steps
+            if (name := f"{stage.id}.{step.id}") in self._history.done or self._history.has_touched(name)
+        ]
+        return reached[-1] if reached else ""
+
+    def _opens_s(self, stage: Stage) -> float | None:
+        """Seconds, at the most, until the hosts open by themselves; None while they do not serve yet.
+
+        Each host counts from when it served itself, and all of them did when that step was done.
+        """
+        served = f"{stage.id}.{_spec(stage).steps.serves}"
+        if served not in self._history.done or served not in self._history.done_at:
+            return None
+        return self._policy.open_limit_s - (self._world.clock.wall() - self._history.done_at[served])
+
+    def _late(self, at: Next) -> bool:
+        """Whether the way back would start after its deadline, counted from the first FENCE."""
+        first = self._history.first_sent.get(f"{at.stage.id}.{_spec(at.stage).steps.begins}")
+        if first is None or self._context is None:
+            return False
+        return self._world.clock.wall() - first[1] > _spec(at.stage).deadline_s(self._context)
+
+    def _all_sealed(self, stage: Stage) -> bool:
+        """Whether the step that seals is done, on every host: a first SEAL sent is not enough."""
+        return f"{stage.id}.{_spec(stage).steps.seals}" in self._history.done
+
+    def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
+        """Go on, or turn back to the start of the stage; outside a window also stop, resumable."""
+        stage, window = at.stage, at.stage.window
+        phase, decision = self._decided(at, finding)
+        all_sealed = window is not None and self._all_sealed(stage)
+        if decision is Decision.BACK and all_sealed and self._late(at):
+            # Sealed hosts do not go back alone, so nothing forces a way back that costs every session:
+            # only the operator may want it, by name.
+            decision = Decision.ASK
+            cost = "going back now loses the clients' sessions"
+            finding = replace(finding, seen=f"{finding.seen or finding.verdict}; {cost}")
+        word: str = decision
+        if decision is Decision.ASK:
+            unanswered: Word = window.without_operator(all_sealed) if window else "stop"
+            answer = self._world.confirm.decide(phase, finding, unanswered, self._world.watch.left_s())
+            question = f"go on, {'' if window else 'stop, '}or back to the start of {stage.id}?"
+            self._log.answered(stage.id, at.step.id, question, answer, (finding,))
+            word = answer.word
+        what = f"{finding.id}: {finding.seen or finding.verdict}"
+        if word == "back":
+            raise Leave(Turn(stage.id, what, 9 if finding.id == LEASE_LAPSED else 7, findings=findings))
+        if word == "stop":
+            raise Leave(RunEnded(6, f"stopped at {at.id} by what was seen beside it: {what}", findings))
+
+    def _decided(self, at: Next, finding: Finding) -> tuple[str, Decision]:
+        """The phase, and what the playbook decides about a finding; journaled and told."""
+        phase, spec = self.phase(at.stage), at.stage.window or at.stage.watched
+        assert spec is not None
+        decision = spec.decide(phase, finding, self._policy)
+        body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
+        self._journal.append("finding", {**body, "phase": phase, "decision": decision.value})
+        self._world.emit(events.Alarm(phase, finding, decision.value))
+        return phase, decision
+
+
+def _spec(stage: Stage) -> WindowSpec:
+    """What a stage is walked by that is known to have a window."""
+    assert stage.window is not None
+    return stage.window

@@ -1,0 +1,182 @@
+"""The records of the move's steps, and of those of the return.
+
+In the journal a record is JSON; a zxid or a session there is hexadecimal text, which becomes a number here
+and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import PlainSerializer, PlainValidator
+
+from zkmigrate.model.step import Context, Way
+from zkmigrate.model.step_record import Recorded, recorded
+from zkmigrate.zookeeper.data.txnlog import Cursor, cursor_from_json, cursor_to_json
+from zkmigrate.zookeeper.facts.ownership import Hex, Ownership
+
+Place = Annotated[Cursor | None, PlainValidator(cursor_from_json), PlainSerializer(cursor_to_json)]
+"""A place in a log; null where the log held no record yet."""
+
+
+@dataclass(frozen=True)
+class ChosenLease:
+    """The lease that the round trips to the dest hosts need, in milliseconds."""
+
+    fence_ttl_ms: int
+    cut_ttl_ms: int
+
+
+@dataclass(frozen=True)
+class Surveyed(Recorded):
+    """SURVEY. leader: source's leader, in that epoch, with so many learners. cursors: by host, the place in
+    its log up to which SURVEY read. smallest_timeout_ms: T. on_dest: the sessions that own a part of the
+    chroot and are clients of dest; none in a rehearsal. lease: None in journals from before SURVEY chose
+    one."""
+
+    step: ClassVar[str] = "survey"
+
+    leader: str
+    epoch: int
+    learners: int
+    ownership: Ownership
+    cursors: Mapping[str, Place]
+    smallest_timeout_ms: int | None
+    on_dest: tuple[Hex, ...]
+    lease: ChosenLease | None = None
+
+
+@dataclass(frozen=True)
+class Terms(Recorded):
+    """What the window and its way back go by, of SURVEY's record: nothing else in it keeps a run from going
+    back."""
+
+    step: ClassVar[str] = "survey"
+
+    smallest_timeout_ms: int | None
+    lease: ChosenLease | None = None
+
+
+@dataclass(frozen=True)
+class Drained(Recorded):
+    """DRAIN. z: the newest zxid of source's leader once nothing was outstanding on any dest host. zxids: the
+    last one that each dest host had applied then."""
+
+    step: ClassVar[str] = "drain"
+
+    z: Hex
+    leader: str | None
+    zxids: Mapping[str, Hex]
+
+
+@dataclass(frozen=True)
+class Stopped(Recorded):
+    """STOP, by dest host. tails: the newest zxid on its disk. stamps: what SEAL compares the disk with.
+    boots: the boot that it was stopped in."""
+
+    step: ClassVar[str] = "stop"
+
+    tails: Mapping[str, Hex]
+    stamps: Mapping[str, str]
+    boots: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ReadDelta:
+    """Source's log after dest's oldest disk. records: transactions between these two zxids."""
+
+    after: Hex
+    last: Hex
+    records: int
+
+
+@dataclass(frozen=True)
+class Proved(Recorded):
+    """PROVE. first: the dest hosts whose disks hold the newest transaction. needed: the newest zxid that
+    touched the chroot. cursor: where in the log of source's leader the proof ended. baseline: the state under
+    the chroot that dest must serve."""
+
+    step: ClassVar[str] = "prove"
+
+    first: tuple[str, ...]
+    needed: Hex
+    delta: ReadDelta
+    cursor: Place
+    baseline: Ownership
+
+
+@dataclass(frozen=True)
+class Freshest(Recorded):
+    """What GO needs of PROVE's record."""
+
+    step: ClassVar[str] = "prove"
+
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Checked(Recorded):
+    """CHECK. leader: that of dest."""
+
+    step: ClassVar[str] = "check"
+
+    leader: str | None
+
+
+@dataclass(frozen=True)
+class Verified(Recorded):
+    """VERIFY. missing: the dest hosts that were left out."""
+
+    step: ClassVar[str] = "verify"
+
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Timed(Recorded):
+    """What the engine measured of a stage: by step and way, the seconds of its last completed walk."""
+
+    step: ClassVar[str] = "seconds"
+
+    seconds: Mapping[str, Mapping[Way, float]]
+
+
+def seconds(c: Context, stage: str, way: Way = Way.FORWARD) -> dict[str, float]:
+    """Seconds that the steps of a stage took, by step id; without those not walked to their end."""
+    body = c.records.get(stage)
+    timed = recorded(Timed, body, c.run).seconds if body else {}
+    return {step: took[way] for step, took in timed.items() if way in took}
+
+
+@dataclass(frozen=True)
+class Installed(Recorded):
+    """INSTALL. without: the hosts that had no zkm-host before."""
+
+    step: ClassVar[str] = "install"
+
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outage(Recorded):
+    """Every broker is down. order: in which they were stopped. epoch: of dest's controller then; 0 before."""
+
+    step: ClassVar[str] = "brokers"
+
+    order: tuple[str, ...]
+    epoch: int = 0
+
+
+@dataclass(frozen=True)
+class Planned(Recorded):
+    """What is to be replayed on source, from the disk of the dest host `disk`. cut: the newest zxid that both
+    share; upto: dest's newest. batches: (zxid, transactions, fingerprint) of each change, in order."""
+
+    step: ClassVar[str] = "read"
+
+    disk: str
+    cut: Hex
+    upto: Hex
+    batches: tuple[tuple[Hex, int, str], ...]

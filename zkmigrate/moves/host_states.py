@@ -1,0 +1,307 @@
+"""Rows of the timeline: what each dest host and broker was at any moment, from the changes it confirmed.
+
+Dest hosts finish alone from GO on: what they did then is taken from the samples, else from the step that saw
+it. Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from zkmigrate.model.change import Change, Go, SetService
+from zkmigrate.model.finding import Held
+from zkmigrate.model.report import Lane, Op, Rows, Span, Spans, Story, Visit, of_kind, spacing_s
+from zkmigrate.model.window import Phase
+from zkmigrate.moves.facts.dest_status import SERVING
+
+JOINING, OBSERVING, FENCED, CUT, STOPPED, STARTED, OPEN = DEST_STATES = (
+    "joining", "observing", "fenced", "cut", "stopped", "started", "open",
+)  # fmt: skip
+OLD, RESTARTING, NEW = BROKER_STATES = ("old ZooKeeper", "restarting", "new ZooKeeper")
+SERVES, SOME, SHUT, DOWN, UNKNOWN = ENSEMBLE_STATES = (
+    "serves", "serves in part", "shut to clients", "does not serve", "not known",
+)  # fmt: skip
+
+_AFTER: Mapping[str, tuple[str, str]] = {
+    "arm": (OBSERVING, "armed"),
+    "fence": (FENCED, "clients are refused"),
+    "cut": (CUT, "nothing passes to or from source"),
+    "stopped": (STOPPED, "ZooKeeper is stopped"),
+    "seal": (STOPPED, "sealed"),
+    "unseal": (STOPPED, "unsealed"),
+    "go": (STOPPED, "GO given: it reforms by itself"),
+    "checked": (STARTED, "checked behind the closed door"),
+    "open": (OPEN, "opened by the operator"),
+    "halt": (STOPPED, "stopped to walk back"),
+    "image": (STOPPED, "data and config put back"),
+    "started-observer": (CUT, "runs as observer again, still cut off"),
+    "uncut": (FENCED, "follows source again"),
+    "reopen": (OBSERVING, "clients reach it again"),
+    "disarm": (OBSERVING, "disarmed"),
+}
+_ALONE = "by itself"
+_LEASE_S = 1.0
+"""Without the tool for less than this, a lease has not ended yet."""
+
+_UNSEEN_S = 5.0
+"""After so long without a sample nothing is said of source."""
+
+
+def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) -> tuple[Lane, ...]:
+    """Source and dest as ensembles, then each dest host and each broker."""
+    asked = of_kind(samples, "ensembles")
+    hosts, brokers = dest_lanes(story, of_kind(samples, "phases"), gone), broker_lanes(story, start)
+    if damaged:
+        hosts, brokers = until(hosts, story.last), until(brokers, story.last)
+    source = source_ensemble(source_hosts(story, asked), asked, spacing_s(asked) or 1.0)
+    return (source, dest_ensemble(hosts), *hosts, *brokers)
+
+
+def source_hosts(story: Story, asked: Rows) -> tuple[str, ...]:
+    """The source hosts by name: those of the journal, else the ZooKeeper hosts of the samples that are not
+    dest's. asked: samples of kind ``ensembles``."""
+    named = [str(host) for _, row in asked if isinstance(row.get("servers"), dict) for host in row["servers"]]
+    dest = dest_hosts(story)
+    return story.hosts.get("source") or tuple(name for name in dict.fromkeys(named) if name not in dest)
+
+
+def dest_hosts(story: Story) -> tuple[str, ...]:
+    """The dest hosts by name, in the inventory's order where the journal tells it."""
+    stages = ("join", "rehearse", "cutover")
+    targets = [op.target for op in story.ops if op.step.partition(".")[0] in stages]
+    return story.hosts.get("dest") or tuple(dict.fromkeys(targets))
+
+
+def broker_hosts(story: Story) -> tuple[str, ...]:
+    """The brokers by name, as :func:`dest_hosts`."""
+    targets = [op.target for op in story.ops if op.step.partition(".")[0] == "roll"]
+    return story.hosts.get("brokers") or tuple(dict.fromkeys(targets))
+
+
+class _Line:
+    """One row in the making: a new state ends the one before."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    @property
+    def state(self) -> str:
+        return self.spans[-1].state if self.spans and self.spans[-1].end is None else ""
+
+    def turn(self, at: float, state: str, note: str = "") -> None:
+        if self.spans and self.spans[-1].end is None:
+            last = self.spans.pop()
+            if last.state == state and last.note == note:
+                self.spans.append(last)
+                return
+            if at > last.start:
+                self.spans.append(Span(last.start, at, last.state, last.note))
+        if state:
+            self.spans.append(Span(at, None, state, note))
+
+
+def dest_lanes(
+    story: Story,
+    phases: Sequence[tuple[float, Mapping[str, Any]]],
+    gone: Sequence[tuple[float, float]] = (),
+) -> tuple[Lane, ...]:
+    """A row for each dest host. phases: samples of kind ``phases``, in order. gone: when no process was at
+    work."""
+    return tuple(Lane(host, "dest", tuple(_dest(host, story, phases, gone))) for host in dest_hosts(story))
+
+
+def _dest(
+    host: str,
+    story: Story,
+    phases: Sequence[tuple[float, Mapping[str, Any]]],
+    gone: Sequence[tuple[float, float]],
+) -> list[Span]:
+    line = _Line()
+    events: list[tuple[float, int, Any]] = []
+    events += [(op.ended, 0, op) for op in story.ops if op.target == host and op.ended is not None]
+    events += [(v.end, 1, v) for v in story.visits if v.end is not None and v.outcome == "done"]
+    events += [(at, 2, row) for at, row in phases]
+    events += [(since, 3, None) for since, until in gone if until - since >= _LEASE_S]
+    for at, _, what in sorted(events, key=lambda e: (e[0], e[1])):
+        if isinstance(what, Op):
+            _confirmed(line, at, what)
+        elif isinstance(what, Visit):
+            _walked(line, at, what)
+        elif what is None:
+            _left_alone(line, at)
+        else:
+            _seen(line, at, host, what)
+    return line.spans
+
+
+def _confirmed(line: _Line, at: float, op: Op) -> None:
+    stage = op.step.partition(".")[0]
+    if op.status != "done":
+        return
+    change = op.change
+    if isinstance(change, SetService):
+        if stage == "join" and not op.back and change.action in ("start", "restart"):
+            line.turn(at, JOINING, "started as observer")
+        elif stage == "join" and op.back:
+            line.turn(at, "")
+        elif change.action in ("kill", "stop"):
+            line.turn(at, STOPPED, "ZooKeeper is stopped")
+    elif change.verb in _AFTER and not (change.verb == "disarm" and line.state == OPEN):
+        state, note = _AFTER[change.verb]
+        if change.verb == "image" and line.state == CUT:
+            state = CUT
+        line.turn(at, state, _place(change) or note)
+
+
+def _place(change: Change) -> str:
+    return f"GO given ({change.place}): it reforms by itself" if isinstance(change, Go) else ""
+
+
+def _left_alone(line: _Line, at: float) -> None:
+    """Nobody renews the lease: what is not sealed goes back by itself, when is not known."""
+    if line.state in (FENCED, CUT, STOPPED) and not line.spans[-1].note.startswith(("sealed", "GO given")):
+        line.turn(at, UNKNOWN, "the tool was gone: a host that is not sealed goes back by itself")
+
+
+def _walked(line: _Line, at: float, visit: Visit) -> None:
+    """What a step's end proves of every host, where no change of ours made it."""
+    name = visit.step.partition(".")[2]
+    if visit.back:
+        if name in ("fence", "arm") and line.state in (FENCED, CUT, STOPPED, UNKNOWN):
+            line.turn(at, OBSERVING, "found open again")
+        return
+    if name == "join":
+        line.turn(at, OBSERVING, "observes source")
+    elif name == "serve" and line.state == STOPPED:
+        line.turn(at, STARTED, "serves behind the closed door")
+    elif name in ("open", "verify") and line.state not in (OPEN, ""):
+        line.turn(at, OPEN, f"opened {_ALONE}, seen by {visit.step}")
+
+
+def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
+    """Samples count only for what a host does alone after GO: a look may be older than a change of ours."""
+    hosts = row.get("hosts")
+    said = hosts.get(host) if isinstance(hosts, dict) else None
+    if not isinstance(said, list) or len(said) != 2 or not line.spans:
+        return
+    phase, served = said
+    gone = line.state == STOPPED and line.spans[-1].note.startswith("GO given")
+    if gone and phase in SERVING:
+        ago = float(served) if isinstance(served, int | float) else 0.0
+        line.turn(max(line.spans[-1].start, at - ago), STARTED, "serves behind the closed door")
+    if phase == Phase.OPEN and line.state == STARTED:
+        line.turn(at, OPEN, f"opened {_ALONE}")
+
+
+def broker_lanes(story: Story, start: float) -> tuple[Lane, ...]:
+    """A row for each broker: which ZooKeeper it was started with."""
+    return tuple(Lane(host, "broker", tuple(_broker(host, story, start))) for host in broker_hosts(story))
+
+
+def _at_first(host: str, story: Story) -> tuple[str, str]:
+    """What a broker is known to have been before the roll, and why where that is nothing."""
+    looks = [v for v in story.visits if v.step == "preflight.preflight"]
+    said = [f for v in looks for f in v.findings if (f.id, f.target) == ("kafka.config", host)]
+    rolled = any(op.target == host and op.step.partition(".")[0] == "roll" for op in story.ops)
+    if rolled or any(v.outcome == "done" for v in looks) or any(f.held is Held.YES for f in said):
+        return OLD, ""
+    return UNKNOWN, said[-1].seen if said else "nobody has looked at its server.properties yet"
+
+
+def _broker(host: str, story: Story, start: float) -> list[Span]:
+    line = _Line()
+    line.turn(start, *_at_first(host, story))
+    for visit in story.visits:
+        restarts = [op for op in visit.ops if isinstance(op.change, SetService) and op.target == host]
+        if visit.step.partition(".")[0] != "roll":
+            continue
+        after = OLD if visit.back else NEW
+        for op in restarts:
+            took = f"; the restart itself took {op.ended - op.sent:.1f} s" if op.ended is not None else ""
+            line.turn(op.sent, RESTARTING, f"restarted, and caught up{took}")
+            later = [o.sent for o in visit.ops if o.leg > op.leg and o.target != host]
+            if later:
+                line.turn(min(later), after)
+        if visit.outcome == "done" and visit.end is not None and visit.step == "roll.roll":
+            line.turn(visit.end, after)
+    return line.spans
+
+
+def until(rows: Iterable[Lane], last: float) -> tuple[Lane, ...]:
+    """Rows of a journal that is damaged: what came after its last intact line is not known."""
+    unknown = Span(last, None, UNKNOWN, "the journal is damaged")
+
+    def cut(row: Lane) -> tuple[Span, ...]:
+        return tuple(replace(span, end=last) if span.end is None else span for span in row.spans)
+
+    return tuple(Lane(row.name, row.kind, (*cut(row), unknown)) for row in rows)
+
+
+def dest_ensemble(lanes: Iterable[Lane]) -> Lane:
+    """Dest as clients reach it: how many of its hosts let them in."""
+    rows = [lane for lane in lanes if lane.kind == "dest"]
+    edges = sorted({t for row in rows for span in row.spans for t in (span.start, span.end) if t is not None})
+    line = _Line()
+    for at in edges:
+        states = [_state_at(row, at) for row in rows]
+        open_ = sum(state in (OBSERVING, OPEN) for state in states)
+        if not any(states):
+            line.turn(at, "")
+        elif open_ == len(rows):
+            line.turn(at, SERVES, "every host lets clients in")
+        elif open_:
+            line.turn(at, SOME, f"{open_} of {len(rows)} hosts let clients in")
+        elif any(state in (FENCED, CUT, STOPPED, STARTED) for state in states):
+            line.turn(at, SHUT, "no host lets clients in")
+        elif UNKNOWN in states:
+            line.turn(at, UNKNOWN, "the tool was gone")
+        else:
+            line.turn(at, JOINING, "no host observes source yet")
+    return Lane("dest, for clients", "ensemble", tuple(line.spans))
+
+
+def _state_at(row: Lane, at: float) -> str:
+    place = bisect_right([span.start for span in row.spans], at) - 1
+    if place < 0:
+        return ""
+    span = row.spans[place]
+    return span.state if span.end is None or span.end > at else ""
+
+
+def source_ensemble(
+    hosts: tuple[str, ...], rows: Sequence[tuple[float, Mapping[str, Any]]], every_s: float
+) -> Lane:
+    """Source as the samples of kind ``ensembles`` saw it; nothing is said of times without a sample."""
+    line, last = _Line(), None
+    for at, row in rows:
+        servers = row.get("servers")
+        if not isinstance(servers, dict):
+            continue
+        if last is not None and at - last > max(4 * every_s, _UNSEEN_S):
+            line.turn(last + every_s, "")
+        state, note = _quorum([_mode(servers.get(host)) for host in hosts])
+        line.turn(at, state, note)
+        last = at
+    if last is not None:
+        line.turn(last + every_s, "")
+    return Lane("source", "ensemble", tuple(line.spans))
+
+
+def _mode(said: Any) -> str:
+    return str(said[0]) if isinstance(said, list) and said else UNKNOWN
+
+
+def _quorum(modes: list[str]) -> tuple[str, str]:
+    """As :meth:`zkmigrate.zookeeper.facts.ensemble.EnsembleView.has_quorum`, from the modes alone."""
+    leading = sum(mode in ("leader", "standalone") for mode in modes)
+    serving = leading + sum(mode == "follower" for mode in modes)
+    heard = sum(mode in ("leader", "standalone", "follower", "refused", "not serving") for mode in modes)
+    majority, note = len(modes) // 2 + 1, f"{serving} of {len(modes)} hosts serve"
+    if leading > 1 or serving + len(modes) - heard < majority:
+        return DOWN, note
+    if serving < majority or (not leading and heard == len(modes)):
+        return (UNKNOWN if heard < len(modes) else DOWN), note
+    return SERVES, note

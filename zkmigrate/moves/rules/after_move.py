@@ -1,0 +1,246 @@
+"""What a look after the move means: claims about dest, the brokers, and whoever still uses source.
+
+A host that does not answer leaves its claims unknown, and unknown is not fine. A source server that refuses
+the connection has been heard: nothing serves there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from zkmigrate.inventory.inventory import Broker, Inventory
+from zkmigrate.kafka.rules.connect import registration
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Severity, claim, meanings
+from zkmigrate.moves.facts.after_move import Afterwards, Written, reformed
+from zkmigrate.moves.facts.sessions import Sessions
+from zkmigrate.zookeeper.data.session import format_session, unsigned
+from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView
+
+LISTED = 5
+_POINT_TO_DEST = "restart this broker with zookeeper.connect naming dest"
+
+
+def findings(
+    inventory: Inventory, seen: Afterwards, written_before: Sequence[str] = (), read_log: bool = True
+) -> tuple[Finding, ...]:
+    """Every claim of one look. written_before: writes that earlier looks found, in words. read_log: whether
+    source's log was to be read."""
+    return (
+        _dest(seen),
+        *_registered(inventory, seen),
+        *_configured(inventory, seen),
+        *_left_source(inventory, seen),
+        _owners(inventory, seen),
+        _writes(seen, written_before, read_log),
+    )
+
+
+def in_words(written: Written, addresses: Mapping[int, str]) -> tuple[str, ...]:
+    """The changes under the chroot, one line each. addresses: of sessions that are connected to source."""
+    return tuple(
+        f"{c.type} {c.path or '(session opened)'} by session {format_session(c.session)}"
+        + (f" of {addresses[unsigned(c.session)]}" if unsigned(c.session) in addresses else "")
+        + f" at {format_zxid(c.zxid)}"
+        for c in written.changes
+    )
+
+
+def _dest(seen: Afterwards) -> Finding:
+    modes = seen.dest.modes()
+    told = ", ".join(f"{host} {mode}" for host, mode in modes.items())
+    heard = {host: r for host, r in seen.dest.servers.items() if not _unheard(r)}
+    kinds = sorted(modes[host] for host in heard)
+    needed = f"1 leader, {len(modes) - 1} followers, all in sync"
+    held: bool | None
+    if kinds and set(kinds) == {"observer"}:
+        needed = "every dest host observes source, or all are an ensemble of their own"
+        held = True if len(heard) == len(modes) else None
+    elif set(kinds) - {"leader", "follower"} or kinds.count("leader") > 1:
+        held = False
+    elif len(heard) < len(modes):
+        held = None
+    else:
+        synced = seen.leader.value.synced_followers if isinstance(seen.leader, Seen) else None
+        told += f"; {synced if synced is not None else 'unknown how many'} in sync"
+        held = False if "leader" not in kinds else None if synced is None else synced == len(modes) - 1
+    return claim(
+        "watch.dest",
+        "every dest host serves",
+        held,
+        seen=told,
+        needed=needed,
+        moves=("start the dest host that does not serve; see why it stopped",),
+    )
+
+
+def _unheard(reading: Reading[object]) -> bool:
+    return isinstance(reading, Unknown) and reading.cause != "refused"
+
+
+def _registered(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
+    paths = _paths(seen.dest_owners)
+    for broker in inventory.kafka.brokers:
+        path = registration(inventory.kafka.chroot, broker.id)
+        unknown = not isinstance(seen.dest_owners, Seen)
+        yield claim(
+            "watch.registered",
+            "the broker is registered on dest",
+            None if unknown else path in paths,
+            seen=str(seen.dest_owners) if unknown else path if path in paths else f"no {path}",
+            needed=path,
+            target=broker.name,
+            moves=("start this broker, or see where it is connected",),
+        )
+
+
+def _paths(owners: Reading[Sessions]) -> set[str]:
+    return {p for paths in owners.value.owners.values() for p in paths} if isinstance(owners, Seen) else set()
+
+
+def _configured(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
+    dest = {a for host in inventory.dest.hosts for a in (host.address, *host.also)}
+    for host, reading in seen.connect.items():
+        strange: list[str] = []
+        if isinstance(reading, Seen):
+            strange = sorted(_hosts(reading.value) - dest)
+        yield claim(
+            "watch.config",
+            "the broker's file names dest only",
+            (not strange) if isinstance(reading, Seen) else None,
+            seen=reading.value if isinstance(reading, Seen) else str(reading),
+            needed="hosts of dest: the next restart goes where this file says",
+            target=host,
+            moves=("put dest into zookeeper.connect again, before this broker restarts",),
+            cause=reading.cause if isinstance(reading, Unknown) else "",
+        )
+
+
+def _hosts(connect: str) -> set[str]:
+    parts = [part.strip() for part in connect.split("/", 1)[0].split(",")]
+    return {part.rpartition(":")[0].strip("[]") or part for part in parts if part}
+
+
+def _left_source(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
+    for broker in inventory.kafka.brokers:
+        yield _left(broker, seen)
+
+
+def _left(broker: Broker, seen: Afterwards) -> Finding:
+    where = seen.clients.members[broker.name]
+    unknown = seen.clients.unknown
+    told = ", ".join(where) or "; ".join(unknown) or "nowhere"
+    held = False if where else None if unknown else True
+    return claim(
+        "watch.left-source",
+        "the broker is no client of source",
+        held,
+        seen=told,
+        needed="seen nowhere on source",
+        target=broker.name,
+        moves=(_POINT_TO_DEST,) if where else ("allow cons on source, or ss on source or on the brokers",),
+    )
+
+
+def _owners(inventory: Inventory, seen: Afterwards) -> Finding:
+    """Sessions that moved stay in source's list until they expire there, and are no strays."""
+    held: bool | None
+    if isinstance(seen.source_owners, Seen):
+        moved = seen.dest_owners.value.owners if isinstance(seen.dest_owners, Seen) else {}
+        ids = {unsigned(session) for session in moved}
+        strays = {
+            unsigned(s): p for s, p in seen.source_owners.value.owners.items() if unsigned(s) not in ids
+        }
+        held = not strays
+        if strays and not isinstance(seen.dest_owners, Seen):
+            held = None  # they may be those that moved
+        told = _listed(
+            f"session {format_session(s)} of {seen.at_source.get(s, 'a client not in cons')}: "
+            f"{', '.join(paths[:LISTED])}"
+            for s, paths in sorted(strays.items())
+        )
+    else:
+        held = True if _nobody_serves(seen.source) else None
+        told = "no source server serves" if held else str(seen.source_owners)
+    return claim(
+        "watch.strays",
+        "nobody on source owns a part of the chroot",
+        held,
+        seen=told or "nobody",
+        needed=f"nobody below {inventory.kafka.chroot}",
+        moves=("point this client to dest, or stop it",),
+    )
+
+
+def _writes(seen: Afterwards, before: Sequence[str], read_log: bool) -> Finding:
+    reading = seen.written
+    claimed = "nobody writes under the chroot on source"
+    moves = ("find the client, point it to dest, repeat there what it wrote; then watch --from-now",)
+    if not reformed(seen.dest):
+        told = "later: dest observes source, what is written there is written here"
+        return claim("watch.writes", claimed, None, seen=told, severity=Severity.INFO)
+    if not read_log and not before:
+        told = "not looked at: neither a run nor --state tells from where on"
+        return claim("watch.writes", claimed, None, seen=told, severity=Severity.INFO)
+    now = in_words(reading.value, seen.at_source) if isinstance(reading, Seen) else ()
+    found = (*before, *now)
+    if found:
+        return claim("watch.writes", claimed, False, seen=_listed(found), needed="none", moves=moves)
+    if isinstance(reading, Seen):
+        written = reading.value
+        told = f"none from {format_zxid(written.since)} to {format_zxid(written.upto.zxid)}"
+        held = None if written.unproved else True
+        moves = ("watch --from-now, which begins at the present end of source's log",)
+        return claim(
+            "watch.writes",
+            claimed,
+            held,
+            seen=written.unproved or f"{told}, by {written.upto.host}",
+            needed="none",
+            moves=moves,
+        )
+    gone = _nobody_serves(seen.source)
+    told = "no source server serves" if gone else str(reading)
+    return claim("watch.writes", claimed, True if gone else None, seen=told, needed="none")
+
+
+def _nobody_serves(view: EnsembleView) -> bool:
+    """Every server was heard: it refuses the connection, or runs without a quorum."""
+    return all(
+        isinstance(r, Absent) or (isinstance(r, Unknown) and r.cause == "refused")
+        for r in view.servers.values()
+    )
+
+
+def _listed(found: Iterable[str]) -> str:
+    lines = list(found)
+    more = f"; and {len(lines) - LISTED} more" if len(lines) > LISTED else ""
+    return "; ".join(lines[:LISTED]) + more
+
+
+MEANINGS = meanings(
+    """
+    watch.dest: A dest host does not serve, or dest has no leader with all followers in sync. Cause: A
+    server stopped, or cannot reach the others. To do: Start the dest host that does not serve. See in its
+    log why it stopped.
+
+    watch.registered: A broker is not registered on dest. Cause: It is down, or connected elsewhere. To
+    do: Start this broker, or see where it is connected.
+
+    watch.config: A broker's file names a host that is not dest's. Cause: Configuration management or a
+    person put an old file back. The next restart would follow it. To do: Put dest into zookeeper.connect
+    again before this broker restarts.
+
+    watch.left-source: A broker is a client of source. Cause: It restarted with an old file. It splits the
+    cluster. To do: Restart this broker with zookeeper.connect naming dest. Where unknown: allow cons on
+    source, or ss.
+
+    watch.strays: A client of source owns ephemerals under the chroot. Cause: A broker or a tool still
+    uses source. To do: Point this client to dest, or stop it.
+
+    watch.writes: A client wrote under the chroot on source after the move, or source's log does not tell.
+    Cause: A tool still has source's addresses. What it wrote is missing on dest. To do: Find the client
+    and point it to dest. Repeat there what it wrote, then run zkmigrate watch --from-now.
+    """
+)

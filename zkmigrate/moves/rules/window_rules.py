@@ -1,0 +1,239 @@
+"""What to do about trouble inside the window, as one total function, and the window's two deadlines.
+
+The watch reports trouble between phases; :func:`decide` says whether the run goes on, goes back or asks.
+The table that docs/reference/window.md prints is :func:`table`; tests walk its whole domain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from zkmigrate.inventory.inventory import Policy
+from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.step import Context, Way
+from zkmigrate.model.step_record import known
+from zkmigrate.model.window import Decision, Phase, Trouble, WindowSpec, WindowSteps, Word
+from zkmigrate.moves.facts.records import Terms, seconds
+
+BrokerPolicy: TypeAlias = Literal["back", "forward", "ask"]
+
+
+STEPS = WindowSteps(
+    phases={
+        "arm": Phase.ARMED,
+        "survey": Phase.ARMED,
+        "fence": Phase.FENCED,
+        "drain": Phase.FENCED,
+        "cut": Phase.CUT,
+        "stop": Phase.STOPPED,
+        "prove": Phase.STOPPED,
+        "seal": Phase.SEALED,
+        "go": Phase.GO,
+        "serve": Phase.STARTED,
+        "check": Phase.CHECKED,
+        "open": Phase.OPEN,
+    },
+    begins="fence",
+    cuts="cut",
+    seals="seal",
+    serves="serve",
+    opens="open",
+)
+"""The window of the ZooKeeper move."""
+
+TO_SEAL = (*STEPS.between(STEPS.begins, STEPS.seals), STEPS.seals)
+BEFORE_SEAL = TO_SEAL[:-1]
+
+_BEFORE_SEAL: dict[Trouble, Decision] = {
+    Trouble.LEASE_LAPSED: Decision.BACK,
+    Trouble.HOST_UNREACHABLE: Decision.BACK,
+    Trouble.BLOCK_LEAKS: Decision.BACK,
+    Trouble.DEADLINE: Decision.BACK,
+    Trouble.SOURCE_SICK: Decision.BACK,
+    Trouble.STEP_BLOCKED: Decision.BACK,
+    Trouble.LOOK_UNKNOWN: Decision.BACK,
+}
+
+# Between SEAL and OPEN nothing ends by itself: a host that cannot be reached stays shut or finishes alone,
+# and turning back while it may be starting is the one way to make two ensembles. Only what the operator can
+# still see from all hosts (a failed check, a leak) is worth a question or a turn.
+_SEALED: dict[Trouble, Decision] = {
+    Trouble.LEASE_LAPSED: Decision.GO,
+    Trouble.HOST_UNREACHABLE: Decision.GO,
+    Trouble.BLOCK_LEAKS: Decision.ASK,
+    Trouble.DEADLINE: Decision.GO,
+    Trouble.SOURCE_SICK: Decision.GO,
+    Trouble.STEP_BLOCKED: Decision.BACK,
+    Trouble.LOOK_UNKNOWN: Decision.GO,
+}
+
+
+def decide(phase: Phase, trouble: Trouble, broker_lost: BrokerPolicy = "ask") -> Decision:
+    """The decision for one trouble in one phase; ``broker_lost`` is ``policy.broker_lost_in_window``.
+
+    After OPEN the answer is always ``GO``: there is no plain way back any more.
+    """
+    if phase is Phase.OPEN:
+        return Decision.GO
+    if trouble is Trouble.BROKER_LOST:
+        wanted = {"back": Decision.BACK, "forward": Decision.GO, "ask": Decision.ASK}[broker_lost]
+        # Once GO is out the quickest help for a lost broker is dest's own quorum.
+        return wanted if phase.none_sealed else Decision.GO
+    return (_BEFORE_SEAL if phase.none_sealed else _SEALED)[trouble]
+
+
+def without_operator(all_sealed: bool) -> Word:
+    """What ``ASK`` means when nobody answers: with ``--yes``, after silence, at the end of input.
+
+    all_sealed: the SEAL step is done. Until then GO cannot follow; hosts that are not sealed go back alone
+    when their lease ends, and those that are would stay shut: back. Afterwards all hosts are one GO from
+    finishing, or finish alone: go.
+    """
+    return "go" if all_sealed else "back"
+
+
+def table() -> Iterator[tuple[Phase, Trouble, BrokerPolicy, Decision]]:
+    """Every row of :func:`decide`, for the docs and the tests."""
+    policies: tuple[BrokerPolicy, ...] = ("back", "forward", "ask")
+    for phase in Phase:
+        for trouble in Trouble:
+            for policy in policies:
+                yield phase, trouble, policy, decide(phase, trouble, policy)
+
+
+# Brokers need this long, after the door is open again, to find it: 0.3-2.9 s seen (protocol-facts, FENCE).
+FIND_DOOR_S = 3.0
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """The window's deadlines, in seconds after the first FENCE.
+
+    start_back: the way back must start by then to lose no session. clients_back: clients must be connected
+    again by then. forward: with dest's quorum formed, the door must open within this time after it leads.
+    """
+
+    start_back: float
+    clients_back: float
+    forward: float
+
+
+def deadlines(smallest_timeout_s: float, way_back_s: float) -> Deadlines:
+    """Deadlines from T, the smallest timeout of the sessions that own ephemerals under the chroot.
+
+    An idle client's last ping may be T/3 old at FENCE, so source may expire it T - T/3 later (design §5).
+    ``way_back_s`` is the measured time from the start of the way back to an open, observing dest.
+    """
+    clients_back = smallest_timeout_s - smallest_timeout_s / 3
+    return Deadlines(clients_back - way_back_s - FIND_DOOR_S, clients_back, smallest_timeout_s)
+
+
+def rehearsed_s(context: Context, *steps: str) -> float | None:
+    """Seconds that these steps of the window took in the rehearsal, together; None where one is not known."""
+    took = seconds(context, "rehearse")
+    return sum(took[step] for step in steps) if took.keys() >= set(steps) else None
+
+
+MESSAGES_TO_SEAL = 3 * len(TO_SEAL)
+"""Each of these steps looks, changes and looks again."""
+
+
+def to_seal_s(context: Context, trip_s: float = 0.0) -> float:
+    """Seconds that FENCE to SEAL may take: as rehearsed, times ``policy.window_margin``.
+
+    Without a rehearsal ``policy.way_back_s`` stands for what it measures, and the messages count too. trip_s:
+    the longest round trip to a host.
+    """
+    policy, took = context.inventory.policy, rehearsed_s(context, *TO_SEAL)
+    if took is not None:
+        return took * policy.window_margin
+    return max(policy.way_back_s * policy.window_margin, MESSAGES_TO_SEAL * trip_s)
+
+
+HOLD_S = 2.0
+"""Seconds that ``--hold-at`` leaves for an answer, at the least, where it holds before SEAL."""
+
+
+def hold_s(context: Context) -> float:
+    """Seconds that the hold of ``--hold-at`` takes of the time until the way back must start."""
+    return HOLD_S if context.hold_at in BEFORE_SEAL else 0.0
+
+
+def deadline_s(context: Context) -> float:
+    """Seconds after the first FENCE by which the way back must start; none while no client is at stake."""
+    terms = known(Terms, context)
+    if context.rehearsal or terms is None or terms.smallest_timeout_ms is None:
+        return math.inf
+    return deadlines(terms.smallest_timeout_ms / 1000, expected_way_back_s(context)).start_back
+
+
+def expected_way_back_s(context: Context) -> float:
+    """Seconds from the start of the way back to an open, observing dest, while nothing is sealed.
+
+    What the rehearsal measured, and never less than the policy says.
+    """
+    took = seconds(context, "rehearse", Way.BACK)
+    return max(context.inventory.policy.way_back_s, sum(took.get(step, 0.0) for step in BEFORE_SEAL))
+
+
+MESSAGE_S = 3.0
+"""Seconds for one question to a host, or a change that only sets an entry or writes a line: both take
+milliseconds. A renewal on a machine at a load of 30 took 1.5 s."""
+
+SLOW_S: dict[str, float] = {
+    "service": 30.0,
+    "started-observer": 30.0,
+    "halt": 30.0,
+    "image": 120.0,
+    "arm": 300.0,
+    "disarm": 120.0,
+}
+"""Seconds for the verbs that stop or start ZooKeeper, or copy or remove its data. Hosts that have answered
+do not wait as long for one that has not (``hosts.parallel.Late``)."""
+
+LEAST_S = 0.5
+"""Seconds that a look or a change gets although the deadline is nearer: less answers nothing."""
+
+
+def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[float, float]:
+    """Seconds that one message of a look or change may take in the window, and all of its messages together.
+
+    phase: id of the last step with an effect, "" before the first. verb: of the change, "" for a look. back:
+    walking back. left_s: seconds until the way back must start, None without such a deadline.
+
+    Before the first FENCE everything takes the time it needs: nobody is kept out. From then on a host that
+    does not answer counts as silent after :data:`MESSAGE_S`. Until SEAL is done nothing lasts past the moment
+    at which the way back must start. Walking back, and once all hosts are sealed, a shorter wait would help
+    nobody: then only the single message is limited.
+    """
+    if STEPS.reached(phase) is Phase.ARMED:
+        return math.inf, math.inf
+    most = SLOW_S.get(verb, MESSAGE_S)
+    whole = most if verb else math.inf
+    if not back and left_s is not None:
+        whole = min(whole, max(left_s, LEAST_S))
+    return min(most, whole), whole
+
+
+def decide_finding(phase: str, finding: Finding, policy: Policy) -> Decision:
+    """:func:`decide` for a finding of the watch or of a step.
+
+    phase: id of the last step with an effect, "" before the first. A finding that is not the watch's own is a
+    step that cannot go on; one that is only unknown is, once GO is out, a look without an answer: hosts that
+    finish alone must not be turned back because one of them was not heard.
+    """
+    reached = STEPS.reached(phase)
+    if finding.id in {t.value for t in Trouble}:
+        trouble = Trouble(finding.id)
+    elif finding.held is Held.UNKNOWN and reached not in Phase.ARMED.until(Phase.GO):
+        trouble = Trouble.LOOK_UNKNOWN
+    else:
+        trouble = Trouble.STEP_BLOCKED
+    return decide(reached, trouble, policy.broker_lost_in_window)
+
+
+WINDOW = WindowSpec(STEPS, decide_finding, deadline_s, without_operator, limits)
+"""What the stages of the move that have a window carry."""

@@ -1,0 +1,294 @@
+"""``status``: where a run stands, from its journal, from what its process said last, and from what the hosts
+say. Read-only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from zkmigrate.engine import events, evidence, hold_file, journal, process, runs, step_names
+from zkmigrate.engine.codec import decode_finding, encode_finding
+from zkmigrate.engine.history import CLEANED, History, Stands
+from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts.lock import Held, host_lock
+from zkmigrate.hosts.facts.status import HostStatus, host_status, unit_status
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.fact import Absent, NotHeard, Reading, Seen, Unknown
+from zkmigrate.model.look import Look
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.sampling import View
+from zkmigrate.model.step import Way
+from zkmigrate.ui import finding_lines, recent_events, sentences
+from zkmigrate.ui.board import Board
+
+END = "end"
+"""What ``status --wait`` takes besides a stage or step: the end of the process at work."""
+
+NOT_REACHED = 1
+GONE = 8
+
+
+def of_run(
+    run_dir: Path, playbook: Playbook, hosts: tuple[str, ...], wall: Callable[[], float]
+) -> dict[str, Any]:
+    """The side of this machine, as a JSON object. hosts: those that the run may change. wall: seconds since
+    the epoch."""
+    working = process.at_work(run_dir)
+    history = journal.read(run_dir)
+    hosts = tuple(host for host in hosts if host not in history.retired)
+    standing = runs.stand(history, playbook)
+    wanted = hold_file.HoldFile(run_dir).wanted()
+    return {
+        "run": run_dir.name,
+        "playbook": history.playbook,
+        "state": standing.state,
+        "where": standing.where,
+        "way": history.way.value,
+        "process": None if working is None else working.body(),
+        "now": None if working is None else _now(run_dir, history, hosts, wall()),
+        "hold": None if wanted is None else {**wanted.body(), "where": _where(playbook, wanted)},
+        "held": None if working is None or history.held is None else _held(history.held),
+        "ended": None if history.ended is None else {"code": history.ended[0], "message": history.ended[1]},
+        "turn": None if history.turn is None else {"to": history.turn.to, "why": history.turn.why},
+        "done": [step for step in playbook.step_ids() if step in history.done],
+        "skipped": [s.id for s in playbook.stages if s.id in history.stages_skipped],
+        "begun": [step for step in playbook.step_ids() if step in history.begun - history.done],
+        "seconds": {step: history.seconds[step] for step in playbook.step_ids() if step in history.seconds},
+        "consents": dict(history.consents),
+        "not_confirmed": _not_confirmed(history),
+        "stands": _stands(history) if standing.state == "open" and working is None else [],
+        "retired": [retired.words for retired in history.retired.values()],
+        "cleaned": {subtree: told["event"] for subtree, told in history.cleaned.items()},
+    }
+
+
+def waited(run_dir: Path, name: str) -> int | None:
+    """Whether a wait for a stage, a step or ``END`` is over, as an exit code; None while it is not.
+
+    0 when it was reached; where the process has ended without: its exit code, ``NOT_REACHED`` where that is
+    0, ``GONE`` where it left without a word.
+    """
+    working = process.at_work(run_dir)  # before the journal: what it wrote last is then there
+    history = journal.read(run_dir)
+    if name in history.done | history.stages_done:
+        return 0
+    if working is not None:
+        return None
+    if history.ended is None:
+        return GONE
+    code = history.ended[0]
+    return NOT_REACHED if name != END and code == 0 else code
+
+
+def of_hosts(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, Any]:
+    """The hosts' side: phase, block and lock of every witness, as far as it answers."""
+
+    def ask(host: str) -> tuple[Reading[HostStatus], Reading[Held]]:
+        unit, commands = playbook.service(inventory, host)
+        status = unit_status(look, host, unit, commands) if unit else host_status(look, host)
+        return status, host_lock(look, host)
+
+    asked = look.each(playbook.witnesses(inventory), ask)
+    return {host: _host(*readings) for host, readings in asked.items()}
+
+
+def elsewhere(look: Look, playbook: Playbook, inventory: Inventory, hosts: Mapping[str, Any]) -> str:
+    """Where no witness answers a machine that has none of operator's addresses: that it is perhaps the wrong
+    one; else empty. hosts: as :func:`of_hosts` gave them."""
+    unheard = tuple(f"unknown ({cause})" for cause in get_args(NotHeard))
+    silent = hosts and all(said.get("unknown", "").startswith(unheard) for said in hosts.values())
+    here = look.here() if silent else None
+    known = inventory.operator if silent and inventory.has("operator") else ()
+    if not isinstance(here, Seen) or not known or set(here.value) & set(known):
+        return ""
+    given = " or ".join(known)
+    towards = ", ".join(here.value) or "no address at all"
+    one = playbook.many_witnesses.removesuffix("s")
+    return f"no {one} answers, and this machine sends from {towards}: is it the one that has {given}?"
+
+
+def findings(run_dir: Path, name: str) -> dict[str, list[dict[str, Any]]]:
+    """The findings that the steps of a stage, a step, or ``all`` ended with last."""
+    behind = evidence.chosen(evidence.of(journal.kept_lines(run_dir)), name)
+    return {step: [encode_finding(f) for f in told] for step, told in behind.items()}
+
+
+def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
+    """All sides as text. views: how the playbook tells its samples."""
+    out = [f"run {body['run']} of {body['playbook']}: {body['state']}, {body['where']}"]
+    if body["process"]:
+        out += [f"  {line}" for line in _under_way(body, views)]
+    elif body["ended"]:
+        out.append(f"  last: {body['ended']['message']} (exit code {body['ended']['code']})")
+    elif body["state"] == "open":
+        out.append("  no process on this machine works on it, and the last one left without a word")
+    if (wanted := body["hold"]) and not body["held"]:
+        out.append(f"  a hold is asked for, {wanted['where']} ({_who(wanted)}, {_clock(wanted['since'])})")
+    for step in body["done"]:
+        took = body["seconds"].get(step, {}).get("forward")
+        out.append(f"  done  {step}" + (f" ({took:.2f} s)" if took is not None else ""))
+    out += [_walked_back(step, body["seconds"][step]) for step in body["seconds"] if step not in body["done"]]
+    out += [f"  skipped {stage}" for stage in body["skipped"]]
+    out += [f"  begun {step}" for step in body["begun"]]
+    out += [f"  {words}" for words in body.get("retired", ())]
+    out += [f"  {subtree}: {CLEANED[event]}" for subtree, event in body.get("cleaned", {}).items()]
+    out += [f"  accepted: {line}" for line in body.get("accepted", ())]
+    out += [f"  not confirmed: {operation}" for operation in body["not_confirmed"]]
+    out += [
+        f"  not undone: {line}" for line in runs.standing_lines(Stands(**s) for s in body.get("stands", ()))
+    ]
+    for step, told in body.get("findings", {}).items():
+        out.append(f"  found by {step}:")
+        out += [f"    {line}" for line in finding_lines.whole([decode_finding(f) for f in told])]
+    if doubt := body.get("operator"):
+        out.append(f"  {doubt}")
+    for host, said in body.get("hosts", {}).items():
+        told = {**said, "lapsed": {True: "yes", False: "no"}.get(said.get("lapsed"), "not known")}
+        text = said.get("unknown") or ", ".join(f"{key} {value}" for key, value in told.items())
+        out.append(f"  {host}: {text}")
+    return out
+
+
+def _walked_back(step: str, seconds: Mapping[str, float]) -> str:
+    """A step that was done once, such as the rehearsal's, and how long it took each way."""
+    ways = {"forward": "", "back": "back "}
+    told = ", ".join(f"{words}{seconds[way]:.2f} s" for way, words in ways.items() if way in seconds)
+    return f"  took  {step} ({told})"
+
+
+# --- what the process at work does ---------------------------------------------------------------------
+
+
+def _now(run_dir: Path, history: History, hosts: tuple[str, ...], now: float) -> dict[str, Any]:
+    """What the process at work said and saw last, told at ``at``. ``since`` and ``at`` are seconds since the
+    epoch; ``left_s`` and ``turn_back_s``, the countdown, are counted on until now."""
+    said = recent_events.events(run_dir)
+    waits = said.waits
+    if waits is not None:
+        left = None if waits["left_s"] is None else waits["left_s"] - (now - waits["at"])
+        waits = {**waits, "left_s": None if left is None else round(max(0.0, left), 1)}
+    wave = said.wave
+    if wave is not None and wave["left_s"] is not None:
+        wave = {**wave, "left_s": round(max(0.0, wave["left_s"] - (now - wave["at"])), 1)}
+    left_s = None if said.left_s is None else round(said.left_s - (now - said.left_at), 1)
+    return {
+        "at": now,
+        "step": said.step,
+        "way": said.way,
+        "since": history.begun_at.get(said.step, said.since),
+        "waits": waits,
+        "wave": wave,
+        "asks": said.asks,
+        "in_flight": list(said.sent.values()),
+        "turn_back_s": left_s,
+        "hosts": list(hosts),
+        "samples": recent_events.sampled(run_dir),
+    }
+
+
+def _held(held: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("stage", "step", "way", "at", "hold")
+    return {**{key: held.get(key) for key in keys}, "where": hold_file.where_held(held),
+            "progress": held.get("progress", "")}  # fmt: skip
+
+
+def _under_way(body: Mapping[str, Any], views: Sequence[View]) -> list[str]:
+    working, now = body["process"], body["now"]
+    who = f"process {working['pid']}" + (f" ({working['verb']})" if working["verb"] else "")
+    by = " ".join(part for part in (working["by"], working["place"]) if part)
+    out = [f"under way: {who} by {by or 'somebody'} since {_clock(working['since'])}"]
+    if (held := body["held"]) is not None:
+        progress = f": {held['progress']}" if held["progress"] else ""
+        out.append(f"holding {held['where']} since {_clock(held['at'])} ({_who(held['hold'])}){progress}")
+    elif now["asks"]:
+        out.append(f"its terminal asks: {now['asks']}")
+    elif now["step"]:
+        back = "back " if now["way"] == "back" else ""
+        out.append(f"now: {back}{now['step']} since {_clock(now['since'])}")
+    if wave := now["wave"]:
+        out.append(sentences.how_far(wave["done"], wave["of"], wave["many"], wave["left_s"]))
+    if waits := now["waits"]:
+        left = "" if waits["left_s"] is None else f" ({waits['left_s']:.0f} s left)"
+        out.append(f"waits for {waits['what']} since {_clock(waits['since'])}: {waits['progress']}{left}")
+    out += [f"in flight: {sent['host']}: {sent['text']}" for sent in now["in_flight"]]
+    if now["turn_back_s"] is not None:
+        out.append(f"{max(0.0, now['turn_back_s']):.0f} s left to turn back")
+    return [*out, *_seen(now, views)]
+
+
+def _seen(now: Mapping[str, Any], views: Sequence[View]) -> list[str]:
+    """The hosts as the process saw them last; nothing where that does not read."""
+    board = Board(lambda: float(now["at"]), views=views)
+    board.take(events.RunBegun("", "", Way.FORWARD, False, tuple(now["hosts"]), ()))
+    try:
+        for kind, sample in now["samples"].items():
+            board.sample(float(sample["at"]), kind, sample)
+        return [line.strip() for line in board.hosts()] if now["samples"] else []
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        return []
+
+
+def _where(playbook: Playbook, wanted: hold_file.Hold) -> str:
+    try:
+        return step_names.holds(playbook, step_names.place(playbook, wanted.at))
+    except UsageError:
+        return step_names.holds(playbook, "")
+
+
+def _who(wanted: Mapping[str, Any]) -> str:
+    known = {key: wanted[key] for key in ("why", "by", "wrong") if key in wanted}
+    return hold_file.Hold(**known).words()
+
+
+def _clock(at: float) -> str:
+    """A moment on this machine's clock; with its day where that is another one."""
+    when, now = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M:%S" if when[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", when)
+
+
+# --- hosts -----------------------------------------------------------------------------------------------
+
+
+def _stands(history: History) -> list[dict[str, Any]]:
+    """What a run changed that nobody works on, and did not undo."""
+    return [one._asdict() for one in history.stands()]
+
+
+def _not_confirmed(history: History) -> list[str]:
+    return [applied.operation for applied in history.unconfirmed()]
+
+
+def _host(reading: Reading[HostStatus], lock: Reading[Held]) -> dict[str, Any]:
+    if not isinstance(reading, Seen):
+        return {"unknown": str(reading)}
+    status = reading.value
+    return {
+        "phase": status.phase,
+        "unit": status.unit_state,
+        "fencing": status.fencing,
+        "lock": _lock(lock, status),
+        "lapsed": status.lapsed,
+        "fence": _entries(status.fence_entries, status.fence_permanent, status.fence_timeout_s),
+        "cut": _entries(status.cut_entries, status.cut_permanent, status.cut_timeout_s),
+    }
+
+
+def _lock(lock: Reading[Held], status: HostStatus) -> str:
+    if isinstance(lock, Unknown):
+        return f"unknown: {lock}"
+    if isinstance(lock, Absent) or not lock.value.owner:
+        return "free"
+    held = lock.value
+    same = held.boot == status.boot_id
+    beat = (
+        f"heartbeat {max(0.0, status.uptime_s - held.beat_s):.0f} s ago" if same else "before its last boot"
+    )
+    return f"{held.owner} for run {held.run} ({beat})"
+
+
+def _entries(count: int, permanent: bool, timeout_s: float | None) -> str:
+    if not count:
+        return "open"
+    return "shut for good" if permanent else f"shut, {timeout_s or 0:.0f} s left"

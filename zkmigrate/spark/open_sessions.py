@@ -1,0 +1,139 @@
+"""What stands at the end of a log: open sessions, and the ephemerals that they own. The newest snapshot,
+rolled forward by the transactions behind the zxid in its name, by the rules of `zookeeper.data.tree`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from zkmigrate.spark.input import Input, only_under, under
+from zkmigrate.spark.operation_kinds import CLOSES, ENDS, OPENS
+from zkmigrate.zookeeper.data.effect import SESSIONS
+from zkmigrate.zookeeper.data.logdir import hole
+from zkmigrate.zookeeper.data.zxid import follows, format_zxid
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a log covers. records: transactions; zxid: the newest of start and log; begin, end: times of the
+    first and the last transaction, None for a log without any. missing: why what stood at start cannot be
+    rolled forward to `zxid`; empty where it can."""
+
+    records: int
+    zxid: int
+    begin: datetime | None
+    end: datetime | None
+    missing: str
+
+    @property
+    def seconds(self) -> float:
+        """From the first transaction to the last."""
+        return (self.end - self.begin).total_seconds() if self.begin and self.end else 0.0
+
+
+def extent(log: DataFrame, start: int) -> Extent:
+    """Reads the log once. start: the snapshot's zxid; 0: there is none, so the log has to begin with the
+    first transaction."""
+    rows = (
+        log.filter("sequence = 0")  # every transaction has one such row
+        .groupBy((F.col("zxid") > start).alias("behind"), "epoch")
+        .agg(
+            F.min("zxid").alias("first"),
+            F.max("zxid").alias("last"),
+            F.count("*").alias("records"),
+            F.min("time").alias("begin"),
+            F.max("time").alias("end"),
+        )
+        .orderBy("behind", "epoch")
+        .collect()
+    )
+    return Extent(
+        sum(row["records"] for row in rows),
+        max([start, *(row["last"] for row in rows)]),
+        min((row["begin"] for row in rows), default=None),
+        max((row["end"] for row in rows), default=None),
+        _missing(rows, start),
+    )
+
+
+def _missing(rows: Sequence[Row], start: int) -> str:
+    """rows: epochs, those at or below start first."""
+    last: int | None = None
+    for row in rows:
+        if row["behind"]:
+            if last is None or last <= start:
+                found = hole(last, start, row["first"])
+            else:
+                found = "" if follows(last, row["first"]) else _told(last, row["first"])
+            if found:
+                return found
+            if row["last"] - row["first"] + 1 != row["records"]:
+                return f"of {format_zxid(row['first'])} to {format_zxid(row['last'])} not all are there once"
+        last = row["last"]
+    return "" if start or last is not None else "no snapshot and no transaction"
+
+
+def _told(before: int, after: int) -> str:
+    return f"{format_zxid(after)} comes directly after {format_zxid(before)}"
+
+
+def is_session(owner: Column) -> Column:
+    """Whether an ephemeralOwner is a session, as of `zookeeper.data.effect`."""
+    high, low = (owner.between(some.start, some.stop - 1) for some in SESSIONS)
+    return high | low
+
+
+def events(input: Input) -> DataFrame:
+    """Openings and closings of sessions in the log, a row each: a closing is its first row, the others are
+    ephemerals that it deletes."""
+    columns = ("zxid", "time", "session", "cxid", "type", "timeout_ms")
+    log = input.log(*columns, "sequence", types=f"{OPENS},{CLOSES}")
+    return log.filter("sequence = 0").select(*columns)
+
+
+def open_sessions(held: DataFrame | None, seen: DataFrame, start: int) -> DataFrame:
+    """Sessions that are open, with timeout_ms. held: the snapshot's sessions; seen: `events` of the log."""
+    opens = F.col("type") == OPENS
+    behind = (
+        seen.filter(F.col("zxid") > start)
+        .groupBy("session")
+        .agg(
+            F.max_by("type", "zxid").alias("last"),
+            F.max_by("timeout_ms", F.when(opens, F.col("zxid"))).alias("timeout_ms"),
+        )
+    )
+    if held is None:
+        return behind.filter(F.col("last") == OPENS).select("session", "timeout_ms")
+    before = held.select("session", F.col("timeout_ms").alias("before_ms"))
+    joined = before.join(behind, "session", "full_outer").filter(
+        F.coalesce(F.col("last"), F.lit(OPENS)) == OPENS
+    )
+    return joined.select("session", F.coalesce("timeout_ms", "before_ms").alias("timeout_ms"))
+
+
+def ephemerals(input: Input, seen: DataFrame, start: int) -> DataFrame:
+    """Ephemerals at or under the chroot, path and session. seen: as of `events`; start: as of `extent`. The
+    last of creation and deletion counts; the closing of its session takes whatever was made before it,
+    whether the log names it or not."""
+    chroot = input.asked.chroot
+    owner = F.col("ephemeral_owner")
+    makes = F.coalesce(is_session(owner), F.lit(False))
+    columns = ("path", "zxid", "sequence", "ephemeral_owner")
+    behind = input.effects(*columns, "type", fromZxid=format_zxid(start + 1), **only_under(chroot))
+    chosen = behind.filter(under(F.col("path"), chroot) & (F.col("type").isin(*ENDS) | makes))
+    changes = chosen.select(*columns)
+    if input.snapshots:
+        there = input.nodes("path", "ephemeral_owner", **only_under(chroot))
+        there = there.filter(is_session(owner) & under(F.col("path"), chroot))
+        snapped = there.select("path", F.lit(start).alias("zxid"), F.lit(0).alias("sequence"), owner)
+        changes = changes.unionByName(snapped)
+    last = changes.groupBy("path").agg(F.max(F.struct("zxid", "sequence", "ephemeral_owner")).alias("at"))
+    left = last.select("path", F.col("at.ephemeral_owner").alias("session"), F.col("at.zxid").alias("made"))
+    closings = seen.filter((F.col("zxid") > start) & (F.col("type") == CLOSES))
+    closed = closings.groupBy("session").agg(F.max("zxid").alias("closed"))
+    alive = left.filter(F.col("session").isNotNull()).join(closed, "session", "left")
+    return alive.filter(F.coalesce(F.col("closed") < F.col("made"), F.lit(True))).select("path", "session")

@@ -1,0 +1,451 @@
+"""A subtree at one zxid as a table: a server's snapshot, and the log behind it replayed in Spark.
+
+It gives what `zookeeper.data.tree.load_tree` gives, from the same snapshot, by the same rules, applied path
+by path. What a znode becomes depends on the operations on its own path, on its children's creates and
+deletes, and on two things that other paths decide:
+
+- a create is without effect where the parent is not there, as over a snapshot that was dumped after the
+  parent's deletion. The parent's path knows whether it was there, and says so.
+- a closeSession of 3.4 and 3.5 does not name the ephemerals that it deletes. Each path that the session may
+  own is shown the closing, and says whether it was deleted; its parent's pzxid follows from that.
+
+What paths say so is given to the paths concerned, and they are replayed again, until nothing new is said:
+once where the first reading says nothing, as it is with logs of 3.6 and later and whole snapshots; at most as
+often as the tree is deep.
+
+Limits: names with a lone surrogate, which no Spark text can hold, read as U+FFFD, so that two such may be
+taken for one; times beyond the year 294,000 read as the last one that Spark holds. All operations of one path
+and its children are replayed by one task, one after the other, so that neither needs memory. A log that is
+damaged behind the zxid that is asked for may be refused, where `load_tree` does not read so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from zkmigrate.spark.disk import Disk
+from zkmigrate.spark.input import only, under
+from zkmigrate.spark.open_sessions import is_session
+from zkmigrate.spark.operation_kinds import CHANGES, CLOSES, CREATES, ENDS, WRITES
+from zkmigrate.spark.sources.arrays import ACL
+from zkmigrate.spark.verb import reason
+from zkmigrate.zookeeper.data.effect import SYSTEM_ROOT, TTL_OWNER, is_under
+from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError
+from zkmigrate.zookeeper.data.logdir import hole
+from zkmigrate.zookeeper.data.snapname import SnapshotFile
+from zkmigrate.zookeeper.data.tree import Tree, Znode, begun
+from zkmigrate.zookeeper.data.txn import (
+    Acl,
+    CloseSessionTxn,
+    CreateContainerTxn,
+    CreateTTLTxn,
+    CreateTxn,
+    DeleteTxn,
+    SetACLTxn,
+    SetDataTxn,
+    Txn,
+    TxnBody,
+    TxnHeader,
+    TxnType,
+)
+from zkmigrate.zookeeper.data.zxid import format_zxid
+
+FIELDS = (
+    "data_sha256", "data_length", "acl", "czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "cversion",
+    "aversion", "ephemeral_owner",
+)  # fmt: skip
+"""Of a znode, in the order in which they are compared; as of `zookeeper.data.tree.Znode`."""
+
+_BASE, _CLOSING = "base", "closing"
+_NODE, _SKIPPED, _DELETED = "node", "skipped", "deleted"
+_LAST = (1 << 31) - 1
+_NOTHING: tuple[int, int | None] = (0, None)
+
+_ZNODE = pa.schema([
+    ("path", pa.string()), ("data_sha256", pa.binary()), ("data_length", pa.int32()), ("acl", ACL),
+    *((name, pa.int64()) for name in ("czxid", "mzxid", "pzxid", "ctime", "mtime")),
+    *((name, pa.int32()) for name in ("version", "cversion", "aversion")), ("ephemeral_owner", pa.int64()),
+])  # fmt: skip
+_EVENT = pa.schema([
+    *_ZNODE, ("kind", pa.string()), ("child", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32()),
+    ("session", pa.int64()), ("parent_cversion", pa.int32()),
+])  # fmt: skip
+"""What one path is shown, in the order of zxid and sequence: itself as the snapshot has it (`_BASE`), an
+operation on it, or, with `child`, one on a child; `_CLOSING` of a session that may own it. Of operations
+ctime is the time, version the new one, also of an ACL."""
+_SAID = pa.schema([*_ZNODE, ("kind", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32())])
+"""What a path says: what it is at the end, which creates of children were without effect, and that a closing
+deleted it."""
+
+
+Plain: TypeAlias = SimpleNamespace
+"""A row as a task takes it. A Row searches its names each time that it is asked for a value."""
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """nodes: path and FIELDS, times in ms. records: how many transactions were replayed. snapshot and
+    skipped as of `zookeeper.data.tree.Tree`."""
+
+    chroot: str
+    zxid: int
+    nodes: DataFrame
+    records: int
+    snapshot: str
+    skipped: Mapping[str, str]
+
+
+def rolled(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Rolled:
+    """The subtree as a server's disk holds it at `upto`. Raises as `zookeeper.data.tree.load_tree`."""
+
+    def attempt(file: SnapshotFile) -> tuple[Rolled, bool]:
+        base = _of_snapshot(disk.znodes(spark, file.name), chroot).persist(StorageLevel.DISK_ONLY)
+        try:
+            newest, corrupt = _newest(base)
+        except PySparkException as error:
+            raise CorruptError(reason(error), file.name) from error
+        if corrupt:
+            raise CorruptError(corrupt.removeprefix(f"{file.name}: "), file.name)
+        found = _replayed(
+            spark, disk, chroot, (file.zxid, upto), base.drop("corrupt").filter("path IS NOT NULL")
+        )
+        newer = newest > upto and first_behind(spark, disk, upto) is not None
+        return replace(found, snapshot=file.name), newer
+
+    found, skipped = begun(disk, upto, attempt)
+    if found is None:
+        blank = [path for path in ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota") if Tree(chroot).holds(path)]
+        found = _replayed(spark, disk, chroot, (0, upto), _blank(spark, blank))
+        if not found.records:
+            raise NoDataError("; ".join(skipped.values()) or "no snapshot and no transaction to begin from")
+    return replace(found, skipped=skipped)
+
+
+def holds(path: Column, chroot: str) -> Column:
+    """Whether a path is part of the tree at `chroot`, as of `zookeeper.data.tree.Tree`."""
+    inside = under(path, chroot)
+    return inside if is_under(chroot, SYSTEM_ROOT) else inside & ~under(path, SYSTEM_ROOT)
+
+
+def znode(row: Row | Plain) -> Znode:
+    """A row with FIELDS as a value."""
+    known = {"acl": _rights(row), "data_sha256": bytes(row.data_sha256)}
+    return Znode(**{name: getattr(row, name) for name in FIELDS} | known, content_crc32=0)
+
+
+@dataclass(frozen=True)
+class Continuity:
+    """Of a log behind a zxid. last: the newest zxid at or below the bound, None for none at all. records: how
+    many are behind. broken: the first place where it is not whole."""
+
+    last: int | None
+    records: int
+    broken: CorruptError | None
+
+
+def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) -> Continuity:
+    """Whether the log holds every transaction from `after` to `upto`, None for its end, by the rules of
+    `zookeeper.data.logdir.hole`. Raises CorruptError where it cannot be read."""
+    log = disk.log(spark, after) if upto is None else disk.log(spark, after, zxids=(0, upto))
+    if log is None:
+        return Continuity(None, 0, None)
+    records = log.filter("sequence = 0")
+    zxid = F.col("zxid")
+    try:
+        groups = (
+            records.groupBy((zxid > after).alias("behind"), "epoch")
+            .agg(F.min(zxid).alias("first"), F.max(zxid).alias("last"), F.count("*").alias("records"),
+                 F.count_distinct(zxid).alias("different"))
+            .orderBy("first")
+            .collect()
+        )  # fmt: skip
+        last: int | None = None
+        for group in groups:
+            if group.behind:
+                missing, at = hole(last, after, group.first), group.first
+                if not missing and group.different <= group.last - group.first:
+                    at, missing = _gap(records, group, after)
+                if not missing and group.records > group.different:
+                    missing = f"a transaction of epoch {group.epoch} stands in more than one place"
+                if missing:
+                    here = only(records.filter(zxid == at).select("file", "offset"))
+                    count = sum(one.records for one in groups if one.behind)
+                    return Continuity(groups[-1].last, count, CorruptError(missing, here.file, here.offset))
+            last = group.last
+    except PySparkException as error:
+        raise CorruptError(reason(error)) from error
+    return Continuity(last, sum(group.records for group in groups if group.behind), None)
+
+
+def first_behind(spark: SparkSession, disk: Disk, zxid: int) -> int | None:
+    """The first zxid behind this one in the log. Raises CorruptError where it cannot be read."""
+    log = disk.log(spark, zxid, zxids=(zxid + 1, (1 << 63) - 1))
+    if log is None:
+        return None
+    try:
+        row = log.agg(F.min("zxid").alias("zxid")).first()
+    except PySparkException as error:
+        raise CorruptError(reason(error)) from error
+    return None if row is None else row.zxid
+
+
+def _gap(records: DataFrame, group: Row, after: int) -> tuple[int, str]:
+    """The first zxid of an epoch that does not follow the one before it, and why."""
+    here = records.filter((F.col("zxid") >= group.first) & (F.col("zxid") <= group.last)).select("zxid")
+    before = here.select((F.col("zxid") + 1).alias("zxid"))
+    row = (
+        here.filter(F.col("zxid") > group.first).join(before, "zxid", "left_anti").agg(F.min("zxid")).first()
+    )
+    assert row is not None
+    last = only(here.filter(F.col("zxid") < row[0]).agg(F.max("zxid")))
+    return row[0], hole(last[0], after, row[0])
+
+
+def _replayed(spark: SparkSession, disk: Disk, chroot: str, span: tuple[int, int], base: DataFrame) -> Rolled:
+    """What the transactions after the first zxid, up to the second, make of `base`. Raises as `rolled`."""
+    after, upto = span
+    found = continuity(spark, disk, after, upto)
+    if found.broken:
+        raise found.broken
+    zxid = max(after, found.last or 0)
+    if zxid < upto:
+        behind = first_behind(spark, disk, upto)
+        if behind is None:
+            raise NoDataError(
+                f"the directories end at {format_zxid(zxid)}, the state at {format_zxid(upto)} was asked for"
+            )
+        # What follows a hole does not show that nothing was between: a snapshot may have been received.
+        if missing := hole(found.last, after, behind):
+            raise CorruptError(missing)
+    log = disk.log(spark, after, zxids=(after + 1, upto), data=True)
+    nodes = base
+    if found.records and log is not None:
+        try:
+            nodes = _settled(base, _operations(log, chroot), chroot)
+        except PySparkException as error:
+            raise CorruptError(reason(error)) from error
+    return Rolled(chroot, zxid, nodes, found.records, "", {})
+
+
+def _of_snapshot(found: DataFrame, chroot: str) -> DataFrame:
+    kept = found.filter(holds(F.col("path"), chroot) | F.col("corrupt").isNotNull())
+    times = {name: F.unix_millis(name) for name in ("ctime", "mtime")}
+    return kept.withColumns({"data_sha256": _sha256(), **times}).select("path", *FIELDS, "corrupt")
+
+
+def _sha256() -> Column:
+    return F.unhex(F.sha2(F.coalesce("data", F.lit(b"")), 256))
+
+
+def _newest(base: DataFrame) -> tuple[int, str]:
+    """The largest zxid in any stat, 0 for none, and why the snapshot cannot be read."""
+    row = only(base.agg(F.max(F.greatest("czxid", "mzxid", "pzxid")), F.max("corrupt")))
+    return row[0] or 0, row[1] or ""
+
+
+def _blank(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
+    """The znodes that a server makes by itself when it starts with nothing."""
+    frame = spark.createDataFrame([(path,) for path in paths], "path string")
+    zero = {name: F.lit(0).cast(from_arrow_schema(_ZNODE)[name].dataType) for name in FIELDS[3:]}
+    empty = {
+        "data": F.lit(b""),
+        "data_length": F.lit(0),
+        "acl": F.lit(None).cast(from_arrow_schema(_EVENT)["acl"].dataType),
+    }
+    return frame.withColumns({**zero, **empty}).withColumn("data_sha256", _sha256()).select("path", *FIELDS)
+
+
+def _operations(log: DataFrame, chroot: str) -> DataFrame:
+    """Changes of the subtree, and closings: columns of `_EVENT`."""
+    changes = F.col("type").isin(*CHANGES) & holds(F.col("path"), chroot)
+    found = log.filter(~F.col("failed") & (changes | (F.col("type") == CLOSES))).withColumns(
+        {"data_sha256": _sha256(), "ctime": F.unix_millis("time"), "kind": F.col("type")}
+    )
+    return _events(found)
+
+
+def _events(found: DataFrame) -> DataFrame:
+    """With all columns of `_EVENT`, null where there is none."""
+    there = set(found.columns)
+    return found.select(
+        *(
+            F.col(field.name).cast(field.dataType) if field.name in there
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in from_arrow_schema(_EVENT)
+        )
+    )  # fmt: skip
+
+
+def _settled(base: DataFrame, operations: DataFrame, chroot: str) -> DataFrame:
+    """The znodes after the operations."""
+    operations = operations.persist(StorageLevel.DISK_ONLY)
+    changes = operations.filter(holds(F.col("path"), chroot))
+    below = changes.filter(F.col("path") != chroot)
+    of_children = below.filter(F.col("kind").isin(*CREATES, *ENDS)).withColumns(
+        {"child": F.col("path"), "path": parent(F.col("path"))}
+    )
+    closings = _closings(base, changes, operations)
+    shown = base.withColumns({"kind": F.lit(_BASE), "zxid": F.lit(-1), "sequence": F.lit(0)})
+    # A closing may concern the parents too, which nothing tells before the paths below have said so.
+    closed = closings.select("path").union(
+        closings.filter(F.col("path") != chroot).select(parent(F.col("path")))
+    )
+    touched = changes.select("path").union(of_children.select("path")).union(closed)
+    touched = touched.distinct().persist(StorageLevel.DISK_ONLY)
+    others = [of_children, closings, _events(shown.join(touched, "path", "left_semi"))]
+    said = _said([changes, *others])
+    before, heard = _NOTHING, _heard(said)
+    while heard != before:
+        skipped = said.filter(F.col("kind") == _SKIPPED).select("path", "zxid", "sequence")
+        deleted = said.filter((F.col("kind") == _DELETED) & (F.col("path") != chroot)).select(
+            parent(F.col("path")).alias("path"), F.col("path").alias("child"), "zxid", "sequence",
+            F.lit("delete").alias("kind"),
+        )  # fmt: skip
+        effective = changes.join(skipped, ["path", "zxid", "sequence"], "left_anti")
+        said = _said([_events(effective), *others, _events(deleted)])
+        before, heard = heard, _heard(said)
+    last = said.filter(F.col("kind") == _NODE).select("path", *FIELDS)
+    return base.join(touched, "path", "left_anti").select("path", *FIELDS).unionByName(last)
+
+
+def parent(path: Column) -> Column:
+    """The path one element up; "/" is its own."""
+    above = F.substring_index(path, "/", -1)
+    cut = F.substring(path, F.lit(1), F.char_length(path) - F.char_length(above) - 1)
+    return F.when(cut == "", "/").otherwise(cut)
+
+
+def _closings(base: DataFrame, changes: DataFrame, operations: DataFrame) -> DataFrame:
+    """Every closing of a session, at each path that it may own."""
+    closed = operations.filter(F.col("kind") == CLOSES)
+    each = closed.groupBy("zxid", "session").agg(F.max("ctime").alias("ctime"))
+    owner = F.col("ephemeral_owner")
+    owners = base.select("path", owner).union(
+        changes.filter(F.col("kind").isin(*CREATES)).select("path", owner)
+    )
+    those = owners.filter(is_session(owner)).distinct().withColumnRenamed("ephemeral_owner", "session")
+    joined = those.join(each, "session")
+    return _events(joined.withColumns({"kind": F.lit(_CLOSING), "sequence": F.lit(_LAST)}))
+
+
+def _said(events: list[DataFrame]) -> DataFrame:
+    whole = events[0]
+    for more in events[1:]:
+        whole = whole.unionByName(more)
+    order = ("path", "zxid", "sequence")
+    ordered = whole.select(*_EVENT.names).repartition("path").sortWithinPartitions(*order)
+    # Of writes that follow each other only the last leaves anything behind.
+    following = F.lead("kind").over(Window.partitionBy("path").orderBy(*order))
+    overwritten = F.col("kind").isin(*WRITES) & F.coalesce(following.isin(*WRITES), F.lit(False))
+    kept = ordered.withColumn("overwritten", overwritten).filter("NOT overwritten").drop("overwritten")
+    return in_tasks(kept, _replay, _SAID).persist(StorageLevel.DISK_ONLY)
+
+
+def in_tasks(
+    frame: DataFrame, task: Callable[[Iterable[Plain]], Iterator[tuple[Any, ...]]], gives: pa.Schema
+) -> DataFrame:
+    """What `task` makes of the rows of each partition. By way of rows, since Spark's way by Arrow asks for
+    pandas too."""
+    rows = frame.rdd.mapPartitions(lambda taken: task(Plain(**row.asDict()) for row in taken))
+    return frame.sparkSession.createDataFrame(rows, from_arrow_schema(gives), verifySchema=False)
+
+
+def _heard(said: DataFrame) -> tuple[int, int | None]:
+    """How many things paths say to others, and a sum over what they say; `_NOTHING` for none."""
+    others = said.filter(F.col("kind") != _NODE)
+    row = only(others.agg(F.count("*"), F.bit_xor(F.xxhash64("kind", "path", "zxid", "sequence"))))
+    return row[0], row[1]
+
+
+# --- in the tasks
+
+
+def _replay(events: Iterable[Plain]) -> Iterator[tuple[Any, ...]]:
+    """Path after path, by the rules of `zookeeper.data.tree`. Takes rows of `_EVENT`, gives those of
+    `_SAID`."""
+    for path, of_path in groupby(events, key=attrgetter("path")):
+        for said in _Path(path).take(of_path):
+            yield tuple(said.get(name) for name in _SAID.names)
+
+
+def _rights(row: Row | Plain) -> tuple[Acl, ...] | None:
+    return None if row.acl is None else tuple(Acl(*one) for one in row.acl)
+
+
+class _Path:
+    """One path and its children as a tree of their own, whose chroot is the path: no create of it asks for a
+    parent, which `_settled` has seen to."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._tree = Tree(path)
+
+    def take(self, events: Iterable[Plain]) -> Iterator[dict[str, Any]]:
+        """Gives rows of `_SAID`."""
+        for event in events:
+            yield from self._one(event)
+        node = self._tree.nodes.get(self._path)
+        if node is not None:
+            acl = None if node.acl is None else [(one.perms, one.scheme, one.id) for one in node.acl]
+            values = {name: getattr(node, name) for name in FIELDS} | {"acl": acl}
+            yield {"kind": _NODE, "path": self._path, **values}
+
+    def _one(self, event: Plain) -> Iterator[dict[str, Any]]:
+        tree, path = self._tree, self._path
+        before = tree.nodes.get(path)
+        if event.kind == _BASE:
+            tree.put(path, znode(event))
+            return
+        tree.apply(_txn(event))
+        after = tree.nodes.get(path)
+        place = {"zxid": event.zxid, "sequence": event.sequence}
+        if event.child is not None:
+            tree.nodes.pop(event.child, None)
+            if before is None and event.kind in CREATES:
+                yield {"kind": _SKIPPED, "path": event.child, **place}
+        elif event.kind == _CLOSING:
+            if before is not None and after is None:
+                yield {"kind": _DELETED, "path": path, **place}
+        elif after is not None and (before is None or event.kind in WRITES):
+            tree.nodes[path] = replace(
+                after, data_sha256=bytes(event.data_sha256), data_length=event.data_length
+            )
+
+
+def _txn(event: Plain) -> Txn:
+    """An operation as a transaction of its own, without the data, whose hash the event has."""
+    kind = TxnType.closeSession if event.kind == _CLOSING else TxnType[event.kind]
+    return Txn(TxnHeader(event.session or 0, 0, event.zxid, event.ctime or 0, kind), _body(event), None)
+
+
+def _body(event: Plain) -> TxnBody:
+    path, acl = event.child or event.path, _rights(event) or ()
+    match event.kind:
+        case "create" | "create2":
+            # A child's own state is its own path's affair.
+            ephemeral = event.child is None and event.ephemeral_owner != 0
+            return CreateTxn(path, None, acl, ephemeral, event.parent_cversion)
+        case "createContainer":
+            return CreateContainerTxn(path, None, acl, event.parent_cversion)
+        case "createTTL":
+            return CreateTTLTxn(path, None, acl, event.parent_cversion, event.ephemeral_owner - TTL_OWNER)
+        case "setData" | "reconfig":
+            return SetDataTxn(path, None, event.version)
+        case "setACL":
+            return SetACLTxn(path, acl, event.version)
+        case "closing":
+            return CloseSessionTxn(None)
+        case _:
+            return DeleteTxn(path)

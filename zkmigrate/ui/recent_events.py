@@ -1,0 +1,123 @@
+"""What a run that is under way said last: its newest events and samples, read from the end of their files.
+
+For ``status`` at a second terminal. Nothing here is needed to go on, so whatever does not read is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.engine import samples
+from zkmigrate.ui.run_files import EVENTS
+
+_TAIL = 1 << 18
+"""Bytes from the end of each file: some minutes of a busy run."""
+
+
+@dataclass
+class Lately:
+    """A fold over events as JSON; times are seconds since the epoch.
+
+    waits: {what, progress, left_s, at, since}. wave: {done, of, left_s, at} of the roll. holds: the event
+    Holding. asks: where a question is open. sent: operation → {host, text, at} of changes without an outcome.
+    left_s: to turn back, at ``left_at``.
+    """
+
+    step: str = ""
+    way: str = ""
+    since: float = 0.0
+    waits: dict[str, Any] | None = None
+    wave: dict[str, Any] | None = None
+    holds: dict[str, Any] | None = None
+    asks: str = ""
+    sent: dict[str, dict[str, Any]] = field(default_factory=dict)
+    left_s: float | None = None
+    left_at: float = 0.0
+
+    def fold(self, event: Mapping[str, Any]) -> None:
+        """Take one more event in. KeyError, TypeError or ValueError for what is none."""
+        at = float(event["at"])
+        kind = event["event"]
+        if kind in ("RunBegun", "RunEnded", "StepEnded", "StepBlocked", "Turned"):
+            vars(self).update(vars(Lately()))
+        elif kind == "StepBegun":
+            step = f"{event['stage']}.{event['step']}"
+            vars(self).update(vars(Lately(step, str(event["way"]), at, wave=_how_far(event, at))))
+        elif kind == "Waits":
+            same = self.waits is not None and self.waits["what"] == event["what"]
+            since = self.waits["since"] if same and self.waits else at
+            keys = ("what", "progress", "left_s")
+            self.waits = {**{key: event[key] for key in keys}, "at": at, "since": since}
+        elif kind == "HookBegun" and event["waited"]:
+            what, left_s = f"hook {event['moment']}", float(event["timeout_s"])
+            self.waits = {"what": what, "progress": event["run"], "left_s": left_s, "at": at, "since": at}
+        elif kind == "WaveBegun":
+            self.waits, self.wave = None, _how_far(event, at)
+        elif kind == "HookEnded":
+            self.waits = None
+        elif kind == "ChangeSent":
+            change = event["change"]
+            self.sent[event["operation"]] = {"host": change["host"], "text": change["text"], "at": at}
+        elif kind == "ChangeEnded":
+            self.sent.pop(event["operation"], None)
+        elif kind == "Countdown":
+            self.left_s, self.left_at = float(event["left_s"]), at
+        elif kind == "Holding":
+            self.holds, self.waits = {**event}, None
+            if event["left_s"] is not None:
+                self.left_s, self.left_at = float(event["left_s"]), at
+        elif kind == "HoldEnded":
+            self.holds = None
+        elif kind in ("Consented", "StageBegun", "StageSkipped"):
+            self.asks = ""
+        elif kind == "Asking":
+            self.asks = str(event["where"])
+
+
+def events(run_dir: Path) -> Lately:
+    """What the newest events say."""
+    lately = Lately()
+    for line in _lines(run_dir / EVENTS):
+        try:
+            lately.fold(line)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+    return lately
+
+
+def sampled(run_dir: Path) -> dict[str, dict[str, Any]]:
+    """The newest sample of each kind."""
+    return {str(line.get("kind")): line for line in _lines(run_dir / samples.NAME)}
+
+
+def _how_far(event: Mapping[str, Any], at: float) -> dict[str, Any] | None:
+    """What an event tells of it; events of earlier versions tell nothing, or do not name the brokers."""
+    far = {key: event.get(key) for key in ("done", "of", "left_s")} | {"many": event.get("many", "brokers")}
+    return {**far, "at": at} if far["of"] else None
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects on the last whole lines of a file that others append to."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return
+    try:
+        size = os.fstat(fd).st_size
+        content = os.pread(fd, _TAIL, max(0, size - _TAIL))
+    except OSError:
+        return
+    finally:
+        os.close(fd)
+    for line in content.split(b"\n"):
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(said, dict):
+            yield said

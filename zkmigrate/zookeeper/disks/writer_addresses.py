@@ -1,0 +1,126 @@
+"""``writers``: who wrote under a chroot, from a server's log, with addresses from ``cons``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from zkmigrate.clean import inline
+from zkmigrate.model.fact import Seen
+from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
+from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_cons
+from zkmigrate.zookeeper.data.log_writers import Writer, Writing, writers
+from zkmigrate.zookeeper.data.session import format_session, unsigned
+from zkmigrate.zookeeper.data.sums import read_sums
+from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
+from zkmigrate.zookeeper.disks.location import Disks, Place, read
+from zkmigrate.zookeeper.disks.prove import Telling
+
+ANSWER_S = 5.0
+_PLACES = 3
+
+
+def told(
+    disks: Disks,
+    data: Place,
+    log: Place | None,
+    servers: Sequence[Server],
+    say: Callable[[str], None],
+    hint: Callable[[str], None],
+    *,
+    chroot: str,
+    hours: float | None,
+    largest: int,
+    as_json: bool,
+) -> int:
+    """Say who wrote; 0. log, and what it raises: as of `place.read`. servers: asked with ``cons`` for the
+    addresses of sessions that are connected now. hint: takes progress, and what could not be asked."""
+    limit = max(largest, MAX_RECORD)
+    teller = Telling(hint).of()
+
+    def tell(done: int) -> None:
+        teller("transactions", done, None)
+
+    with read(disks, data, log) as side:
+        owners = read_sums(side.data, side.logs, chroot=chroot, max_record=limit).owners
+        span = None if hours is None else round(hours * 3_600_000)
+        found = writers(side.logs, chroot=chroot, span_ms=span, owners=owners, max_record=limit, tell=tell)
+    at = addresses(servers, hint)
+    say(json.dumps(body(found, at)) if as_json else text(found, at, asked=bool(servers)))
+    return 0
+
+
+def addresses(servers: Sequence[Server], hint: Callable[[str], None]) -> Mapping[int, str]:
+    """Session, unsigned → address of its client, of those that are connected to one of the servers now."""
+    found: dict[int, str] = {}
+    for server in servers:
+        answer = allowed_word(server.host, server.port, ADMIN_PORT, "cons", ANSWER_S)
+        if not isinstance(answer, Seen):
+            hint(f"{server}: no addresses from here: {answer}")
+            continue
+        try:
+            listed = parse_cons(answer.value)
+            found |= {unsigned(c.session): c.address for c in listed if c.session is not None}
+        except WordError as error:
+            hint(f"{server}: no addresses from here: {error}")
+    return found
+
+
+def body(found: Writing, at: Mapping[int, str]) -> dict[str, Any]:
+    """What was found as JSON values; times are milliseconds since 1970, None for what is not known."""
+    return {
+        "chroot": found.chroot,
+        "since_ms": found.since_ms or None,
+        "until_ms": found.until_ms or None,
+        "records": found.records,
+        "under_chroot": found.under,
+        "gaps": [str(gap) for gap in found.gaps],
+        "writers": [_writer(one, at) for one in found.writers],
+    }
+
+
+def _writer(one: Writer, at: Mapping[int, str]) -> dict[str, Any]:
+    return {
+        "session": format_session(one.session),
+        "broker": one.broker,
+        "is_broker": one.is_broker,
+        "address": at.get(unsigned(one.session)),
+        "changes": one.changes,
+        "first_ms": one.first_ms,
+        "last_ms": one.last_ms,
+        "ended_ms": one.ended_ms,
+        "timeout_ms": one.timeout_ms,
+        "types": dict(one.types.most_common()),
+        "places": dict(one.places.most_common()),
+        "last_path": one.last_path,
+    }
+
+
+def text(found: Writing, at: Mapping[int, str], *, asked: bool) -> str:
+    """For a reader: a line for each writer, those that are no brokers first."""
+    others = [one for one in found.writers if not one.is_broker]
+    brokers = [one for one in found.writers if one.is_broker]
+    span = f"{_when(found.since_ms)} to {_when(found.until_ms)}" if found.records else "nothing"
+    lines = [
+        f"{found.under} of {found.records} transactions changed {found.chroot} ({span}): "
+        f"{len(brokers)} {'session' if len(brokers) == 1 else 'sessions'} of brokers, {len(others)} of others"
+    ]
+    for one in (*others, *brokers):
+        known = f"broker {one.broker}" if one.broker is not None else "a broker, by what it wrote"
+        who = known if one.is_broker else "no broker"
+        where = at.get(unsigned(one.session)) or ("not connected to those asked" if asked else "")
+        ended = f", ended {_when(one.ended_ms)}" if one.ended_ms else ""
+        lines += [
+            f"{format_session(one.session)} {who}{f', {where}' if where else ''}: {one.changes} changes, "
+            f"last {_when(one.last_ms)}{ended}",
+            f"    {inline(one.places_told(_PLACES))}",
+        ]
+    lines += [f"the log has a hole, writers may be missing: {gap}" for gap in found.gaps]
+    return "\n".join(lines)
+
+
+def _when(ms: int | None) -> str:
+    return datetime.fromtimestamp((ms or 0) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
