@@ -138,8 +138,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         """
         do(lambda: _analyze(options))
 
-    made: click.Command = analyze
-    return made
+    return analyze
 
 
 def _analyze(options: dict[str, Any]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +74,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         """
         do(lambda: _verify(options) if options["verify"] else _collect(options))
 
-    made: click.Command = collect
-    return made
+    return collect
 
 
 def _collect(options: dict[str, Any]) -> int:
@@ -99,13 +99,7 @@ def _verify(options: dict[str, Any]) -> int:
         raise UsageError("--verify DIR reads only this folder; it takes only --json")
     found = verify(options["verify"])
     if options["as_json"]:
-        body = {
-            "files": found.files,
-            "bytes": found.bytes,
-            "problems": found.problems,
-            "unfinished": found.unfinished,
-        }
-        click.echo(json.dumps(body))
+        click.echo(json.dumps(asdict(found)))
         return found.code
     for problem in found.problems:
         click.echo(problem)

@@ -62,8 +62,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         """
         do(lambda: verb(options))
 
-    made: click.Command = init
-    return made
+    return init
 
 
 def verb(options: dict[str, Any]) -> int:

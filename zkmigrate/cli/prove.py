@@ -41,8 +41,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         """
         do(lambda: _prove(options))
 
-    made: click.Command = prove
-    return made
+    return prove
 
 
 def _prove(options: dict[str, Any]) -> int:

@@ -40,8 +40,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         """
         do(lambda: _list(options))
 
-    made: click.Command = replay
-    return made
+    return replay
 
 
 @contextmanager

@@ -39,8 +39,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         """
         do(lambda: _writers(options))
 
-    made: click.Command = writers
-    return made
+    return writers
 
 
 def _writers(options: dict[str, Any]) -> int:

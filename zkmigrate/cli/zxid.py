@@ -82,8 +82,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         """
         do(lambda: _subtree(options))
 
-    made: click.Command = zxid
-    return made
+    return zxid
 
 
 def ssh_of(options: dict[str, Any]) -> Ssh:

@@ -24,6 +24,13 @@ No other check can be: a proof, the block with its lease, or the way back depend
 
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$")]
 
+Instant = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})$"
+    ),
+]
+
 
 class Accept(BaseModel):
     """One exception: this finding about this target does not block before ``until``.
@@ -38,12 +45,7 @@ class Accept(BaseModel):
     target: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]*$", max_length=253)] = ""
     who: Text
     why: Text
-    until: Annotated[
-        str,
-        StringConstraints(
-            pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})$"
-        ),
-    ]
+    until: Instant
 
     @property
     def words(self) -> str:

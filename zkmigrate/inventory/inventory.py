@@ -18,7 +18,7 @@ from zkmigrate.errors import InventoryError
 from zkmigrate.inventory import checks as inventory_checks
 from zkmigrate.inventory import explain as inventory_types
 from zkmigrate.inventory import marked_yaml
-from zkmigrate.inventory.accept import Accept
+from zkmigrate.inventory.accept import Accept, Instant
 from zkmigrate.inventory.checks import LEASE_MS
 from zkmigrate.inventory.hooks import Hook, Hooks, Moment
 
@@ -38,12 +38,6 @@ Command = Annotated[
 Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249)]
 SettingKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)]
 SettingValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9._:/,=@+% -]*|\*)$", max_length=1024)]
-Instant = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})$"
-    ),
-]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Jumps = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_\[][0-9A-Za-z._@:,\[\]-]*$", max_length=1024)]
 
@@ -155,15 +149,8 @@ class Ports(_Frozen):
     election: Port = 3888
 
 
-class Source(_Frozen):
-    """The ensemble that Kafka leaves. zkmigrate only reads it, with the ssh account's own rights.
-
-    admin_port: the AdminServer there answers the words that 4lw.commands.whitelist does not allow.
-    """
-
-    hosts: Annotated[tuple[ZooKeeperHost, ...], Field(min_length=1)]
+class _Ensemble(_Frozen):
     ports: Ports = Ports()
-    admin_port: Port = 8080
     config: RemotePath = "/etc/zookeeper/conf/zoo.cfg"
     data_dir: RemotePath = "/var/lib/zookeeper"
     log_dir: RemotePath | None = None
@@ -175,7 +162,17 @@ class Source(_Frozen):
         return self.log_dir or self.data_dir
 
 
-class Dest(_Frozen):
+class Source(_Ensemble):
+    """The ensemble that Kafka leaves. zkmigrate only reads it, with the ssh account's own rights.
+
+    admin_port: the AdminServer there answers the words that 4lw.commands.whitelist does not allow.
+    """
+
+    hosts: Annotated[tuple[ZooKeeperHost, ...], Field(min_length=1)]
+    admin_port: Port = 8080
+
+
+class Dest(_Ensemble):
     """The new, empty ensemble.
 
     settings: more zoo.cfg lines (tickTime, initLimit, …), as text. java_env: file of JVM flags; zkmigrate
@@ -183,20 +180,10 @@ class Dest(_Frozen):
     """
 
     hosts: Annotated[tuple[ZooKeeperHost, ...], Field(min_length=3)]
-    ports: Ports = Ports()
-    config: RemotePath = "/etc/zookeeper/conf/zoo.cfg"
-    data_dir: RemotePath = "/var/lib/zookeeper"
-    log_dir: RemotePath | None = None
     user: Account = "zookeeper"
     group: Account = "zookeeper"
-    java_env: RemotePath = "/etc/zookeeper/conf/java.env"
     service: Service = Service(unit="zookeeper.service")
     settings: dict[SettingKey, SettingValue] = Field(default_factory=dict)
-
-    @property
-    def txn_dir(self) -> str:
-        """Directory of the transaction logs: ``dataLogDir``, else ``dataDir``."""
-        return self.log_dir or self.data_dir
 
     @property
     def commands(self) -> tuple[str, ...]:
