@@ -28,31 +28,11 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @click.option(
         "--server", default="", metavar="NAME", help="Read this server's log; all have the same transactions."
     )
-    @click.option(
-        "--window",
-        "window_s",
-        type=click.IntRange(1, 3600),
-        default=10,
-        show_default=True,
-        metavar="SECONDS",
-        help="quiet: how long the cut-over holds clients.",
+    @flags.number(
+        "--window", "window_s", "SECONDS", "quiet: how long the cut-over holds clients.", 10, most=3600
     )
-    @click.option(
-        "--depth",
-        type=click.IntRange(1, 20),
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="tenants: how many path elements name a subtree.",
-    )
-    @click.option(
-        "--top",
-        type=click.IntRange(1, 10_000),
-        default=20,
-        show_default=True,
-        metavar="N",
-        help="Rows shown per table; Parquet has all.",
-    )
+    @flags.number("--depth", "depth", "N", "tenants: how many path elements name a subtree.", 1, most=20)
+    @flags.number("--top", "top", "N", "Rows shown per table; Parquet has all.", 20, most=10_000)
     @click.option(
         "--wchp",
         "watches",
@@ -61,20 +41,13 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="FILE",
         help="tenants: a server's saved answer to wchp. Repeat for each server.",
     )
-    @click.option(
+    @flags.many(
         "--server-log",
         "server_logs",
-        multiple=True,
-        metavar="FILE",
-        help="writers: text log of a ZooKeeper server, for addresses of sessions. Repeatable.",
+        "FILE",
+        "writers: text log of a ZooKeeper server, for addresses of sessions.",
     )
-    @click.option(
-        "--dest-dir",
-        "dest_dirs",
-        multiple=True,
-        metavar="[NAME=]DIR",
-        help="continuity, proof, diff: dataDir of a dest server. Repeat for each.",
-    )
+    @flags.many("--dest-dir", "dest_dirs", "[NAME=]DIR", "continuity, proof, diff: dataDir of a dest server.")
     @flags.zxid
     @click.option(
         "--after-cut",
@@ -83,27 +56,18 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     )
     @flags.on_dest
     @flags.jute_maxbuffer
-    @click.option(
-        "--broker-dir",
-        "broker_dirs",
-        multiple=True,
-        metavar="[NAME=]DIR",
-        help="partitions: one of the log.dirs of broker NAME. Repeat for each.",
+    @flags.many(
+        "--broker-dir", "broker_dirs", "[NAME=]DIR", "partitions: one of the log.dirs of broker NAME."
     )
     @click.option("--run", type=flags.FILE, metavar="DIR", help="timeline: a run's directory.")
-    @click.option(
+    @flags.many(
         "--client-history",
         "client_history",
-        multiple=True,
-        metavar="[NAME=]FILE",
-        help="timeline: JSON lines of a client, as the lab's load writes them. Repeatable.",
+        "[NAME=]FILE",
+        "timeline: JSON lines of a client, as the lab's load writes them.",
     )
-    @click.option(
-        "--broker-log",
-        "broker_logs",
-        multiple=True,
-        metavar="[NAME=]FILE",
-        help="timeline: a broker's server.log or controller.log. Repeatable.",
+    @flags.many(
+        "--broker-log", "broker_logs", "[NAME=]FILE", "timeline: a broker's server.log or controller.log."
     )
     @click.option(
         "--broker-log-zone",

@@ -29,12 +29,11 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @click.command("collect")
     @click.argument("places", metavar="[NAME=]DIR|HOST:DIR...", nargs=-1)
     @click.option("--out", type=flags.FILE, metavar="DIR", help="Copy into this folder.")
-    @click.option(
+    @flags.many(
         "--log-dir",
         "log_dirs",
-        multiple=True,
-        metavar="[NAME=]DIR|HOST:DIR",
-        help="A server's dataLogDir, if it is not the dataDir. NAME: that server.",
+        "[NAME=]DIR|HOST:DIR",
+        "A server's dataLogDir, if it is not the dataDir. NAME: that server.",
     )
     @click.option(
         "--rate",
@@ -43,13 +42,13 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="BYTES[k|M|G]",
         help="Bytes per second from all hosts together; k is 1000. 0: no limit.",
     )
-    @click.option(
+    @flags.number(
         "--newest-snapshots",
-        type=click.IntRange(0),
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="Copy the N newest whole snapshots of each server.",
+        "newest_snapshots",
+        "N",
+        "Copy the N newest whole snapshots of each server.",
+        1,
+        least=0,
     )
     @click.option(
         "--since",

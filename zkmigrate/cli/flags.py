@@ -50,6 +50,22 @@ def named(option: str, kind: str, metavar: str, text: str) -> Callable[[F], F]:
     return click.option(option, shell_complete=completed(kind), default="", metavar=metavar, help=text)
 
 
+def many(option: str, name: str, metavar: str, text: str, *, required: bool = False) -> Callable[[F], F]:
+    """A repeatable option."""
+    told = f"{text} Repeatable."
+    return click.option(option, name, multiple=True, required=required, metavar=metavar, help=told)
+
+
+def number(
+    option: str, name: str, metavar: str, text: str, default: int, *, least: int = 1, most: int | None = None
+) -> Callable[[F], F]:
+    """An option whose value is a whole number within bounds."""
+    kind = click.IntRange(least, most)
+    return click.option(
+        option, name, type=kind, default=default, show_default=True, metavar=metavar, help=text
+    )
+
+
 common: Callable[[F], F] = together(
     click.option(
         "--inventory",
@@ -107,13 +123,13 @@ walking: Callable[[F], F] = together(
 )
 """The options of a verb that walks a run forward."""
 
-jute_maxbuffer = click.option(
+jute_maxbuffer = number(
     "--jute-maxbuffer",
-    type=click.IntRange(1, 1 << 30),
-    default=JUTE_MAXBUFFER,
-    show_default=True,
-    metavar="BYTES",
-    help="The servers' jute.maxbuffer. A record may be twice as large.",
+    "jute_maxbuffer",
+    "BYTES",
+    "The servers' jute.maxbuffer. A record may be twice as large.",
+    JUTE_MAXBUFFER,
+    most=1 << 30,
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 chroot = click.option("--chroot", default="/", show_default=True, help="The subtree, such as /kafka.")
@@ -121,31 +137,20 @@ log_dir = click.option("--log-dir", metavar="DIR|HOST:DIR", help="The dataLogDir
 zxid = click.option(
     "--zxid", metavar="0xHEX", help="Compare the trees at this zxid. Default: the newest that both hold."
 )
-on_dest = click.option(
-    "--on-dest",
-    multiple=True,
-    metavar="0xSESSION",
-    help="A session that is a client of dest, so source may let it expire. Repeatable.",
+on_dest = many(
+    "--on-dest", "on_dest", "0xSESSION", "A session that is a client of dest, so source may let it expire."
 )
 both_sides: Callable[[F], F] = together(
     click.option("--source-dir", required=True, metavar="DIR|HOST:DIR", help="A dataDir of source's leader."),
     click.option(
         "--source-log-dir", metavar="DIR|HOST:DIR", help="Its dataLogDir, if it is not the dataDir."
     ),
-    click.option(
-        "--dest-dir",
-        "dest_dirs",
-        required=True,
-        multiple=True,
-        metavar="DIR|HOST:DIR",
-        help="The dataDir of a dest host. Repeat for each host.",
-    ),
-    click.option(
+    many("--dest-dir", "dest_dirs", "DIR|HOST:DIR", "The dataDir of each dest host.", required=True),
+    many(
         "--dest-log-dir",
         "dest_log_dirs",
-        multiple=True,
-        metavar="DIR|HOST:DIR",
-        help="Their dataLogDirs, if they are not the dataDirs, in the same order.",
+        "DIR|HOST:DIR",
+        "Their dataLogDirs, if they are not the dataDirs, in the same order.",
     ),
 )
 """The data directories of source and dest."""

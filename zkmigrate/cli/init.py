@@ -16,25 +16,15 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     """The verb. do: runs it and exits with its code."""
 
     @click.command("init")
-    @click.option(
-        "--source", multiple=True, metavar="HOST[:PORT],…", help="Servers that Kafka leaves; one is enough."
-    )
-    @click.option(
-        "--dest", multiple=True, metavar="HOST,…", help="The new, empty hosts: 3 or 5, in the order of myids."
-    )
-    @click.option(
-        "--bootstrap",
-        multiple=True,
-        metavar="HOST:PORT,…",
-        help="Brokers, if source's dump and cons do not show them.",
+    @flags.many("--source", "source", "HOST[:PORT],…", "Servers that Kafka leaves; one is enough.")
+    @flags.many("--dest", "dest", "HOST,…", "The new, empty hosts: 3 or 5, in the order of myids.")
+    @flags.many(
+        "--bootstrap", "bootstrap", "HOST:PORT,…", "Brokers, if source's dump and cons do not show them."
     )
     @click.option("--chroot", default="", help="Kafka's subtree, if source holds several clusters.")
     @click.option("--name", default="", help="Name of the move. Default: from the chroot.")
-    @click.option(
-        "--operator",
-        multiple=True,
-        metavar="ADDRESS,…",
-        help="This machine's addresses. Default: those it sends from.",
+    @flags.many(
+        "--operator", "operator", "ADDRESS,…", "This machine's addresses. Default: those it sends from."
     )
     @click.option(
         "--ansible",
