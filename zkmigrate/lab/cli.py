@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
@@ -13,6 +13,7 @@ import click
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from zkmigrate.cli.flags import F
 from zkmigrate.lab import lab as labs
 from zkmigrate.lab import service, state
 from zkmigrate.lab.ending import end_on_signals
@@ -77,55 +78,25 @@ def _shape(file: Path) -> Shape:
 _DEFAULT = LabSpec()
 
 
+def _option(option: str, field: str, text: str) -> Callable[[F], F]:
+    """An option for a field of the spec, with its type and default."""
+    return click.option(option, field, default=getattr(_DEFAULT, field), show_default=True, help=text)
+
+
 @lab.command()
-@click.option(
-    "--source",
-    "source_version",
-    default=_DEFAULT.source_version,
-    show_default=True,
-    help="ZooKeeper version of source.",
-)
-@click.option(
-    "--dest",
-    "dest_version",
-    default=_DEFAULT.dest_version,
-    show_default=True,
-    help="ZooKeeper version of dest.",
-)
-@click.option(
-    "--kafka", "kafka_version", default=_DEFAULT.kafka_version, show_default=True, help="Kafka version."
-)
-@click.option(
-    "--dest-count", type=int, default=_DEFAULT.dest_count, show_default=True, help="Dest hosts: 3 or 5."
-)
-@click.option("--chroot", default=_DEFAULT.chroot, show_default=True, help="Kafka's subtree of source.")
-@click.option(
-    "--session-timeout-ms",
-    type=int,
-    default=_DEFAULT.session_timeout_ms,
-    show_default=True,
-    help="Brokers' session timeout.",
-)
-@click.option(
-    "--tick-time-ms", type=int, default=_DEFAULT.tick_time_ms, show_default=True, help="ZooKeeper's tickTime."
-)
-@click.option("--tree-size", type=int, default=0, show_default=True, help="Filler znodes on source.")
-@click.option(
-    "--tree-node-bytes",
-    type=int,
-    default=_DEFAULT.tree_node_bytes,
-    show_default=True,
-    help="Size of a filler.",
-)
+@_option("--source", "source_version", "ZooKeeper version of source.")
+@_option("--dest", "dest_version", "ZooKeeper version of dest.")
+@_option("--kafka", "kafka_version", "Kafka version.")
+@_option("--dest-count", "dest_count", "Dest hosts: 3 or 5.")
+@_option("--chroot", "chroot", "Kafka's subtree of source.")
+@_option("--session-timeout-ms", "session_timeout_ms", "Brokers' session timeout.")
+@_option("--tick-time-ms", "tick_time_ms", "ZooKeeper's tickTime.")
+@_option("--tree-size", "tree_size", "Filler znodes on source.")
+@_option("--tree-node-bytes", "tree_node_bytes", "Size of a filler.")
 @click.option(
     "--reconfig/--no-reconfig", "reconfig_enabled", default=False, help="reconfigEnabled on source."
 )
-@click.option(
-    "--four-letter-words",
-    default=_DEFAULT.four_letter_words,
-    show_default=True,
-    help="4lw.commands.whitelist.",
-)
+@_option("--four-letter-words", "four_letter_words", "4lw.commands.whitelist.")
 @click.option("--sync/--no-sync", "sync_enabled", default=True, help="syncEnabled on source.")
 @click.option("--jute-maxbuffer", type=int, help="On every ZooKeeper host, in bytes.")
 @click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Extra line in source's zoo.cfg.")
