@@ -19,143 +19,93 @@ _AS_GIVEN = (
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The verb. do: runs it to its exit code."""
+    """The verb. do: runs it and exits with its code."""
 
     @click.command("analyze")
     @click.argument("jobs", metavar="JOB[,JOB...]|all")
     @click.argument("places", metavar="[NAME=]DIR...", nargs=-1)
+    @flags.chroot
     @click.option(
-        "--chroot", default="/", show_default=True, help="The subtree that is to move, such as /kafka."
+        "--server", default="", metavar="NAME", help="Read this server's log; all have the same transactions."
     )
-    @click.option(
-        "--server",
-        default="",
-        metavar="NAME",
-        help="Whose log is read where one is enough: all have the same.",
+    @flags.number(
+        "--window", "window_s", "SECONDS", "quiet: how long the cut-over holds clients.", 10, most=3600
     )
-    @click.option(
-        "--window",
-        "window_s",
-        type=click.IntRange(1, 3600),
-        default=10,
-        show_default=True,
-        metavar="SECONDS",
-        help="quiet: how long the cut-over holds clients.",
-    )
-    @click.option(
-        "--depth",
-        type=click.IntRange(1, 20),
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="tenants: how many elements of a path name a subtree.",
-    )
-    @click.option(
-        "--top",
-        type=click.IntRange(1, 10_000),
-        default=20,
-        show_default=True,
-        metavar="N",
-        help="Rows of a table for people; Parquet has all.",
-    )
+    @flags.number("--depth", "depth", "N", "tenants: how many path elements name a subtree.", 1, most=20)
+    @flags.number("--top", "top", "N", "Rows shown per table; Parquet has all.", 20, most=10_000)
     @click.option(
         "--wchp",
         "watches",
         type=flags.FILE,
         multiple=True,
         metavar="FILE",
-        help="tenants: a server's answer to wchp, saved; again for each server.",
+        help="tenants: a server's saved answer to wchp. Repeat for each server.",
     )
-    @click.option(
+    @flags.many(
         "--server-log",
         "server_logs",
-        multiple=True,
-        metavar="FILE",
-        help="writers: a text log of a ZooKeeper server, for the addresses of sessions.",
+        "FILE",
+        "writers: text log of a ZooKeeper server, for addresses of sessions.",
     )
+    @flags.many("--dest-dir", "dest_dirs", "[NAME=]DIR", "continuity, proof, diff: dataDir of a dest server.")
+    @flags.zxid
     @click.option(
-        "--dest-dir",
-        "dest_dirs",
-        multiple=True,
-        metavar="[NAME=]DIR",
-        help="continuity, proof, diff: the dataDir of a dest server; once for each.",
+        "--after-cut",
+        is_flag=True,
+        help="proof, diff: dest was cut over and has transactions of its own.",
     )
-    @click.option(
-        "--zxid", metavar="0xHEX", help="proof, diff: compare the trees at this; else at the newest of both."
-    )
-    @click.option(
-        "--after-cut", is_flag=True, help="proof, diff: dest was cut over, it has transactions of its own."
-    )
-    @click.option(
-        "--on-dest",
-        multiple=True,
-        metavar="0xSESSION",
-        help="proof: a session known to be a client of dest: source may let it expire.",
-    )
+    @flags.on_dest
     @flags.jute_maxbuffer
-    @click.option(
-        "--broker-dir",
-        "broker_dirs",
-        multiple=True,
-        metavar="[NAME=]DIR",
-        help="partitions: one of a broker's log.dirs; again for each. NAME: the broker's.",
+    @flags.many(
+        "--broker-dir", "broker_dirs", "[NAME=]DIR", "partitions: one of the log.dirs of broker NAME."
     )
-    @click.option("--run", type=flags.FILE, metavar="DIR", help="timeline: a run's folder, with its journal.")
-    @click.option(
+    @click.option("--run", type=flags.FILE, metavar="DIR", help="timeline: a run's directory.")
+    @flags.many(
         "--client-history",
         "client_history",
-        multiple=True,
-        metavar="[NAME=]FILE",
-        help="timeline: JSON lines of a real client, as the lab's load writes them; again for each.",
+        "[NAME=]FILE",
+        "timeline: JSON lines of a client, as the lab's load writes them.",
     )
-    @click.option(
-        "--broker-log",
-        "broker_logs",
-        multiple=True,
-        metavar="[NAME=]FILE",
-        help="timeline: a broker's server.log or controller.log; again for each.",
+    @flags.many(
+        "--broker-log", "broker_logs", "[NAME=]FILE", "timeline: a broker's server.log or controller.log."
     )
     @click.option(
         "--broker-log-zone",
         default="UTC",
         show_default=True,
         metavar="ZONE",
-        help="timeline: the time zone of brokers' logs, such as Europe/Berlin.",
+        help="timeline: time zone of brokers' logs, such as Europe/Berlin.",
     )
     @click.option(
-        "--out", type=flags.FILE, metavar="DIR", help="Write the page and the tables into this folder."
+        "--out", type=flags.FILE, metavar="DIR", help="Write the page and the tables to this folder."
     )
     @click.option(
         "--master",
         default="",
         metavar="URL",
-        help="Spark's, such as local[2] or spark://HOST:7077; else all cores of this machine.",
+        help="Spark master, such as local[2] or spark://HOST:7077. Default: all cores here.",
     )
     @click.option(
         "--memory",
         default="2g",
         show_default=True,
         metavar="SIZE",
-        help="Of Spark here; the rest is spilled.",
+        help="Memory for Spark here; it spills the rest to disk.",
     )
-    @click.option(
-        "--spill", type=flags.FILE, metavar="DIR", help="Where Spark puts what does not fit in memory."
-    )
+    @click.option("--spill", type=flags.FILE, metavar="DIR", help="Where Spark spills to.")
     @flags.as_json
     def analyze(**options: Any) -> None:
-        """Answer questions before a move and after it from ZooKeeper's logs and snapshots, with Spark.
+        """Analyze ZooKeeper's logs and snapshots with Spark, before or after a move.
 
-        Each DIR is a dataDir or dataLogDir of one server, or a copy; NAME= tells two of one server together.
-        Nothing is written but --out.
+        Each DIR is a dataDir or dataLogDir of one server, or a copy. Two DIRs with the same NAME= belong to
+        one server. Writes only --out.
         """
         do(lambda: _analyze(options))
 
-    made: click.Command = analyze
-    return made
+    return analyze
 
 
 def _analyze(options: dict[str, Any]) -> int:
-    """The options as a call."""
     import sys
 
     from zkmigrate.spark.request import Asked, parse_place
@@ -185,7 +135,7 @@ def _analyze(options: dict[str, Any]) -> int:
 
 
 def _names(text: str, options: dict[str, Any]) -> tuple[str, ...]:
-    """Raises UsageError for an unknown job. options: tell what ``all`` is."""
+    """The jobs by name. options: decide which ``all`` has. Raises UsageError for an unknown job."""
     from zkmigrate.errors import UsageError
 
     if text == "all":
@@ -193,5 +143,5 @@ def _names(text: str, options: dict[str, Any]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(part for part in text.split(",") if part))
     unknown = [name for name in names if name not in JOBS]
     if unknown or not names:
-        raise UsageError(f"no job {', '.join(unknown) or text!r}. There are: {', '.join(JOBS)}, all")
+        raise UsageError(f"unknown job {', '.join(unknown) or text!r}. Needed: {', '.join(JOBS)} or all")
     return names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,62 +24,59 @@ _TIMES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The verb. do: runs it to its exit code."""
+    """The verb. do: runs it and exits with its code."""
 
     @click.command("collect")
     @click.argument("places", metavar="[NAME=]DIR|HOST:DIR...", nargs=-1)
-    @click.option("--out", type=flags.FILE, metavar="DIR", help="The folder that takes the files.")
-    @click.option(
+    @click.option("--out", type=flags.FILE, metavar="DIR", help="Copy into this folder.")
+    @flags.many(
         "--log-dir",
         "log_dirs",
-        multiple=True,
-        metavar="[NAME=]DIR|HOST:DIR",
-        help="A server's dataLogDir, where it is another directory; the name tells whose.",
+        "[NAME=]DIR|HOST:DIR",
+        "A server's dataLogDir, if it is not the dataDir. NAME: that server.",
     )
     @click.option(
         "--rate",
         default="10M",
         show_default=True,
         metavar="BYTES[k|M|G]",
-        help="A second, from all hosts together; k is 1000. 0: as fast as it goes.",
+        help="Bytes per second from all hosts together; k is 1000. 0: no limit.",
     )
-    @click.option(
+    @flags.number(
         "--newest-snapshots",
-        type=click.IntRange(0),
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="So many of the newest whole snapshots of each server.",
+        "newest_snapshots",
+        "N",
+        "Copy the N newest whole snapshots of each server.",
+        1,
+        least=0,
     )
     @click.option(
         "--since",
         default="",
         metavar="HOURS|0xZXID",
-        help="Only logs with transactions of the last HOURS before the newest, or at and behind ZXID.",
+        help="Only logs with transactions of the last HOURS, or from ZXID on.",
     )
     @click.option(
         "--verify",
         type=flags.FILE,
         metavar="DIR",
-        help="Instead: compare every file in this folder with its manifest.",
+        help="Instead, compare every file in this folder with its manifest.",
     )
     @flags.jute_maxbuffer
-    @flags.ssh("else your own", "else ~/.ssh/known_hosts")
+    @flags.ssh()
     @flags.as_json
     def collect(**options: Any) -> None:
-        """Bring the logs and snapshots of servers into a folder, for analyze and the other readers of disks.
+        """Copy the logs and snapshots of servers into a folder, for analyze, prove and zxid.
 
-        Run again it takes only what is new. Hosts need an sshd with SFTP and an account that may read the
-        files; the servers may be running.
+        A second call copies only what is new. Hosts need an sshd with SFTP and an account that may read the
+        files. The servers may run.
         """
         do(lambda: _verify(options) if options["verify"] else _collect(options))
 
-    made: click.Command = collect
-    return made
+    return collect
 
 
 def _collect(options: dict[str, Any]) -> int:
-    """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.engine.clock import Interrupt, RealClock
     from zkmigrate.zookeeper.disks import collect as verb
     from zkmigrate.zookeeper.disks.location import distant, reached
@@ -97,35 +95,29 @@ def _verify(options: dict[str, Any]) -> int:
     from zkmigrate.zookeeper.disks.collected import counted, verify
 
     if options["places"] or options["out"] or options["log_dirs"]:
-        raise UsageError("--verify DIR compares what is here: it goes with --json only")
+        raise UsageError("--verify DIR reads only this folder; it takes only --json")
     found = verify(options["verify"])
     if options["as_json"]:
-        body = {
-            "files": found.files,
-            "bytes": found.bytes,
-            "problems": found.problems,
-            "unfinished": found.unfinished,
-        }
-        click.echo(json.dumps(body))
+        click.echo(json.dumps(asdict(found)))
         return found.code
     for problem in found.problems:
         click.echo(problem)
     for name in found.unfinished:
-        click.echo(f"{name}: is not finished; the next run goes on with it")
-    said = "not as the manifest says" if found.problems else "as the manifest says"
+        click.echo(f"{name}: unfinished; the next call continues it")
+    said = "the folder differs" if found.problems else "the folder matches"
     click.echo(f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')} in the manifest: {said}")
     return found.code
 
 
 def _asked(options: dict[str, Any]) -> Asked:
-    """Raises UsageError."""
+    """The options as a request. Raises UsageError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks.collect import Asked
 
     out: Path | None = options["out"]
     if out is None or not options["places"]:
-        raise UsageError("needed: [NAME=]HOST:DIR..., and --out DIR; or --verify DIR")
+        raise UsageError("needed: [NAME=]HOST:DIR... and --out DIR, or --verify DIR")
     zxid, hours = _since(options["since"])
     return Asked(
         out,
@@ -139,7 +131,7 @@ def _asked(options: dict[str, Any]) -> Asked:
 
 
 def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server, ...]:
-    """The servers that were named, each with its own dataLogDir. Raises UsageError."""
+    """The named servers, each with its dataLogDir. Raises UsageError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.disks.collect import Server
 
@@ -147,7 +139,7 @@ def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server,
     for text in places:
         name, place = _named(text)
         if name in found:
-            raise UsageError(f"two servers are {name}. Needed: a name for each, as NAME=HOST:DIR")
+            raise UsageError(f"two servers have the name {name}. Needed: a name for each, as NAME=HOST:DIR")
         found[name] = Server(name, place)
     for text in log_dirs:
         name, place = _named(text)
@@ -155,7 +147,7 @@ def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server,
             name = next(iter(found))
         if name not in found or found[name].log is not None:
             raise UsageError(
-                f"--log-dir {text}: {name} is {'given twice' if name in found else 'none of the servers'}. "
+                f"--log-dir {text}: {name} is {'given twice' if name in found else 'no named server'}. "
                 f"Needed: NAME=DIR with one of {', '.join(found)}, each once"
             )
         found[name] = Server(name, found[name].data, place)
@@ -163,7 +155,7 @@ def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server,
 
 
 def _named(text: str) -> tuple[str, Place]:
-    """The name that was given; else the host's, and for a directory here the last of its own."""
+    """The given name, else the host's, else the last part of a local directory; and the place."""
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.disks.location import VERSION_2, parse_place
 
@@ -174,24 +166,24 @@ def _named(text: str) -> tuple[str, Place]:
     path = Path(place.path)
     name = place.host or (path.parent.name if path.name == VERSION_2 else path.name)
     if not SERVER.fullmatch(name):
-        raise UsageError(f"{text!r} gives its folder no name. Needed: NAME={text}")
+        raise UsageError(f"no name for the folder of {text!r}. Needed: NAME={text}")
     return name, place
 
 
 def _absolute(place: Place) -> Place:
-    """The same from whichever folder a later run is called."""
+    """The place with an absolute path, so that a later call from another folder finds it."""
     from zkmigrate.zookeeper.disks.location import Place
 
     return place if place.host else Place("", str(Path(place.path).absolute()))
 
 
 def rate(text: str) -> float:
-    """Bytes a second. Raises UsageError."""
+    """Bytes per second. Raises UsageError."""
     from zkmigrate.errors import UsageError
 
     match = _RATE.fullmatch(text)
     if match is None:
-        raise UsageError(f"--rate {text}: needed are bytes a second, such as 500k, 10M, or 0 for no limit")
+        raise UsageError(f"--rate {text}: needed: bytes per second, such as 500k or 10M; 0 for no limit")
     return float(match[1]) * _TIMES[match[2]]
 
 
@@ -210,5 +202,5 @@ def _since(text: str) -> tuple[int | None, float | None]:
     except (MalformedError, ValueError):
         hours = 0.0
     if not 0 < hours < float("inf"):
-        raise UsageError(f"--since {text}: needed are hours, such as 24, or a zxid, such as 0x100000001")
+        raise UsageError(f"--since {text}: needed: hours, such as 24, or a zxid, such as 0x100000001")
     return None, hours

@@ -1,6 +1,6 @@
-"""Completion on the command line: the shells' scripts, which are click's, and words that only a run knows.
+"""Shell completion: click's scripts, and words that depend on runs and playbooks.
 
-A completion never fails and never prints: what cannot be read completes to nothing.
+A completion never fails and never prints. What it cannot read completes to nothing.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from zkmigrate.runs import playbook_files
 PROGRAM = "zkmigrate"
 
 Given: TypeAlias = Mapping[str, Any]
-"""The options on the line so far, by parameter name."""
+"""The options typed so far, by parameter name."""
 
 
 def script(command: click.Command, shell: str) -> str:
-    """The script for a shell, to be sourced. UsageError for a shell that click does not know."""
+    """The script that a shell sources. Raises UsageError for a shell that click does not know."""
     known = get_completion_class(shell)
     if known is None:
         raise UsageError(f"no completion for {shell}")
     made = known(command, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE")
-    return made.source_template % made.source_vars()  # source() would ask for bash's version, by starting it
+    return made.source_template % made.source_vars()  # source() would start bash to ask its version
 
 
 def words(what: str, given: Given, incomplete: str) -> list[CompletionItem]:
-    """Words for one of the kinds in ``_KINDS`` that begin with what was typed."""
+    """The words of a kind in ``_KINDS`` that begin with ``incomplete``."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             found = list(_KINDS[what](given, incomplete))
-    except Exception:  # whatever is wrong with a directory, a file or a playbook: here is no place to say so
+    except Exception:  # a broken file or playbook is reported by the verb, not here
         return []
     return [item for item in found if item.type != "plain" or item.value.startswith(incomplete)]
 
@@ -51,7 +51,7 @@ def _plain(values: Iterable[str]) -> list[CompletionItem]:
 
 
 def _runs(_given: Given, _incomplete: str) -> list[CompletionItem]:
-    """The runs that have begun, the newest first."""
+    """The runs that have begun, newest first."""
     folder = runs.base(os.environ)
     found = [path for path in folder.iterdir() if runs.is_id(path.name) and runs.has_begun(path)]
     return _plain(path.name for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True))

@@ -1,6 +1,6 @@
-"""Options that several verbs have, each said once.
+"""Options that several verbs share.
 
-Nothing heavy is imported here: every verb's ``--help`` comes by.
+Every verb's ``--help`` imports this module, so it imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILE = click.Path(path_type=Path)
 
 
 def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
-    """Completes an option's value, as ``zkmigrate.cli.completion`` knows it."""
+    """Complete an option's value with one of the kinds of ``zkmigrate.cli.completion``."""
 
     def complete(context: click.Context, _option: click.Parameter, incomplete: str) -> list[Any]:
         from zkmigrate.cli import completion
@@ -29,123 +29,148 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
     return complete
 
 
-def common(verb: F) -> F:
-    """Inventory, playbook and ``--json``: every verb that reads an inventory."""
-    for option in (
-        click.option(
-            "--json", "as_json", is_flag=True, help="Print JSON; run, resume, rollback: one event a line."
-        ),
-        click.option(
-            "--playbook",
-            shell_complete=completed("playbooks"),
-            default="kafka_zookeeper_move",
-            show_default=True,
-            help="Name or .py file.",
-        ),
-        click.option(
-            "--inventory",
-            "-i",
-            type=FILE,
-            default=Path("migration.yml"),
-            show_default=True,
-            help="The inventory file.",
-        ),
-    ):
-        verb = option(verb)
-    return verb
-
-
-def which_run(text: str) -> Callable[[F], F]:
-    """``--run-id`` with a help of the verb's own."""
-    return click.option("--run-id", shell_complete=completed("runs"), default="", help=text)
-
-
-def named(option: str, kind: str, metavar: str, text: str) -> Callable[[F], F]:
-    """An option that takes the name of something of this kind."""
-    return click.option(option, shell_complete=completed(kind), default="", metavar=metavar, help=text)
-
-
-run_id = which_run(
-    "Which run; the open, else the newest one of the inventory when left out (run: a new one)."
-)
-yes = click.option("--yes", is_flag=True, help="Same path without prompts; needed without a terminal.")
-until = named("--until", "steps", "STEP", "Stop after this stage or stage.step, such as roll.")
-hold_at = named(
-    "--hold-at",
-    "phases",
-    "PHASE",
-    "Hold after this step of the cut-over, such as check. Once dest serves (serve, check) no longer "
-    "than policy.open_limit_s: then the hosts open by themselves.",
-)
-pause_after = click.option(
-    "--pause-after",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="In the roll, or the set of topics: hold once N have moved, until zkmigrate release.",
-)
-skip = click.option(
-    "--skip",
-    shell_complete=completed("skippable"),
-    multiple=True,
-    metavar="STAGE",
-    help="Pass over a stage that may be: rehearse. Nobody has tried dest then, and the window's length is "
-    "not known.",
-)
-metrics = click.option(
-    "--metrics", type=FILE, help="Keep this file up to date for Prometheus' node exporter (*.prom)."
-)
-steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
-
-jute_maxbuffer = click.option(
-    "--jute-maxbuffer",
-    type=click.IntRange(1, 1 << 30),
-    default=JUTE_MAXBUFFER,
-    show_default=True,
-    metavar="BYTES",
-    help="As the servers have it: a record can be twice as large.",
-)
-
-
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-dest_log_dirs = click.option(
-    "--dest-log-dir",
-    "dest_log_dirs",
-    multiple=True,
-    metavar="DIR|HOST:DIR",
-    help="Their dataLogDirs, in the same order, where they are others.",
-)
-
-
-def walking(verb: F) -> F:
-    """The options of a verb that walks a run forward."""
-    for option in (metrics, steal, skip, pause_after, hold_at, until, yes, run_id):
-        verb = option(verb)
-    return verb
-
-
-def ssh(account: str, pins: str) -> Callable[[F], F]:
-    """How hosts are reached where no inventory says it. account, pins: what holds without ``--ssh-user`` and
-    ``--known-hosts``."""
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, in the order of ``--help``."""
 
     def added(verb: F) -> F:
-        for option in reversed(
-            (
-                click.option("--ssh-user", default="", help=f"Account on all hosts; {account}."),
-                click.option("--ssh-port", type=click.IntRange(1, 65535), help="Port of their sshd."),
-                click.option("--ssh-key", type=FILE, help="Private key; else one of ~/.ssh."),
-                click.option("--known-hosts", type=FILE, help=f"Pins host keys; {pins}."),
-                click.option("--ssh-config", type=FILE, help="An ssh_config to go by."),
-                click.option(
-                    "--bastion", default="", metavar="[USER@]HOST[:PORT],…", help="Hosts to go through."
-                ),
-            )
-        ):
+        for option in reversed(options):
             verb = option(verb)
         return verb
 
     return added
 
 
+def which_run(text: str) -> Callable[[F], F]:
+    """``--run-id`` with a help text for one verb."""
+    return click.option("--run-id", shell_complete=completed("runs"), default="", help=text)
+
+
+def named(option: str, kind: str, metavar: str, text: str) -> Callable[[F], F]:
+    """An option whose value is a name of this kind."""
+    return click.option(option, shell_complete=completed(kind), default="", metavar=metavar, help=text)
+
+
+def many(option: str, name: str, metavar: str, text: str, *, required: bool = False) -> Callable[[F], F]:
+    """A repeatable option."""
+    told = f"{text} Repeatable."
+    return click.option(option, name, multiple=True, required=required, metavar=metavar, help=told)
+
+
+def number(
+    option: str, name: str, metavar: str, text: str, default: int, *, least: int = 1, most: int | None = None
+) -> Callable[[F], F]:
+    """An option whose value is a whole number within bounds."""
+    kind = click.IntRange(least, most)
+    return click.option(
+        option, name, type=kind, default=default, show_default=True, metavar=metavar, help=text
+    )
+
+
+common: Callable[[F], F] = together(
+    click.option(
+        "--inventory",
+        "-i",
+        type=FILE,
+        default=Path("migration.yml"),
+        show_default=True,
+        help="Inventory file.",
+    ),
+    click.option(
+        "--playbook",
+        shell_complete=completed("playbooks"),
+        default="kafka_zookeeper_move",
+        show_default=True,
+        help="Name, or a .py file.",
+    ),
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON; run, resume, rollback: one event per line."
+    ),
+)
+"""The options of every verb that reads an inventory."""
+
+run_id = which_run("Default: the open run of the inventory, else its newest; run begins a new one.")
+yes = click.option("--yes", is_flag=True, help="Ask no questions; required without a terminal.")
+steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
+metrics = click.option(
+    "--metrics", type=FILE, help="Keep this *.prom file up to date for Prometheus' node exporter."
+)
+walking: Callable[[F], F] = together(
+    run_id,
+    yes,
+    named("--until", "steps", "STEP", "Stop after this stage or stage.step, such as roll."),
+    named(
+        "--hold-at",
+        "phases",
+        "PHASE",
+        "Hold after this step of the cut-over, such as check. After serve and check the hosts wait only "
+        "policy.open_limit_s, then open to clients by themselves.",
+    ),
+    click.option(
+        "--pause-after",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Hold the roll after N brokers, or the topic step after N topics, until zkmigrate release.",
+    ),
+    click.option(
+        "--skip",
+        shell_complete=completed("skippable"),
+        multiple=True,
+        metavar="STAGE",
+        help="Skip an optional stage: rehearse. Then dest is untested and the window's length unknown.",
+    ),
+    steal,
+    metrics,
+)
+"""The options of a verb that walks a run forward."""
+
+jute_maxbuffer = number(
+    "--jute-maxbuffer",
+    "jute_maxbuffer",
+    "BYTES",
+    "The servers' jute.maxbuffer. A record may be twice as large.",
+    JUTE_MAXBUFFER,
+    most=1 << 30,
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+chroot = click.option("--chroot", default="/", show_default=True, help="The subtree, such as /kafka.")
+log_dir = click.option("--log-dir", metavar="DIR|HOST:DIR", help="The dataLogDir, if it is not the dataDir.")
+zxid = click.option(
+    "--zxid", metavar="0xHEX", help="Compare the trees at this zxid. Default: the newest that both hold."
+)
+on_dest = many(
+    "--on-dest", "on_dest", "0xSESSION", "A session that is a client of dest, so source may let it expire."
+)
+both_sides: Callable[[F], F] = together(
+    click.option("--source-dir", required=True, metavar="DIR|HOST:DIR", help="A dataDir of source's leader."),
+    click.option(
+        "--source-log-dir", metavar="DIR|HOST:DIR", help="Its dataLogDir, if it is not the dataDir."
+    ),
+    many("--dest-dir", "dest_dirs", "DIR|HOST:DIR", "The dataDir of each dest host.", required=True),
+    many(
+        "--dest-log-dir",
+        "dest_log_dirs",
+        "DIR|HOST:DIR",
+        "Their dataLogDirs, if they are not the dataDirs, in the same order.",
+    ),
+)
+"""The data directories of source and dest."""
+
+
+def ssh(account: str = "your own", pins: str = "~/.ssh/known_hosts") -> Callable[[F], F]:
+    """How to reach hosts without an inventory. account, pins: the defaults of ``--ssh-user`` and
+    ``--known-hosts``, in words."""
+    return together(
+        click.option("--ssh-user", default="", help=f"Account on all hosts. Default: {account}."),
+        click.option("--ssh-port", type=click.IntRange(1, 65535), help="Port of their sshd."),
+        click.option("--ssh-key", type=FILE, help="Private key. Default: one in ~/.ssh."),
+        click.option("--known-hosts", type=FILE, help=f"File of pinned host keys. Default: {pins}."),
+        click.option("--ssh-config", type=FILE, help="An ssh_config to apply."),
+        click.option(
+            "--bastion", default="", metavar="[USER@]HOST[:PORT],…", help="Jump hosts, the nearest first."
+        ),
+    )
+
+
 def hint(line: str) -> None:
-    """A line on standard error."""
+    """Print a line to standard error."""
     click.echo(line, err=True)

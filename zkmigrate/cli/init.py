@@ -1,4 +1,4 @@
-"""The options of ``init``; what it does is in :mod:`zkmigrate.discovery.init_verb`."""
+"""The options of ``init``; :mod:`zkmigrate.discovery.init_verb` does the work."""
 
 from __future__ import annotations
 
@@ -13,58 +13,50 @@ from zkmigrate.cli import flags
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The verb for the command line. do: runs it to its exit code."""
+    """The verb. do: runs it and exits with its code."""
 
     @click.command("init")
-    @click.option(
-        "--source",
-        "source",
-        multiple=True,
-        metavar="HOST[:PORT],…",
-        help="Servers that Kafka leaves; one is enough.",
+    @flags.many("--source", "source", "HOST[:PORT],…", "Servers that Kafka leaves; one is enough.")
+    @flags.many("--dest", "dest", "HOST,…", "The new, empty hosts: 3 or 5, in the order of myids.")
+    @flags.many(
+        "--bootstrap", "bootstrap", "HOST:PORT,…", "Brokers, if source's dump and cons do not show them."
     )
-    @click.option("--dest", multiple=True, metavar="HOST,…", help="The new, empty hosts: 3 or 5.")
-    @click.option(
-        "--bootstrap",
-        multiple=True,
-        metavar="HOST:PORT,…",
-        help="Brokers, where source's dump and cons tell none.",
-    )
-    @click.option("--chroot", default="", help="Kafka's subtree, where source holds several clusters.")
-    @click.option("--name", default="", help="Name of the move; else the chroot's.")
-    @click.option(
-        "--operator", multiple=True, metavar="ADDRESS,…", help="This machine's addresses; else found out."
+    @click.option("--chroot", default="", help="Kafka's subtree, if source holds several clusters.")
+    @click.option("--name", default="", help="Name of the move. Default: from the chroot.")
+    @flags.many(
+        "--operator", "operator", "ADDRESS,…", "This machine's addresses. Default: those it sends from."
     )
     @click.option(
         "--ansible",
         default="",
         metavar="FILE|DIR|auto",
-        help="An Ansible inventory, by ansible-inventory --list.",
+        help="Ansible inventory, read by ansible-inventory --list.",
     )
     @click.option(
         "--map",
         "mapping",
         default="",
         metavar="source=G,dest=G,brokers=G",
-        help="Which groups of it are which.",
+        help="Ansible groups of each role.",
     )
-    @flags.ssh("else Ansible's or your own", "else known_hosts beside --out")
-    @click.option("--out", type=flags.FILE, default=Path("migration.yml"), show_default=True)
-    @click.option("--force", is_flag=True, help="Replace the file if it is there.")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; asks nothing.")
+    @flags.ssh("Ansible's, else your own", "known_hosts beside --out")
+    @click.option(
+        "--out", type=flags.FILE, default=Path("migration.yml"), show_default=True, help="File to write."
+    )
+    @click.option("--force", is_flag=True, help="Replace an existing file.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; ask no questions.")
     def init(**options: Any) -> None:
-        """Write a migration.yml from what hosts, source and an Ansible inventory show; change no host.
+        """Write a first migration.yml from what the hosts show. Changes no host.
 
-        Ends with 3 where something is left to be filled in.
+        Exit codes: 2 nothing written, 3 written, but you must fill in or correct something.
         """
         do(lambda: verb(options))
 
-    made: click.Command = init
-    return made
+    return init
 
 
 def verb(options: dict[str, Any]) -> int:
-    """The options as a call. Imports what reaches hosts only now."""
+    """Run ``init`` with these options."""
     from zkmigrate.discovery.draft import SshDraft
     from zkmigrate.discovery.init_request import Wanted
     from zkmigrate.discovery.init_verb import init as look_and_write

@@ -1,6 +1,6 @@
-"""The command line: verbs, options, exit codes. What they do is in :mod:`zkmigrate.runs`.
+"""The command line: verbs, options and exit codes. :mod:`zkmigrate.runs` does the work.
 
-Nothing heavy is imported before a verb needs it, so that ``--help`` answers at once.
+Each verb imports heavy modules only when it runs, so that ``--help`` answers at once.
 """
 
 from __future__ import annotations
@@ -30,59 +30,50 @@ if TYPE_CHECKING:
     from zkmigrate.runs.verb_context import Setting
 
 _TELL_EVENTS = ("run", "resume", "rollback")
-_ELSEWHERE = {
-    "analyze": "zkmigrate.cli.analyze",
-    "collect": "zkmigrate.cli.collect",
-    "init": "zkmigrate.cli.init",
-    "prove": "zkmigrate.cli.prove",
-    "replay": "zkmigrate.cli.replay",
-    "writers": "zkmigrate.cli.writers",
-    "zxid": "zkmigrate.cli.zxid",
-}
-"""Verbs, and groups of verbs, whose options are in a module of their own: its ``command`` makes them."""
-
+_ELSEWHERE = ("analyze", "collect", "init", "prove", "replay", "writers", "zxid")
+"""Verbs and groups of verbs with a module of their own here; its ``command`` makes them."""
 
 _GROUPS = {
     "Look (changes nothing)": {
         "init": "Write a first migration.yml from what the hosts show.",
-        "preflight": "Check everything that could go wrong.",
+        "preflight": "Check hosts, ensembles and brokers before a move.",
         "plan": "Print every change that is known now.",
         "status": "Show where a run stands and what it does now.",
-        "report": "Write one page about a run: timeline, gaps, proofs.",
-        "watch": "Look for days after the move: dest whole, nobody on source.",
+        "report": "Write a page about a run: timeline, gaps, proofs.",
+        "watch": "Check dest and source for days after a move.",
     },
     "Move": {
         "run": "Begin a run.",
-        "resume": "Continue a run that was interrupted.",
-        "rollback": "Walk a run back, to the start of a step or of everything.",
-        "hold": "Make a run wait at its next place.",
-        "release": "Continue a run that waits.",
-        "retire": "Leave a broker that is gone for good out of a run.",
-        "clean-up": "After finalize: delete from dest what other tenants left there.",
+        "resume": "Continue an interrupted run.",
+        "rollback": "Walk a run back to the start of a step, or to its beginning.",
+        "hold": "Make a run wait at the next possible place.",
+        "release": "Continue a held run.",
+        "retire": "Exclude a permanently lost broker from a run.",
+        "clean-up": "After finalize: delete other tenants' znodes from dest.",
     },
     "By hand": {
-        "runbook": "Write the steps as a page to follow without the tool.",
-        "replay": "List what dest did behind the open door.",
+        "runbook": "Write the steps as a page to follow by hand.",
+        "replay": "List what dest wrote after the cut and source lacks.",
     },
     "Proofs": {
         "prove": "Prove from disks that dest holds what source holds.",
         "zxid": "Show the newest transaction of a disk or a subtree.",
     },
     "Analysis": {
-        "analyze": "Answer questions from logs and snapshots, with Spark.",
+        "analyze": "Analyze logs and snapshots with Spark.",
         "collect": "Copy logs and snapshots of servers into a folder.",
         "writers": "Show which sessions wrote under a chroot.",
     },
     "Lab and shell": {
         "lab": "Start real ZooKeeper and Kafka hosts on this machine.",
-        "completion": "Print the script that completes words in a shell.",
+        "completion": "Print the completion script for a shell.",
         "help": "Explain a finding by its id, or show a verb's options.",
     },
 }
 
 
 class Verbs(click.Group):
-    """The verbs; ``lab`` is imported only when one of its commands is used."""
+    """The verbs. The module of ``lab`` is imported only when one of its commands runs."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, self.list_commands(ctx)))
@@ -95,19 +86,19 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "lab":  # for the list of verbs
-            return click.Group("lab", help="Real ZooKeeper and Kafka hosts on this machine, to try on.")
+            return click.Group("lab", help="Real ZooKeeper and Kafka hosts on this machine.")
         if cmd_name in _ELSEWHERE:
-            made: click.Command = importlib.import_module(_ELSEWHERE[cmd_name]).command(_do)
+            made: click.Command = importlib.import_module(f"zkmigrate.cli.{cmd_name}").command(_do)
             return made
         return super().get_command(ctx, cmd_name)
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Take over what is printed, and Ctrl-C, before anything else is done."""
+        """Clean the output streams and handle Ctrl-C before anything else runs."""
         clean_streams()
         given = extra.get("args", args[0] if args else None)
         words = sys.argv[1:] if given is None else list(given)
         here = threading.current_thread() is threading.main_thread()
-        if words[:1] == ["lab"] or not here:  # a lab takes its hosts down first, however often it is asked
+        if words[:1] == ["lab"] or not here:  # a lab first takes its hosts down, however many signals come
             return super().main(*args, **extra)
         stop = Interrupt(at_once=True)
         with stop.listening(), stop.answered(_say_stopping):
@@ -121,7 +112,7 @@ class Verbs(click.Group):
                 raise
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(130)  # threads that wait for a silent host must not keep us
+            os._exit(130)  # do not wait for threads that wait for a silent host
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -137,16 +128,21 @@ class Verbs(click.Group):
 def cli() -> None:
     """Move a Kafka cluster from one ZooKeeper ensemble to another, step by step, with a way back.
 
-    Exit codes: 0 done, 2 usage or inventory, 3 preflight failed, 4 plan stale or applied, 5 locked, 6 a gate
-    is closed, 7 turned back by itself, 8 an operator is needed, 9 the lease ended, 10 or 11 what watch saw or
-    prove, replay or collect --verify found, 130 interrupted.
+    \b
+    Exit codes:
+      0   done                           7   the run turned back by itself
+      2   wrong usage or inventory       8   an operator is needed
+      3   preflight failed               9   the lease ended
+      4   plan stale or applied          10  a claim or proof failed
+      5   locked                         11  a claim or proof is unknown
+      6   a gate is closed               130 interrupted or stopped
     """
 
 
 @cli.command()
 @flags.common
 def preflight(**options: Any) -> None:
-    """Look at everything that could go wrong; change nothing."""
+    """Check hosts, ensembles and brokers before a move. Changes nothing."""
     _say_first("preflight", options)
     from zkmigrate.runs import preflight as looks
 
@@ -155,28 +151,24 @@ def preflight(**options: Any) -> None:
 
 @cli.command()
 @flags.common
-@flags.which_run("The run whose rehearsal tells how long the window will be.")
-@click.option("--out", type=flags.FILE, help="Write the plan to this file too, for run --plan.")
-@click.option("--force", is_flag=True, help="--out may take the place of a file that is there.")
-@click.option(
-    "--show", type=flags.FILE, help="Print the plan in this file instead, and whether it still holds."
-)
-@click.option("--offline", is_flag=True, help="--show asks no host.")
+@flags.which_run("Use the window's length that this run's rehearsal measured.")
+@click.option("--out", type=flags.FILE, help="Also write the plan to this file, for run --plan.")
+@click.option("--force", is_flag=True, help="Let --out replace an existing file.")
+@click.option("--show", type=flags.FILE, help="Print the plan in this file, and whether it still holds.")
+@click.option("--offline", is_flag=True, help="With --show: ask no host.")
 def plan(
     run_id: str, out: Path | None, force: bool, show: Path | None, offline: bool, **options: Any
 ) -> None:
-    """Print every change, command and file diff that is known now; change nothing."""
+    """Print every change, command and file diff that is known now. Changes nothing."""
     _say_first("plan", options)
     from zkmigrate.runs import plan_verb
 
     if show is not None and (out is not None or run_id or force):
-        raise click.UsageError(
-            "--show prints a plan that was made; it goes with -i, --offline and --json only"
-        )
+        raise click.UsageError("--show prints an existing plan; it takes only -i, --offline and --json")
     if force and out is None:
-        raise click.UsageError("--force is for --out FILE")
+        raise click.UsageError("--force needs --out FILE")
     if offline and show is None:
-        raise click.UsageError("--offline is for --show FILE: a new plan needs the hosts")
+        raise click.UsageError("--offline needs --show FILE: a new plan needs the hosts")
     if show is not None:
         _do(lambda: plan_verb.show_planned(_setting(options), show, offline=offline))
     else:
@@ -185,21 +177,21 @@ def plan(
 
 @cli.command()
 @flags.common
-@flags.which_run("The run to go on with by hand, and whose rehearsal's figures to use.")
+@flags.which_run("The run to continue by hand; its rehearsal gives the figures.")
 @click.option(
     "--format",
     type=click.Choice(["md"]),
     default="md",
     show_default=True,
     expose_value=False,
-    help="Markdown.",
+    help="Markdown only.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Write FILE, and zkm-host beside it; else print."
+    "--out", type=flags.FILE, help="Write this file, and zkm-host beside it. Default: print the page."
 )
-@click.option("--go-no-go", is_flag=True, help="The one page to print and sign before the cut-over instead.")
+@click.option("--go-no-go", is_flag=True, help="Write only the page to sign before the cut-over.")
 def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> None:
-    """Export the same steps as a page to follow by hand when the tool is down; change nothing."""
+    """Write the steps as a page to follow by hand when the tool is down. Changes nothing."""
     _say_first("runbook", options)
     from zkmigrate.runs import runbook_verb
 
@@ -209,9 +201,9 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 @cli.command()
 @flags.common
 @flags.walking
-@click.option("--plan", type=flags.FILE, help="Only if this plan (plan --out, plan --json) still holds.")
+@click.option("--plan", type=flags.FILE, help="Begin only if this plan (of plan --out) still holds.")
 def run(**options: Any) -> None:
-    """Begin a run, or walk one forward that has turned back."""
+    """Begin a run, or restart one that has turned back."""
     _say_first("run", options)
     from zkmigrate.runs import run_verbs
 
@@ -225,10 +217,10 @@ def run(**options: Any) -> None:
     "--journal-lost",
     type=click.Choice(["forward", "back"]),
     default=None,
-    help="The journal is lost or damaged: take the position from the hosts, and go this way.",
+    help="The journal is lost or damaged: read the position from the hosts, then walk this way.",
 )
 def resume(**options: Any) -> None:
-    """Go on with a run that was interrupted, in the direction it was going."""
+    """Continue an interrupted run in its direction."""
     _say_first("resume", options)
     from zkmigrate.runs import run_verbs
 
@@ -242,10 +234,10 @@ def resume(**options: Any) -> None:
 @flags.steal
 @flags.metrics
 @flags.named(
-    "--to", "steps", "STEP", "Back to the start of this stage or stage.step; left out, of everything."
+    "--to", "steps", "STEP", "Stop at the start of this stage or stage.step. Default: the run's beginning."
 )
 def rollback(**options: Any) -> None:
-    """Walk back, step by step, to the start of a named step or of everything."""
+    """Walk a run back to the start of a step, or to its beginning."""
     _say_first("rollback", options)
     from zkmigrate.runs import run_verbs
 
@@ -257,12 +249,12 @@ def rollback(**options: Any) -> None:
 @flags.run_id
 @click.argument("host")
 @click.option(
-    "--reason", required=True, metavar="TEXT", help="Shown on every later screen and in the report."
+    "--reason", required=True, metavar="TEXT", help="Why. Every later screen and the report show it."
 )
 def retire(host: str, run_id: str, reason: str, **options: Any) -> None:
-    """Leave a broker that is gone for good out of a run; changes no host.
+    """Exclude a permanently lost broker from a run. Changes no host.
 
-    Proved first: it serves nothing, and it is no client of source. There is no way to take it back in.
+    First proves that the broker serves nothing and is not a client of source. You cannot undo this.
     """
     _say_first("retire", options)
     from zkmigrate.moves.verbs import retire as retiring
@@ -274,29 +266,31 @@ def retire(host: str, run_id: str, reason: str, **options: Any) -> None:
 @flags.common
 @flags.run_id
 @flags.yes
-@click.option("--subtree", "subtrees", multiple=True, metavar="PATH", help="Delete this one of the list.")
-@click.option("--all", "all_", is_flag=True, help="Delete every one of the list.")
-@click.option("--reason", default="", metavar="TEXT", help="Why; needed to delete, shown in the report.")
+@click.option(
+    "--subtree", "subtrees", multiple=True, metavar="PATH", help="Delete this listed subtree. Repeatable."
+)
+@click.option("--all", "all_", is_flag=True, help="Delete every listed subtree.")
+@click.option("--reason", default="", metavar="TEXT", help="Why. Required to delete; the report shows it.")
 @click.option(
     "--accept",
     multiple=True,
     metavar="ID:TARGET",
-    help="Answer for this finding: clean-up.watches, clean-up.clients, clean-up.chroots, clean-up.children.",
+    help="Accept this finding. IDs: clean-up.watches, clean-up.clients, clean-up.chroots, clean-up.children.",
 )
-@click.option("--put-back", is_flag=True, help="Create again what is missing of --subtree or --all.")
+@click.option("--put-back", is_flag=True, help="Recreate what is missing of --subtree or --all.")
 @click.option(
     "--rate",
     type=click.FloatRange(0),
     default=500.0,
     show_default=True,
     metavar="N",
-    help="Znodes a second; 0: as fast as dest takes them.",
+    help="Znodes per second. 0: no limit.",
 )
 def clean_up(run_id: str, all_: bool, **options: Any) -> None:
-    """List what other tenants of source left on dest, and delete what is named, after finalize.
+    """After finalize: list other tenants' znodes on dest, and delete the named ones.
 
-    Without --subtree or --all it only lists. It proves that no session owns, watches or writes a subtree, and
-    keeps the subtree in the run's directory, before it deletes it. Begun again it goes on.
+    Without --subtree or --all it only lists. Before it deletes a subtree it proves that no session owns,
+    watches or writes it, and saves it in the run's directory. Call it again to continue.
     """
     _say_first("clean-up", options)
     from zkmigrate.moves.verbs import clean_up as cleaning
@@ -309,32 +303,36 @@ def clean_up(run_id: str, all_: bool, **options: Any) -> None:
 @cli.command()
 @flags.common
 @flags.run_id
-@click.option("--offline", is_flag=True, help="Only the files of the run; ask no host.")
+@click.option("--offline", is_flag=True, help="Read only the run's files; ask no host.")
 @flags.named(
     "--wait",
     "steps or end",
     "STEP",
-    "First wait until this stage or stage.step is done, or with 'end' until the process at work ends.",
+    "First wait until this stage or stage.step is done; 'end': until the run's process ends.",
 )
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="S", help="Seconds to wait at the most."
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    help="With --wait: wait at most S seconds.",
 )
 @flags.named(
-    "--findings", "steps or all", "STEP", "Also what this stage or stage.step, or all, found, whole."
+    "--findings", "steps or all", "STEP", "Also show every finding of this stage, stage.step or 'all'."
 )
 def status(
     run_id: str, offline: bool, wait: str, timeout_s: float | None, findings: str, **options: Any
 ) -> None:
-    """Where a run stands and what it is doing now; reads only.
+    """Show where a run stands and what it does now. Changes nothing.
 
-    With --wait the exit code is 0 when STEP was reached; 1 when it was not within --timeout, or the process
-    ended with 0 without it; else the code that the process ended with, 8 where it left without a word.
+    Exit codes with --wait: 0 STEP was reached; 1 --timeout passed, or the run's process ended with 0 before
+    STEP; 8 the process left no exit code; else the exit code of the process.
     """
     _say_first("status", options)
     from zkmigrate.runs import status_verbs
 
     if timeout_s is not None and not wait:
-        raise click.UsageError("--timeout goes with --wait")
+        raise click.UsageError("--timeout needs --wait")
     asked: dict[str, Any] = {"offline": offline, "wait": wait, "timeout_s": timeout_s, "findings": findings}
     _do(lambda: status_verbs.status(_setting(options), run_id, **asked))
 
@@ -346,15 +344,15 @@ def status(
     "--at",
     "places",
     "STEP",
-    "Before this stage, before this stage.step outside the window, or after this step of the cut-over "
-    "(check); left out, at the next place there is.",
+    "Hold before this stage or stage.step, or after this step of the cut-over (check). Default: the next "
+    "possible place.",
 )
-@click.option("--why", default="", metavar="TEXT", help="Shown on screen, in status and in the journal.")
+@click.option("--why", default="", metavar="TEXT", help="Screen, status and journal show it.")
 def hold(run_id: str, at: str, why: str, **options: Any) -> None:
-    """Make a run wait, from a second terminal or before it is resumed; asks no host.
+    """Make a run wait, from a second terminal or before resume. Asks no host.
 
-    It holds until `zkmigrate release`, or an answer at its own terminal. Inside the window never longer than
-    its deadlines: before all hosts are sealed it then turns back, afterwards it goes on.
+    The run holds until `zkmigrate release` or an answer at its own terminal. Inside the window it holds at
+    most until the deadline. Then it turns back; once all hosts are sealed, it goes on.
     """
     from zkmigrate.runs import status_verbs
 
@@ -365,7 +363,7 @@ def hold(run_id: str, at: str, why: str, **options: Any) -> None:
 @flags.common
 @flags.run_id
 def release(run_id: str, **options: Any) -> None:
-    """Let a run go on that holds, and say what comes next; asks no host."""
+    """Continue a held run and print the next step. Asks no host."""
     from zkmigrate.runs import status_verbs
 
     _do(lambda: status_verbs.release(_setting(options), run_id))
@@ -373,30 +371,30 @@ def release(run_id: str, **options: Any) -> None:
 
 @cli.command()
 @flags.common
-@flags.which_run("Which run; the open, else the newest one of the inventory.")
+@flags.which_run("Default: the open run of the inventory, else its newest.")
 @click.option(
     "--format",
     "as_format",
     type=click.Choice(["html", "md", "json"]),
     default="html",
     show_default=True,
-    help="One page without script, Markdown, or JSON (as --json).",
+    help="HTML page, Markdown or JSON (as --json).",
 )
 @click.option(
     "--out",
     type=flags.FILE,
-    help="Where to; - is standard output. Left out: html to report.html in the run's directory, the others "
-    "to standard output.",
+    help="Write to this file; -: standard output. Default: html to report.html in the run's directory, md "
+    "and json to standard output.",
 )
 @click.option(
     "--load",
-    type=click.Path(path_type=Path),
-    help="A directory with recordings of real clients, as the lab makes them (producer.jsonl, tenant.jsonl).",
+    type=flags.FILE,
+    help="Directory of the lab's client recordings (producer.jsonl, tenant.jsonl).",
 )
 def report(
     run_id: str, as_format: str, out: Path | None, load: Path | None, as_json: bool, **options: Any
 ) -> None:
-    """What a run did: timeline, availability, gaps, proofs, decisions, digests. Asks no host."""
+    """Write what a run did: timeline, availability, gaps, proofs, decisions, digests. Asks no host."""
     from zkmigrate.engine import runs
     from zkmigrate.report import verb
 
@@ -416,7 +414,7 @@ def report(
 @cli.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script that completes verbs, options, runs and steps in a shell."""
+    """Print the shell script that completes verbs, options, runs and steps."""
     from zkmigrate.cli import completion
 
     click.echo(completion.script(cli, shell))
@@ -446,22 +444,23 @@ def _explain(id: str) -> int:
 
 @cli.command()
 @flags.common
-@click.option("--once", is_flag=True, help="Look once and end, for cron.")
-@click.option("--every", default="30s", show_default=True, metavar="TIME", help="Between two looks.")
-@click.option("--for", "for_", default="3d", show_default=True, metavar="TIME", help="Then end.")
-@flags.which_run("Which run; the open, else the newest one of the inventory, or none.")
+@click.option("--once", is_flag=True, help="Check once and end, for cron.")
+@click.option("--every", default="30s", show_default=True, metavar="TIME", help="Time between two checks.")
+@click.option("--for", "for_", default="3d", show_default=True, metavar="TIME", help="End after this time.")
+@flags.which_run("Default: the open run of the inventory, else its newest, else none.")
 @click.option(
     "--state",
     type=flags.FILE,
-    help="What it remembers between looks; else watch.json in the run's directory.",
+    help="What watch remembers between checks. Default: watch.json in the run's directory.",
 )
-@click.option("--from-now", is_flag=True, help="Forget what was found; read source's log from its end on.")
+@click.option("--from-now", is_flag=True, help="Forget earlier findings; read source's log from its end.")
 def watch(
     once: bool, every: str, for_: str, run_id: str, state: Path | None, from_now: bool, **options: Any
 ) -> None:
-    """Look after the move for days: dest whole, brokers on it, nobody left on source. Changes nothing.
+    """Check for days after a move that dest is whole, brokers use it and source has no clients.
 
-    Ends with 10 where a claim was ever false, 11 where one is unknown at the last look, else 0.
+    Changes nothing. Exit codes: 10 a claim was false at some check, 11 a claim is unknown at the last check,
+    else 0.
     """
     _say_first("watch", options)
 
@@ -475,13 +474,13 @@ def watch(
 
 
 def _say_first(verb: str, options: dict[str, Any]) -> None:
-    """A first line for somebody at a terminal: imports and silent hosts take their time."""
+    """Print a first line at a terminal, because imports and silent hosts take time."""
     if sys.stderr.isatty() and not options["as_json"]:
         click.echo(f"zkmigrate {verb} begins; Ctrl-C stops it", err=True)
 
 
 def _say_stopping() -> None:
-    sys.stderr.write("zkmigrate: stopping, as asked; Ctrl-C once more ends it at once\n")
+    sys.stderr.write("zkmigrate: stopping; press Ctrl-C again to end at once\n")
     sys.stderr.flush()
 
 
@@ -519,18 +518,18 @@ def _wishes(options: dict[str, Any]) -> Wishes:
 
 
 def _do(verb: Callable[[], int]) -> None:
-    """Run a verb: known failures end with their message and exit code, never with a traceback."""
+    """Run a verb. A known failure ends with its message and exit code, without a traceback."""
     try:
         code = verb()
     except ZkmigrateError as error:
         code = _refused(str(error), error.exit_code)
-    except OSError as error:  # of this machine: those of the hosts have become one of ours
-        code = _refused(f"{error}. Possible now: mend that on this machine, then the same again", 8)
+    except OSError as error:  # of this machine; errors of hosts are ZkmigrateError
+        code = _refused(f"{error}. Next: fix it on this machine, then run the same command again", 8)
     click.get_current_context().exit(code)
 
 
 def _refused(message: str, code: int) -> int:
-    """Say why, with ``--json`` on standard output too: as the last event of a verb that tells events."""
+    """Print why; with ``--json`` also on standard output, for a verb with events as the last event."""
     context = click.get_current_context()
     click.echo(f"zkmigrate: {message}", err=True)
     if context.params.get("as_json"):
@@ -538,7 +537,7 @@ def _refused(message: str, code: int) -> int:
         if context.command.name in _TELL_EVENTS:
             body = {"at": round(time.time(), 3), "event": "RunEnded"}
             body |= {"code": code, "message": message, "findings": []}
-        with contextlib.suppress(OSError):  # nobody reads there any more
+        with contextlib.suppress(OSError):  # the reader is gone
             click.echo(json.dumps(body, ensure_ascii=False))
     return code
 

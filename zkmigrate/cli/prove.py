@@ -13,52 +13,38 @@ from zkmigrate.cli.zxid import compared, ssh_of
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The verb. do: runs it to its exit code."""
+    """The verb. do: runs it and exits with its code."""
 
     @click.command("prove")
     @click.argument("proof", type=click.Choice(["tail", "delta", "digest", "all"]))
-    @click.option("--source-dir", required=True, metavar="DIR|HOST:DIR", help="A dataDir of source's leader.")
-    @click.option("--source-log-dir", metavar="DIR|HOST:DIR", help="Its dataLogDir, where it is another.")
+    @flags.both_sides
+    @flags.chroot
+    @flags.zxid
+    @click.option("--after-cut", is_flag=True, help="Dest was cut over and has transactions of its own.")
+    @flags.on_dest
     @click.option(
-        "--dest-dir",
-        "dest_dirs",
-        required=True,
-        multiple=True,
-        metavar="DIR|HOST:DIR",
-        help="The dataDir of a dest host; once for each host.",
+        "--lines", type=click.IntRange(0), default=20, show_default=True, help="Differences shown per proof."
     )
-    @flags.dest_log_dirs
-    @click.option("--chroot", default="/", show_default=True, help="The subtree, such as /kafka.")
-    @click.option("--zxid", metavar="0xHEX", help="Compare the trees at this; else at the newest of both.")
-    @click.option("--after-cut", is_flag=True, help="Dest was cut over: it has transactions of its own.")
-    @click.option(
-        "--on-dest",
-        multiple=True,
-        metavar="0xSESSION",
-        help="A session known to be a client of dest: source may let it expire.",
-    )
-    @click.option(
-        "--lines", type=click.IntRange(0), default=20, show_default=True, help="Differences shown of each."
-    )
-    @click.option("--out", type=flags.FILE, help="A new file that takes all differences, as JSON lines.")
+    @click.option("--out", type=flags.FILE, help="Write all differences to this new file, as JSON lines.")
     @flags.jute_maxbuffer
-    @flags.ssh("else your own", "else ~/.ssh/known_hosts")
+    @flags.ssh()
     @flags.as_json
     def prove(**options: Any) -> None:
         """Prove from the disks of two ensembles that dest holds what source holds of a subtree.
 
-        tail: no dest disk is behind the newest mark in source's subtree. delta: source's log has nothing for
-        the subtree that dest lacks. digest: the two subtrees are equal. Nothing is written anywhere; the
-        servers may be running. Ends with 10 where a proof fails, 11 where one cannot be made.
+        \b
+        tail    no dest disk is behind the newest zxid in source's subtree
+        delta   source's log has no transaction of the subtree that dest lacks
+        digest  the two subtrees are equal
+
+        Writes only --out. The servers may run. Exit codes: 10 a proof failed, 11 a proof was not possible.
         """
         do(lambda: _prove(options))
 
-    made: click.Command = prove
-    return made
+    return prove
 
 
 def _prove(options: dict[str, Any]) -> int:
-    """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.zookeeper.data.proofs import PROOFS
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks import prove as verb

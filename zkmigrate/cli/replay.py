@@ -16,56 +16,36 @@ if TYPE_CHECKING:
     from zkmigrate.moves.facts.replay import Looking
 
 
-def _disks(verb: flags.F) -> flags.F:
-    """The options that name the disks of both sides."""
-    for option in (
-        flags.as_json,
-        flags.ssh("else your own", "else ~/.ssh/known_hosts"),
-        flags.jute_maxbuffer,
-        click.option(
-            "--lines", type=click.IntRange(0), default=20, show_default=True, help="Transactions shown."
-        ),
-        click.option("--chroot", required=True, help="The subtree, such as /kafka."),
-        flags.dest_log_dirs,
-        click.option(
-            "--dest-dir",
-            "dest_dirs",
-            required=True,
-            multiple=True,
-            metavar="DIR|HOST:DIR",
-            help="The dataDir of a dest host, its ZooKeeper stopped; once for each host.",
-        ),
-        click.option("--source-log-dir", metavar="DIR|HOST:DIR", help="Its dataLogDir, where it is another."),
-        click.option("--source-dir", required=True, metavar="DIR|HOST:DIR", help="Of source's leader."),
-    ):
-        verb = option(verb)
-    return verb
-
-
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The group of verbs. do: runs one to its exit code."""
+    """The group of verbs. do: runs one and exits with its code."""
 
     @click.group("replay")
     def replay() -> None:
-        """Behind the open door: what dest has done that source lacks."""
+        """Show what dest wrote after the cut and source lacks."""
 
     @replay.command("list")
-    @_disks
+    @flags.both_sides
+    @click.option("--chroot", required=True, help="The subtree, such as /kafka.")
+    @click.option(
+        "--lines", type=click.IntRange(0), default=20, show_default=True, help="Transactions shown."
+    )
+    @flags.jute_maxbuffer
+    @flags.ssh()
+    @flags.as_json
     def list_(**options: Any) -> None:
-        """Say what a way back would lose, and whether it could be replayed. Writes nothing.
+        """List what a way back would lose, and whether replay could save it. Writes nothing.
 
-        Ends with 10 where a condition does not hold, 11 where one cannot be told. The playbook
-        kafka_zookeeper_return replays it.
+        Stop ZooKeeper on the dest hosts first. The playbook kafka_zookeeper_return does the replay. Exit
+        codes: 10 a condition is false, 11 a condition is unknown.
         """
         do(lambda: _list(options))
 
-    made: click.Command = replay
-    return made
+    return replay
 
 
 @contextmanager
 def _looking(options: dict[str, Any]) -> Iterator[Looking]:
-    """The options as disks. Imports what reaches hosts only now."""
+    """Open the disks that the options name."""
     from zkmigrate.moves.facts.replay import Looking
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks.chroot import parse_chroot

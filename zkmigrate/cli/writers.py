@@ -12,39 +12,37 @@ from zkmigrate.cli.zxid import places_of
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The verb. do: runs it to its exit code."""
+    """The verb. do: runs it and exits with its code."""
 
     @click.command("writers")
     @click.argument("place", metavar="DIR|HOST:DIR")
-    @click.option("--log-dir", metavar="DIR|HOST:DIR", help="The dataLogDir, where it is another directory.")
-    @click.option("--chroot", default="/", show_default=True, help="The subtree, such as /kafka.")
+    @flags.log_dir
+    @flags.chroot
     @click.option(
         "--hours",
         type=click.FloatRange(0, min_open=True),
         metavar="N",
-        help="Only the last N hours before the newest transaction; else as far back as the log reaches.",
+        help="Only the N hours before the newest transaction. Default: the whole log.",
     )
     @click.option(
         "--servers",
         metavar="HOST[:PORT][,HOST...]",
-        help="Ask these with cons for the addresses of sessions that are connected now.",
+        help="Ask these servers (cons) for the addresses of connected sessions.",
     )
     @flags.jute_maxbuffer
-    @flags.ssh("else your own", "else ~/.ssh/known_hosts")
+    @flags.ssh()
     @flags.as_json
     def writers(**options: Any) -> None:
-        """Say which sessions wrote at or under a chroot, and which of them are no brokers.
+        """Show which sessions wrote at or under a chroot, and which of them are not brokers.
 
-        From the log of one server: each has the transactions of all. Nothing is written anywhere.
+        Reads the log of one server: every server logs all transactions. Writes nothing.
         """
         do(lambda: _writers(options))
 
-    made: click.Command = writers
-    return made
+    return writers
 
 
 def _writers(options: dict[str, Any]) -> int:
-    """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.disks import writer_addresses as verb
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
@@ -54,7 +52,9 @@ def _writers(options: dict[str, Any]) -> int:
     chroot = parse_chroot(options["chroot"])
     servers, below = parse_servers(options["servers"]) if options["servers"] else ((), "/")
     if below != "/":
-        raise UsageError(f"--servers {options['servers']} ends in {below}. Needed: HOST[:PORT],... alone")
+        raise UsageError(
+            f"--servers {options['servers']} ends in {below}. Needed: HOST[:PORT],... without a path"
+        )
     data, log, ssh = places_of(options)
     with reached(ssh) as disks:
         return verb.told(

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 WINDOW = 100
 LARGEST_WINDOW = 500
-"""Half of what a server takes from all clients together (globalOutstandingLimit) before it makes them
-wait."""
+"""Half of globalOutstandingLimit: with more requests from all clients, a server delays them."""
 
 MAX_REPLY = 64 << 20
-"""No server limits its own replies; a znode with a million children has one of some 20 MB."""
+"""In bytes. Servers do not limit replies; the children list of a znode with a million is about 20 MB."""
 
 _OF_A_SERVER = ("window", "max_reply")
 _OF_A_DISK = ("log_dir", "chroot", "jute_maxbuffer")
@@ -29,23 +28,23 @@ _OF_A_HOST = ("ssh_user", "ssh_port", "ssh_key", "known_hosts", "ssh_config", "b
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The group of verbs. do: runs one to its exit code."""
+    """The group of verbs. do: runs one and exits with its code."""
 
     @click.group("zxid")
     def zxid() -> None:
-        """Tell transactions from ZooKeeper's own files, or from what a server shows."""
+        """Show the newest transactions of ZooKeeper's files or of a server."""
 
     @zxid.command("tail")
     @click.argument("place", metavar="DIR|HOST:DIR")
-    @click.option("--log-dir", metavar="DIR|HOST:DIR", help="The dataLogDir, where it is another directory.")
+    @flags.log_dir
     @flags.jute_maxbuffer
-    @click.option("--quick", is_flag=True, help="Where a snapshot decides, do not read all of it.")
-    @flags.ssh("else your own", "else ~/.ssh/known_hosts")
+    @click.option("--quick", is_flag=True, help="If a snapshot decides, do not read all of it.")
+    @flags.ssh()
     @flags.as_json
     def tail(**options: Any) -> None:
-        """Say the newest transaction that is durable in a dataDir, and where it stands.
+        """Show the newest durable transaction of a dataDir, and its file.
 
-        A HOST needs only an sshd with SFTP, and an account that may read the files.
+        A HOST needs only an sshd with SFTP and an account that may read the files.
         """
         do(lambda: _tail(options))
 
@@ -54,43 +53,40 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @click.option(
         "--dir", "place", metavar="DIR|HOST:DIR", help="Read this dataDir instead of asking a server."
     )
-    @click.option(
-        "--log-dir", metavar="DIR|HOST:DIR", help="With --dir: the dataLogDir, where it is another."
-    )
-    @click.option("--chroot", metavar="PATH", help="With --dir: the subtree; else everything.")
+    @flags.log_dir
+    @click.option("--chroot", metavar="PATH", help="With --dir: the subtree. Default: everything.")
     @click.option(
         "--window",
         type=click.IntRange(1, LARGEST_WINDOW),
         metavar="N",
-        help=f"Requests under way at once (default: {WINDOW}). 1: one by one, the gentlest.",
+        help=f"Requests in flight (default: {WINDOW}). 1 loads the server least.",
     )
     @click.option(
         "--max-reply",
         type=click.IntRange(1, 1 << 30),
         metavar="BYTES",
-        help=f"The largest reply that is taken (default: {MAX_REPLY}).",
+        help=f"The largest accepted reply (default: {MAX_REPLY}).",
     )
     @click.option(
         "--jute-maxbuffer",
         type=click.IntRange(1, 1 << 30),
         metavar="BYTES",
-        help=f"With --dir: as the servers have it (default: {JUTE_MAXBUFFER}).",
+        help=f"With --dir: the servers' jute.maxbuffer (default: {JUTE_MAXBUFFER}).",
     )
-    @flags.ssh("else your own", "else ~/.ssh/known_hosts")
+    @flags.ssh()
     @flags.as_json
     def subtree(**options: Any) -> None:
-        """Say the largest czxid, mzxid and pzxid of a subtree's znodes.
+        """Show the largest czxid, mzxid and pzxid of a subtree's znodes.
 
-        A server is asked by a session, which is two transactions of its ensemble. --dir writes nothing.
+        Asking a server opens a session: two transactions in its ensemble. --dir writes nothing.
         """
         do(lambda: _subtree(options))
 
-    made: click.Command = zxid
-    return made
+    return zxid
 
 
 def ssh_of(options: dict[str, Any]) -> Ssh:
-    """How hosts are reached, by the options of ``flags.ssh``. InventoryError where they do not fit."""
+    """How to reach hosts, from the options of ``flags.ssh``. Raises InventoryError if they do not fit."""
     from zkmigrate.discovery.draft import SshDraft
     from zkmigrate.discovery.init_request import transport_ssh
 
@@ -100,7 +96,7 @@ def ssh_of(options: dict[str, Any]) -> Ssh:
 
 
 def compared(options: dict[str, Any]) -> tuple[int | None, tuple[int, ...]]:
-    """The zxid at which trees are compared, None for the newest, and the sessions that are clients of dest.
+    """The zxid at which to compare trees, None for the newest, and the sessions that are clients of dest.
     Raises UsageError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.data.errors import MalformedError
@@ -115,7 +111,6 @@ def compared(options: dict[str, Any]) -> tuple[int | None, tuple[int, ...]]:
 
 
 def _tail(options: dict[str, Any]) -> int:
-    """The options as a call. Imports what reaches hosts only now."""
     from zkmigrate.zookeeper.disks import tail as verb
     from zkmigrate.zookeeper.disks.location import reached
 
@@ -133,7 +128,6 @@ def _tail(options: dict[str, Any]) -> int:
 
 
 def _subtree(options: dict[str, Any]) -> int:
-    """As `_tail`."""
     from zkmigrate.zookeeper.clients.session import Limits
     from zkmigrate.zookeeper.disks import subtree as verb
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
@@ -155,20 +149,20 @@ def _subtree(options: dict[str, Any]) -> int:
 
 
 def _fitting(options: dict[str, Any]) -> None:
-    """Raises UsageError unless there is either a server or a directory, and only what goes with it."""
+    """Raises UsageError unless the options name either a server or a directory, and only what fits it."""
     from zkmigrate.errors import UsageError
 
     if bool(options["servers"]) == bool(options["place"]):
-        raise UsageError("needed: either HOST[:PORT][,HOST...]/CHROOT, or --dir DIR")
+        raise UsageError("needed: HOST[:PORT][,HOST...]/CHROOT or --dir DIR, not both")
     other = (*_OF_A_DISK, *_OF_A_HOST) if options["servers"] else _OF_A_SERVER
     given = [f"--{name.replace('_', '-')}" for name in other if options[name]]
     if given:
-        asked = "a server is asked" if options["servers"] else "files are read"
-        raise UsageError(f"{', '.join(given)} does not go where {asked}")
+        asked = "asking a server" if options["servers"] else "reading files with --dir"
+        raise UsageError(f"{', '.join(given)} does not fit {asked}")
 
 
 def places_of(options: dict[str, Any]) -> tuple[Place, Place | None, Ssh | None]:
-    """The directory, the logs' own where there is one, and the way to hosts where either is on one."""
+    """The dataDir; the dataLogDir if given; how to reach hosts if either is on a host."""
     from zkmigrate.zookeeper.disks.location import distant, parse_place
 
     data = parse_place(options["place"])

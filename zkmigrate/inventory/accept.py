@@ -1,4 +1,4 @@
-"""``accept`` in ``migration.yml``: findings of a gate that somebody answers for, by name and for a time."""
+"""``accept`` in ``migration.yml``: findings of a gate that a named person accepts until a given time."""
 
 from __future__ import annotations
 
@@ -17,19 +17,26 @@ ACCEPTABLE = frozenset({
     "kafka.reassignment", "kafka.admin-work", "kafka.security", "kafka.authorizer",
     "return.source-owner",
 })  # fmt: skip
-"""What somebody can answer for: it costs clients something, or a later check stops the run.
+"""Checks that can be accepted: a failure costs clients something, or a later check stops the run.
 
-Nobody can answer for any other check: a proof, the block with its lease, or the way back rests on it.
+No other check can be: a proof, the block with its lease, or the way back depends on each.
 """
 
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$")]
+
+Instant = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})$"
+    ),
+]
 
 
 class Accept(BaseModel):
     """One exception: this finding about this target does not block before ``until``.
 
-    finding: id of a check of the gates. target: as the finding names it, empty for the whole cluster. who
-    answers for it, and why.
+    finding: id of a gate's check. target: as the finding names it; empty for the whole cluster. who: the
+    person responsible. why: the reason.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -38,12 +45,7 @@ class Accept(BaseModel):
     target: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]*$", max_length=253)] = ""
     who: Text
     why: Text
-    until: Annotated[
-        str,
-        StringConstraints(
-            pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})$"
-        ),
-    ]
+    until: Instant
 
     @property
     def words(self) -> str:
@@ -62,7 +64,7 @@ class Accept(BaseModel):
 
 
 def wrong(top: Any) -> Iterator[tuple[Path, str]]:
-    """What the types alone do not show, in the raw values of the file: the path to it and the reason."""
+    """Mistakes that the types do not show, in the raw values of the file: their paths and reasons."""
     for at, item in enumerate(items_at(top, ("accept",))):
         if not isinstance(item, dict):
             continue
@@ -74,4 +76,4 @@ def wrong(top: Any) -> Iterator[tuple[Path, str]]:
         try:
             datetime.fromisoformat(until if isinstance(until, str) else "2000-01-01")
         except ValueError:
-            yield ("accept", at, "until"), f"no such moment (seen {until!r}, needed {NEEDED['until']})"
+            yield ("accept", at, "until"), f"not a valid time (seen {until!r}, needed {NEEDED['until']})"

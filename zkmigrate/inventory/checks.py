@@ -1,8 +1,6 @@
-"""What can be wrong in ``migration.yml`` that no single key can show.
+"""Checks of ``migration.yml`` that need several keys, such as a myid twice or a host in two roles.
 
-``cross_check`` finds two roles on one host, a myid twice, an even number of dest hosts. It reads the raw
-values and skips whatever has the wrong type, so that it says something useful about a file that has other
-mistakes too.
+They read raw values and skip those of a wrong type, so that they also work in a file with other mistakes.
 """
 
 from __future__ import annotations
@@ -22,18 +20,18 @@ from zkmigrate.inventory.explain import NEEDED, items_at, value_at
 from zkmigrate.inventory.marked_yaml import Document, Mistake, Path
 
 LEASE_MS = {"fence_ttl_ms": 5000, "cut_ttl_ms": 2000, "renew_every_ms": 500}
-"""The times of ``policy.lease`` where the file does not give them."""
+"""Defaults of ``policy.lease``."""
 
 FENCE_OUTLIVES_CUT_MS = 2000
-"""The door stays shut until the host observes again."""
+"""The fence must last until the host observes again."""
 
 OWN_SETTINGS = ("clientPort", "dataDir", "dataLogDir", "dynamicConfigFile", "peerType", "version")
-"""zoo.cfg keys that zkmigrate writes itself, from the inventory's other keys."""
+"""zoo.cfg keys that zkmigrate writes from other keys of the inventory."""
 
 
 @dataclass(frozen=True)
 class HostList:
-    """Where a file lists hosts of one role. number: the key that no two of them share; empty for none."""
+    """Where a file lists the hosts of a role. number: the key that must be unique; empty for none."""
 
     path: Path
     role: str
@@ -51,7 +49,7 @@ class _Host:
 
 
 def cross_check(document: Document, lists: Collection[HostList]) -> list[Mistake]:
-    """Every mistake that takes two keys to see. lists: where the file lists hosts."""
+    """Every mistake across keys. lists: where the file lists hosts."""
     top = document.value if isinstance(document.value, dict) else {}
     hosts = [host for listed in lists for host in _hosts(top, listed)]
     found = [
@@ -63,7 +61,7 @@ def cross_check(document: Document, lists: Collection[HostList]) -> list[Mistake
 
 
 def missing(document: Document, sections: Collection[str]) -> list[Mistake]:
-    """Of the sections that a file must have, those that it lacks."""
+    """A mistake for each of these sections that the file lacks."""
     there = document.value if isinstance(document.value, dict) else {}
     lacking = [section for section in sections if section not in there]
     return [Mistake(document.mark((section,)), (section,), _MISSING) for section in lacking]
@@ -74,7 +72,7 @@ _MISSING = "missing (needed: this key)"
 
 
 def _chroot(top: Any) -> _Wrong:
-    """Where ZooKeeper's hosts are told, it must be told what of their tree is Kafka's."""
+    """A file with ZooKeeper hosts must name Kafka's subtree."""
     kafka = value_at(top, ("kafka",))
     if isinstance(kafka, dict) and "chroot" not in kafka and not {"source", "dest"}.isdisjoint(top):
         yield ("kafka", "chroot"), _MISSING
@@ -99,7 +97,7 @@ def _hosts(top: Any, listed: HostList) -> Iterator[_Host]:
 
 
 def _address(text: str) -> str:
-    """One spelling for each address; names in small letters."""
+    """One spelling per address; names in small letters."""
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
@@ -130,16 +128,15 @@ def _twice(hosts: list[_Host]) -> _Wrong:
 
 def _clash(what: str, first: _Host, host: _Host) -> str:
     if first.role == host.role:
-        return f"{what} is there twice among the {host.role} hosts (needed: each once)"
+        return f"{what} occurs twice among the {host.role} hosts (needed: each once)"
     return (
-        f"{what} is already a {first.role} host, {first.name or 'without a name'} "
-        f"(needed: each host in one role, Kafka and ZooKeeper on machines of their own; are {first.role} and "
-        f"{host.role} swapped?)"
+        f"{what} is already a {first.role} host, {first.name or 'without a name'} (needed: each host in one "
+        f"role, Kafka and ZooKeeper on separate machines; are {first.role} and {host.role} swapped?)"
     )
 
 
 def _addresses(hosts: list[_Host]) -> _Wrong:
-    """Blocking rules and client lists hold addresses, so each host needs one that is not a name."""
+    """Each host needs an IP address, because rules and client lists hold addresses."""
     for host in hosts:
         for path, text in host.addresses:
             looks_numeric = ":" in text or text.replace(".", "").isdigit()
@@ -152,7 +149,7 @@ def _addresses(hosts: list[_Host]) -> _Wrong:
                 continue
             yield (
                 (*host.path, "address"),
-                f"a name alone (seen {host.addresses[0][1]!r}, needed also: [ADDRESS, …] beside it: rules "
+                f"only a name (seen {host.addresses[0][1]!r}, needed also: [ADDRESS, …] beside it: rules "
                 "and client lists hold addresses)",
             )
 
@@ -167,8 +164,8 @@ def _operator(top: Any, hosts: list[_Host]) -> _Wrong:
         elif host := known.get(_address(text)):
             yield (
                 ("operator", at),
-                f"{text} is the {host.role} host {host.name} (needed: the machine zkmigrate runs on, none "
-                "of the hosts: the fence lets the operator through)",
+                f"{text} is the {host.role} host {host.name} (needed: the machine that runs zkmigrate, not "
+                "one of the hosts: the fence lets the operator through)",
             )
 
 
@@ -178,7 +175,7 @@ def _bastion(top: Any) -> _Wrong:
         try:
             parse_hops(bastion)
         except ValueError as error:
-            yield ("ssh", "bastion"), f"not a way to go ({error}; needed {NEEDED['bastion']})"
+            yield ("ssh", "bastion"), f"not a list of jump hosts ({error}; needed {NEEDED['bastion']})"
 
 
 def _myids(hosts: list[_Host], lists: Collection[HostList]) -> _Wrong:
@@ -191,7 +188,7 @@ def _myids(hosts: list[_Host], lists: Collection[HostList]) -> _Wrong:
             if first is not host:
                 yield (
                     (*host.path, listed.number),
-                    f"{listed.number} {host.number} is already {first.name}'s (needed: each once)",
+                    f"{listed.number} {host.number} already belongs to {first.name} (needed: each once)",
                 )
     source = {h.number: h for h in hosts if h.role == "source" and h.number is not None}
     highest = max(source, default=None)
@@ -203,15 +200,15 @@ def _myids(hosts: list[_Host], lists: Collection[HostList]) -> _Wrong:
         if taken := source.get(host.number):
             yield (
                 (*host.path, "myid"),
-                f"myid {host.number} is source host {taken.name}'s (needed: one that source does not use: "
-                "reusing it breaks that server's election connections)",
+                f"myid {host.number} belongs to source host {taken.name} (needed: one that source does not "
+                "use: reusing it breaks that server's election connections)",
             )
         elif highest is not None and host.number < highest:
             yield (
                 (*host.path, "myid"),
                 f"myid {host.number} is too low (needed: {highest + 1} to 254, above every myid of source: "
                 "the higher id opens the election connection"
-                + ("; all of dest's lie below source's: are source and dest swapped?)" if swapped else ")"),
+                + ("; all of dest's are below source's: are source and dest swapped?)" if swapped else ")"),
             )
 
 
@@ -221,7 +218,7 @@ def _dest_count(top: Any) -> _Wrong:
         yield (
             ("dest", "hosts"),
             f"an even number of dest hosts (seen {count}, needed an odd number, {count - 1} or {count + 1}: "
-            f"{count} bear no more failures than {count - 1})",
+            f"{count} tolerate no more failures than {count - 1})",
         )
 
 
@@ -231,8 +228,8 @@ def _settings(top: Any) -> _Wrong:
         if key in OWN_SETTINGS or key.startswith(("server.", "group.", "weight.")):
             yield (
                 ("dest", "settings", key),
-                "zkmigrate writes this line itself, or does not support it (needed: the other keys of dest "
-                "say hosts, ports and directories)",
+                "zkmigrate writes this line itself, or does not support it (needed: give hosts, ports and "
+                "directories in the other keys of dest)",
             )
 
 
@@ -248,12 +245,12 @@ def _services(top: Any) -> _Wrong:
             yield (
                 (*path, given[0]),
                 f"{', '.join(given)} without {', '.join(lacking)} (needed: start, stop and status, with or "
-                "without kill; or none of them: systemd then)",
+                "without kill; or none of them, for systemd)",
             )
 
 
 def _paths(top: Any) -> _Wrong:
-    """Directories of dest that are imaged and put back must hold nothing but ZooKeeper's data."""
+    """Dest's imaged directories must hold only ZooKeeper's data."""
     paths: dict[tuple[str, str], str] = {}
     names = ("config", "java_env", "data_dir", "log_dir")
     for name in names:
@@ -269,13 +266,13 @@ def _paths(top: Any) -> _Wrong:
         if _odd(value):
             yield path, _odd_path(value)
         elif _inside(value, STATE_DIR) or _inside(STATE_DIR, value):
-            yield path, f"{value} overlaps {STATE_DIR}, where zkm-host keeps its state (needed: apart)"
+            yield path, f"{value} overlaps {STATE_DIR}, the state of zkm-host (needed: separate)"
     for directory in ("data_dir", "log_dir"):
         outer = paths.get(("dest", directory))
         for path, value in paths.items():
             same = path[1].endswith("_dir") and outer is not None and _parts(value) == _parts(outer)
             if outer is not None and path[1] != directory and not same and _inside(value, outer):
-                yield path, f"{value} is inside dest.{directory} (seen {outer}, needed: apart from it)"
+                yield path, f"{value} is inside dest.{directory} (seen {outer}, needed: outside it)"
 
 
 def _parts(path: str) -> list[str]:
@@ -295,7 +292,7 @@ def _odd_path(path: str) -> str:
 
 
 def _window(top: Any) -> _Wrong:
-    """Both ends have to be moments that there are, the end after the begin."""
+    """Begin and end must be valid times, the end after the begin."""
     path = ("policy", "window")
     ends = {key: value_at(top, (*path, key)) for key in ("begin", "end")}
     moments: dict[str, datetime] = {}
@@ -304,7 +301,7 @@ def _window(top: Any) -> _Wrong:
             moments[key] = datetime.fromisoformat(text if isinstance(text, str) else "")
         except ValueError:
             if isinstance(text, str):
-                yield (*path, key), f"no such moment (seen {text!r}, needed {NEEDED['begin']})"
+                yield (*path, key), f"not a valid time (seen {text!r}, needed {NEEDED['begin']})"
     aware = all(moment.tzinfo is not None for moment in moments.values())
     if len(moments) == 2 and aware and moments["begin"] >= moments["end"]:
         yield (*path, "end"), f"not after the begin (seen {ends['end']}, needed after {ends['begin']})"
@@ -320,7 +317,7 @@ def _lease(top: Any) -> _Wrong:
             yield (
                 (*here, "fence_ttl_ms"),
                 f"too short (seen {fence}, needed at least cut_ttl_ms + {FENCE_OUTLIVES_CUT_MS} = {least}: "
-                "the door must stay shut until the host observes again)",
+                "the fence must last until the host observes again)",
             )
         if renew * 2 > cut:
             yield (

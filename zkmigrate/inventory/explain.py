@@ -1,4 +1,4 @@
-"""The type checker's errors about ``migration.yml``, said for the person who typed it, at their line."""
+"""Pydantic's errors about ``migration.yml``, as messages for its author, each with its line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEEDED = {
     "user": "a Unix account name",
     "group": "a Unix group name",
     "cluster_id": "Kafka's cluster id, 22 characters of A-Z a-z 0-9 _ -",
-    "chroot": "an absolute znode path without a trailing slash, such as /kafka; / itself is not moved",
+    "chroot": "an absolute znode path without a trailing slash, such as /kafka; not / itself",
     "canary_topic": "a topic's name: letters, digits and . _ -",
     "settings": "letters, digits, blanks and . _ : / , = @ + % - (or * alone)",
     "key": "a file name without blanks, quotes or shell characters",
@@ -41,10 +41,10 @@ _REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"
 
 
 def explain(error: ValidationError, document: Document, model: type[BaseModel]) -> Iterator[Mistake]:
-    """The type checker's errors as mistakes; what the YAML reader already refused is not said twice."""
+    """Pydantic's errors as mistakes, without those that the YAML reader already reported."""
     refused = {mistake.path for mistake in document.mistakes}
     for item in error.errors(include_url=False, include_context=True):
-        # For a dictionary's key pydantic adds "[key]" to the location.
+        # Pydantic adds "[key]" to the location of a dictionary's key.
         path: Path = tuple(part for part in item["loc"] if part != "[key]")
         if path in refused or _miscounted(item, path, document):
             continue
@@ -52,7 +52,7 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
 
 
 def _miscounted(item: Any, path: Path, document: Document) -> bool:
-    """True for a list that is long enough: the type checker does not count its items that are wrong."""
+    """Whether a list is long enough after all: pydantic does not count its wrong items."""
     if item["type"] != "too_short":
         return False
     least: int = item["ctx"]["min_length"]
@@ -121,7 +121,7 @@ def _shown(value: object) -> str:
 
 
 def _keys(model: type[BaseModel], path: Path) -> list[str]:
-    """The keys that the mapping at ``path`` may have."""
+    """The possible keys of the mapping at ``path``."""
     current: Any = model
     for part in path:
         if isinstance(part, int):
@@ -138,7 +138,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def value_at(value: Any, path: Path) -> Any:
-    """What is at this place of raw values; None where nothing is."""
+    """The raw value at this path, or None."""
     for part in path:
         if isinstance(value, dict) and part in value:
             value = value[part]
@@ -148,6 +148,6 @@ def value_at(value: Any, path: Path) -> Any:
 
 
 def items_at(top: Any, path: Path) -> list[Any]:
-    """The list at this place; empty where none is."""
+    """The list at this path, or an empty one."""
     value = value_at(top, path)
     return value if isinstance(value, list) else []

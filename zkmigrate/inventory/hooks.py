@@ -1,7 +1,7 @@
-"""Hooks in ``migration.yml``: programs of the operator's own that run on this machine at moments of a run.
+"""Hooks in ``migration.yml``: the operator's programs that run on this machine at moments of a run.
 
-Which moments there are, and which of them a hook may stop the run at, is decided here once; when they come is
-``engine/hook_points.py``, and how a program is run is ``hooks.py``.
+This module defines the moments and at which of them a hook may stop the run. ``engine/hook_points.py``
+decides when they come; ``runs/hooks.py`` runs the programs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Moment: TypeAlias = Literal[
 MAY_STOP: frozenset[Moment] = frozenset(
     ("before_run", "before_stage", "before_wave", "before_window", "after_stage")
 )
-"""Where a hook that fails stops the run, unless its ``failure`` is ``go``: stopping is harmless there."""
+"""Moments at which a failed hook stops the run, unless its ``failure`` is ``go``: stopping is harmless."""
 
 MOST_S: dict[Moment, float] = {"before_window": 60.0}
-"""Moments at which time costs something: what was surveyed grows old while the hook runs."""
+"""Longest ``timeout_s`` at a moment: the survey for the window grows old while the hook runs."""
 
 Program = Annotated[str, StringConstraints(pattern=r"^(~/)?[A-Za-z0-9._/@%+-]+$", max_length=4096)]
 Word = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
@@ -35,10 +35,10 @@ class _Frozen(BaseModel):
 
 
 class Hook(_Frozen):
-    """One program. ``run`` is absolute once loaded; in the file it is relative to it, ``~/`` is home.
+    """One program. run: relative to the file, ``~/`` is home; ``load`` makes it absolute.
 
-    timeout_s: after so many seconds it and what it started are killed. failure: what it means when it does
-    not end with 0: ``stop`` the run, or ``go`` on; left out, stop where that is harmless.
+    timeout_s: after so many seconds zkmigrate kills it and what it started. failure: if it does not end with
+    0, ``stop`` the run or ``go`` on; default: stop where that is harmless.
     """
 
     run: Program
@@ -48,7 +48,7 @@ class Hook(_Frozen):
 
 
 class Hooks(_Frozen):
-    """The hooks of each moment, in their order."""
+    """The hooks of each moment, in order."""
 
     before_run: tuple[Hook, ...] = ()
     before_stage: tuple[Hook, ...] = ()
@@ -74,7 +74,7 @@ class Hooks(_Frozen):
 
 
 def wrong(top: Any) -> Iterator[tuple[Path, str]]:
-    """What takes two keys to see, in the raw values of the file: the path to it and the reason."""
+    """Mistakes that need two keys to see, in the raw values of the file: their paths and reasons."""
     hooks = top.get("hooks") if isinstance(top, dict) else None
     for moment, listed in hooks.items() if isinstance(hooks, dict) else ():
         for at, hook in enumerate(listed if isinstance(listed, list) else ()):
@@ -84,13 +84,13 @@ def wrong(top: Any) -> Iterator[tuple[Path, str]]:
             if hook.get("failure") == "stop" and moment not in MAY_STOP:
                 yield (
                     (*here, "failure"),
-                    f"a hook cannot stop the run at {moment}: stopping is worse there (needed: go, or no "
-                    f"such line; possible at {', '.join(sorted(MAY_STOP))})",
+                    f"a hook cannot stop the run at {moment}: stopping is worse there (needed: go, or leave "
+                    f"this key out; stop is possible at {', '.join(sorted(MAY_STOP))})",
                 )
             most, seen = MOST_S.get(moment), hook.get("timeout_s")
             if most is not None and isinstance(seen, int | float) and seen > most:
                 yield (
                     (*here, "timeout_s"),
-                    f"too long (seen {seen}, needed at most {most:.0f} at {moment}: what was surveyed for "
-                    "the window grows old)",
+                    f"too long (seen {seen}, needed at most {most:.0f} at {moment}: the survey for the "
+                    "window grows old)",
                 )

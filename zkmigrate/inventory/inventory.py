@@ -1,7 +1,6 @@
-"""The inventory ``migration.yml``: who takes part in a migration, as typed values.
+"""The inventory ``migration.yml``: hosts, services and policy of a migration, as typed values.
 
-``load`` turns the file into an :class:`Inventory` or raises :class:`~zkmigrate.errors.InventoryError` with
-one line per mistake, each with file:line and the reason, before any host is touched.
+``load`` reads the file into an :class:`Inventory`, before any host is touched.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from zkmigrate.errors import InventoryError
 from zkmigrate.inventory import checks as inventory_checks
 from zkmigrate.inventory import explain as inventory_types
 from zkmigrate.inventory import marked_yaml
-from zkmigrate.inventory.accept import Accept
+from zkmigrate.inventory.accept import Accept, Instant
 from zkmigrate.inventory.checks import LEASE_MS
 from zkmigrate.inventory.hooks import Hook, Hooks, Moment
 
-# No pattern below lets a blank, a quote or another character through that means something to a shell;
-# a command is words of such characters, separated by single blanks.
+# No pattern below allows a blank, a quote or another character that a shell interprets. A command is words
+# of such characters with single blanks between.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
 Address = Annotated[
     str, StringConstraints(pattern=r"^[0-9A-Za-z]([0-9A-Za-z.:-]*[0-9A-Za-z])?$", max_length=253)
@@ -39,12 +38,6 @@ Command = Annotated[
 Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249)]
 SettingKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)]
 SettingValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9._:/,=@+% -]*|\*)$", max_length=1024)]
-Instant = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})$"
-    ),
-]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Jumps = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_\[][0-9A-Za-z._@:,\[\]-]*$", max_length=1024)]
 
@@ -54,7 +47,7 @@ class _Frozen(BaseModel):
 
 
 def _in_the_moves_file(schema: dict[str, Any], model: type[_Partial]) -> None:
-    """The JSON schema describes the move's file: nothing is left out there."""
+    """Require every key in the JSON schema: it describes the file of a move, which needs all sections."""
     for key in model.may_lack:
         del schema["properties"][key]["default"]
     needed = {*schema["required"], *model.may_lack}
@@ -62,8 +55,8 @@ def _in_the_moves_file(schema: dict[str, Any], model: type[_Partial]) -> None:
 
 
 class _Partial(_Frozen):
-    """A mapping of which some keys may be left out. Such a key is not there: asking for it raises
-    InventoryError, so that whoever needs it has it as its type says."""
+    """A mapping with optional keys. Reading one that the file lacks raises InventoryError, so that its type
+    is never None."""
 
     model_config = ConfigDict(json_schema_extra=_in_the_moves_file)
 
@@ -73,31 +66,31 @@ class _Partial(_Frozen):
     @model_validator(mode="after")
     def _left_out(self) -> Self:
         for key in self.may_lack:
-            if key in self.__dict__ and self.__dict__[key] is None:  # a part that was checked before lacks it
+            if key in self.__dict__ and self.__dict__[key] is None:  # pydantic validates some parts twice
                 del self.__dict__[key]
         return self
 
-    if not TYPE_CHECKING:  # a type checker is to know the fields alone
+    if not TYPE_CHECKING:  # type checkers must see only the fields
 
         def __getattr__(self, key: str) -> Any:
             if key in type(self).may_lack:
                 raise InventoryError(
-                    f"the inventory does not say {self.where}{key}, and what is asked for needs it (needed: "
-                    "this key; docs/reference/migration-yml.md)"
+                    f"the inventory lacks {self.where}{key} (needed: this key; "
+                    "docs/reference/migration-yml.md)"
                 )
             return super().__getattr__(key)
 
 
 _LEFT_OUT: Any = None
-"""The default of a key that may be left out."""
+"""The default of an optional key of a :class:`_Partial`."""
 
 
 class Ssh(_Frozen):
-    """How hosts are reached: one account, one key, host keys pinned in ``known_hosts``.
+    """How to reach hosts: one account, one key, host keys pinned in ``known_hosts``.
 
-    bastion: hosts to go through, ``[user@]host[:port]`` with commas between, the nearest first.
-    config: an ssh_config that may say otherwise for a host. The paths are absolute once loaded; in the file
-    they are relative to it, ``~/`` is the home folder.
+    bastion: jump hosts, ``[user@]host[:port]`` with commas between, the nearest first. config: an ssh_config
+    that overrides this for some hosts. ``load`` makes the paths absolute; in the file they are relative to
+    it, and ``~/`` is the home directory.
     """
 
     user: Account
@@ -109,10 +102,10 @@ class Ssh(_Frozen):
 
 
 class Service(_Frozen):
-    """A service: a systemd unit, or the inventory's own commands, run as root.
+    """A service: a systemd unit, or commands of the inventory, run as root.
 
-    ``start``, ``stop`` and ``status`` all or none; ``kill`` may join them, else ``stop`` has to do. ``start``
-    returns once the service runs, ``status`` exits 0 as long as its process is there.
+    Give ``start``, ``stop`` and ``status`` together or none; ``kill`` is optional, ``stop`` replaces it.
+    ``start`` returns once the service runs; ``status`` exits 0 as long as its process exists.
     """
 
     unit: Unit
@@ -123,14 +116,14 @@ class Service(_Frozen):
 
     @property
     def has_commands(self) -> bool:
-        """Whether commands are used and systemd is not."""
+        """Whether commands control the service instead of systemd."""
         return self.start is not None
 
     def commands(self, *ports: int) -> tuple[str, ...]:
-        """What a change or a look has to carry: ``start=…``, ``stop=…``, ``status=…``, ``kill=…`` as far as
-        they are given, and the TCP ports on which the service listens; nothing where systemd is used.
+        """The arguments for zkm-host: the given ``start=…``, ``stop=…``, ``status=…``, ``kill=…``, and the
+        TCP ports of the service; empty for systemd.
 
-        ports: the first is the one by whose listener the service's process is known.
+        ports: the listener on the first one identifies the service's process.
         """
         if not self.has_commands:
             return ()
@@ -140,7 +133,7 @@ class Service(_Frozen):
 
 
 class ZooKeeperHost(_Frozen):
-    """One ZooKeeper host. ``address`` is what server lines and clients use; ``also`` further addresses."""
+    """One ZooKeeper host. address: for server lines and clients. also: its other addresses."""
 
     name: Name
     address: Address
@@ -149,22 +142,15 @@ class ZooKeeperHost(_Frozen):
 
 
 class Ports(_Frozen):
-    """Client, quorum and election port of an ensemble."""
+    """Client, quorum and election ports of an ensemble."""
 
     client: Port = 2181
     quorum: Port = 2888
     election: Port = 3888
 
 
-class Source(_Frozen):
-    """The ensemble that Kafka leaves. Read-only to us: files are read by the ssh account as it is.
-
-    admin_port: where its servers' AdminServer answers the words that 4lw.commands.whitelist does not name.
-    """
-
-    hosts: Annotated[tuple[ZooKeeperHost, ...], Field(min_length=1)]
+class _Ensemble(_Frozen):
     ports: Ports = Ports()
-    admin_port: Port = 8080
     config: RemotePath = "/etc/zookeeper/conf/zoo.cfg"
     data_dir: RemotePath = "/var/lib/zookeeper"
     log_dir: RemotePath | None = None
@@ -176,41 +162,42 @@ class Source(_Frozen):
         return self.log_dir or self.data_dir
 
 
-class Dest(_Frozen):
-    """The new, empty ensemble. ``settings`` are further zoo.cfg lines (tickTime, initLimit, …) as text.
+class Source(_Ensemble):
+    """The ensemble that Kafka leaves. zkmigrate only reads it, with the ssh account's own rights.
 
-    java_env: file with the JVM's flags; read only, to see that jute.maxbuffer fits what source holds.
+    admin_port: the AdminServer there answers the words that 4lw.commands.whitelist does not allow.
+    """
+
+    hosts: Annotated[tuple[ZooKeeperHost, ...], Field(min_length=1)]
+    admin_port: Port = 8080
+
+
+class Dest(_Ensemble):
+    """The new, empty ensemble.
+
+    settings: more zoo.cfg lines (tickTime, initLimit, …), as text. java_env: file of JVM flags; zkmigrate
+    only reads it, to check that jute.maxbuffer fits source's data.
     """
 
     hosts: Annotated[tuple[ZooKeeperHost, ...], Field(min_length=3)]
-    ports: Ports = Ports()
-    config: RemotePath = "/etc/zookeeper/conf/zoo.cfg"
-    data_dir: RemotePath = "/var/lib/zookeeper"
-    log_dir: RemotePath | None = None
     user: Account = "zookeeper"
     group: Account = "zookeeper"
-    java_env: RemotePath = "/etc/zookeeper/conf/java.env"
     service: Service = Service(unit="zookeeper.service")
     settings: dict[SettingKey, SettingValue] = Field(default_factory=dict)
 
     @property
-    def txn_dir(self) -> str:
-        """Directory of the transaction logs: ``dataLogDir``, else ``dataDir``."""
-        return self.log_dir or self.data_dir
-
-    @property
     def commands(self) -> tuple[str, ...]:
-        """The commands of its service, with its ports; empty where systemd is used."""
+        """The commands of its service, with its ports; empty for systemd."""
         return self.service.commands(self.ports.client, self.ports.quorum, self.ports.election)
 
     @property
     def majority(self) -> int:
-        """q: how many of the dest hosts make a quorum."""
+        """How many dest hosts make a quorum."""
         return len(self.hosts) // 2 + 1
 
 
 class Broker(_Frozen):
-    """One Kafka broker; ``id`` is its broker.id, ``also`` its further addresses."""
+    """One Kafka broker. id: its broker.id. also: its other addresses."""
 
     name: Name
     address: Address
@@ -220,18 +207,18 @@ class Broker(_Frozen):
 
     @property
     def endpoint(self) -> str:
-        """``ADDRESS:PORT`` at which it is asked, an IPv6 address in brackets."""
+        """``ADDRESS:PORT``, an IPv6 address in brackets."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
 class Kafka(_Partial):
-    """The Kafka cluster that moves. ``chroot`` is its subtree of source, such as ``/kafka``.
+    """The Kafka cluster that moves.
 
-    canary_topic: a topic that the operator made for it, to which small records are sent during the move; None
-    for nothing of that kind.
+    chroot: its subtree of source, such as ``/kafka``. canary_topic: a topic that the operator created;
+    zkmigrate sends small records to it during the move. None: it sends none.
     """
 
-    may_lack = ("chroot",)  # only where there is neither source nor dest (checks.py)
+    may_lack = ("chroot",)  # only in a file with neither source nor dest (checks.py)
     where = "kafka."
 
     cluster_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{22}$")]
@@ -244,15 +231,15 @@ class Kafka(_Partial):
     group: Account = "kafka"
 
     def commands(self, broker: str) -> tuple[str, ...]:
-        """The commands of this broker's service, with its port; KeyError for a broker that is not there."""
+        """The commands of this broker's service, with its port. Raises KeyError for an unknown broker."""
         port = {b.name: b.port for b in self.brokers}[broker]
         return self.service.commands(port)
 
 
 class Lease(_Frozen):
-    """The kernel's own end of the block: times in milliseconds.
+    """How long the kernel keeps the block without a renewal. Times in milliseconds.
 
-    longest_ms: how long the fence may be made where hosts answer too slowly for the other two.
+    longest_ms: upper limit to which zkmigrate may lengthen the fence when hosts answer slowly.
     """
 
     fence_ttl_ms: Annotated[int, Field(ge=2000, le=60000)] = LEASE_MS["fence_ttl_ms"]
@@ -262,7 +249,7 @@ class Lease(_Frozen):
 
 
 class Window(_Frozen):
-    """The maintenance window, outside of which neither broker nor client is to notice anything."""
+    """The maintenance window; outside it neither brokers nor clients may notice anything."""
 
     begin: Instant
     end: Instant
@@ -271,12 +258,12 @@ class Window(_Frozen):
 class Policy(_Frozen):
     """What the operator allows. Times in seconds.
 
-    cut: what CUT refuses between dest and source until finalize: the ports of ZooKeeper alone, or all of TCP
-    but ssh. join_outstanding: with more requests than this waiting at any source server, no further dest host
-    joins. window_margin: how many times as long as in the rehearsal FENCE to SEAL may take, and SERVE.
-    roll_soak_s: how long the brokers that have moved stay well before the next wave. roll_recovery_s: how
-    long at most a broker is waited for that gets on with its start, or with its stop. roll_leaders: behind
-    the last broker, there and back, Kafka is asked to elect every partition's preferred leader.
+    cut: what CUT blocks between dest and source until finalize: ZooKeeper's ports, or all TCP except ssh.
+    join_outstanding: no dest host joins while a source server has more outstanding requests than this.
+    window_margin: FENCE to SEAL, and SERVE, may take this many times as long as in the rehearsal.
+    roll_soak_s: how long moved brokers must stay healthy before the next wave. roll_recovery_s: how long to
+    wait for a broker that makes progress with its start or stop. roll_leaders: elect every partition's
+    preferred leader after the last broker, on both ways.
     """
 
     lease: Lease = Lease()
@@ -295,12 +282,12 @@ class Policy(_Frozen):
 
 
 SECTIONS = ("operator", "ssh", "source", "dest", "kafka")
-"""The sections that a move needs, in the order of its file."""
+"""The sections that a move needs, in file order."""
 
 
 @dataclass(frozen=True)
 class Door:
-    """Where a ZooKeeper server answers clients. admin_port: of its AdminServer, where that is asked."""
+    """Where a ZooKeeper server answers clients. admin_port: of its AdminServer; None: do not ask it."""
 
     address: str
     port: int
@@ -308,16 +295,16 @@ class Door:
 
 
 class Inventory(_Partial):
-    """Everything a run knows about the world without looking."""
+    """What a run knows about the world without asking a host."""
 
-    # Of the sections it has those that its file has; Playbook.sections says which a runbook needs. A playbook
-    # with sections of its own brings a subclass; one with hosts of its own says them in hosts and address.
+    # It has the sections of its file; Playbook.sections says which ones a playbook needs. A playbook with its
+    # own sections brings a subclass; one with its own hosts overrides hosts and address.
     may_lack = SECTIONS
     as_typed: ClassVar[tuple[marked_yaml.Path, ...]] = (("dest", "settings"),)
     not_binding: ClassVar[Mapping[str, Any]] = {}
-    # What the keys of a section of its own may hold, for whoever typed something else.
+    # What the keys of a subclass's section may hold, for messages.
     needed: ClassVar[Mapping[str, str]] = {}
-    # No two hosts of these lists share a name, an address, or within a list a number.
+    # Hosts of these lists share no name and no address, and within one list no number.
     host_lists: ClassVar[tuple[inventory_checks.HostList, ...]] = (
         inventory_checks.HostList(("source", "hosts"), "source", "myid"),
         inventory_checks.HostList(("dest", "hosts"), "dest", "myid"),
@@ -340,42 +327,38 @@ class Inventory(_Partial):
         return all(self.__dict__.get(section) is not None for section in sections)
 
     def role(self, name: str) -> str:
-        """Which part a host plays, as one word; KeyError when the inventory does not know it."""
+        """The role of a host, as one word. Raises KeyError for an unknown host."""
         for part, names in self.hosts.items():
             if name in names:
                 return part.removesuffix("s")
         raise KeyError(name)
 
     def source_host(self, name: str) -> ZooKeeperHost:
-        """The source host of that name; KeyError when there is none."""
+        """The source host of this name. Raises KeyError for an unknown host."""
         return _named(self.source.hosts, name)
 
     def dest_host(self, name: str) -> ZooKeeperHost:
-        """The dest host of that name; KeyError when there is none."""
+        """The dest host of this name. Raises KeyError for an unknown host."""
         return _named(self.dest.hosts, name)
 
     def broker(self, name: str) -> Broker:
-        """The broker of that name; KeyError when there is none."""
-        for broker in self.kafka.brokers:
-            if broker.name == name:
-                return broker
-        raise KeyError(name)
+        """The broker of this name. Raises KeyError for an unknown broker."""
+        return _named(self.kafka.brokers, name)
 
     @property
     def hosts(self) -> dict[str, tuple[str, ...]]:
-        """The names of the hosts by the part that they play, as far as the file has it; in the order in which
-        they are shown."""
+        """The host names by role, in the order of display; roles that the file lacks are left out."""
         parts = {"source": self.source_names, "dest": self.dest_names, "brokers": self.broker_names}
         return {part: names for part, names in parts.items() if names}
 
     @property
     def read_only(self) -> tuple[str, ...]:
-        """Hosts that an ordinary account reads as it is: no sudo, no zkm-host, no session of ours."""
+        """Hosts that zkmigrate only reads: without sudo, zkm-host or a client session."""
         return self.source_names
 
     @property
     def doors(self) -> dict[str, Door]:
-        """By name, where each ZooKeeper host answers clients."""
+        """Where each ZooKeeper host answers clients, by name."""
         doors: dict[str, Door] = {}
         if self.has("source"):
             port, admin = self.source.ports.client, self.source.admin_port
@@ -386,7 +369,7 @@ class Inventory(_Partial):
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
-        """The brokers; none without the section kafka."""
+        """The brokers; empty without the section kafka."""
         return self.kafka.brokers if self.has("kafka") else ()
 
     @property
@@ -402,28 +385,26 @@ class Inventory(_Partial):
         return tuple(b.name for b in self.brokers)
 
     def address(self, name: str) -> str:
-        """Address of any host by its name; KeyError when the inventory does not know it."""
+        """The address of any host. Raises KeyError for an unknown host."""
         hosts: tuple[ZooKeeperHost | Broker, ...] = (
             *(self.source.hosts if self.has("source") else ()),
             *(self.dest.hosts if self.has("dest") else ()),
             *self.brokers,
         )
-        for host in hosts:
-            if host.name == name:
-                return host.address
-        raise KeyError(name)
+        return _named(hosts, name).address
 
 
 Shape = TypeVar("Shape", bound=Inventory)
+Host = TypeVar("Host", bound=ZooKeeperHost | Broker)
 
 
 def without_brokers(inventory: Inventory, names: Collection[str]) -> Inventory:
-    """The same without these brokers."""
+    """A copy of the inventory without these brokers."""
     left = tuple(b for b in inventory.kafka.brokers if b.name not in names)
     return inventory.model_copy(update={"kafka": inventory.kafka.model_copy(update={"brokers": left})})
 
 
-def _named(hosts: tuple[ZooKeeperHost, ...], name: str) -> ZooKeeperHost:
+def _named(hosts: tuple[Host, ...], name: str) -> Host:
     for host in hosts:
         if host.name == name:
             return host
@@ -439,9 +420,9 @@ def load(path: Path, shape: type[Shape], sections: Collection[str]) -> Shape: ..
 
 
 def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[str] = SECTIONS) -> Inventory:
-    """Read and check ``migration.yml``. sections: those that it must have; more may be there.
+    """Read and check ``migration.yml``. sections: those that it must have; it may have more.
 
-    Raises InventoryError with one line per mistake, all of them at once, in the order of the file:
+    Raises InventoryError with all mistakes in file order, one per line:
     ``file:line: key: reason (seen …, needed …)``.
     """
     document = marked_yaml.parse(_text(path))
@@ -463,7 +444,7 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
         inventory = shape.model_validate(values)
     except ValidationError as error:
         mistakes += inventory_types.explain(error, document, shape)
-    # The cross checks work on what is there, so that one wrong key does not hide a duplicate elsewhere.
+    # The cross checks read raw values, so that one wrong key does not hide a duplicate elsewhere.
     mistakes += inventory_checks.cross_check(document, shape.host_lists)
     mistakes += inventory_checks.missing(document, sections)
     if mistakes or inventory is None:
@@ -478,7 +459,7 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of the file; the checks across keys are only in ``load``."""
+    """JSON Schema (2020-12) of the file. Only ``load`` checks across keys."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Inventory.model_json_schema(),
@@ -487,15 +468,12 @@ def schema() -> dict[str, Any]:
 
 
 def digest(inventory: Inventory) -> str:
-    """SHA-256 of what the inventory says, independent of spelling, order of keys and omitted defaults.
+    """SHA-256 of the inventory's values, whatever the spelling, the order of keys and omitted defaults.
 
-    Left out are the operator's own files (``ssh.key``, ``ssh.known_hosts``, ``ssh.config``): a run may be
-    resumed elsewhere. So are the hooks and the canary's topic: one that fails can be mended or taken out in
-    the middle of a run. So is ``accept``: what somebody answers for is found out in the middle of a run, and
-    each gate journals it. So are ``policy.window``, ``policy.roll_soak_s``, ``policy.roll_recovery_s`` and
-    ``policy.roll_leaders``: a roll may need a second night, and a recovery more time than anybody thought. So
-    is ``source.admin_port``, which only says where to ask, and what the playbook's own shape leaves open
-    (``not_binding``).
+    It leaves out what may change in the middle of a run: the operator's files (a run may be resumed
+    elsewhere), hooks and canary topic (the operator must be able to repair them), ``accept`` (each gate
+    journals it), the times and leaders of the roll (it may need a second night), ``source.admin_port`` (it
+    only says where to ask), and ``not_binding`` of a playbook's own shape.
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},
@@ -516,14 +494,14 @@ def _text(path: Path) -> str:
             content = file.read(marked_yaml.MAX_BYTES + 1)
     except OSError as error:
         raise InventoryError(
-            f"{path}: cannot be read: {error.strerror} (needed: a readable file; -i FILE names another)"
+            f"{path}: cannot read: {error.strerror} (needed: a readable file; -i FILE names another)"
         ) from error
     except ValueError as error:
         raise InventoryError(f"{str(path)!r}: not a file name: {error}") from error
     if len(content) > marked_yaml.MAX_BYTES:
         raise InventoryError(
-            f"{path}: too big (seen more than {marked_yaml.MAX_BYTES} bytes, needed at most that; "
-            "is it the right file?)"
+            f"{path}: too big (seen more than {marked_yaml.MAX_BYTES} bytes, needed at most that; is it the "
+            "right file?)"
         )
     try:
         return content.decode("utf-8-sig")
@@ -535,8 +513,8 @@ def _text(path: Path) -> str:
 
 
 def _as_typed(document: marked_yaml.Document, texts: Collection[marked_yaml.Path]) -> Any:
-    """The values with lists as tuples (what the strict types take). texts: the paths to what is text, however
-    it looks: ``86400000`` is the value of a setting."""
+    """The values with lists as tuples, which the strict types need. texts: paths whose values are always
+    text, such as the setting ``86400000``."""
 
     def convert(value: Any, path: marked_yaml.Path) -> Any:
         if isinstance(value, dict):
@@ -562,7 +540,7 @@ def _local(inventory_file: Path, value: str) -> str:
     try:
         expanded = Path(value).expanduser()
     except RuntimeError as error:
-        raise InventoryError(f"{inventory_file}: {value!r}: {error}; give an absolute path") from error
+        raise InventoryError(f"{inventory_file}: {value!r}: {error} (needed: an absolute path)") from error
     return str(inventory_file.resolve().parent / expanded)
 
 

@@ -1,10 +1,9 @@
-"""YAML as plain values that remember where they stood, for a file that a person wrote.
+"""YAML as plain values with their line numbers, for a file that a person wrote.
 
 A strict part of YAML 1.2: one document of mappings with text keys, sequences, text, decimal integers, floats,
-booleans and null; a date is text, a merge key is a key like any other. Duplicate keys, anchors, aliases, tags
-and other numbers (octal, hexadecimal, inf) are mistakes of their own, each at its line; the rest of the file
-is read all the same, so that one reading finds all of them. Size and nesting are bounded, so that no file can
-make the reader run away.
+booleans and null; a date is text, a merge key is an ordinary key. Duplicate keys, anchors, aliases, tags and
+other numbers (octal, hexadecimal, inf) are mistakes. One reading finds all mistakes. Size and nesting are
+bounded.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 16
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Keys and list positions from the top of the document to a value; the top itself is ``()``."""
+"""Keys and list positions from the top of the document to a value; ``()`` is the top."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
@@ -49,7 +48,7 @@ _WORDS: dict[str, bool | None] = {
 
 @dataclass(frozen=True, order=True)
 class Mark:
-    """A place in the file; both count from 1."""
+    """A place in the file, counted from 1."""
 
     line: int
     column: int
@@ -57,7 +56,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing wrong at one place. ``path`` names the key as the file spells it."""
+    """One mistake at one place. path: the key, as the file spells it."""
 
     mark: Mark
     path: Path
@@ -66,9 +65,9 @@ class Mistake:
 
 @dataclass
 class Document:
-    """What was read: plain values, where each stood, and what was wrong with the YAML itself.
+    """A document: its plain values, their places, and the mistakes in its YAML.
 
-    keys: mark of the key (or list item) at each path; texts: each scalar as it was typed.
+    keys: mark of the key or list item at each path. texts: each scalar as typed.
     """
 
     value: Any = None
@@ -77,7 +76,7 @@ class Document:
     mistakes: list[Mistake] = field(default_factory=list)
 
     def mark(self, path: Path) -> Mark:
-        """Where ``path`` stands; for a key that is not there, where the nearest thing around it stands."""
+        """The place of ``path``; for a missing key, the place of the nearest key around it."""
         while path and path not in self.keys:
             path = path[:-1]
         return self.keys.get(path, Mark(1, 1))
@@ -96,10 +95,10 @@ def dotted(path: Path) -> str:
 
 
 def parse(text: str) -> Document:
-    """Read one document; whatever is wrong is in ``mistakes``, nothing is raised."""
+    """Read one document. Raises nothing; ``mistakes`` has what is wrong."""
     document = Document()
     try:
-        # The pure parser: events carry marks, and no object is made from what the file says.
+        # The pure parser: its events carry marks, and it builds no object from the file.
         reader = _Reader(YAML(typ="safe", pure=True).parse(text), document)
         reader.document()
     except MarkedYAMLError as error:
@@ -108,7 +107,7 @@ def parse(text: str) -> Document:
         said = " ".join(", ".join(str(part) for part in (error.context, error.problem) if part).split())
         document.mistakes.append(Mistake(where, (), f"not YAML: {said}"))
     except (YAMLError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-        # The parser itself gives way on some malformed input (a character out of range, a bad directive).
+        # The parser itself fails on some malformed input (a character out of range, a bad directive).
         said = " ".join(str(error).split()) or type(error).__name__
         document.mistakes.append(Mistake(Mark(1, 1), (), f"not YAML: {said[:200]}"))
     return document
@@ -119,7 +118,7 @@ class _TooDeepError(YAMLError):
 
 
 class _Reader:
-    """Walks the parser's events once; depth is bounded, so recursion is."""
+    """Reads the parser's events once. The depth limit also bounds the recursion."""
 
     def __init__(self, events: Iterator[Event], document: Document) -> None:
         self._events = events
@@ -142,14 +141,14 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise _TooDeepError(f"nested more than {MAX_DEPTH} levels deep at line {mark.line}")
         if isinstance(event, AliasEvent):
-            self._wrong(mark, path, "aliases are not read here (needed: the value itself)")
+            self._wrong(mark, path, "aliases are not allowed (needed: the value itself)")
             return None
         if isinstance(event, NodeEvent) and event.anchor is not None:
             self._wrong(
-                mark, path, f"anchors are not read here (seen {event.anchor!r}, needed: the plain value)"
+                mark, path, f"anchors are not allowed (seen {event.anchor!r}, needed: the plain value)"
             )
         if tag := getattr(event, "tag", None):
-            self._wrong(mark, path, f"tags are not read here (seen {str(tag)!r}, needed: the plain value)")
+            self._wrong(mark, path, f"tags are not allowed (seen {str(tag)!r}, needed: the plain value)")
         if isinstance(event, MappingStartEvent):
             return self._mapping(path, depth)
         if isinstance(event, SequenceStartEvent):
@@ -172,8 +171,8 @@ class _Reader:
             below = (*path, key)
             if key in found:
                 first = self._document.keys[below].line
-                self._wrong(mark, below, f"the key is there twice (first on line {first}; needed: once)")
-                # Read on, but keep the first: its marks stay valid.
+                self._wrong(mark, below, f"the key occurs twice (first on line {first}; needed: once)")
+                # Keep the first value, so that its marks stay valid, and read on.
                 shadow = _Reader(self._events, Document())
                 shadow._node(next(self._events), below, depth + 1)
                 continue
@@ -194,7 +193,7 @@ class _Reader:
     def _scalar(self, event: ScalarEvent, path: Path) -> Any:
         text = str(event.value)
         self._document.texts[path] = text
-        # implicit[0]: plain and untagged, so YAML's rules for numbers and words apply; else it is text.
+        # implicit[0]: plain and untagged. Only then YAML's rules for numbers and words apply.
         if not event.implicit[0]:
             return text
         if text in _WORDS:

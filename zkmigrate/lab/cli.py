@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
@@ -13,6 +13,7 @@ import click
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from zkmigrate.cli.flags import F
 from zkmigrate.lab import lab as labs
 from zkmigrate.lab import service, state
 from zkmigrate.lab.capture_answers import record
@@ -27,7 +28,7 @@ from zkmigrate.lab.spec import LabSpec, Role
 
 
 class LabGroup(click.Group):
-    """Turns the lab's errors into one line on stderr and exit code 1."""
+    """Turn the lab's errors into one line on standard error and exit code 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -38,13 +39,13 @@ class LabGroup(click.Group):
 
 _SHELLS = ("bash", "sh", "dash")
 
-lab_option = click.option("--lab", "named", metavar="ID", help="Which lab; the only one when left out.")
+lab_option = click.option("--lab", "named", metavar="ID", help="Which lab. Default: the only one.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group("lab", cls=LabGroup)
 def lab() -> None:
-    """Real ZooKeeper and Kafka hosts on this machine, to try migrations on."""
+    """Run real ZooKeeper and Kafka hosts on this machine, to try migrations."""
 
 
 def _progress(line: str) -> None:
@@ -52,17 +53,17 @@ def _progress(line: str) -> None:
 
 
 def _pairs(values: tuple[str, ...], what: str) -> dict[str, str]:
-    """`KEY=VALUE` words as a dict; a word without `=` is refused."""
+    """`NAME=VALUE` words as a dict. Raises UsageError for a word without `=`."""
     for value in values:
         if "=" not in value:
-            raise click.UsageError(f"{what} {value!r} needs the form NAME=VALUE")
+            raise click.UsageError(f"{what} {value!r}: needed: NAME=VALUE")
     return dict(value.split("=", 1) for value in values)
 
 
 def _numbers(values: dict[str, str], what: str) -> dict[str, int]:
     for name, value in values.items():
         if not value.isdigit():
-            raise click.UsageError(f"{what} {name}={value} needs a whole number")
+            raise click.UsageError(f"{what} {name}={value}: needed: a whole number")
     return {name: int(value) for name, value in values.items()}
 
 
@@ -77,44 +78,41 @@ def _shape(file: Path) -> Shape:
 _DEFAULT = LabSpec()
 
 
+def _option(option: str, field: str, text: str) -> Callable[[F], F]:
+    """An option for a field of the spec, with its type and default."""
+    return click.option(option, field, default=getattr(_DEFAULT, field), show_default=True, help=text)
+
+
 @lab.command()
-@click.option(
-    "--source", "source_version", default=_DEFAULT.source_version, show_default=True, help="ZooKeeper."
-)
-@click.option("--dest", "dest_version", default=_DEFAULT.dest_version, show_default=True, help="ZooKeeper.")
-@click.option("--kafka", "kafka_version", default=_DEFAULT.kafka_version, show_default=True, help="Kafka.")
-@click.option("--dest-count", type=int, default=_DEFAULT.dest_count, show_default=True, help="3 or 5.")
-@click.option("--chroot", default=_DEFAULT.chroot, show_default=True)
-@click.option("--session-timeout-ms", type=int, default=_DEFAULT.session_timeout_ms, show_default=True)
-@click.option("--tick-time-ms", type=int, default=_DEFAULT.tick_time_ms, show_default=True)
-@click.option("--tree-size", type=int, default=0, show_default=True, help="Filler znodes on source.")
-@click.option(
-    "--tree-node-bytes", type=int, default=_DEFAULT.tree_node_bytes, show_default=True, help="Of each filler."
-)
+@_option("--source", "source_version", "ZooKeeper version of source.")
+@_option("--dest", "dest_version", "ZooKeeper version of dest.")
+@_option("--kafka", "kafka_version", "Kafka version.")
+@_option("--dest-count", "dest_count", "Dest hosts: 3 or 5.")
+@_option("--chroot", "chroot", "Kafka's subtree of source.")
+@_option("--session-timeout-ms", "session_timeout_ms", "Brokers' session timeout.")
+@_option("--tick-time-ms", "tick_time_ms", "ZooKeeper's tickTime.")
+@_option("--tree-size", "tree_size", "Filler znodes on source.")
+@_option("--tree-node-bytes", "tree_node_bytes", "Size of a filler.")
 @click.option(
     "--reconfig/--no-reconfig", "reconfig_enabled", default=False, help="reconfigEnabled on source."
 )
-@click.option("--four-letter-words", default=_DEFAULT.four_letter_words, show_default=True, help="Whitelist.")
+@_option("--four-letter-words", "four_letter_words", "4lw.commands.whitelist.")
 @click.option("--sync/--no-sync", "sync_enabled", default=True, help="syncEnabled on source.")
-@click.option("--jute-maxbuffer", type=int, help="Bytes, on every ZooKeeper host.")
-@click.option(
-    "--source-option", multiple=True, metavar="KEY=VALUE", help="A further line of source's zoo.cfg."
-)
-@click.option(
-    "--broker-option", multiple=True, metavar="KEY=VALUE", help="A further line of server.properties."
-)
-@click.option("--bandwidth-kbit", multiple=True, metavar="HOST=KBIT", help="Limits a host's link.")
-@click.option("--data-disk-mb", type=int, default=0, help="A disk of its own for ZooKeeper's data.")
+@click.option("--jute-maxbuffer", type=int, help="On every ZooKeeper host, in bytes.")
+@click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Extra line in source's zoo.cfg.")
+@click.option("--broker-option", multiple=True, metavar="KEY=VALUE", help="Extra line in server.properties.")
+@click.option("--bandwidth-kbit", multiple=True, metavar="HOST=KBIT", help="Limit a host's network link.")
+@click.option("--data-disk-mb", type=int, default=0, help="Give ZooKeeper's data its own disk.")
 @click.option(
     "--service",
     type=click.Choice(["systemd", "commands"]),
     default="systemd",
-    help="Who starts servers.",
+    help="What starts servers.",
 )
 @click.option(
     "--shape",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Other ensembles and clusters than those of a move: a YAML file.",
+    help="YAML file of ensembles and clusters, instead of those of a move.",
 )
 @json_option
 def up(
@@ -125,7 +123,7 @@ def up(
     bandwidth_kbit: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Build a lab and keep it until `lab down`."""
+    """Build a lab; it runs until `lab down`."""
     end_on_signals()
     spec = LabSpec(
         source_options=_pairs(source_option, "--source-option"),
@@ -143,9 +141,9 @@ def up(
 
 @lab.command()
 @lab_option
-@click.option("--all", "every", is_flag=True, help="Every lab on this machine, living owner or not.")
+@click.option("--all", "every", is_flag=True, help="Every lab on this machine, also those in use.")
 def down(named: str | None, every: bool) -> None:
-    """Power a lab's hosts off and remove all it owns; labs whose owner died go too."""
+    """Remove a lab and its hosts; also labs whose owner died."""
     labs.sweep(_progress)
     if every:
         for directory in state.directories():
@@ -156,7 +154,7 @@ def down(named: str | None, every: bool) -> None:
 
 @lab.command()
 def sweep() -> None:
-    """Remove the labs whose owner died without taking them down."""
+    """Remove the labs whose owner died."""
     labs.sweep(_progress)
 
 
@@ -179,7 +177,7 @@ def status(named: str | None, as_json: bool) -> None:
 
 
 def _become(command: list[str]) -> NoReturn:
-    """Replaces this process by a command."""
+    """Replace this process by a command. Raises LabError if its program does not exist."""
     sys.stdout.flush()
     try:
         os.execvp(command[0], command)
@@ -192,16 +190,22 @@ def _become(command: list[str]) -> NoReturn:
 @click.argument("host")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh(named: str | None, host: str, command: tuple[str, ...]) -> None:
-    """Log in to HOST as the unprivileged user, from the operator's network."""
+    """Log in to HOST from the operator's network.
+
+    The account is the unprivileged user.
+    """
     _become(labs.find(named).ssh_command(host, command))
 
 
 @lab.command("exec", context_settings={"ignore_unknown_options": True})
 @lab_option
-@click.option("--host", help="Run as root inside this host instead of in the operator's network.")
+@click.option("--host", help="Run as root on this host instead.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_(named: str | None, host: str | None, command: tuple[str, ...]) -> None:
-    """Run COMMAND in the operator's network namespace, with this machine's files."""
+    """Run COMMAND in the operator's network namespace.
+
+    It sees this machine's files.
+    """
     found = labs.find(named)
     if sys.stdin.isatty() and sys.stdout.isatty():
         command = (*shell_prompt(found.id, host or "operator", command), *command)
@@ -209,8 +213,8 @@ def exec_(named: str | None, host: str | None, command: tuple[str, ...]) -> None
 
 
 def shell_prompt(lab_id: str, where: str, command: Sequence[str]) -> tuple[str, ...]:
-    """What goes before an interactive shell so that its prompt says where it is; nothing before any other
-    command. Bash's own files set PS1 anew, so that it is set once more when they have been read."""
+    """Words before an interactive shell that put the lab and host into its prompt; none before other
+    commands. Bash reads files that set PS1, so PROMPT_COMMAND sets it again afterwards."""
     shell, options = PurePosixPath(command[0]).name, command[1:]
     if shell not in _SHELLS or not set(options) <= {"-i", "-l"}:
         return ()
@@ -225,14 +229,17 @@ def shell_prompt(lab_id: str, where: str, command: Sequence[str]) -> tuple[str, 
 @click.argument(
     "file", type=click.Path(path_type=Path, dir_okay=False, writable=True), default="migration.yml"
 )
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option(
-    "--cluster", metavar="NAME", help="Of this Kafka cluster alone, for a playbook that needs no more."
+    "--cluster", metavar="NAME", help="Only this Kafka cluster, for a playbook that needs no ensembles."
 )
 def inventory(named: str | None, file: Path, force: bool, cluster: str | None) -> None:
-    """Write the lab's migration.yml into FILE (migration.yml where left out), for `zkmigrate run`."""
+    """Write the lab's inventory, for `zkmigrate run`.
+
+    FILE is migration.yml by default.
+    """
     if file.exists() and not force:
-        raise LabError(f"{file} is there already; possible now: another name, or --force to replace it")
+        raise LabError(f"{file} exists. Next: give another name, or --force to replace it")
     found = labs.find(named)
     whole = cluster is None and found.spec.shape is None
     click.echo(write_inventory(found, file) if whole else write_cluster_inventory(found, file, cluster))
@@ -241,20 +248,23 @@ def inventory(named: str | None, file: Path, force: bool, cluster: str | None) -
 @lab.command("record")
 @lab_option
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--journals", is_flag=True, help="Every host's whole journal too.")
+@click.option("--journals", is_flag=True, help="Also every host's whole system journal.")
 def record_(named: str | None, directory: Path, journals: bool) -> None:
-    """Capture raw answers, configs and small data files of every host into DIRECTORY, as test data."""
+    """Save answers and files of every host, as test data.
+
+    DIRECTORY receives raw answers, configs and small data files.
+    """
     record(labs.find(named), directory, _progress, journals=journals)
 
 
 @lab.command()
 @lab_option
 @click.argument("host")
-@click.option("--unit", help="Only this unit; kafka or zookeeper when left out.")
-@click.option("-n", "--lines", type=int, default=200, show_default=True)
-@click.option("-f", "--follow", is_flag=True)
+@click.option("--unit", help="Only this unit. Default: kafka or zookeeper.")
+@click.option("-n", "--lines", type=int, default=200, show_default=True, help="Newest lines shown.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines.")
 def logs(named: str | None, host: str, unit: str | None, lines: int, follow: bool) -> None:
-    """Show the journal of HOST."""
+    """Show the system journal of HOST."""
     found = labs.find(named)
     if unit is None and host in found.plans and found.plans[host].role is not Role.CLIENT:
         unit = service.name_of(found.plans[host].role)

@@ -1,4 +1,4 @@
-"""``analyze``: runs jobs, says what they answer, writes their tables and one page."""
+"""``analyze``: run jobs, print their answers, write their tables and one page."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds, here_bytes, session
 
 NOT_HELD, UNPROVED = 10, 11
-"""As of ``prove``."""
+"""Exit codes, the same as those of ``prove``."""
 
 JSON, PAGE = "analysis.json", "analysis.html"
 Say = Callable[[str], None]
 
 
 class AnalysisError(ZkmigrateError):
-    """Files that cannot be read as ZooKeeper's, or a Spark that gave up."""
+    """A file is not ZooKeeper's, or Spark failed."""
 
     exit_code = 8
 
@@ -44,17 +44,17 @@ def analyze(
     *,
     as_json: bool,
 ) -> int:
-    """Run jobs by name; 0, NOT_HELD where one of them disproved something, UNPROVED where one could not prove
-    what it was to.
+    """Run jobs by name. Returns 0, NOT_HELD if a job disproved something, or UNPROVED if a proof was not
+    possible.
 
     out: a folder for the page, the figures and the tables as Parquet; new, empty, or of an earlier analysis.
-    hint: takes progress. Raises UsageError for what was asked, AnalysisError for what was read.
+    hint: prints progress. Raises UsageError for a wrong request, AnalysisError for unreadable input.
     """
     if out is not None:
         _writable(out)
     sections: dict[str, Section] = {}
     small = is_small(asked)
-    # Side by side, all tables of all jobs are in memory.
+    # Jobs that run side by side keep all their tables in memory.
     together = small and not asked.dest and is_small(asked, here_bytes(bounds.memory))
     with session(replace(bounds, small=small, tiny=is_small(asked, TINY)), hint) as spark:
         from pyspark.errors import PySparkException
@@ -77,8 +77,7 @@ def analyze(
 
         def alone(name: str) -> Section:
             found = one(name)
-            # Else what this job persisted stays in Spark's memory and on its disk until the last job is done,
-            # with its plans and broadcasts.
+            # Otherwise Spark keeps this job's cached tables, plans and broadcasts until the last job ends.
             spark.catalog.clearCache()
             return found
 
@@ -100,9 +99,8 @@ def analyze(
 
 
 def side_by_side(one: Callable[[str], Section], names: Sequence[str]) -> Iterator[Section]:
-    """What `one` answers to each of these names, in their order. Each name has a thread of its own, because
-    most of a small job is planning, which Spark does in one thread. Where one raises, or the caller stops,
-    nobody waits for the others: they fail when Spark stops."""
+    """The answers of `one` for these names, in order. Each name has a thread: a small job is mostly planning,
+    which Spark does in one thread. If one raises or the caller stops, the others are not waited for."""
     threads = ThreadPoolExecutor(max(len(names), 1))
     try:
         for answer in [threads.submit(one, name) for name in names]:
@@ -112,7 +110,7 @@ def side_by_side(one: Callable[[str], Section], names: Sequence[str]) -> Iterato
 
 
 def text(found: Section) -> Iterable[str]:
-    """A section for a terminal: its answer and its tables in columns."""
+    """A section for a terminal: its answer, and its tables in columns."""
     yield f"{found.title}: {inline(found.answer)}"
     for table in found.tables:
         yield ""
@@ -131,7 +129,7 @@ def _columns(table: Table) -> Iterable[str]:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, without Spark's and Python's stack: the line of the exception that a task raised."""
+    """The line of the exception that a task raised, without the stacks of Spark and Python."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("zkmigrate.") and ": " in line]
     if ours:
@@ -143,7 +141,7 @@ def _writable(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file. Needed: a folder, new or of an earlier analysis")
     if out.is_dir() and any(out.iterdir()) and not (out / JSON).is_file():
-        raise UsageError(f"{out} is not empty and no earlier analysis. Needed: a new folder, or an empty one")
+        raise UsageError(f"{out} is not empty and has no earlier analysis. Needed: a new or empty folder")
     out.mkdir(parents=True, exist_ok=True)
     (out / JSON).write_text("{}\n", encoding="utf-8")  # from here on it is ours, also after Ctrl-C
 

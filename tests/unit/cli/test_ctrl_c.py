@@ -139,7 +139,7 @@ def test_the_screen_speaks_before_a_host_answers_and_ctrl_c_is_answered(
     if wait == LANES:
         run.until("stopped while the hosts were asked; nothing was changed (exit code 130)")
     else:
-        run.until("stopping, as asked; Ctrl-C once more ends it at once")
+        run.until("stopping; press Ctrl-C again to end at once")
         assert run.process.poll() is None, "it hangs where no handler runs"
         run.process.send_signal(signal.SIGINT)
     assert run.process.wait(60) == 130
@@ -161,7 +161,7 @@ def test_ctrl_c_is_answered_during_slow_imports(
     run.until(f"zkmigrate {words[0]} begins; Ctrl-C stops it")
     assert run.read(run.hangs, "an import") == b"connecting"
     run.process.send_signal(signal.SIGINT)
-    run.until("stopping, as asked; Ctrl-C once more ends it at once")
+    run.until("stopping; press Ctrl-C again to end at once")
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(60) == 130
 

@@ -164,7 +164,7 @@ def test_it_is_read_from_the_file_and_does_not_make_another_inventory(tmp_path: 
         ("source.quorum", '"2026-11-22T04:00Z"', "accept[0].finding: 'source.quorum' cannot be accepted"),
         ("prove.tail", '"2026-11-22T04:00Z"', "'prove.tail' cannot be accepted (needed: one of dest.client-"),
         ("[]", '"2026-11-22T04:00Z"', "needed the id of a check"),
-        ("kafka.replication", '"2026-11-32T04:00Z"', "accept[0].until: no such moment"),
+        ("kafka.replication", '"2026-11-32T04:00Z"', "accept[0].until: not a valid time"),
         ("kafka.replication", '"tomorrow"', "needed date, time and zone"),
     ],
 )

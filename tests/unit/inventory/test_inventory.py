@@ -121,25 +121,25 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("user: ops", f"user: {'o' * 33}", 5, "ssh.user: too long"),
     ("[10.71.0.2]", "10.71.0.2", 3, "operator: not a list (seen '10.71.0.2', needed a list)"),
     # YAML
-    ("version: 1", "version: 1\nversion: 1", 2, "version: the key is there twice (first on line 1"),
-    ("tickTime: 2000", "tickTime: 1\n    tickTime: 2", 20, "dest.settings.tickTime: the key is there"),
-    ("myid: 2}", "myid: &x 2}", 11, "source.hosts[1].myid: anchors are not read here"),
+    ("version: 1", "version: 1\nversion: 1", 2, "version: the key occurs twice (first on line 1"),
+    ("tickTime: 2000", "tickTime: 1\n    tickTime: 2", 20, "dest.settings.tickTime: the key occurs"),
+    ("myid: 2}", "myid: &x 2}", 11, "source.hosts[1].myid: anchors are not allowed"),
     ("myid: 2}", "myid: 0x2}", 11, "source.hosts[1].myid: not a plain number (seen '0x2'"),
-    ("myid: 2}", "myid: !!int 2}", 11, "source.hosts[1].myid: tags are not read here"),
+    ("myid: 2}", "myid: !!int 2}", 11, "source.hosts[1].myid: tags are not allowed"),
     ("chroot: /kafka", "chroot: a: b", 24, "not YAML"),
     # one host in two roles
     ("10.71.0.22", "10.71.0.12", 16, "dest.hosts[1].address: address 10.71.0.12 is already a source"),
     ("10.71.0.22", "10.71.0.12", 16, "are source and dest swapped?"),
     ("name: dest2", "name: source2", 16, "dest.hosts[1].name: name 'source2' is already a source host"),
-    ("name: broker2", "name: broker1", 27, "name 'broker1' is there twice among the broker hosts"),
+    ("name: broker2", "name: broker1", 27, "name 'broker1' occurs twice among the broker hosts"),
     ("myid: 1}", "myid: 1, also: [10.71.0.31]}", 26, "kafka.brokers[0].address: address 10.71.0.31 is"),
     # numbers
-    ("myid: 12", "myid: 11", 16, "dest.hosts[1].myid: myid 11 is already dest1's"),
-    ("myid: 12", "myid: 2", 16, "dest.hosts[1].myid: myid 2 is source host source2's"),
+    ("myid: 12", "myid: 11", 16, "dest.hosts[1].myid: myid 11 already belongs to dest1"),
+    ("myid: 12", "myid: 2", 16, "dest.hosts[1].myid: myid 2 belongs to source host source2"),
     ("myid: 3}", "myid: 12}", 15, "dest.hosts[0].myid: myid 11 is too low (needed: 13 to 254"),
     ("myid: 13}", "myid: 255}", 17, "dest.hosts[2].myid: out of range (seen 255, needed at most 254)"),
-    ("myid: 2}", "myid: 1}", 11, "source.hosts[1].myid: myid 1 is already source1's"),
-    ("10.71.0.32, id: 2", "10.71.0.32, id: 1", 27, "kafka.brokers[1].id: id 1 is already broker1's"),
+    ("myid: 2}", "myid: 1}", 11, "source.hosts[1].myid: myid 1 already belongs to source1"),
+    ("10.71.0.32, id: 2", "10.71.0.32, id: 1", 27, "kafka.brokers[1].id: id 1 already belongs to broker1"),
     (D3, "", 14, "dest.hosts: too few (seen 2, needed at least 3)"),
     (D3, D3 + D4, 14, "dest.hosts: an even number of dest hosts (seen 4, needed an odd number, 3 or 5"),
     # addresses
@@ -147,7 +147,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("[10.71.0.2]", "[jump]", 3, "operator[0]: not an address (seen 'jump'"),
     ("10.71.0.22", '"10.71.0.22:2181"', 16, "dest.hosts[1].address: not an address"),
     ("10.71.0.22", "10.71.0.256", 16, "dest.hosts[1].address: not an address"),
-    ("10.71.0.22", "zk2.example", 16, "dest.hosts[1].address: a name alone"),
+    ("10.71.0.22", "zk2.example", 16, "dest.hosts[1].address: only a name"),
     # paths, services, settings, lease
     ("  settings:", "  data_dir: /srv/../zk\n  settings:", 18, "dest.data_dir: not a usable path"),
     ("  settings:", "  data_dir: /srv\n  settings:", 18, "dest.data_dir: not a usable path"),
@@ -171,7 +171,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
         "name: lab",
         "name: lab\npolicy: {window: {begin: 2026-02-30T22:00Z, end: 2026-03-01T22:00Z}}",
         3,
-        "policy.window.begin: no such moment (seen '2026-02-30T22:00Z'",
+        "policy.window.begin: not a valid time (seen '2026-02-30T22:00Z'",
     ),
     (
         "name: lab",
@@ -218,7 +218,7 @@ def test_source_and_dest_swapped_whole_are_told_so(tmp_path: Path) -> None:
         swapped = swapped.replace(f"SECTION{n}", f"source{n}, address: 10.71.0.2{n}, myid: 1{n}")
     told = _mistakes(tmp_path, swapped)
     assert len(told) == 3
-    assert all("all of dest's lie below source's: are source and dest swapped?" in line for line in told)
+    assert all("all of dest's are below source's: are source and dest swapped?" in line for line in told)
     one = _mistakes(tmp_path, GOOD.replace("myid: 3}", "myid: 12}"))
     assert any("too low" in line for line in one)
     assert not any("swapped" in line for line in one), "one myid is no swap"
@@ -247,7 +247,7 @@ def test_a_name_with_its_addresses_is_fine(tmp_path: Path) -> None:
         (b"#" * 300_000, "too big"),
         (b"a: " + b"[" * 5000, "nested more than 16 levels deep"),
         (b"a: \x00\n", "not YAML"),
-        (b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "aliases are not read here"),
+        (b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "aliases are not allowed"),
         (b"%YAML 9.1\n---\na: 1\n", "not YAML"),
     ],
 )

@@ -59,8 +59,8 @@ def test_a_lab_that_does_not_exist_is_named() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--bandwidth-kbit", "dest1"], "needs the form NAME=VALUE"),
-        (["--bandwidth-kbit", "dest1=fast"], "needs a whole number"),
+        (["--bandwidth-kbit", "dest1"], "needed: NAME=VALUE"),
+        (["--bandwidth-kbit", "dest1=fast"], "needed: a whole number"),
         (["--dest-count", "4"], "possible: 3 or 5"),
     ],
 )

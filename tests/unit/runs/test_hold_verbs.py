@@ -161,7 +161,7 @@ def _catches(pid: int, number: int) -> bool:
         (("hold", "--run-id", "other"), 2, "no run other in "),
         (("release",), 2, "run lab-1 has no hold to release. Possible now: zkmigrate status"),
         (("status", "--wait", "nowhere"), 2, "no stage or step 'nowhere'"),
-        (("status", "--timeout", "3"), 2, "--timeout goes with --wait"),
+        (("status", "--timeout", "3"), 2, "--timeout needs --wait"),
         (("status", "--wait", "end", "--timeout", "-1"), 2, "is not in the range"),
     ],
 )  # fmt: skip

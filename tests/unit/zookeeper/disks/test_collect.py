@@ -250,7 +250,7 @@ def test_a_copy_that_was_changed_here_is_found_and_taken_again(side: Side) -> No
     side.run()
     assert side.verify() == (
         0,
-        f"2 files, {len(build_log(1, 10) + TREE)} bytes in the manifest: as the manifest says\n",
+        f"2 files, {len(build_log(1, 10) + TREE)} bytes in the manifest: the folder matches\n",
     )
     kept = side.out / "zk1" / "version-2" / "log.1"
     flipped = bytearray(kept.read_bytes())
@@ -424,7 +424,7 @@ def test_a_run_that_is_ended_in_the_middle_is_gone_on_with(
     assert side.here("log.1") == build_log(1, 4_000)
     assert side.names() == ["log.1", f"{name}.part"]
     code, said = side.verify()
-    assert (code, f"zk1 {name}.part: is not finished" in said) == (0, True)
+    assert (code, f"zk1 {name}.part: unfinished" in said) == (0, True)
     had = part.stat().st_size
     body = side.run()
     assert side.here("log.1") == log
@@ -502,7 +502,7 @@ def test_a_disk_without_room_is_no_loss(side: Side) -> None:
 
     argv = [sys.executable, "-m", "zkmigrate", "collect", f"zk1={side.data}", "--out", str(side.out)]
     done = subprocess.run(argv, preexec_fn=narrow, capture_output=True, text=True, check=False)
-    assert (done.returncode, "Possible now: mend that" in done.stderr) == (8, True)
+    assert (done.returncode, "Next: fix it" in done.stderr) == (8, True)
     assert side.names() == ["log.1.part"]
     assert side.verify()[0] == 0
     assert side.run()["bytes_read"] < len(build_log(1, 3_000)) - limit + 1_000
@@ -565,16 +565,16 @@ def test_only_logs_of_the_last_hours_or_behind_a_zxid(side: Side) -> None:
     [
         (("zk1={data}",), "--out DIR"),
         (("--out", "{out}"), "needed: "),
-        (("zk1={data}", "zk1={data}", "--out", "{out}"), "two servers are zk1"),
+        (("zk1={data}", "zk1={data}", "--out", "{out}"), "two servers have the name zk1"),
         (("a b:{data}", "--out", "{out}"), "Needed: NAME="),
-        (("zk1={data}", "--log-dir", "zk2={data}", "--out", "{out}"), "none of the servers"),
+        (("zk1={data}", "--log-dir", "zk2={data}", "--out", "{out}"), "no named server"),
         (("zk1={data}", "--out", "{out}", "--rate", "fast"), "--rate fast"),
         (("zk1={data}", "--out", "{out}", "--since", "yesterday"), "--since yesterday"),
         (("zk1={data}", "--out", "{out}", "--since", "-3"), "--since -3"),
         (("zk1={data}", "--out", "{out}", "--since", "0xzz"), "--since 0xzz"),
         (("zk1={data}", "--out", "{data}"), "is not empty and has no manifest.json"),
         (("zk1={data}", "--out", "{data}/version-2/log.1"), "is a file"),
-        (("zk1={data}", "--verify", "{data}"), "goes with --json only"),
+        (("zk1={data}", "--verify", "{data}"), "takes only --json"),
         (("--verify", "{data}"), "has no manifest.json"),
     ],
 )

@@ -255,13 +255,13 @@ def test_files_that_lack_the_chroot_or_cannot_be_read_get_one_line(tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "needed: either HOST"),
-        (("h/kafka", "--dir", "/data"), "needed: either HOST"),
+        ((), "needed: HOST"),
+        (("h/kafka", "--dir", "/data"), "needed: HOST"),
         (
             ("h/kafka", "--chroot", "/x", "--ssh-user", "me"),
-            "--chroot, --ssh-user does not go where a server",
+            "--chroot, --ssh-user does not fit asking a server",
         ),
-        (("--dir", "/data", "--window", "4"), "--window does not go where files are read"),
+        (("--dir", "/data", "--window", "4"), "--window does not fit reading files"),
         (("h:0/kafka",), "'h:0' in 'h:0/kafka' names no server"),
         (("h/kafka/",), "'/kafka/' is not a path of a znode"),
         (("--dir", "/data", "--chroot", "kafka"), "'kafka' is not a path of a znode"),
