@@ -122,7 +122,7 @@ def test_all_is_joined_in_the_order_of_time(moved: Path, tmp_path: Path, spark: 
     assert ("1970-01-24 03:33:28.750", "+0.750", "client", "far", "ack", "") not in shown.rows
     assert any(row[3:5] == ("far", "1 acknowledgements in this second") for row in shown.rows)
     assert len(found.pictures) == 4
-    assert "cutover.open" in found.pictures[0].svg
+    assert "cutover.open" in found.pictures[0].drawn
 
 
 def test_bad_input_is_told(moved: Path, tmp_path: Path, spark: SparkSession) -> None:

@@ -126,7 +126,7 @@ def test_the_picture_of_the_window_has_every_bar_where_its_times_say(
     whole: tuple[ToldOperator, Report],
 ) -> None:
     operator, report = whole
-    drawn = bars(pictures.close_up(real(report), report, 1))
+    drawn = bars(pictures.close_up(real(report), report))
     done = moments(operator, "cutover", "fence")
     for host in DEST:
         [fenced] = [b for b in drawn if (b["data-lane"], b["data-state"]) == (host, "fenced")]

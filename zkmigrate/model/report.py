@@ -116,6 +116,10 @@ class Part:
     end: float | None
 
     @property
+    def name(self) -> str:
+        return f"{self.step}{' back' if self.back else ''}"
+
+    @property
     def seconds(self) -> float | None:
         return None if self.end is None else self.end - self.start
 

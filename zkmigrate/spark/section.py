@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from zkmigrate.model.report import Table
 
 if TYPE_CHECKING:
@@ -14,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Picture:
-    """svg: markup of `report.svg`; caption: what is said below it."""
+    """drawn: by `spark.charts`; caption: the text below it."""
 
-    svg: str
+    drawn: Markup
     caption: str
 
 

@@ -107,7 +107,7 @@ def _latencies(report: Report) -> Table:
             x.broker, f"{x.answered} of {x.asked}", ms(x.p50_ms), ms(x.p99_ms), ms(x.max_ms),
             length(x.longest.seconds) if x.longest else "none", when(x.longest),
         )
-        for x in report.latencies
+        for x in sorted(report.latencies, key=lambda x: -x.longest.seconds if x.longest else 0)
     ]  # fmt: skip
     every = f" Asked about every {length(report.beat_every_s)}." if report.beat_every_s else ""
     return Table(

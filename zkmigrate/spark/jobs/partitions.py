@@ -199,14 +199,11 @@ def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Sect
         )  # fmt: skip
     pictures = (
         Picture(
-            bars(
-                "partitions-bytes", "Bytes", [Bar(row.broker, float(row.current_bytes)) for row in by_broker]
-            ),
+            bars("Bytes", [Bar(row.broker, float(row.current_bytes)) for row in by_broker]),
             "Segments of partitions in use, by broker.",
         ),
         Picture(
             bars(
-                "partitions-rate",
                 "Bytes per second",
                 [Bar(row.broker, float(row.per_second_hour)) for row in by_broker],
             ),

@@ -64,12 +64,11 @@ def run(input: Input) -> Section:
     per = "minute" if step_s == 60 else "second"
     pictures = (
         Picture(
-            over_time("quiet-rate", f"Transactions per {per}", points, float(step_s)),
+            over_time(f"Transactions per {per}", points, float(step_s)),
             f"Under {asked.chroot}.",
         ),
         Picture(
             week(
-                "quiet-week",
                 f"Transactions to expect in {asked.window_s} s",
                 {(hour.hour // 24, hour.hour % 24): hour.expected for hour in found},
             ),
