@@ -373,7 +373,7 @@ class Reporting:
     colours: Mapping[str, str] = field(default_factory=dict, hash=False)
     legends: tuple[tuple[str, tuple[str, ...]], ...] = ()
     opened: tuple[str, str] = ("", "")
-    caption: str = "Grey stretches: the tool did not run."
+    caption: str = "Grey stretch: the tool did not run."
     lags: Callable[[Story, Rows], tuple[Lag, ...]] = lambda *_: ()
     proof: Callable[[Story], Proof | None] = lambda _: None
     behind: tuple[str, str, str] = ("", "", "")
@@ -431,6 +431,11 @@ def length(seconds: float) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def counted(number: int, what: str) -> str:
+    """A number with what it counts, singular or plural."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def of_kind(rows: Rows, kind: str) -> Rows:

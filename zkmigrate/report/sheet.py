@@ -120,7 +120,7 @@ class Sheet:
             self.mark("line", x1=x, x2=x, y1=top, y2=bottom, stroke="currentColor", opacity=0.15)
             self.text(x, bottom + 13, words, text_anchor="middle", opacity=0.75)
         for x, seconds in self.axis.left_out():
-            said = f"nothing for {length(seconds)}"
+            said = f"no record for {length(seconds)}"
             size = {"width": self.axis.gap, "height": bottom - top}
             self.mark("rect", said, x=x, y=top, **size, fill="currentColor", opacity=0.08)
             self.faint(x + self.axis.gap / 2, top - 16, length(seconds), text_anchor="middle")

@@ -113,7 +113,7 @@ class _Teller:
 
     def _begin(self, at: float, body: Mapping[str, Any]) -> None:
         if self._last_begin:
-            self._decide(at, "begin", "", "begun again with another inventory or playbook", "")
+            self._decide(at, "begin", "", "started again with another inventory or playbook", "")
         self._run = str(body["run"])
         self._hosts = {kind: tuple(map(str, names)) for kind, names in body.get("hosts", {}).items()}
         self._decide(at, "begin", "", f"run {body['run']} of {body['playbook']}", "")
@@ -169,12 +169,10 @@ class _Teller:
         where = f"{body['stage']}.{body['step']}"
         if body["event"] == "begin":
             held = body["hold"]
-            why = held.get("why") or "the run holds"
+            why = held.get("why") or "the run is held"
             self._decide(at, "hold", where, why, "", str(held.get("by", "")))
         else:
-            self._decide(
-                at, "hold", where, "the run holds no more", str(body["how"]), str(body.get("by", ""))
-            )
+            self._decide(at, "hold", where, "the run continues", str(body["how"]), str(body.get("by", "")))
 
     def _answer(self, at: float, body: Mapping[str, Any]) -> None:
         """A question that was answered; earlier versions wrote down consents to stages only, no findings."""

@@ -8,7 +8,19 @@ from itertools import pairwise
 
 from zkmigrate.model.change import ClusterChange
 from zkmigrate.model.finding import Finding, Held, Severity
-from zkmigrate.model.report import Acks, Decision, Report, Table, Visit, Window, clock, day, length, move_of
+from zkmigrate.model.report import (
+    Acks,
+    Decision,
+    Report,
+    Table,
+    Visit,
+    Window,
+    clock,
+    counted,
+    day,
+    length,
+    move_of,
+)
 from zkmigrate.model.series import quantiles, steps_of, when
 
 _FOLDED_FROM = 12
@@ -20,17 +32,17 @@ _NAMED = 6
 
 
 def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
-    """The handful that everybody asks for first: (what, how much, the small print)."""
+    """The figures that every reader asks for first: (what, how much, note)."""
     out = []
     window = move_of(report.windows)
-    whole = f"from {report.shown.begins} to the open door"
+    whole = f"from {report.shown.begins} to {report.shown.opens}"
     if window is None and report.shown.begins:
-        begun = "not told" if report.state == "damaged" else "not begun"
+        begun = "not known" if report.state == "damaged" else "not begun"
         out.append(("window", begun, whole))
     elif window is not None:
-        took = length(window.seconds) if window.seconds is not None else "not over"
-        notes = {"opened": whole, "turned back": "turned back; until clients were in"}
-        out.append(("window", took, notes.get(window.outcome, "the door was not opened")))
+        took = length(window.seconds) if window.seconds is not None else "not finished"
+        notes = {"opened": whole, "turned back": "turned back; until clients could connect again"}
+        out.append(("window", took, notes.get(window.outcome, f"without {report.shown.opens}")))
     out += report.shown.told.figures(report)
     for acks in report.acks:
         if acks.gaps:
@@ -39,13 +51,17 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
             most = _inside(acks, window, report) if window is not None else None
             if most is not None:
                 out.append(
-                    (f"longest gap of the {acks.client} in the window", length(most), "at full length")
+                    (
+                        f"longest gap of the {acks.client} in the window",
+                        length(most),
+                        "also what lies outside",
+                    )
                 )
     out.append(("way back", report.way_back.partition(":")[0].partition(";")[0], "see Decisions"))
     refused = sum(v.outcome == "blocked" for v in report.visits)
     alarms = sum(d.kind == "alarm" for d in report.decisions)
-    troubles = "; troubles in a window" if report.shown.begins else ""
-    out.append(("refusals and alarms", f"{refused} and {alarms}", f"steps that refused{troubles}"))
+    alarmed = ", alarms in a window" if report.shown.begins else ""
+    out.append(("refusals and alarms", f"{refused} and {alarms}", f"refused steps{alarmed}"))
     return tuple(out)
 
 
@@ -75,23 +91,23 @@ def windows(report: Report) -> Table:
 
     whole("between the steps", lambda w: "-" if (b := _between(w)) is None else length(b))
     if any(w.held_s for w in report.windows):
-        whole("held, as somebody wanted", lambda w: length(w.held_s) if w.held_s else "-")
-    whole("whole", lambda w: "not over" if w.seconds is None else length(w.seconds))
+        whole("held on request", lambda w: length(w.held_s) if w.held_s else "-")
+    whole("total", lambda w: "not finished" if w.seconds is None else length(w.seconds))
     if any(w.gone_s for w in report.windows):
-        whole("of it without the tool", lambda w: length(w.gone_s) if w.gone_s else "-")
+        whole("of that, without the tool", lambda w: length(w.gone_s) if w.gone_s else "-")
     whole("outcome", lambda w: w.outcome)
-    whole("began", lambda w: clock(w.start, 0.1))
+    whole("start", lambda w: clock(w.start, 0.1))
     whole(
-        "way back until",
+        "last moment to turn back",
         lambda w: "-" if w.deadline is None else f"{w.deadline - w.start:.1f} s after {report.shown.begins}",
     )
     whole("opened by", _openers)
     heads = [f"{w.stage} {'back' if back else clock(w.start)}" for w, back in columns]
     intro = (
-        f"From the first {report.shown.begins} sent to the last host's open door (or, walked back, to "
-        "clients let in again)."
+        f"From the first {report.shown.begins} that is sent to the last host that opens. If the run turns "
+        "back: until clients can connect again."
     )
-    return Table("windows", "Windows and their parts", ("part", *heads), tuple(rows) if heads else (), intro)
+    return Table("windows", "Windows and their steps", ("step", *heads), tuple(rows) if heads else (), intro)
 
 
 def _back(window: Window) -> bool:
@@ -111,7 +127,7 @@ def _share(window: Window, step: str, back: bool) -> str:
     seconds = [p.seconds for p in window.parts if (p.step, p.back) == (step, back)]
     if not seconds:
         return "-"
-    return "not over" if None in seconds else length(sum(s for s in seconds if s is not None))
+    return "not finished" if None in seconds else length(sum(s for s in seconds if s is not None))
 
 
 def _between(window: Window) -> float | None:
@@ -125,7 +141,7 @@ def _acks(report: Report) -> Table:
         for acks in report.acks
         for n, gap in enumerate(acks.gaps)
     ]
-    intro = "Times between two acknowledgements of real clients, the longest first, as they recorded them."
+    intro = "The longest times between two acknowledgements, as each client recorded them."
     head = ("client", "acks", "latency p50, p99, slowest", "gap", "when")
     return Table("acks", "Gaps of real clients", head, tuple(rows), intro, (4,))
 
@@ -140,10 +156,10 @@ def _decisions(report: Report) -> Table:
         (day(d.at), kinds.get(d.kind, d.kind), d.where, _question(d), d.answer, d.by)
         for d in report.decisions
     ]
-    head = ("when", "what", "where", "asked or seen", "answer", "by")
+    head = ("when", "kind", "where", "asked or seen", "answer", "by")
     intro = (
-        "Every question with who answered it and what was in doubt then, holds, hooks that could stop the "
-        f"run or failed, turns, {'alarms in a window, ' * bool(report.shown.begins)}ends of calls."
+        "Questions with their answers and the findings in doubt; holds; turns; hooks that failed or could "
+        f"stop the run; {'alarms in a window; ' * bool(report.shown.begins)}the end of each call."
     )
     return Table("decisions", "Decisions", head, tuple(rows), intro, (3,))
 
@@ -154,27 +170,32 @@ def _question(decision: Decision) -> str:
         f"{held} {id}: " + "; ".join(part for part in (verdict, seen) if part)
         for held, id, verdict, seen in _grouped(decision.findings)
     ]
-    return decision.what + (f" In doubt then: {' | '.join(stood)}" if stood else "")
+    return decision.what + (f" In doubt: {' | '.join(stood)}" if stood else "")
 
 
 def _processes(report: Report) -> Table:
     rows = []
     for p in report.processes:
         took = length(p.ended - p.start) if p.ended is not None else "-"
-        how = "no end told: killed, or at work" if p.ended is None else f"exit code {p.code}: {p.message}"
+        how = (
+            "no end recorded: killed, or still running"
+            if p.ended is None
+            else f"exit code {p.code}: {p.message}"
+        )
         rows.append((day(p.start), p.way or "-", took, how))
-    return Table("calls", "Calls of the tool", ("began", "way", "took", "ended"), tuple(rows), "", (3,))
+    return Table("calls", "Calls of the tool", ("start", "direction", "took", "end"), tuple(rows), "", (3,))
 
 
 def _steps(report: Report) -> Table:
     rows = []
     for v in report.visits:
         took = length(v.seconds) if v.seconds is not None else "-"
-        tries = f", {v.tries} times" if v.tries > 1 else ""
+        outcome = {"blocked": "refused", "left": "interrupted"}.get(v.outcome, v.outcome)
+        tries = f" {v.tries} times" if v.tries > 1 else ""
         rows.append(
-            (v.step, "back" if v.back else "forward", day(v.start), took, v.outcome + tries, _changes(v))
+            (v.step, "back" if v.back else "forward", day(v.start), took, outcome + tries, _changes(v))
         )
-    head = ("step", "way", "began", "took", "outcome", "changes")
+    head = ("step", "direction", "start", "took", "outcome", "changes")
     return Table("steps", "Steps", head, tuple(rows), "", (5,))
 
 
@@ -183,9 +204,9 @@ def _changes(visit: Visit) -> str:
         return "-"
     counts = Counter(op.status for op in visit.ops)
     of = len({op.target for op in visit.ops})
-    what = "targets" if any(isinstance(op.change, ClusterChange) for op in visit.ops) else "hosts"
+    what = "target" if any(isinstance(op.change, ClusterChange) for op in visit.ops) else "host"
     told = ", ".join(f"{n} {status if status != 'open' else 'not confirmed'}" for status, n in counts.items())
-    return f"{told} on {of} {what}"
+    return f"{told} on {counted(of, what)}"
 
 
 def _findings(report: Report) -> Table:
@@ -194,8 +215,15 @@ def _findings(report: Report) -> Table:
         name = f"{v.step}{' (back)' if v.back else ''} {clock(v.start)}"
         for n, row in enumerate(_grouped(v.findings)):
             rows.append((name if n == 0 else "", *row))
-    head = ("step", "held", "finding", "claim", "seen")
-    return Table("findings", "Findings", head, tuple(rows), "What does not hold comes first.", (2, 3, 4))
+    head = ("step", "result", "finding", "claim", "seen")
+    return Table(
+        "findings",
+        "Findings",
+        head,
+        tuple(rows),
+        "A finding is the result of one check. Failed checks come first.",
+        (2, 3, 4),
+    )
 
 
 def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
@@ -204,9 +232,9 @@ def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for f in sorted(findings, key=lambda f: _ORDER.index(mark(f))):
         groups.setdefault((mark(f), f.id, f.verdict), []).append(f)
-    folded = [("later", "come later")]
+    folded = [("later", "to run later")]
     if sum(key[0] == "ok" for key in groups) >= _FOLDED_FROM:
-        folded.insert(0, ("ok", "hold"))
+        folded.insert(0, ("ok", "passed"))
     rows = []
     for (stands, id, sentence), same in groups.items():
         if stands not in dict(folded):
@@ -218,7 +246,7 @@ def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
         of = [(key[1], len(same)) for key, same in groups.items() if key[0] == stands]
         if of:
             ids = ", ".join(dict.fromkeys(id for id, _ in of))
-            rows.append((stands, f"{sum(n for _, n in of)} findings {words}", "", ids))
+            rows.append((stands, f"{counted(sum(n for _, n in of), 'check')} {words}", "", ids))
     return rows
 
 
@@ -243,7 +271,7 @@ _ORDER = ("NO", "unknown", "warn", "note", "ok", "later")
 
 
 def _unfinished(report: Report) -> Table:
-    """Changes that were not simply done."""
+    """Changes that failed, or whose outcome is not known."""
     rows = [
         (clock(op.sent, 0.1), op.target, op.id, "not confirmed" if op.status == "open" else op.status,
          op.change.describe(), op.output.strip()[:300])
@@ -251,26 +279,26 @@ def _unfinished(report: Report) -> Table:
         for op in v.ops
         if op.status != "done"
     ]  # fmt: skip
-    head = ("sent", "host", "operation", "outcome", "change", "said")
-    return Table("changes", "Changes that were not simply done", head, tuple(rows), "", (4, 5))
+    head = ("sent", "host", "operation", "outcome", "change", "answer")
+    return Table("changes", "Changes without success", head, tuple(rows), "", (4, 5))
 
 
 def _digests(report: Report) -> Table:
     chain = report.chain
-    state = f"{chain.state}, {chain.lines} lines" + (f": {chain.why}" if chain.why else "")
+    state = f"{chain.state}, {counted(chain.lines, 'line')}" + (f": {chain.why}" if chain.why else "")
     rows = [
-        ("journal's hash chain, checked line by line", state),
+        ("hash chain of the journal, each line checked", state),
         ("head of the chain (SHA-256 of the last line)", chain.head or "-"),
         ("SHA-256 of journal.jsonl", chain.file),
         ("plan", report.plan_digest or "-"),
-        ("", report.plan_matches),
+        ("plan.json", report.plan_matches),
         ("inventory", report.inventory_digest or "-"),
     ]
-    return Table("digests", "Digests", ("of", "is"), tuple(rows), "", (1,))
+    return Table("digests", "Digests", ("what", "value"), tuple(rows), "", (1,))
 
 
 def lists(report: Report) -> Iterable[tuple[str, str, tuple[str, ...]]]:
-    """(id, title, lines): what is left to do, and what the reader must know of the material."""
-    yield "left", "Left to do", report.left
+    """(id, title, lines): what is left to do, and what the reader must know about the data."""
+    yield "left", "To do", report.left
     if report.remarks:
-        yield "remarks", "About the material", report.remarks
+        yield "remarks", "Notes on the data", report.remarks

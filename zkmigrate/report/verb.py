@@ -86,9 +86,9 @@ def _write(target: Path, text: str, run_dir: Path) -> None:
     """Replace the file whole, or not at all; never one of the run's own files."""
     own = target.parent.resolve() == run_dir.resolve() and target.stem != "report"
     if own and target.exists():
-        raise UsageError(f"{target} belongs to the run; needed: another place for --out; nothing was written")
+        raise UsageError(f"{target} belongs to the run. Nothing was written. Next: give another --out")
     if not target.parent.is_dir() or target.is_dir():
-        raise UsageError(f"{target} cannot be written; needed: a file in a directory that is there")
+        raise UsageError(f"{target} cannot be written. Next: give --out a file in an existing directory")
     part = target.with_name(f".{target.name}.part")
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with open(fd, "w", encoding="utf-8") as file:
