@@ -22,7 +22,7 @@ def hostile() -> dict[str, Section]:
     marks = [(float(n), word) for n, word in enumerate(HOSTILE)]
     return {
         f"job{n}": Section(
-            word, word, {}, (Table(f"t{n}", word, (word,), ((word,), *[(word,)] * 30), word),),
+            word, word, {}, (Table(f"t{n}", word, (word,), ((word,), *[(word,)] * 55), word),),
             (
                 Picture(bars(word, of), word),
                 Picture(over_time(word, [(0.0, 1.0), (9.0, 3.0)], 1.0, marks), word),
@@ -43,7 +43,7 @@ def test_hostile_text_stays_text_on_the_page_of_an_analysis() -> None:
     assert links == [f"#job-job{n}" for n in range(len(HOSTILE))]
     for word in HOSTILE:
         assert clean(word).split("\n")[0] in parsed.text
-    assert parsed.text.count("6 more of 31 rows") == len(HOSTILE)
+    assert parsed.text.count("6 more of 56 rows") == len(HOSTILE)
     assert clean(made) == made
 
 

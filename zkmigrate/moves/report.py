@@ -6,7 +6,7 @@ from typing import Any
 
 from zkmigrate.model.finding import Held
 from zkmigrate.model.recorded import recorded
-from zkmigrate.model.report import Lag, Proof, Report, Reporting, Rows, Story, Table, clock, of_kind
+from zkmigrate.model.report import Lag, Proof, Report, Reporting, Rows, Story, Table, clock, counted, of_kind
 from zkmigrate.moves import lanes
 from zkmigrate.moves.facts.recorded import Drained, Proved, Stopped
 from zkmigrate.zookeeper.data.errors import ZkDataError
@@ -86,12 +86,17 @@ def _proof(report: Report) -> Table:
     rows.append(("needed: last zxid that changes the chroot", _zxid(p.needed)))
     if p.delta_records is not None:
         between = f"{_zxid(p.delta_after)} to {_zxid(p.delta_last)}"
-        rows.append(("source's log beyond dest's", f"{p.delta_records} transactions, {between}"))
+        rows.append(("source's log beyond dest's", f"{counted(p.delta_records, 'transaction')}, {between}"))
     rows += _proven(report, p.stage)
     when = f" at {clock(p.at, 0.1)}" if p.at is not None else ": not reached"
     lag = [x.behind for x in report.lags if x.behind is not None]
-    seen = f" Before it, dest was at most {max(lag)} transactions behind source." if lag else ""
-    return Table("proof", f"The proof ({p.stage}){when}", ("what", "seen"), tuple(rows), seen.strip(), (1,))
+    intro = (
+        "Tail: each dest disk has the last transaction that touches the chroot. Delta: source's log has none "
+        "that dest lacks. Digest: dest's znodes equal source's."
+    )
+    if lag:
+        intro += f" Before the proof, dest was at most {counted(max(lag), 'transaction')} behind source."
+    return Table("proof", f"The proof ({p.stage}){when}", ("what", "seen"), tuple(rows), intro, (1,))
 
 
 def _proven(report: Report, stage: str) -> list[tuple[str, str]]:

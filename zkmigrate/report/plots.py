@@ -149,6 +149,7 @@ def lag(report: Report) -> Markup:
         for p in own:
             said = f"{host} at {clock(p.at, 0.1)}: {p.behind} transactions behind"
             sheet.dot(p.at, height(p), said, r=2.4, fill=colour, data_lag=host, data_behind=p.behind)
+    sheet.y += 6
     said = f"At most {most} transactions behind; {len(points)} looks at {len(colours)} hosts."
     return sheet.drawn(report.shown.reporting.behind[1], said)
 

@@ -14,7 +14,7 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.globals["most_rows"] = 25
+_TEMPLATES.globals["most_rows"] = 50
 """A table shows so many rows; the others unfold."""
 
 

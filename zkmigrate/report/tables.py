@@ -104,8 +104,9 @@ def windows(report: Report) -> Table:
     whole("opened by", _openers)
     heads = [f"{w.stage} {'back' if back else clock(w.start)}" for w, back in columns]
     intro = (
-        f"From the first {report.shown.begins} that is sent to the last host that opens. If the run turns "
-        "back: until clients can connect again."
+        f"{report.shown.begins} shuts clients out, {report.shown.opens} lets them in. A window lasts from "
+        f"the first {report.shown.begins} that is sent until the last host is open. If the run turns back, "
+        "it lasts until clients can connect again."
     )
     return Table("windows", "Windows and their steps", ("step", *heads), tuple(rows) if heads else (), intro)
 
@@ -232,7 +233,7 @@ def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for f in sorted(findings, key=lambda f: _ORDER.index(mark(f))):
         groups.setdefault((mark(f), f.id, f.verdict), []).append(f)
-    folded = [("later", "to run later")]
+    folded = [("later", "to come")]
     if sum(key[0] == "ok" for key in groups) >= _FOLDED_FROM:
         folded.insert(0, ("ok", "passed"))
     rows = []
@@ -246,7 +247,7 @@ def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
         of = [(key[1], len(same)) for key, same in groups.items() if key[0] == stands]
         if of:
             ids = ", ".join(dict.fromkeys(id for id, _ in of))
-            rows.append((stands, f"{counted(sum(n for _, n in of), 'check')} {words}", "", ids))
+            rows.append((stands, f"{counted(sum(n for _, n in of), 'finding')} {words}", "", ids))
     return rows
 
 
