@@ -420,8 +420,10 @@ def clock(at: float, step: float = 1.0) -> str:
     return moment.strftime("%H:%M:%S" if step < 60 else "%H:%M")
 
 
-def length(seconds: float) -> str:
-    """A length of time for people."""
+def length(seconds: float | None, absent: str = "-") -> str:
+    """A length of time for people; ``absent`` for None."""
+    if seconds is None:
+        return absent
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 120:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
@@ -19,16 +18,6 @@ STATES = {
     "open": ("Unfinished", "#7a4b00"),
     "damaged": ("Journal damaged", "#a30000"),
 }
-
-
-@dataclass(frozen=True)
-class _Picture:
-    """legends: lists of states, each drawn with its colour."""
-
-    heading: str
-    drawn: Markup
-    caption: str
-    legends: tuple[tuple[str, ...], ...] = ()
 
 
 def page(report: Report) -> str:
@@ -51,14 +40,15 @@ def page(report: Report) -> str:
     return str(made)
 
 
-def _pictures(report: Report) -> Iterator[_Picture]:
+def _pictures(report: Report) -> Iterator[tuple[str, Markup, str, Sequence[Sequence[str]]]]:
+    """(heading, drawing, caption, lists of the states that are drawn)."""
     special = report.shown.reporting
-    legends = tuple(states for _, states in special.legends)
-    yield _Picture("Timeline", pictures.timeline(report), special.caption, legends)
+    legends = [states for _, states in special.legends]
+    yield "Timeline", pictures.timeline(report), special.caption, legends
     for window in report.windows:
         name = f"{'Rehearsed window' if window.rehearsal else 'Window'}: {window.stage}"
         parts = ", ".join(f"{p.name} {length(p.seconds or 0)}" for p in window.parts)
-        yield _Picture(name, pictures.close_up(window, report), f"{parts}.", legends[:1])
+        yield name, pictures.close_up(window, report), f"{parts}.", legends[:1]
     if any(p.behind is not None for p in report.lags):
         heading, _, caption = special.behind
-        yield _Picture(heading, plots.lag(report), caption)
+        yield heading, plots.lag(report), caption, ()

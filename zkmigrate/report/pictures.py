@@ -53,7 +53,7 @@ def close_up(window: Window, report: Report) -> Markup:
     ):
         if at is not None and start <= at <= end:
             sheet.moment(at, words, colour)
-    took = length(window.seconds) if window.seconds is not None else "not finished"
+    took = length(window.seconds, "not finished")
     name = f"{'Rehearsed window' if window.rehearsal else 'Window'} of {window.stage}"
     parts = ", ".join(f"{p.name} {length(p.seconds or 0)}" for p in window.parts)
     return sheet.drawn(f"{name}: {window.outcome}, {took}", parts)

@@ -40,7 +40,7 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
         begun = "not known" if report.state == "damaged" else "not begun"
         out.append(("window", begun, whole))
     elif window is not None:
-        took = length(window.seconds) if window.seconds is not None else "not finished"
+        took = length(window.seconds, "not finished")
         notes = {"opened": whole, "turned back": "turned back; until clients could connect again"}
         out.append(("window", took, notes.get(window.outcome, f"without {report.shown.opens}")))
     out += report.shown.told.figures(report)
@@ -50,13 +50,8 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
             out.append((f"longest gap of the {acks.client}", length(acks.gaps[0].seconds), note))
             most = _inside(acks, window, report) if window is not None else None
             if most is not None:
-                out.append(
-                    (
-                        f"longest gap of the {acks.client} in the window",
-                        length(most),
-                        "also what lies outside",
-                    )
-                )
+                what = f"longest gap of the {acks.client} in the window"
+                out.append((what, length(most), "also what lies outside"))
     out.append(("way back", report.way_back.partition(":")[0].partition(";")[0], "see Decisions"))
     refused = sum(v.outcome == "blocked" for v in report.visits)
     alarms = sum(d.kind == "alarm" for d in report.decisions)
@@ -89,12 +84,12 @@ def windows(report: Report) -> Table:
     def whole(name: str, cell: Callable[[Window], str]) -> None:
         rows.append((name, *("" if back else cell(w) for w, back in columns)))
 
-    whole("between the steps", lambda w: "-" if (b := _between(w)) is None else length(b))
+    whole("between the steps", lambda w: length(_between(w)))
     if any(w.held_s for w in report.windows):
-        whole("held on request", lambda w: length(w.held_s) if w.held_s else "-")
-    whole("total", lambda w: "not finished" if w.seconds is None else length(w.seconds))
+        whole("held on request", lambda w: length(w.held_s or None))
+    whole("total", lambda w: length(w.seconds, "not finished"))
     if any(w.gone_s for w in report.windows):
-        whole("of that, without the tool", lambda w: length(w.gone_s) if w.gone_s else "-")
+        whole("of that, without the tool", lambda w: length(w.gone_s or None))
     whole("outcome", lambda w: w.outcome)
     whole("start", lambda w: clock(w.start, 0.1))
     whole(
@@ -178,11 +173,9 @@ def _processes(report: Report) -> Table:
     rows = []
     for p in report.processes:
         took = length(p.ended - p.start) if p.ended is not None else "-"
-        how = (
-            "no end recorded: killed, or still running"
-            if p.ended is None
-            else f"exit code {p.code}: {p.message}"
-        )
+        how = f"exit code {p.code}: {p.message}"
+        if p.ended is None:
+            how = "no end recorded: killed, or still running"
         rows.append((day(p.start), p.way or "-", took, how))
     return Table("calls", "Calls of the tool", ("start", "direction", "took", "end"), tuple(rows), "", (3,))
 
@@ -190,12 +183,10 @@ def _processes(report: Report) -> Table:
 def _steps(report: Report) -> Table:
     rows = []
     for v in report.visits:
-        took = length(v.seconds) if v.seconds is not None else "-"
+        way = "back" if v.back else "forward"
         outcome = {"blocked": "refused", "left": "interrupted"}.get(v.outcome, v.outcome)
-        tries = f" {v.tries} times" if v.tries > 1 else ""
-        rows.append(
-            (v.step, "back" if v.back else "forward", day(v.start), took, outcome + tries, _changes(v))
-        )
+        outcome += f" {v.tries} times" if v.tries > 1 else ""
+        rows.append((v.step, way, day(v.start), length(v.seconds), outcome, _changes(v)))
     head = ("step", "direction", "start", "took", "outcome", "changes")
     return Table("steps", "Steps", head, tuple(rows), "", (5,))
 
@@ -217,14 +208,8 @@ def _findings(report: Report) -> Table:
         for n, row in enumerate(_grouped(v.findings)):
             rows.append((name if n == 0 else "", *row))
     head = ("step", "result", "finding", "claim", "seen")
-    return Table(
-        "findings",
-        "Findings",
-        head,
-        tuple(rows),
-        "A finding is the result of one check. Failed checks come first.",
-        (2, 3, 4),
-    )
+    intro = "A finding is the result of one check. Failed checks come first."
+    return Table("findings", "Findings", head, tuple(rows), intro, (2, 3, 4))
 
 
 def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
