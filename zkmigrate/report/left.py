@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkmigrate.engine.history import Arrived, History, Next, Rehearsed
+from zkmigrate.engine.history import Arrived, History, Next
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.report import Chain, counted
 from zkmigrate.model.step import Way
@@ -34,15 +34,11 @@ def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tup
         if history.way is Way.BACK and not history.begun:
             return (*out, f"nothing to undo; start again: zkmigrate run {same}")
         return (*out, f"fix what turned the run back, then: zkmigrate run {same}", *_ahead(history, playbook))
-    if at_way := isinstance(at, Next) and at.way is Way.BACK:
+    if isinstance(at, Next) and at.way is Way.BACK:
         steps = [n.id for n in history.to_undo(playbook, history.turn.to if history.turn else "")]
-        out.append(f"finish the way back: zkmigrate resume {same}")
-        out.append("steps still to undo: " + ", ".join(steps))
-    if at_way:
-        return tuple(out)
-    where = (
-        at.id if isinstance(at, Next) else f"{at.stage.id}, which must be undone" * isinstance(at, Rehearsed)
-    )
+        still = "steps still to undo: " + ", ".join(steps)
+        return (*out, f"finish the way back: zkmigrate resume {same}", still)
+    where = at.id if isinstance(at, Next) else f"{at.stage.id}, which must be undone"
     return (*out, f"continue at {where}: zkmigrate resume {same}", *_ahead(history, playbook))
 
 

@@ -72,7 +72,7 @@ def run(input: Input) -> Section:
                 f"Transactions to expect in {asked.window_s} s",
                 {(hour.hour // 24, hour.hour % 24): hour.expected for hour in found},
             ),
-            "By the hour of the week (UTC) in which the window begins; empty: not covered by the log.",
+            "By the hour (UTC) in which the window begins. Empty: the log does not cover it.",
         ),
     )
     answer = _answer(of, found, weeks, asked.window_s)

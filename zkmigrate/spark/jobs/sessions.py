@@ -278,5 +278,5 @@ def _pictures(rates: _Rates, histogram: list[Row]) -> tuple[Picture, ...]:
     return (
         Picture(over_time("Sessions opened per minute", opened, step), caption),
         Picture(over_time("Sessions closed per minute", closed, step), caption),
-        Picture(bars("Sessions by their timeouts", each), "Those that are known."),
+        Picture(bars("Sessions by their timeouts", each), "Sessions whose timeout is known."),
     )

@@ -281,7 +281,7 @@ def _pictures(events: DataFrame, report: value.Report, begin: float, end: float)
             points = [(float(n * step), float(by_slot.get(n, 0))) for n in slots]
             unit = "a second" if step == 1 else f"in {step} s"
             drawn = over_time(f"{title}, {unit}", points, step, marks)
-            out.append(Picture(drawn, "Lines: where a step of the run begins."))
+            out.append(Picture(drawn, "A line marks the start of a step."))
     return tuple(out)
 
 
