@@ -51,7 +51,7 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
             most = _inside(acks, window, report) if window is not None else None
             if most is not None:
                 what = f"longest gap of the {acks.client} in the window"
-                out.append((what, length(most), "also what lies outside"))
+                out.append((what, length(most), "the whole gap counts"))
     out.append(("way back", report.way_back.partition(":")[0].partition(";")[0], "see Decisions"))
     refused = sum(v.outcome == "blocked" for v in report.visits)
     alarms = sum(d.kind == "alarm" for d in report.decisions)
