@@ -140,7 +140,7 @@ def test_bad_input_is_told(moved: Path, tmp_path: Path, spark: SparkSession) -> 
         run(run=moved, broker_log_zone="Mars/Base")
     with pytest.raises(UsageError, match="absent is no file"):
         run(run=moved, broker_logs=(str(tmp_path / "absent"),))
-    with pytest.raises(UsageError, match="holds no journal"):
+    with pytest.raises(UsageError, match="has no journal"):
         run(run=tmp_path)
     journal = moved / "journal.jsonl"
     whole = journal.read_bytes().splitlines(keepends=True)
