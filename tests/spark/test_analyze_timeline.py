@@ -150,5 +150,5 @@ def test_bad_input_is_told(moved: Path, tmp_path: Path, spark: SparkSession) -> 
     assert "The journal is damaged after line 3" in found.answer
     assert found.figures["window"] is None
     journal.write_bytes(b"")
-    with pytest.raises((UsageError, JournalError), match="tells of no run"):
+    with pytest.raises((UsageError, JournalError), match="is not a run's journal"):
         run(run=moved)

@@ -71,9 +71,14 @@ def test_columns_over_time_are_no_more_than_pixels_and_keep_the_highest() -> Non
     assert "cutover.open" in "".join(drawn.itertext())
 
 
-def test_a_cluster_makes_pages_from_the_archive_alone(tmp_path: Path) -> None:
+def test_a_cluster_makes_pages_from_the_archive_alone_and_its_workers_import_no_jinja(tmp_path: Path) -> None:
     pack(tmp_path / "code.zip")
-    code = "from zkmigrate.spark.page import page; print(page('of the archive', '', {}))"
+    code = (
+        "import sys; from importlib import import_module; from zkmigrate.spark.jobs import JOBS\n"
+        "for name in JOBS: import_module(f'zkmigrate.spark.jobs.{name}')\n"
+        "assert not {'jinja2', 'markupsafe'} & set(sys.modules)\n"
+        "from zkmigrate.spark.page import page; print(page('of the archive', '', {}))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from markupsafe import Markup
-
 from zkmigrate.model.report import Report, day, length
 from zkmigrate.report import pictures, plots
 from zkmigrate.report.render import render
@@ -40,7 +38,7 @@ def page(report: Report) -> str:
     return str(made)
 
 
-def _pictures(report: Report) -> Iterator[tuple[str, Markup, str, Sequence[Sequence[str]]]]:
+def _pictures(report: Report) -> Iterator[tuple[str, str, str, Sequence[Sequence[str]]]]:
     """(heading, drawing, caption, lists of the states that are drawn)."""
     special = report.shown.reporting
     legends = [states for _, states in special.legends]

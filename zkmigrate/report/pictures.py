@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from markupsafe import Markup
-
 from zkmigrate.model.report import Decision, Gap, Lane, Report, Span, Sync, Visit, Window, clock, length
 from zkmigrate.report.plots import answers
 from zkmigrate.report.sheet import BAR, EDGE, JOINED_S, LABELS, ROW, Sheet
@@ -19,7 +17,7 @@ _THIN_FROM, _ALL_PX = 40, 800.0
 """So many of a kind share this height in the timeline, without their names."""
 
 
-def timeline(report: Report) -> Markup:
+def timeline(report: Report) -> str:
     """The whole run: stages, the rows of the runbook, what was in sync, answers of brokers."""
     sheet = Sheet(Axis(report.active, LABELS, EDGE), report.shown.reporting.colours)
     end = report.active[-1][1]
@@ -35,7 +33,7 @@ def timeline(report: Report) -> Markup:
     return sheet.drawn("Timeline of the run", said)
 
 
-def close_up(window: Window, report: Report) -> Markup:
+def close_up(window: Window, report: Report) -> str:
     """One window, from a little before its beginning to a little after its end."""
     last = report.end if window.end is None else window.end
     start, end = max(report.start, window.start - 2.0), max(min(report.end, last + 3.0), window.start + 0.5)

@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from markupsafe import Markup
-
 from zkmigrate.model.report import Beat, Lag, Produced, Report, clock, length
-from zkmigrate.report.sheet import EDGE, JOINED_S, LABELS, Sheet
+from zkmigrate.report.sheet import EDGE, JOINED_S, LABELS, PLOT, Sheet
 from zkmigrate.report.svg import BAD, SERIES, Axis
 
 _LOW_MS, _HIGH_MS = 0.1, 10000.0
@@ -127,7 +125,7 @@ def _took(sheet: Sheet, name: str, client: str, took: Sequence[tuple[float, floa
     return top
 
 
-def lag(report: Report) -> Markup:
+def lag(report: Report) -> str:
     """How far each host was behind, until the proof."""
     points = [p for p in report.lags if p.behind is not None]
     sheet = Sheet(Axis(_pieces(p.at for p in points), LABELS, EDGE))
@@ -136,10 +134,10 @@ def lag(report: Report) -> Markup:
     ticks, foot = nice(most), sheet.plot("", colours)
 
     def height(look: Lag) -> float:
-        return foot - (look.behind or 0) / ticks[-1] * 100
+        return foot - (look.behind or 0) / ticks[-1] * PLOT
 
     for value in ticks:
-        sheet.rule(foot - value / ticks[-1] * 100, f"{value:g}")
+        sheet.rule(foot - value / ticks[-1] * PLOT, f"{value:g}")
     for host, colour in colours.items():
         own = _thinned([p for p in points if p.host == host], sheet.axis)
         for a, b in pairwise(own):

@@ -1,23 +1,37 @@
-"""HTML and SVG by templates: whatever a template is given is text, unless a template made it."""
+"""HTML and SVG by templates: whatever a template is given is text, unless a template made it.
+
+Jinja is imported when it is needed: workers of a Spark cluster import what draws, and have no Jinja.
+"""
 
 from __future__ import annotations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from functools import cache
+from typing import TYPE_CHECKING
 
 from zkmigrate.clean import clean
 
-_TEMPLATES = Environment(
-    loader=PackageLoader("zkmigrate", ""),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_TEMPLATES.globals["most_rows"] = 50
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_MOST_ROWS = 50
 """A table shows so many rows; the others unfold."""
 
 
-def render(template: str, **values: object) -> Markup:
-    """The template at this path in the package, filled with values and clean."""
-    return Markup(clean(_TEMPLATES.get_template(template).render(values)))
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("zkmigrate", ""), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.globals["most_rows"] = _MOST_ROWS
+    return made
+
+
+def render(template: str, **values: object) -> str:
+    """The template at this path in the package, filled with values and clean: ``Markup``, as another
+    template needs it."""
+    from markupsafe import Markup
+
+    return Markup(clean(_templates().get_template(template).render(values)))

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from markupsafe import Markup
-
 from zkmigrate.model.report import length
 from zkmigrate.report.render import render
 from zkmigrate.report.svg import CHAR_PX, TEXT, Axis
@@ -20,7 +18,7 @@ EDGE = WIDTH - 12
 JOINED_S = 3.0
 """Looks that are further apart are not joined."""
 
-_PLOT = 100
+PLOT = 100
 _NAME_CHARS = 23
 
 
@@ -39,9 +37,7 @@ class Sheet:
     def mark(self, tag: str, said: str = "", words: str = "", /, **attributes: object) -> None:
         """An element. ``_`` in the name of an attribute is ``-``; an attribute that is None is left out."""
         shown = {
-            name.replace("_", "-"): f"{value:.2f}".rstrip("0").rstrip(".")
-            if isinstance(value, float)
-            else value
+            name.replace("_", "-"): f"{value:.6g}" if isinstance(value, float) else value
             for name, value in attributes.items()
         }
         self._marks.append((tag, shown, said, words))
@@ -83,9 +79,9 @@ class Sheet:
         d = f"M{self.axis.x(at) - 2.5:.1f} {y:.1f} l5 5 m0 -5 l-5 5"
         self.mark("path", said, d=d, fill="none", **attributes)
 
-    def moment(self, at: float, words: str, colour: str, said: str = "", top: float = HEAD - 4.0) -> None:
+    def moment(self, at: float, words: str, colour: str, said: str = "") -> None:
         """A dashed line through every row so far, with words above it."""
-        x = self.axis.x(at)
+        x, top = self.axis.x(at), HEAD - 4
         self.mark(
             "line", said or words, x1=x, x2=x, y1=top - 12, y2=self.y, stroke=colour,
             stroke_dasharray="4 3", data_mark=words or said,
@@ -101,7 +97,7 @@ class Sheet:
         )
         self.faint(self.axis.left - 8, y + 3, words, text_anchor="end")
 
-    def plot(self, name: str, keys: Mapping[str, str], height: float = _PLOT) -> float:
+    def plot(self, name: str, keys: Mapping[str, str]) -> float:
         """Room for a plot, with its colours by their names; the y of its foot."""
         self.y += 8
         self.text(8, self.y + 2, name)
@@ -109,10 +105,10 @@ class Sheet:
             y = self.y + 20 + n * 13
             self.mark("circle", cx=14, cy=y - 4, r=3.5, fill=colour)
             self.text(22, y, words[:12], opacity=0.75)
-        self.y += height
+        self.y += PLOT
         return self.y
 
-    def drawn(self, title: str, description: str, below: float = 0) -> Markup:
+    def drawn(self, title: str, description: str, below: float = 0) -> str:
         """The picture: the axis behind what was put on the sheet. below: pixels used below the axis."""
         marks, self._marks = self._marks, []
         top, bottom = HEAD - 4, self.y

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from zkmigrate.model.report import clock
 from zkmigrate.report.render import render
 from zkmigrate.report.sheet import EDGE, HEAD, Sheet
@@ -25,13 +23,13 @@ class Bar:
     value: float
 
 
-def bars(title: str, of: Sequence[Bar]) -> Markup:
+def bars(title: str, of: Sequence[Bar]) -> str:
     """Horizontal bars, in the order given."""
     most = max((bar.value for bar in of), default=0.0) or 1.0
     return render("spark/bars.html", title=title, of=of, most=most)
 
 
-def week(title: str, mean: Mapping[tuple[int, int], float]) -> Markup:
+def week(title: str, mean: Mapping[tuple[int, int], float]) -> str:
     """A week as rows of days and columns of hours. mean: by (day, 0 is Monday; hour); absent: no data."""
     rows = [[mean.get((day, hour)) for hour in range(24)] for day in range(7)]
     most = max(mean.values(), default=0.0) or 1.0
@@ -43,7 +41,7 @@ def over_time(
     points: Sequence[tuple[float, float]],
     step_s: float,
     marks: Sequence[tuple[float, str]] = (),
-) -> Markup:
+) -> str:
     """Values over time as columns that are `step_s` wide. points: seconds since the epoch, rising, and a
     value. marks: moments with their names."""
     most = max((value for _, value in points), default=0.0) or 1.0

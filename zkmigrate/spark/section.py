@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from zkmigrate.model.report import Table
 
 if TYPE_CHECKING:
@@ -16,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Picture:
-    """drawn: by `spark.charts`; caption: the text below it."""
+    """drawn: markup of `spark.charts`; caption: the text below it."""
 
-    drawn: Markup
+    drawn: str
     caption: str
 
 
