@@ -24,17 +24,16 @@ from zkmigrate.report.timebase import Timebase
 from zkmigrate.report.windows import windows
 
 _IDLE_S = 30.0
-"""So long without a line or a sample, and the tool did not run: pictures leave that out."""
+"""After this time without a line or a sample, the tool did not run: pictures leave the time out."""
 
 _SAME_S = 0.5
-"""A process's first line is so much older than its first event, at the most."""
+"""At most this much earlier than its first event, a process writes its first line."""
 
 
 def build(sources: Sources, playbook: Playbook | None) -> Report:
-    """The report. playbook: that of the run, None where it is not to be had: then what is special about it,
-    its windows and what is left are not told.
+    """The report. playbook: the run's own; without it, the report lacks windows and the playbook's parts.
 
-    JournalError when a line does not hold what this version writes.
+    JournalError for a line that this version cannot read.
     """
     try:
         return _build(sources, playbook)
@@ -133,7 +132,7 @@ def _standing(sources: Sources, history: History, playbook: Playbook | None) -> 
 
 
 def _plan_matches(plan: Mapping[str, Any] | None, digest: str) -> str:
-    """What the kept plan says of itself: its digest must be the journal's."""
+    """Whether plan.json has the digest that the journal names."""
     if plan is None:
         return "no readable plan.json"
     seen = plan.get("digest")
@@ -143,7 +142,7 @@ def _plan_matches(plan: Mapping[str, Any] | None, digest: str) -> str:
 
 
 def _processes(sources: Sources, times: Timebase, story: Story) -> tuple[Process, ...]:
-    """One for each call of the tool, from its events; from the journal's ends where these are missing."""
+    """One for each call of the tool, from its events; without events, from the ends in the journal."""
     out: list[Process] = []
     for event in sources.events:
         at = number(event, "at")
@@ -208,7 +207,7 @@ def _remarks(sources: Sources, times: Timebase, story: Story, reporting: Reporti
 
 
 def _gone(processes: Sequence[Process], moments: Sequence[float]) -> Spans:
-    """(last that was written, next process) of each time without one. moments: in order."""
+    """Each time without a process: (last record, start of the next process). moments: in order."""
     out = []
     for process in processes[1:]:
         before = bisect_left(moments, process.start - _SAME_S)
@@ -218,7 +217,7 @@ def _gone(processes: Sequence[Process], moments: Sequence[float]) -> Spans:
 
 
 def _active(ordered: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """The stretches in which something was written, in order."""
+    """The stretches with records, in order."""
     out, start = [], ordered[0]
     for a, b in pairwise(ordered):
         if b - a > _IDLE_S:

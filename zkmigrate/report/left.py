@@ -1,4 +1,4 @@
-"""What is left to do, from where a run stands. Pure."""
+"""What is left to do in a run. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zkmigrate.model.step import Way
 
 
 def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tuple[str, ...]:
-    """Sentences, the next thing first; commands are ready to be typed but for ``-i``."""
+    """Sentences, the next task first. Commands lack ``-i`` only."""
     out = []
     same = f"--run-id {history.run}"
     if chain.state == "damaged":
@@ -43,7 +43,7 @@ def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tup
 
 
 def _ahead(history: History, playbook: Playbook) -> tuple[str, ...]:
-    """Each stage that is still to be walked. A way back takes the consents of what it undid with it."""
+    """The stages ahead. A way back withdraws the consents to what it undid."""
     begun = {step.partition(".")[0] for step in history.begun}
     agreed = {s for s in history.consents if history.way is Way.FORWARD or s in begun}
     out = []

@@ -1,4 +1,4 @@
-"""The report as one HTML page: no script, nothing fetched; it prints, and it can be mailed."""
+"""The report as one HTML page: without script, it fetches nothing; for screens, paper and mail."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from zkmigrate.report.sheet import BAR, EDGE, JOINED_S, LABELS, ROW, Sheet
 from zkmigrate.report.svg import BAD, CHAR_PX, SERIES, Axis
 
 _ROWS, _STILL = 20, 5
-"""Of more rows of a kind than this, a window draws those to which something happened, at least a few."""
+"""With more rows of a kind, a window shows those that changed or were silent, but at least a few."""
 
 _THIN_FROM, _ALL_PX = 40, 800.0
-"""So many of a kind share this height in the timeline, without their names."""
+"""From this number on, the rows of a kind share this height in the timeline, without names."""
 
 
 def timeline(report: Report) -> str:
@@ -51,14 +51,14 @@ def close_up(window: Window, report: Report) -> str:
     ):
         if at is not None and start <= at <= end:
             sheet.moment(at, words, colour)
-    took = length(window.seconds, "not finished")
+    took = length(window.seconds, "not over")
     name = f"{'Rehearsed window' if window.rehearsal else 'Window'} of {window.stage}"
     parts = ", ".join(f"{p.name} {length(p.seconds or 0)}" for p in window.parts)
     return sheet.drawn(f"{name}: {window.outcome}, {took}", parts)
 
 
 def _rows(sheet: Sheet, report: Report, start: float, end: float, close: bool = False) -> None:
-    """The rows of the runbook. close: of a window."""
+    """The rows of the runbook. close: in a close-up of a window."""
     silent: dict[str, list[Gap]] = {}
     for gap in report.silences:
         if gap.start <= end and gap.start + gap.seconds >= start:
@@ -90,7 +90,7 @@ def _rows(sheet: Sheet, report: Report, start: float, end: float, close: bool = 
 
 
 def _shown(lane: Lane, start: float, end: float) -> list[Span]:
-    """The spans inside the picture, neighbours in the same state as one: notes differ, colours do not."""
+    """The spans inside the picture. Neighbours in the same state become one, with both notes."""
     out: list[Span] = []
     for span in lane.spans:
         until = end if span.end is None else span.end
@@ -118,7 +118,7 @@ def _span(sheet: Sheet, y: float, name: str, span: Span, height: float) -> None:
 
 
 def _silence(sheet: Sheet, y: float, height: float, gap: Gap, start: float, end: float) -> None:
-    """A stretch in which a broker did not answer, as a line along the foot of its row."""
+    """A line at the foot of a broker's row: no answer."""
     last, foot = gap.start + gap.seconds, min(3.5, height / 2)
     said = f"{gap.client}: no answer for {length(gap.seconds)} from {clock(gap.start, 0.1)}: {gap.why}"
     sheet.bar(
@@ -128,7 +128,7 @@ def _silence(sheet: Sheet, y: float, height: float, gap: Gap, start: float, end:
 
 
 def _stages(visits: Sequence[Visit], end: float) -> list[tuple[str, bool, float, float]]:
-    """Consecutive walks of one stage in one direction as one: (stage, back, start, end)."""
+    """(stage, back, start, end): consecutive steps of a stage in one direction are one."""
     out: list[tuple[str, bool, float, float]] = []
     for v in visits:
         stage, until = v.step.partition(".")[0], end if v.end is None else v.end
@@ -167,7 +167,7 @@ def _sync(sheet: Sheet, syncs: Sequence[Sync]) -> None:
 
 
 def _decided(sheet: Sheet, decisions: Iterable[Decision]) -> None:
-    """Consents and turns as lines through every row; a name where the one before leaves room."""
+    """Consents, holds, turns and alarms as lines through every row, with names where there is room."""
     right = -1e9
     for d in decisions:
         if d.kind not in ("consent", "hold", "turn", "alarm", "lost"):

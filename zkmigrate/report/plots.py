@@ -14,7 +14,7 @@ _LOW_MS, _HIGH_MS = 0.1, 10000.0
 _DECADE_PX = 17.6
 _BINS = 400
 _MOST = 6000
-"""More points than this are told by the median and the slowest of each small stretch."""
+"""With more points, the plot shows the median and the slowest of each short time."""
 
 _PARTITIONS = 20
 _PACE_S, _CANARY_PACE_S = 0.25, 0.6
@@ -24,8 +24,7 @@ _MIDDLE = {"median": SERIES[0], "slowest": SERIES[1]}
 
 
 def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
-    """Each answer as a dot, its time on a logarithmic scale; no answer as a cross on top. Before
-    them what producers felt: the canary and real clients."""
+    """The canary and real clients, then each broker's answers: a dot on a logarithmic scale, or a cross."""
     told = report.shown.told
     _canary(sheet, told.canary, report.produced, start, end)
     for acks in report.acks:
@@ -41,8 +40,7 @@ def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
 
 
 def _canary(sheet: Sheet, name: str, produced: Sequence[Produced], start: float, end: float) -> None:
-    """The canary of this name: each partition's acknowledgements, of many partitions those with the longest
-    gaps; and the latency of all."""
+    """Acknowledgements of each partition (of many, those with the longest gaps), and the latency of all."""
     worst = sorted(produced, key=lambda x: -max((gap.seconds for gap in x.gaps), default=0.0))[:_PARTITIONS]
     for one in produced:
         moments = [at for at, _ in one.took if start <= at <= end]
@@ -54,7 +52,7 @@ def _canary(sheet: Sheet, name: str, produced: Sequence[Produced], start: float,
 
 
 def _acked(sheet: Sheet, name: str, client: str, moments: Sequence[float], pace_s: float) -> None:
-    """A band wherever two acknowledgements are closer than ``pace_s``; what is left is a gap."""
+    """A band where two acknowledgements are closer than ``pace_s``; a gap elsewhere."""
     y = sheet.row(name)
     near = max(pace_s, sheet.axis.total / 1500)
     breaks = [n for n, (a, b) in enumerate(pairwise(moments), start=1) if b - a > near]
@@ -69,7 +67,7 @@ def _acked(sheet: Sheet, name: str, client: str, moments: Sequence[float], pace_
 
 
 def _ms(sheet: Sheet, name: str, keys: dict[str, str]) -> tuple[float, float]:
-    """Room for milliseconds on a logarithmic scale; the y of its foot, and of what has no answer."""
+    """A logarithmic scale of milliseconds; the y of its foot, and of crosses."""
     foot = sheet.plot(name, keys)
     for ms in (0.1, 1, 10, 100, 1000, 10000):
         sheet.rule(_y(foot, ms), f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms")
@@ -95,7 +93,7 @@ def _dots(sheet: Sheet, name: str, beats: Sequence[Beat]) -> None:
 
 
 def _crowd(sheet: Sheet, name: str, asked: str, beats: Sequence[Beat]) -> None:
-    """Many answers at once; a cross where at least one broker gave none."""
+    """Median and slowest answers; a cross where at least one broker did not answer."""
     top = _took(sheet, name, asked, [(beat.at, beat.ms) for beat in beats if beat.ms is not None])
     silent: dict[int, list[Beat]] = {}
     for beat in beats:
@@ -108,7 +106,7 @@ def _crowd(sheet: Sheet, name: str, asked: str, beats: Sequence[Beat]) -> None:
 
 
 def _took(sheet: Sheet, name: str, client: str, took: Sequence[tuple[float, float]]) -> float:
-    """Median and slowest of what was acknowledged in each small stretch; the y of what has no answer."""
+    """Median and slowest of each short time; the y of crosses."""
     foot, top = _ms(sheet, name, _MIDDLE)
     bins: dict[int, list[tuple[float, float]]] = {}
     wide = max(sheet.axis.total / _BINS, 0.05)
@@ -153,7 +151,7 @@ def lag(report: Report) -> str:
 
 
 def _thinned(own: Sequence[Lag], axis: Axis) -> list[Lag]:
-    """Of each small stretch the look that was furthest behind."""
+    """For each pixel, the look that was furthest behind."""
     worst: dict[int, Lag] = {}
     for look in own:
         place = round(axis.x(look.at))

@@ -1,6 +1,6 @@
-"""HTML and SVG by templates: whatever a template is given is text, unless a template made it.
+"""HTML and SVG from templates, which escape all values but the output of other templates.
 
-Jinja is imported when it is needed: workers of a Spark cluster import what draws, and have no Jinja.
+Jinja is imported on first use: a Spark cluster's workers import this module, and lack Jinja.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ def _templates() -> Environment:
 
 
 def render(template: str, **values: object) -> str:
-    """The template at this path in the package, filled with values and clean: ``Markup``, as another
-    template needs it."""
+    """The template at this path of the package with these values, clean. The text is ``Markup``."""
     from markupsafe import Markup
 
     return Markup(clean(_templates().get_template(template).render(values)))

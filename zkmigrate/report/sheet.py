@@ -43,11 +43,11 @@ class Sheet:
         self._marks.append((tag, shown, said, words))
 
     def text(self, x: float, y: float, words: str, /, **attributes: object) -> None:
-        """A line of text, its baseline at y."""
+        """A line of text with its baseline at y."""
         self.mark("text", "", words, x=x, y=y, **attributes)
 
     def faint(self, x: float, y: float, words: str, /, **attributes: object) -> None:
-        """Text of less weight."""
+        """Small, pale text."""
         self.text(x, y, words, **{"font_size": 9, "opacity": 0.75, **attributes})
 
     def row(self, name: str, height: float = ROW) -> float:
@@ -63,7 +63,7 @@ class Sheet:
         self, start: float, end: float, y: float, said: str, words: str = "", height: float = BAR,
         least: float = 1.0, **attributes: object,
     ) -> None:  # fmt: skip
-        """A bar between two moments, with words inside where they fit. least: its width in pixels."""
+        """A bar between two moments, with words inside if they fit. least: the smallest width, in pixels."""
         x = self.axis.x(start)
         wide = max(self.axis.x(end) - x, least)
         self.mark("rect", said, x=x, y=y, width=wide, height=height, **attributes)
@@ -91,14 +91,14 @@ class Sheet:
             self.text(x + (-3 if end else 3), top - 4, words, text_anchor="end" if end else None)
 
     def rule(self, y: float, words: str) -> None:
-        """A line across a plot, and the value that it stands for."""
+        """A line across a plot, with its value."""
         self.mark(
             "line", x1=self.axis.left, x2=self.axis.right, y1=y, y2=y, stroke="currentColor", opacity=0.2
         )
         self.faint(self.axis.left - 8, y + 3, words, text_anchor="end")
 
     def plot(self, name: str, keys: Mapping[str, str]) -> float:
-        """Room for a plot, with its colours by their names; the y of its foot."""
+        """Room for a plot; the y of its foot. keys: colours by name."""
         self.y += 8
         self.text(8, self.y + 2, name)
         for n, (words, colour) in enumerate(keys.items()):
@@ -109,7 +109,7 @@ class Sheet:
         return self.y
 
     def drawn(self, title: str, description: str, below: float = 0) -> str:
-        """The picture: the axis behind what was put on the sheet. below: pixels used below the axis."""
+        """The picture, with the axis behind its rows. below: pixels in use below the axis."""
         marks, self._marks = self._marks, []
         top, bottom = HEAD - 4, self.y
         for x, words in self.axis.ticks():

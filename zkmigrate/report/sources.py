@@ -1,7 +1,7 @@
-"""The files of a run as the report reads them: nothing is written, locked or believed.
+"""The files of a run, read without a lock, and checked.
 
-The journal is read as far as its chain is intact; what else is there (events, samples, plan) may be missing
-or torn: lines that do not read are counted and left out.
+The journal is read as far as its chain is intact. Events, samples and plan may be missing or torn: lines that
+cannot be read are counted and ignored.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sources:
-    """entries: the intact lines. remarks: what could not be read, in sentences. load: rows of real clients'
-    recordings, by client. at_work: who works on the run now, empty when nobody does on this machine."""
+    """entries: the intact lines. remarks: sentences about unreadable data. load: recordings of real clients,
+    by client. at_work: who works on the run on this machine, empty for nobody."""
 
     run: str
     entries: tuple[Entry, ...]
@@ -40,7 +40,7 @@ class Sources:
 
 
 def read(run_dir: Path, load: Path | None = None) -> Sources:
-    """The files of ``run_dir``; UsageError when it is no run's directory.
+    """The files of ``run_dir``; UsageError if it is not a run's directory.
 
     load: a directory with recordings of real clients (``producer.jsonl``, ``tenant.jsonl``).
     """
@@ -105,7 +105,7 @@ def _chain(parsed: chain.Parsed, content: bytes) -> Chain:
 
 
 def _content(path: Path) -> bytes | None:
-    """A plain file's bytes; None when it is not there. A link is not followed."""
+    """A plain file's bytes, None if it is missing. Links are not followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -120,7 +120,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _rows(path: Path) -> tuple[tuple[Row, ...], str]:
-    """The objects of a file of JSON lines, and what to say of it."""
+    """The objects of a file of JSON lines, and a remark on it."""
     try:
         content = _content(path)
     except UsageError as error:

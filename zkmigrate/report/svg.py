@@ -1,7 +1,7 @@
 """An axis of time that leaves idle stretches out, and the colours of what is drawn over it.
 
-Colours are those of Okabe and Ito (Color Universal Design), which people who see fewer colours tell apart. A
-state is also written into its bar where there is room, and into the tooltip.
+The colours are those of Okabe and Ito (Color Universal Design), for people who see fewer colours. Bars and
+tooltips also name the state.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import pairwise
 from zkmigrate.model.report import clock
 
 TEXT = "#1a1a1a"
-"""Of words inside a coloured bar, in a dark page too; other words have the page's colour."""
+"""Of words inside a bar, on a dark page too; other words have the page's colour."""
 
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#808080", "#56b4e9")
 BAD = "#d55e00"
 CHAR_PX = 6.1
-"""Width of a character of the small font, on average; a little too much rather than too little."""
+"""Average width of a character, rather too large than too small."""
 
 _STEPS = (
     0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400,
@@ -28,7 +28,7 @@ _LABEL_PX = 70
 
 
 class Axis:
-    """Time to x. pieces: the stretches that are shown, in order; what lies between them becomes a mark."""
+    """Time to x. pieces: the stretches to show, in order; the axis marks what lies between."""
 
     def __init__(self, pieces: Sequence[tuple[float, float]], left: float, right: float) -> None:
         self.pieces = [(a, max(b, a + 0.001)) for a, b in pieces]
@@ -41,14 +41,14 @@ class Axis:
         self._starts = [a for a, _ in self.pieces]
 
     def x(self, at: float) -> float:
-        """Where a moment lies; one outside of all pieces lies at the nearest edge."""
+        """The x of a moment; outside of all pieces, that of the nearest edge."""
         place = max(0, bisect_right(self._starts, at) - 1)
         before = sum(b - a for a, b in self.pieces[:place]) * self._scale + place * self.gap
         a, b = self.pieces[place]
         return self.left + before + (min(max(at, a), b) - a) * self._scale
 
     def ticks(self) -> list[tuple[float, str]]:
-        """x and the time of day, as many as have room."""
+        """(x, time of day), as many as fit."""
         most = max(2.0, (self.right - self.left) / _LABEL_PX)
         step = next((s for s in _STEPS if self.total / s <= most), 86400 * max(1, self.total // 864000))
         out: list[tuple[float, str]] = []
@@ -62,5 +62,5 @@ class Axis:
         return out
 
     def left_out(self) -> list[tuple[float, float]]:
-        """x and seconds of each stretch that is not shown; all are ``gap`` wide."""
+        """(x, seconds) of each stretch that is left out; each is ``gap`` wide."""
         return [(self.x(end), start - end) for (_, end), (start, _) in pairwise(self.pieces)]

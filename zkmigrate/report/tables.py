@@ -24,11 +24,11 @@ from zkmigrate.model.report import (
 from zkmigrate.model.series import quantiles, steps_of, when
 
 _FOLDED_FROM = 12
-"""So many different claims of one step that hold are named by their ids only."""
+"""From this number on, the passed claims of a step are named by their ids only."""
 
 
 _NAMED = 6
-"""So many targets of one finding are named."""
+"""At most so many targets of a finding are named."""
 
 
 def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
@@ -40,7 +40,7 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
         begun = "not known" if report.state == "damaged" else "not begun"
         out.append(("window", begun, whole))
     elif window is not None:
-        took = length(window.seconds, "not finished")
+        took = length(window.seconds, "not over")
         notes = {"opened": whole, "turned back": "turned back; until clients could connect again"}
         out.append(("window", took, notes.get(window.outcome, f"without {report.shown.opens}")))
     out += report.shown.told.figures(report)
@@ -61,13 +61,13 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
 
 
 def _inside(acks: Acks, window: Window, report: Report) -> float | None:
-    """The longest gap that overlaps the window, at full length."""
+    """The full length of the longest gap that overlaps the window."""
     end = window.end if window.end is not None else report.end
     return max((b - a for a, b in pairwise(acks.times) if a < end and b > window.start), default=None)
 
 
 def tables(report: Report) -> tuple[Table, ...]:
-    """Every table that has something to tell, in the order of the page."""
+    """Every table with rows, in the order of the page."""
     made = (
         windows(report), *report.shown.felt, _acks(report), *report.shown.sections, _decisions(report),
         _processes(report), _steps(report), _findings(report), _unfinished(report), _digests(report),
@@ -76,7 +76,7 @@ def tables(report: Report) -> tuple[Table, ...]:
 
 
 def windows(report: Report) -> Table:
-    """Each window with its parts side by side; one that was walked back has a second column for that."""
+    """The windows side by side, with their steps; a way back has a column of its own."""
     columns = [(w, back) for w in report.windows for back in (False, True) if not back or _back(w)]
     steps = dict.fromkeys(p.step for w in report.windows for p in w.parts)
     rows = [(step, *(_share(w, step, back) for w, back in columns)) for step in steps]
@@ -87,7 +87,7 @@ def windows(report: Report) -> Table:
     whole("between the steps", lambda w: length(_between(w)))
     if any(w.held_s for w in report.windows):
         whole("held on request", lambda w: length(w.held_s or None))
-    whole("total", lambda w: length(w.seconds, "not finished"))
+    whole("total", lambda w: length(w.seconds, "not over"))
     if any(w.gone_s for w in report.windows):
         whole("of that, without the tool", lambda w: length(w.gone_s or None))
     whole("outcome", lambda w: w.outcome)
@@ -123,7 +123,7 @@ def _share(window: Window, step: str, back: bool) -> str:
     seconds = [p.seconds for p in window.parts if (p.step, p.back) == (step, back)]
     if not seconds:
         return "-"
-    return "not finished" if None in seconds else length(sum(s for s in seconds if s is not None))
+    return "not over" if None in seconds else length(sum(s for s in seconds if s is not None))
 
 
 def _between(window: Window) -> float | None:
@@ -161,7 +161,7 @@ def _decisions(report: Report) -> Table:
 
 
 def _question(decision: Decision) -> str:
-    """What was asked, and what stood against it then."""
+    """What was asked, and the findings in doubt."""
     stood = [
         f"{held} {id}: " + "; ".join(part for part in (verdict, seen) if part)
         for held, id, verdict, seen in _grouped(decision.findings)
@@ -213,8 +213,7 @@ def _findings(report: Report) -> Table:
 
 
 def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
-    """(held, id with targets, claim, seen) per claim; many that hold, and those that are to come later, are
-    named by their ids only."""
+    """(result, id with targets, claim, seen) per claim. Many that passed, and those to come, are one row."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for f in sorted(findings, key=lambda f: _ORDER.index(mark(f))):
         groups.setdefault((mark(f), f.id, f.verdict), []).append(f)
@@ -243,7 +242,7 @@ def _targets(same: Sequence[Finding]) -> str:
 
 
 def mark(f: Finding) -> str:
-    """One word for how a finding stands: ``ok``, ``NO``, ``unknown``, ``warn``, ``note``, ``later``."""
+    """The result of a finding: ``ok``, ``NO``, ``unknown``, ``warn``, ``note``, ``later``."""
     if f.held is Held.YES:
         return "ok"
     if f.blocks:
