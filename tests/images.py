@@ -1,4 +1,4 @@
-"""The pictures of the README, from a model run: ``python -m tests.images``. Needs Chromium."""
+"""The pictures of the README, from a model run: ``make images``. Needs Chromium."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from zkmigrate.cli.main import cli
 from zkmigrate.engine import chain, process
 from zkmigrate.engine.codec import encode_change, encode_finding
 from zkmigrate.engine.journal import Journal
+from zkmigrate.kafka.rules.report import TOLD
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model import series
 from zkmigrate.model.change import Fence, Go, HostVerb, SetService
@@ -636,6 +637,8 @@ def test_hundreds_of_brokers_through_hours_stay_a_page(tmp_path: Path) -> None:
     assert 100 < len(marks) < 2000
     silent = [e.attrib["data-silent"] for e in drawn.iter() if "data-silent" in e.attrib]
     assert sorted(silent) == ["1", "broker7"]
+    assert float(drawn.attrib["viewBox"].split()[-1]) < 1400, "300 rows stay one picture"
+    assert TOLD.felt[0](many).rows[0][0] == "broker7", "the longest silence comes first"
     close = ElementTree.fromstring(pictures.close_up(window, many))
     rows = {e.attrib["data-lane"] for e in close.iter() if "data-lane" in e.attrib} & set(names)
     assert rows == {"broker0", "broker1", "broker2", "broker3", "broker7"}
