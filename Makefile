@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up all they need (as root, on Debian 12); a second run reuses it.
-.PHONY: demo docs drills test test-beside test-lab lint mutants explore sbom setup
+.PHONY: demo docs drills test test-beside test-lab lint mutants explore images sbom setup
 
 PYTHON = .venv/bin/python
 
@@ -50,6 +50,10 @@ mutants: setup
 # New examples for the tests that hypothesis draws examples for; see docs/how-to/mutants.md. make explore EXPLORE='--minutes 60'
 explore: setup
 	@nice -n 15 $(PYTHON) -m tests.explore $(EXPLORE)
+
+# The pictures of the README, from a model run; needs chromium.
+images: setup
+	@$(PYTHON) -m tests.images
 
 # What the locks hold, as CycloneDX: build/sbom-tool.json and build/sbom-spark.json.
 sbom:

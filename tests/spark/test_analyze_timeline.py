@@ -122,7 +122,7 @@ def test_all_is_joined_in_the_order_of_time(moved: Path, tmp_path: Path, spark: 
     assert ("1970-01-24 03:33:28.750", "+0.750", "client", "far", "ack", "") not in shown.rows
     assert any(row[3:5] == ("far", "1 acknowledgements in this second") for row in shown.rows)
     assert len(found.pictures) == 4
-    assert "cutover.open" in found.pictures[0].svg
+    assert "cutover.open" in found.pictures[0].drawn
 
 
 def test_bad_input_is_told(moved: Path, tmp_path: Path, spark: SparkSession) -> None:
@@ -140,7 +140,7 @@ def test_bad_input_is_told(moved: Path, tmp_path: Path, spark: SparkSession) -> 
         run(run=moved, broker_log_zone="Mars/Base")
     with pytest.raises(UsageError, match="absent is not a file"):
         run(run=moved, broker_logs=(str(tmp_path / "absent"),))
-    with pytest.raises(UsageError, match="holds no journal"):
+    with pytest.raises(UsageError, match="has no journal"):
         run(run=tmp_path)
     journal = moved / "journal.jsonl"
     whole = journal.read_bytes().splitlines(keepends=True)
@@ -150,5 +150,5 @@ def test_bad_input_is_told(moved: Path, tmp_path: Path, spark: SparkSession) -> 
     assert "The journal is damaged after line 3" in found.answer
     assert found.figures["window"] is None
     journal.write_bytes(b"")
-    with pytest.raises((UsageError, JournalError), match="tells of no run"):
+    with pytest.raises((UsageError, JournalError), match="is not a run's journal"):
         run(run=moved)

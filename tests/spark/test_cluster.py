@@ -27,7 +27,18 @@ from zkmigrate.spark.jobs import JOBS, job
 from zkmigrate.spark.request import Asked, Place
 from zkmigrate.spark.session import CHEAP, INTERPRETED, SHORT_LIVED, of_archive
 
-PACKAGES = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "fsspec", "click", "ruamel")
+PACKAGES = (
+    "pyspark",
+    "py4j",
+    "pyarrow",
+    "numpy",
+    "numpy.libs",
+    "fsspec",
+    "click",
+    "jinja2",
+    "markupsafe",
+    "ruamel",
+)
 PYTHON = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
 HOME = Path(pyspark.__file__).parent
 STARTED_S, ENDED_S, KILLED_S = 600, 1800, 60

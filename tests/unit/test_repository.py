@@ -233,6 +233,14 @@ def test_every_folder_with_code_is_a_package() -> None:
     assert bare == []
 
 
+def test_every_file_of_the_tool_that_is_no_module_is_installed() -> None:
+    top = ROOT / "zkmigrate"
+    patterns = PYPROJECT["tool"]["setuptools"]["package-data"]["zkmigrate"]
+    installed = {path for pattern in patterns for path in top.glob(pattern)}
+    others = {path for path in tracked() if top in path.parents and path.suffix != ".py"}
+    assert others - installed == set()
+
+
 def test_every_module_on_disk_has_a_side_and_a_layer() -> None:
     """A new one is named in PURE, EFFECT or NEUTRAL here, and in the layers of pyproject.toml."""
     assert modules_on_disk() == PURE | EFFECT | NEUTRAL

@@ -126,7 +126,7 @@ def test_the_picture_of_the_window_has_every_bar_where_its_times_say(
     whole: tuple[ToldOperator, Report],
 ) -> None:
     operator, report = whole
-    drawn = bars(pictures.close_up(real(report), report, 1))
+    drawn = bars(pictures.close_up(real(report), report))
     done = moments(operator, "cutover", "fence")
     for host in DEST:
         [fenced] = [b for b in drawn if (b["data-lane"], b["data-state"]) == (host, "fenced")]
@@ -182,11 +182,11 @@ def test_each_proof_is_told_with_its_host_and_its_figures(whole: tuple[ToldOpera
     (table,) = [table for table in tables(report) if table.id == "proof"]
     rows = {row[0]: row[1] for row in table.rows}
     for host in DEST:
-        assert rows[f"tail: {host}"].startswith("held: 0x")
-        for name in ("digest, before the window", "digest, as of the cut, behind the open door"):
-            assert rows[f"{name}: {host}"].startswith("held: ")
+        assert rows[f"tail: {host}"].startswith("passed: 0x")
+        for name in ("digest before the window", "digest of the cut, after OPEN"):
+            assert rows[f"{name}: {host}"].startswith("passed: ")
             assert " znodes at 0x" in rows[f"{name}: {host}"]
-    assert rows["delta"].startswith("held: ")
+    assert rows["delta"].startswith("passed: ")
 
 
 def test_consents_calls_digests_and_what_is_left(whole: tuple[ToldOperator, Report]) -> None:
@@ -200,7 +200,7 @@ def test_consents_calls_digests_and_what_is_left(whole: tuple[ToldOperator, Repo
     assert report.chain.head == hashlib.sha256(content.splitlines()[-1]).hexdigest()
     assert report.state == "complete"
     assert report.way_back.startswith("not taken")
-    assert report.left == ("watch source for clients that still come, and shut it down when there are none",)
+    assert report.left == ("watch source for clients that still connect; shut it down when none do",)
 
 
 def test_page_markdown_and_json_tell_the_same_and_fetch_nothing(whole: tuple[ToldOperator, Report]) -> None:
@@ -239,7 +239,7 @@ def test_a_window_that_turned_back_says_so_and_what_to_do(tmp_path: Path) -> Non
     assert window.seconds is not None
     assert {state_at(report, host, report.end - 0.01) for host in DEST} == {"observing"}
     assert report.way_back.startswith("taken: back to the start of cutover")
-    assert report.left[0] == "mend what turned it back, then: zkmigrate run --run-id run"
+    assert report.left[0] == "fix what turned the run back, then: zkmigrate run --run-id run"
     assert any(line.startswith("cutover: Cut over; asks first: ") for line in report.left)
     assert "Turned back" in page(report)
 
@@ -263,7 +263,7 @@ def test_a_run_that_was_rolled_back_shows_brokers_on_the_old_ensemble_again(tmp_
         there, back = ["old ZooKeeper", "restarting", "new ZooKeeper"], ["restarting", "old ZooKeeper"]
         assert [s.state for s in row.spans] == there + back
     assert {state_at(report, host, report.end + 1) for host in DEST} == {""}, "dest has left source again"
-    assert report.left == ("nothing has to be undone; to begin again: zkmigrate run --run-id run",)
+    assert report.left == ("nothing to undo; start again: zkmigrate run --run-id run",)
     assert "Rolled back" in page(report)
     assert [p.way for p in report.processes] == ["forward", "back"]
 
@@ -309,7 +309,7 @@ def test_what_unsealed_hosts_did_while_the_tool_was_gone_is_not_known(tmp_path: 
     window = real(report)
     assert window.outcome == "turned back"
     assert window.gone_s == pytest.approx(30.0, abs=0.5)
-    [row] = [row for table in tables(report) for row in table.rows if row[0] == "of it without the tool"]
+    [row] = [row for table in tables(report) for row in table.rows if row[0] == "of that, without the tool"]
     assert row[-1] == length(window.gone_s)
     assert state_at(report, "source", died + 15) == "", "nobody looked"
 
@@ -334,7 +334,7 @@ def test_a_damaged_journal_is_told_up_to_the_damage_and_a_torn_one_to_its_last_l
     assert "--journal-lost forward|back" in left
     assert {state_at(damaged, name, damaged.end) for name in (*DEST, *BROKERS)} == {"not known"}
     assert damaged.way_back == "not known: the journal is damaged"
-    assert ("window", "not told", "from FENCE to the open door") in figures(damaged)
+    assert ("window", "not known", "from FENCE to OPEN") in figures(damaged)
     assert "Journal damaged" in page(damaged)
     assert "line 61 does not match its own sum" in markdown(damaged).replace("\n", " ").replace("  ", " ")
 
@@ -350,7 +350,7 @@ def test_without_samples_events_or_names_the_rest_is_still_told(tmp_path: Path) 
     assert [w.seconds for w in report.windows] == [w.seconds for w in full.windows]
     assert [p.code for p in report.processes] == [0]
     assert (report.latencies, report.lags) == ((), ())
-    assert "no samples: answers of brokers, lag and source's state are not told" in report.remarks
+    assert "no samples: this report lacks the brokers' answers, the lag and source's state" in report.remarks
     assert "Answers of the brokers" not in page(report)
 
 
@@ -377,8 +377,8 @@ def test_torn_and_hostile_samples_and_events_are_left_out_and_counted(tmp_path: 
     assert report.windows == full.windows
     assert [x.longest for x in report.latencies] == [x.longest for x in full.latencies]
     assert report.processes == full.processes
-    assert "3 lines of samples.jsonl do not read and are left out" in report.remarks
-    assert "2 lines of events.jsonl do not read and are left out" in report.remarks
+    assert "3 lines of samples.jsonl cannot be read: ignored" in report.remarks
+    assert "2 lines of events.jsonl cannot be read: ignored" in report.remarks
     page(report)
 
 
@@ -405,13 +405,13 @@ def test_the_command_line_tells_a_run_that_was_recovered_from_its_hosts(tmp_path
     call("resume", "--yes", "--journal-lost", "forward", "--until", "join")
     told = json.loads(call("report", "--json"))
     assert told["state"] == "open"
-    assert told["plan_matches"] == "plan.json names the same"
+    assert told["plan_matches"] == "the same digest"
     assert [(p["way"], p["code"]) for p in told["processes"]] == [("forward", 0), ("forward", 0)]
     assert [d["answer"] for d in told["decisions"] if d["kind"] == "lost"] == [
         "the journal was recovered",
         "the hosts were asked",
     ]
-    assert "journal.damaged-1.jsonl lies beside the journal: it was recovered once" in told["remarks"]
+    assert "journal.damaged-1.jsonl is beside the journal, which was recovered once" in told["remarks"]
     assert {beat["broker"] for beat in told["beats"]} == set(BROKERS)
     assert {lane["name"] for lane in told["lanes"]} == {"source", "dest, for clients", *DEST, *BROKERS}
     assert call("report") == f"{journal.parent / 'report.html'}\n"

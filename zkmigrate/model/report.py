@@ -116,6 +116,10 @@ class Part:
     end: float | None
 
     @property
+    def name(self) -> str:
+        return f"{self.step}{' back' if self.back else ''}"
+
+    @property
     def seconds(self) -> float | None:
         return None if self.end is None else self.end - self.start
 
@@ -369,7 +373,7 @@ class Reporting:
     colours: Mapping[str, str] = field(default_factory=dict, hash=False)
     legends: tuple[tuple[str, tuple[str, ...]], ...] = ()
     opened: tuple[str, str] = ("", "")
-    caption: str = "Grey stretches: the tool did not run."
+    caption: str = "Grey stretch: the tool did not run."
     lags: Callable[[Story, Rows], tuple[Lag, ...]] = lambda *_: ()
     proof: Callable[[Story], Proof | None] = lambda _: None
     behind: tuple[str, str, str] = ("", "", "")
@@ -416,8 +420,10 @@ def clock(at: float, step: float = 1.0) -> str:
     return moment.strftime("%H:%M:%S" if step < 60 else "%H:%M")
 
 
-def length(seconds: float) -> str:
-    """A length of time for people."""
+def length(seconds: float | None, absent: str = "-") -> str:
+    """A length of time for people; ``absent`` for None."""
+    if seconds is None:
+        return absent
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 120:
@@ -427,6 +433,11 @@ def length(seconds: float) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def counted(number: int, what: str) -> str:
+    """A number with what it counts, singular or plural."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def of_kind(rows: Rows, kind: str) -> Rows:

@@ -109,7 +109,7 @@ def when(gap: Gap | None) -> str:
     """When a gap was, in which steps, and why."""
     if gap is None:
         return "-"
-    until = "not answered since" if gap.end is None else f"to {clock(gap.end, 0.1)}"
+    until = "to the end" if gap.end is None else f"to {clock(gap.end, 0.1)}"
     return f"{clock(gap.start, 0.1)} {until} in {steps_of(gap)}" + (f": {gap.why}" if gap.why else "")
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from zkmigrate.model.finding import Held
-from zkmigrate.model.report import Lag, Proof, Report, Reporting, Rows, Story, Table, clock, of_kind
+from zkmigrate.model.report import Lag, Proof, Report, Reporting, Rows, Story, Table, clock, counted, of_kind
 from zkmigrate.model.step_record import recorded
 from zkmigrate.moves import host_states
 from zkmigrate.moves.facts.records import Drained, Proved, Stopped
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid, parse_zxid
 
-_HELD = {Held.YES: "held", Held.NO: "NOT HELD", Held.UNKNOWN: "not known"}
+_HELD = {Held.YES: "passed", Held.NO: "FAILED", Held.UNKNOWN: "not known"}
 _COLOURS: dict[str, str] = {
     host_states.JOINING: "#d9d9d9", host_states.OBSERVING: "#56b4e9", host_states.FENCED: "#f0e442",
     host_states.CUT: "#e69f00",
@@ -84,16 +84,21 @@ def _proof(report: Report) -> Table:
     if p is None:
         return Table("proof", "The proof", (), ())
     rows = [("Z, source's zxid after the drain", _zxid(p.z))]
-    rows += [(f"newest on the disk of {host}", _zxid(zxid)) for host, zxid in p.tails.items()]
-    rows.append(("needed: newest that touches the chroot", _zxid(p.needed)))
+    rows += [(f"last zxid on the disk of {host}", _zxid(zxid)) for host, zxid in p.tails.items()]
+    rows.append(("needed: last zxid that changes the chroot", _zxid(p.needed)))
     if p.delta_records is not None:
         between = f"{_zxid(p.delta_after)} to {_zxid(p.delta_last)}"
-        rows.append(("source's log read after dest's", f"{p.delta_records} transactions, {between}"))
+        rows.append(("source's log beyond dest's", f"{counted(p.delta_records, 'transaction')}, {between}"))
     rows += _proven(report, p.stage)
     when = f" at {clock(p.at, 0.1)}" if p.at is not None else ": not reached"
     lag = [x.behind for x in report.lags if x.behind is not None]
-    seen = f" Sampled before it: at most {max(lag)} transactions behind." if lag else ""
-    return Table("proof", f"The proof ({p.stage}){when}", ("what", "seen"), tuple(rows), seen.strip(), (1,))
+    intro = (
+        "Tail: each dest disk has the last transaction that touches the chroot. Delta: source's log has none "
+        "that dest lacks. Digest: dest's znodes equal source's."
+    )
+    if lag:
+        intro += f" Before the proof, dest was at most {counted(max(lag), 'transaction')} behind source."
+    return Table("proof", f"The proof ({p.stage}){when}", ("what", "seen"), tuple(rows), intro, (1,))
 
 
 def _proven(report: Report, stage: str) -> list[tuple[str, str]]:
@@ -103,8 +108,8 @@ def _proven(report: Report, stage: str) -> list[tuple[str, str]]:
     for step, id, name in (
         (f"{stage}.prove", "prove.tail", "tail"),
         (f"{stage}.prove", "prove.delta", "delta"),
-        (f"{stage}.survey", "survey.same-tree", "digest, before the window"),
-        ("verify.verify", "verify.same-tree", "digest, as of the cut, behind the open door"),
+        (f"{stage}.survey", "survey.same-tree", "digest before the window"),
+        ("verify.verify", "verify.same-tree", "digest of the cut, after OPEN"),
     ):
         found = [f for f in last[step].findings if f.id == id] if step in last else []
         for f in found:
@@ -124,18 +129,17 @@ REPORTING = Reporting(
         ("others", (*host_states.BROKER_STATES, *host_states.ENSEMBLE_STATES)),
     ),
     opened=("dest", host_states.OPEN),
-    caption="Grey stretches: the tool did not run. A vermilion foot under a broker: it did not answer, as "
-    "the crosses say. Triangles: another controller. A white gap in a client's row: a quarter of a "
-    "second, of the canary 0.6 s, or more without an acknowledgement.",
+    caption="Grey stretch: the tool did not run. Red line below a broker, and cross: no answer. Triangle: "
+    "the controller changed. Gap in a client's row: no acknowledgement for 250 ms (canary: 600 ms) or more.",
     lags=lags,
     proof=proof,
     behind=(
         "Transactions behind source",
         "Transactions behind source's leader",
-        "Each dest host against source's leader, asked at the same moment, until the proof. Behind by a "
-        "few while others write is normal.",
+        "How far each dest host was behind source's leader, until the proof. A few transactions are normal "
+        "while clients write.",
     ),
     sections=(_proof,),
-    unsampled="no samples: answers of brokers, lag and source's state are not told",
-    afterwards="watch source for clients that still come, and shut it down when there are none",
+    unsampled="no samples: this report lacks the brokers' answers, the lag and source's state",
+    afterwards="watch source for clients that still connect; shut it down when none do",
 )

@@ -1,4 +1,4 @@
-"""Acknowledgements of real clients, from what they recorded themselves. Pure."""
+"""Acknowledgements of real clients, from their own recordings. Pure."""
 
 from __future__ import annotations
 

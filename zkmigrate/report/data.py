@@ -12,7 +12,7 @@ from zkmigrate.model.report import Op, Report, Window
 
 
 def data(report: Report) -> dict[str, Any]:
-    """JSON values only. Changes are told by their words: file content stays in the journal."""
+    """JSON values only. A change is described in words; file contents stay in the journal."""
     body = _plain(report)
     assert isinstance(body, dict)
     return body

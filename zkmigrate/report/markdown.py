@@ -14,11 +14,11 @@ from zkmigrate.report.tables import figures, lists, tables
 WIDTH = 100
 _MARKS = re.compile(r"([\\`*\[\]<>|#~&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?<!\S)[-+](?=\s))")
 _BRIEF_S = 0.1
-"""States that lasted less are not told in a row's line."""
+"""A row's line leaves out shorter states."""
 
 
 def plain(words: object) -> str:
-    """Text that means nothing to Markdown or to a terminal, on one line."""
+    """Text on one line, without meaning for Markdown or a terminal."""
     return _MARKS.sub(r"\\\1", re.sub(r"\s+", " ", clean(str(words).replace("\n", " "))))
 
 
@@ -51,7 +51,7 @@ def markdown(report: Report) -> str:
 
 
 def _story(lane: Lane) -> str:
-    """The states of a row with the times at which they began; the same state twice is said once."""
+    """The states of a row with their start times; equal neighbours appear once."""
     parts: list[str] = []
     last = ""
     for span in lane.spans:
@@ -68,7 +68,7 @@ def _wrapped(line: str, indent: str = "") -> list[str]:
 
 
 def _table(table: Table) -> list[str]:
-    """A table that fits the width as one; a wider one as a list, its first filled cells as the heads."""
+    """A table where it fits the width, else a list headed by the first cells."""
     rows = [[plain(cell) for cell in row] for row in table.rows]
     head = [plain(name) for name in table.head]
     widths = [max(len(row[n]) for row in [head, *rows]) for n in range(len(head))]
@@ -85,7 +85,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _item(table: Table, head: Sequence[str], row: Sequence[str]) -> list[str]:
-    """One row as an item of a list. Where rows go on with the one before, the first cell heads them."""
+    """One row as an item of a list. A row without a first cell belongs to the row before."""
     if table.id == "findings":
         held, id, claim, seen = row[1:]
         words = f"  - {held}: {id}: " + "; ".join(part for part in (claim, seen) if part)

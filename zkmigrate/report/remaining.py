@@ -1,51 +1,49 @@
-"""What is left to do, from where a run stands. Pure."""
+"""What is left to do in a run. Pure."""
 
 from __future__ import annotations
 
-from zkmigrate.engine.history import Arrived, History, Next, Rehearsed
+from zkmigrate.engine.history import Arrived, History, Next
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.report import Chain
+from zkmigrate.model.report import Chain, counted
 from zkmigrate.model.step import Way
 
 
 def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tuple[str, ...]:
-    """Sentences, the next thing first; commands are ready to be typed but for ``-i``."""
+    """Sentences, the next task first. Commands lack ``-i`` only."""
     out = []
     same = f"--run-id {history.run}"
     if chain.state == "damaged":
         keep = playbook.many_witnesses if playbook is not None else "hosts"
         return (
-            f"put an intact copy of the journal in place (the {keep} keep one), or give the direction: "
+            f"restore an intact copy of the journal (the {keep} keep one), or give the direction: "
             f"zkmigrate resume {same} --journal-lost forward|back",
         )
     open_ = history.unconfirmed()
     if open_:
         names = ", ".join(applied.operation for applied in open_)
-        out.append(f"{len(open_)} changes are not confirmed; resume looks at the hosts first: {names}")
+        out.append(f"resume first asks the hosts about {counted(len(open_), 'unconfirmed change')}: {names}")
     if playbook is None:
         return (
             *out,
-            f"not known: the playbook {history.playbook} is not to be had here; --playbook names it",
+            f"not known: playbook {history.playbook} is not installed here; name it with --playbook",
         )
     at = history.next(playbook)
     if isinstance(at, Arrived) and at.turn is None:
         return (*out, playbook.report.afterwards)
     if isinstance(at, Arrived):
         if history.way is Way.BACK and not history.begun:
-            return (*out, f"nothing has to be undone; to begin again: zkmigrate run {same}")
-        return (*out, f"mend what turned it back, then: zkmigrate run {same}", *_ahead(history, playbook))
-    if at_way := isinstance(at, Next) and at.way is Way.BACK:
+            return (*out, f"nothing to undo; start again: zkmigrate run {same}")
+        return (*out, f"fix what turned the run back, then: zkmigrate run {same}", *_ahead(history, playbook))
+    if isinstance(at, Next) and at.way is Way.BACK:
         steps = [n.id for n in history.to_undo(playbook, history.turn.to if history.turn else "")]
-        out.append(f"finish the way back: zkmigrate resume {same}")
-        out.append("still to be walked back: " + ", ".join(steps))
-    if at_way:
-        return tuple(out)
-    where = at.id if isinstance(at, Next) else f"{at.stage.id}, to be walked back" * isinstance(at, Rehearsed)
-    return (*out, f"go on at {where}: zkmigrate resume {same}", *_ahead(history, playbook))
+        still = "steps still to undo: " + ", ".join(steps)
+        return (*out, f"finish the way back: zkmigrate resume {same}", still)
+    where = at.id if isinstance(at, Next) else f"{at.stage.id}, which must be undone"
+    return (*out, f"continue at {where}: zkmigrate resume {same}", *_ahead(history, playbook))
 
 
 def _ahead(history: History, playbook: Playbook) -> tuple[str, ...]:
-    """Each stage that is still to be walked. A way back takes the consents of what it undid with it."""
+    """The stages ahead. A way back withdraws the consents to what it undid."""
     begun = {step.partition(".")[0] for step in history.begun}
     agreed = {s for s in history.consents if history.way is Way.FORWARD or s in begun}
     out = []

@@ -1,79 +1,126 @@
-"""A sheet: rows over one axis of time, the colours of states and series.
+"""A sheet: rows over one axis of time, made into an SVG picture.
 
-Colours are those of Okabe and Ito (Color Universal Design), told apart by people who see fewer colours; a
-state is also written into its bar where there is room, and into what a pointer is told.
+Attributes instead of a style sheet, so that a picture looks the same wherever it is copied to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
-from zkmigrate.model.report import Span, clock, length
-from zkmigrate.report.svg import CHAR_PX, Axis, figure, hover, tag, text
+from zkmigrate.model.report import length
+from zkmigrate.report.render import render
+from zkmigrate.report.svg import CHAR_PX, TEXT, Axis
 
 WIDTH, LABELS = 1040, 150
 ROW, BAR, HEAD = 22, 16, 30
 EDGE = WIDTH - 12
 
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#1a1a1a", "#56b4e9")
-BAD = "#d55e00"
-
-
 JOINED_S = 3.0
 """Looks that are further apart are not joined."""
 
+PLOT = 100
+_NAME_CHARS = 23
+
 
 class Sheet:
-    """Rows from top to bottom; what belongs to the axis is drawn below them. colours: of states."""
+    """Rows from top to bottom; moments are seconds since the epoch, y is in pixels. colours: of states.
 
-    def __init__(self, axis: Axis, right: float, colours: Mapping[str, str]) -> None:
+    said: what a tooltip, or a reader of screens, tells of an element.
+    """
+
+    def __init__(self, axis: Axis, colours: Mapping[str, str] | None = None) -> None:
         self.axis = axis
-        self.colours = colours
-        self.right = right
+        self.colours = colours or {}
         self.y = float(HEAD)
-        self.body: list[str] = []
+        self._marks: list[tuple[str, Mapping[str, object], str, str]] = []
 
-    def row(self, name: str, draw: Callable[[float], Iterable[str]], height: float = ROW) -> None:
-        shown = name if len(name) <= 23 else f"{name[:22]}…"
-        self.body.append(text(LABELS - 8, self.y + BAR - 4, shown, text_anchor="end"))
-        self.body += draw(self.y)
+    def mark(self, tag: str, said: str = "", words: str = "", /, **attributes: object) -> None:
+        """An element. ``_`` in the name of an attribute is ``-``; an attribute that is None is left out."""
+        shown = {
+            name.replace("_", "-"): f"{value:.6g}" if isinstance(value, float) else value
+            for name, value in attributes.items()
+        }
+        self._marks.append((tag, shown, said, words))
+
+    def text(self, x: float, y: float, words: str, /, **attributes: object) -> None:
+        """A line of text with its baseline at y."""
+        self.mark("text", "", words, x=x, y=y, **attributes)
+
+    def faint(self, x: float, y: float, words: str, /, **attributes: object) -> None:
+        """Small, pale text."""
+        self.text(x, y, words, **{"font_size": 9, "opacity": 0.75, **attributes})
+
+    def row(self, name: str, height: float = ROW) -> float:
+        """The top of a new row."""
+        top = self.y
+        if height >= BAR:
+            shown = name if len(name) <= _NAME_CHARS else f"{name[: _NAME_CHARS - 1]}…"
+            self.text(self.axis.left - 8, top + BAR - 4, shown, text_anchor="end")
         self.y += height
+        return top
 
-    def gap(self) -> None:
-        self.y += 8
+    def bar(
+        self, start: float, end: float, y: float, said: str, words: str = "", height: float = BAR,
+        least: float = 1.0, **attributes: object,
+    ) -> None:  # fmt: skip
+        """A bar between two moments, with words inside if they fit. least: the smallest width, in pixels."""
+        x = self.axis.x(start)
+        wide = max(self.axis.x(end) - x, least)
+        self.mark("rect", said, x=x, y=y, width=wide, height=height, **attributes)
+        if words and height >= BAR and len(words) * CHAR_PX + 6 <= wide:
+            self.text(x + wide / 2, y + height - 4.5, words, text_anchor="middle", fill=TEXT)
 
-    def bar(self, y: float, span: Span, name: str, height: float = BAR) -> str:
-        end = self.axis.pieces[-1][1] if span.end is None else span.end
-        x1, x2 = self.axis.x(span.start), self.axis.x(end)
-        shown = length(end - span.start)
-        until = "still so at the end" if span.end is None else f"to {clock(end, 0.1)}, {shown}"
-        note = f" ({span.note})" if span.note else ""
-        words = f"{name}: {span.state}{note}, from {clock(span.start, 0.1)} {until}"
-        parts = [
-            tag(
-                "rect", hover(words), x=x1, y=y, width=max(x2 - x1, 1.0), height=height,
-                fill=self.colours.get(span.state, "#ffffff"), stroke="#ffffff", stroke_width=0.5,
-                data_lane=name, data_state=span.state, data_from=f"{span.start:.3f}",
-                data_to="" if span.end is None else f"{span.end:.3f}",
-            )
-        ]  # fmt: skip
-        if len(span.state) * CHAR_PX + 6 <= x2 - x1:
-            parts.append(text((x1 + x2) / 2, y + height - 4.5, span.state, text_anchor="middle"))
-        return "".join(parts)
+    def dot(self, at: float, y: float, said: str, **attributes: object) -> None:
+        """A dot at a moment."""
+        self.mark("circle", said, cx=self.axis.x(at), cy=y, **{"r": 2.0, **attributes})
 
-    def whole(self, name: str, title: str, description: str) -> str:
-        bottom = self.y
-        height = bottom + 22
-        return figure(
-            name, title, description, WIDTH, height, [*self.axis.draw(HEAD - 4, bottom), *self.body]
+    def cross(self, at: float, y: float, said: str, **attributes: object) -> None:
+        """A cross at a moment."""
+        d = f"M{self.axis.x(at) - 2.5:.1f} {y:.1f} l5 5 m0 -5 l-5 5"
+        self.mark("path", said, d=d, fill="none", **attributes)
+
+    def moment(self, at: float, words: str, colour: str, said: str = "") -> None:
+        """A dashed line through every row so far, with words above it."""
+        x, top = self.axis.x(at), HEAD - 4
+        self.mark(
+            "line", said or words, x1=x, x2=x, y1=top - 12, y2=self.y, stroke=colour,
+            stroke_dasharray="4 3", data_mark=words or said,
+        )  # fmt: skip
+        if words:
+            end = x > self.axis.right - len(words) * CHAR_PX
+            self.text(x + (-3 if end else 3), top - 4, words, text_anchor="end" if end else None)
+
+    def rule(self, y: float, words: str) -> None:
+        """A line across a plot, with its value."""
+        self.mark(
+            "line", x1=self.axis.left, x2=self.axis.right, y1=y, y2=y, stroke="currentColor", opacity=0.2
         )
+        self.faint(self.axis.left - 8, y + 3, words, text_anchor="end")
 
+    def plot(self, name: str, keys: Mapping[str, str]) -> float:
+        """Room for a plot; the y of its foot. keys: colours by name."""
+        self.y += 8
+        self.text(8, self.y + 2, name)
+        for n, (words, colour) in enumerate(keys.items()):
+            y = self.y + 20 + n * 13
+            self.mark("circle", cx=14, cy=y - 4, r=3.5, fill=colour)
+            self.text(22, y, words[:12], opacity=0.75)
+        self.y += PLOT
+        return self.y
 
-def legend(name: str, states: Sequence[str], colours: Mapping[str, str]) -> str:
-    """The colours of these states."""
-    body, x = [], 4.0
-    for state in states:
-        body.append(tag("rect", x=x, y=3.0, width=14.0, height=12.0, fill=colours[state]))
-        body.append(text(x + 19, 13, state))
-        x += 32 + len(state) * CHAR_PX
-    return figure(f"legend-{name}", "Colours", ", ".join(states), WIDTH, 20, body)
+    def drawn(self, title: str, description: str, below: float = 0) -> str:
+        """The picture, with the axis behind its rows. below: pixels in use below the axis."""
+        marks, self._marks = self._marks, []
+        top, bottom = HEAD - 4, self.y
+        for x, words in self.axis.ticks():
+            self.mark("line", x1=x, x2=x, y1=top, y2=bottom, stroke="currentColor", opacity=0.15)
+            self.text(x, bottom + 13, words, text_anchor="middle", opacity=0.75)
+        for x, seconds in self.axis.left_out():
+            said = f"no record for {length(seconds)}"
+            size = {"width": self.axis.gap, "height": bottom - top}
+            self.mark("rect", said, x=x, y=top, **size, fill="currentColor", opacity=0.08)
+            self.faint(x + self.axis.gap / 2, top - 16, length(seconds), text_anchor="middle")
+        return render(
+            "report/sheet.svg", title=title, description=description, width=WIDTH,
+            height=round(bottom + 22 + below), marks=[*self._marks, *marks],
+        )  # fmt: skip

@@ -31,7 +31,7 @@ class _Walk:
 
 
 def told(entries: Iterable[Entry], times: Timebase) -> Story:
-    """The story. KeyError, TypeError or ValueError for a line whose body lacks what this version writes."""
+    """The story. KeyError, TypeError or ValueError for a line that this version cannot read."""
     teller = _Teller(times)
     for entry in entries:
         teller.take(entry)
@@ -113,7 +113,7 @@ class _Teller:
 
     def _begin(self, at: float, body: Mapping[str, Any]) -> None:
         if self._last_begin:
-            self._decide(at, "begin", "", "begun again with another inventory or playbook", "")
+            self._decide(at, "begin", "", "started again with another inventory or playbook", "")
         self._run = str(body["run"])
         self._hosts = {kind: tuple(map(str, names)) for kind, names in body.get("hosts", {}).items()}
         self._decide(at, "begin", "", f"run {body['run']} of {body['playbook']}", "")
@@ -123,7 +123,7 @@ class _Teller:
         return any(d.kind == "begin" for d in self._decisions)
 
     def _hook(self, at: float, body: Mapping[str, Any]) -> None:
-        """One that may have stopped the run, or failed."""
+        """A hook that could stop the run, or failed."""
         answer = str(body["how"]) if body["code"] is None else f"exit code {body['code']}"
         self._decide(at, "hook", body["place"]["stage"], body["moment"], answer, body["run"])
 
@@ -143,7 +143,7 @@ class _Teller:
         self._open = None
 
     def _leave(self) -> None:
-        """The process stopped, or died, inside a step."""
+        """The process ended inside a step."""
         if self._open is not None:
             self._open.end = self._open.last
             self._open = None
@@ -169,15 +169,13 @@ class _Teller:
         where = f"{body['stage']}.{body['step']}"
         if body["event"] == "begin":
             held = body["hold"]
-            why = held.get("why") or "the run holds"
+            why = held.get("why") or "the run is held"
             self._decide(at, "hold", where, why, "", str(held.get("by", "")))
         else:
-            self._decide(
-                at, "hold", where, "the run holds no more", str(body["how"]), str(body.get("by", ""))
-            )
+            self._decide(at, "hold", where, "the run continues", str(body["how"]), str(body.get("by", "")))
 
     def _answer(self, at: float, body: Mapping[str, Any]) -> None:
-        """A question that was answered; earlier versions wrote down consents to stages only, no findings."""
+        """An answered question. Earlier versions recorded only consents to stages, without findings."""
         stage, step, answer = str(body["stage"]), str(body.get("step", "")), str(body["answer"])
         kind = "consent" if not step and answer in ("go", "skip") else "answer"
         to = f" to {body['to']}" if body.get("to") else ""
@@ -188,7 +186,7 @@ class _Teller:
         )
 
     def _skipped(self, stage: str) -> bool:
-        """Whether the answer that skips a stage has just been told."""
+        """Whether the last decision is the answer that skips this stage."""
         last = self._decisions[-1:]
         return any((d.kind, d.where, d.answer) == ("consent", stage, "skip") for d in last)
 
@@ -222,7 +220,7 @@ def _visit(walk: _Walk, ops: Mapping[str, Op]) -> Visit:
 
 
 def _merged(visits: Iterable[Visit]) -> tuple[Visit, ...]:
-    """A step that was refused again and again for the same reasons is one visit with its tries."""
+    """Repeated refusals of a step for the same reasons become one visit with its tries."""
     out: list[Visit] = []
     for visit in visits:
         before = out[-1] if out else None

@@ -1,8 +1,7 @@
 """One time for everything: the operator's monotonic clock, dated once per process.
 
-Lengths must not depend on the wall clock, which may be corrected at any moment; the monotonic clock says
-nothing about the date, and starts anew with the machine. So each process of the tool is dated by its first
-line that carries both, and from there on counts by the monotonic clock.
+The wall clock may be corrected at any moment. The monotonic clock has no date and starts anew with the
+machine. So the first line with both clocks dates a process; from there, its monotonic clock counts.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _STEP_S = 1.0
 
 
 class Timebase:
-    """Made from the journal's lines. jumps: (line, seconds) where wall and monotonic clock parted."""
+    """Made from the journal's lines. jumps: (line, seconds) where the wall clock jumped."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._anchors: list[float] = []
@@ -48,7 +47,7 @@ class Timebase:
         return self._times[entry.seq]
 
     def of_wall(self, at: float) -> float:
-        """A moment of which only the wall clock is known."""
+        """A moment of the wall clock."""
         place = bisect_right(self._walls, at) - 1
         return at - self._skews[place] if place >= 0 else at
 
@@ -72,5 +71,5 @@ class Timebase:
         return sorted(out, key=lambda pair: pair[0])
 
     def of_mono(self, mono: float) -> float:
-        """A moment of the machine's monotonic clock, as by the last process."""
+        """A moment of the machine's monotonic clock, dated by the last process."""
         return mono + (self._anchors[-1] if self._anchors else 0.0)

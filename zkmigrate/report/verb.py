@@ -34,11 +34,11 @@ FORMATS: Mapping[str, Callable[[Report], str]] = {"html": page, "md": markdown, 
 
 @dataclass(frozen=True)
 class Asked:
-    """What of a run is to be told, and how.
+    """Which run to report on, and how.
 
-    inventory: only read where no run is named. playbook: empty for the one that the run names itself. out:
-    None for ``report.html`` in the run's directory, or for standard output with another format; ``-`` is
-    standard output. load: recordings of real clients to lay beside it.
+    inventory: read only if run_id is empty. playbook: empty for the run's own. out: None for ``report.html``
+    in the run's directory, or for standard output with another format; ``-`` is standard output. load: a
+    directory with recordings of real clients.
     """
 
     inventory: Path
@@ -51,7 +51,7 @@ class Asked:
 
 
 def report(asked: Asked, stdout: TextIO) -> int:
-    """Make the report. UsageError for what is no run; JournalError for one of another version."""
+    """Make the report. UsageError if there is no such run; JournalError for a journal of another version."""
     run_dir = _run_dir(asked)
     read = sources.read(run_dir, asked.load)
     text = FORMATS[asked.format](build(read, _playbook(asked, read)))
@@ -73,7 +73,7 @@ def _run_dir(asked: Asked) -> Path:
 
 
 def _playbook(asked: Asked, read: sources.Sources) -> Playbook | None:
-    """The playbook that was asked for; else the run's own, None where it is not shipped."""
+    """The playbook that was named, else the run's own; None if it is not installed."""
     if asked.playbook:
         return playbook_files.load(asked.playbook)
     try:
@@ -83,12 +83,12 @@ def _playbook(asked: Asked, read: sources.Sources) -> Playbook | None:
 
 
 def _write(target: Path, text: str, run_dir: Path) -> None:
-    """Replace the file whole, or not at all; never one of the run's own files."""
+    """Replace the file atomically; never one of the run's own files."""
     own = target.parent.resolve() == run_dir.resolve() and target.stem != "report"
     if own and target.exists():
-        raise UsageError(f"{target} belongs to the run; needed: another place for --out; nothing was written")
+        raise UsageError(f"{target} belongs to the run. Nothing was written. Next: give another --out")
     if not target.parent.is_dir() or target.is_dir():
-        raise UsageError(f"{target} cannot be written; needed: a file in a directory that is there")
+        raise UsageError(f"{target} cannot be written. Next: give --out a file in an existing directory")
     part = target.with_name(f".{target.name}.part")
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with open(fd, "w", encoding="utf-8") as file:

@@ -1,5 +1,4 @@
-"""The windows of a run: from the first change that shuts clients out to the open door, or to one that is open
-again. Pure."""
+"""The windows of a run: from the first change that shuts clients out until clients can connect. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ def _inside(spans: Spans, start: float, end: float) -> float:
 
 
 def _holds(story: Story) -> list[tuple[float, float]]:
-    """When somebody made the run wait, from and until; one that no line ends lasts to the last line."""
+    """(from, until) of each hold; one without an end lasts to the last line."""
     out: list[tuple[float, float]] = []
     since: float | None = None
     for at, begins in [(d.at, not d.answer) for d in story.decisions if d.kind == "hold"]:
@@ -69,8 +68,7 @@ def _holds(story: Story) -> list[tuple[float, float]]:
 
 
 def _begun(story: Story, stages: Mapping[str, Stage]) -> list[tuple[str, float]]:
-    """(stage, first change sent that shuts clients out); another begins when the stage was walked back past
-    that step."""
+    """(stage, first change that shuts clients out). Another window begins after a way back past that step."""
     out: list[tuple[str, float]] = []
     for op in story.ops:
         stage = _stage(op.step)
@@ -112,13 +110,13 @@ def _opens(story: Story, stage: str, steps: WindowSteps) -> list[Op]:
 
 
 def _whole(visits: Sequence[Visit], steps: WindowSteps) -> bool:
-    """Whether the rehearsal came to its last step before it was walked back."""
+    """Whether the rehearsal reached its last step before its way back."""
     forward = {v.step.partition(".")[2] for v in visits if not v.back and v.outcome == "done"}
     return steps.shut[-1] in forward
 
 
 def _parts(visits: Sequence[Visit], start: float, end: float | None) -> tuple[Part, ...]:
-    """The walks of steps inside the window, cut off at its ends."""
+    """The steps inside the window, cut at its ends."""
     out = []
     for v in visits:
         if (v.end is not None and v.end <= start) or (end is not None and v.start >= end):
@@ -129,7 +127,7 @@ def _parts(visits: Sequence[Visit], start: float, end: float | None) -> tuple[Pa
 
 
 def _deadline(times: Timebase, events: Sequence[Mapping[str, Any]], start: float, end: float) -> float | None:
-    """As the countdown on the screen told it."""
+    """The deadline of the countdown on the screen."""
     for event in events:
         at, left = number(event, "at"), number(event, "left_s")
         if event.get("event") == "Countdown" and at is not None and left is not None:

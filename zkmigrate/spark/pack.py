@@ -22,8 +22,8 @@ _PACKAGE = "zkmigrate"
 _LEFT_OUT = f"{_PACKAGE}/lab/"
 _PLAYBOOKS = "playbooks"
 """timeline reads a run by its playbook."""
-_PACKED = (".py", ".sh", ".toml")
-"""Modules, and what they read when they are imported: the words of a playbook's pages."""
+_PACKED = (".py", ".sh", ".toml", ".html", ".svg")
+"""Modules and what they read: the words of a playbook's pages, and templates."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The first moment that an archive can name."""
 _MODE = 0o100644 << 16

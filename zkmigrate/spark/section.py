@@ -14,18 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Picture:
-    """svg: markup of `report.svg`; caption: what is said below it."""
+    """drawn: markup of `spark.charts`; caption: the text below it."""
 
-    svg: str
+    drawn: str
     caption: str
 
 
 @dataclass(frozen=True)
 class Section:
-    """title: of the section of the page. answer: one or a few sentences, for the terminal too. figures: for
-    --json, plain values. tables: for people, cut to what one reads. frames: whole tables by name, written as
-    Parquet. proves: whether the job is to prove something; held: whether it is so, None where that cannot
-    be told."""
+    """answer: a few sentences, for the terminal too. figures: plain values for --json. tables: for people,
+    their first rows. frames: whole tables by name, written as Parquet. proves: whether the job proves
+    something; held: the proof's result, None if not known."""
 
     title: str
     answer: str

@@ -115,7 +115,7 @@ def test_a_report_without_a_window_tells_changes_findings_and_the_end(tmp_path: 
     assert (report.windows, report.lanes, report.proof, report.lags) == ((), (), None, ())
     assert figures(report) == (
         ("way back", "not taken", "see Decisions"),
-        ("refusals and alarms", "0 and 0", "steps that refused"),
+        ("refusals and alarms", "0 and 0", "refused steps"),
     )
     assert report.left[-1] == "nothing"
     found = {table.id: table for table in tables(report)}

@@ -149,7 +149,7 @@ def test_page_markdown_and_json_tell_the_canary(moved: Report) -> None:
 
 def test_acknowledgements_stand_below_the_ensembles_with_the_gaps_left_out(moved: Report) -> None:
     window = next(w for w in moved.windows if not w.rehearsal)
-    for drawn in (pictures.timeline(moved), pictures.close_up(window, moved, 1)):
+    for drawn in (pictures.timeline(moved), pictures.close_up(window, moved)):
         rects = [e.attrib for e in ElementTree.fromstring(drawn).iter() if "data-acked" in e.attrib]
         assert rects
         assert {a["data-acked"] for a in rects} == {"canary-0"}

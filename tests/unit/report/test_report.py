@@ -21,6 +21,7 @@ from zkmigrate.cli.main import cli
 from zkmigrate.engine import chain, process
 from zkmigrate.engine.codec import encode_change, encode_finding
 from zkmigrate.engine.journal import Journal
+from zkmigrate.kafka.rules.report import TOLD
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model import series
 from zkmigrate.model.change import Fence, Go, HostVerb, SetService
@@ -34,6 +35,7 @@ from zkmigrate.report.build import build
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown, plain
 from zkmigrate.report.page import page
+from zkmigrate.report.sheet import Sheet
 from zkmigrate.report.sources import read
 from zkmigrate.report.tables import figures, tables
 from zkmigrate.report.timebase import Timebase
@@ -165,9 +167,9 @@ def test_hostile_text_stays_text_on_the_page(hostile: Report) -> None:
     parsed = Strict()
     parsed.feed(html)
     known = {
-        "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "span", "div", "b", "section",
-        "ul", "li", "figure", "figcaption", "svg", "desc", "g", "line", "rect", "text", "circle", "path",
-        "table", "thead", "tbody", "tr", "th", "td",
+        "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "span", "div", "b", "i", "section",
+        "details", "summary", "ul", "li", "figure", "figcaption", "svg", "desc", "line", "rect", "text",
+        "circle", "path", "table", "thead", "tbody", "tr", "th", "td",
     }  # fmt: skip
     assert {tag for tag, _ in parsed.elements} <= known
     assert not [
@@ -194,7 +196,7 @@ def test_hostile_text_stays_text_in_markdown(hostile: Report) -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
     assert re.search(r"(?<!\\)<", text) is None
     headings = [line for line in text.splitlines() if re.match(r"\s*#", line)]
-    titles = {"Left to do", "About the material", "Timeline", *(table.title for table in tables(hostile))}
+    titles = {"To do", "Notes on the data", "Timeline", *(table.title for table in tables(hostile))}
     assert {line.removeprefix("## ") for line in headings[1:]} <= titles
     assert "# heading" not in re.sub(r"\\#", "", text)
     assert plain("a|b\n# c *d* [e](f) `g` <h> _i_ snake_case - j") == (
@@ -249,9 +251,9 @@ def test_the_axis_leaves_idle_stretches_out_and_keeps_order() -> None:
     assert axis.x(5.0) - axis.x(0.0) == pytest.approx(axis.x(86405.0) - axis.x(86400.0))
     assert axis.x(10.0) < axis.x(86400.0) < axis.x(10.0) + 40
     assert axis.x(4000.0) == axis.x(10.0)
-    drawn = "".join(axis.draw(0.0, 50.0))
-    assert "23 h 59 min" in drawn
-    assert "00:00:05" in drawn
+    assert "00:00:05" in [words for _, words in axis.ticks()]
+    assert [(x, length(seconds)) for x, seconds in axis.left_out()] == [(axis.x(10.0), "23 h 59 min")]
+    assert ">23 h 59 min</text>" in Sheet(axis).drawn("idle", "")
 
 
 @pytest.mark.parametrize(
@@ -304,7 +306,7 @@ def test_real_clients_are_laid_beside_the_run(tmp_path: Path) -> None:
     assert client.gaps[0].during == ("roll.roll",)
     assert client.gaps[0].start == pytest.approx(2_000_000.5)
     assert [ms for _, ms in client.took] == pytest.approx([10, 20, 1500, 5])
-    assert "tenant.jsonl is missing: what it would tell is left out" in report.remarks
+    assert "tenant.jsonl is missing: this report lacks its content" in report.remarks
     assert "longest gap of the producer" in page(report)
 
 
@@ -428,7 +430,7 @@ def refused(tmp_path: Path, *words: str) -> str:
 def test_what_is_no_run_is_refused_by_what_it_lacks(tmp_path: Path) -> None:
     assert "no directory" in refused(tmp_path, "--run-id", "absent")
     (tmp_path / "empty").mkdir()
-    assert "holds no journal.jsonl" in refused(tmp_path, "--run-id", "empty")
+    assert "has no journal.jsonl" in refused(tmp_path, "--run-id", "empty")
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     for content, why in (
@@ -442,7 +444,7 @@ def test_what_is_no_run_is_refused_by_what_it_lacks(tmp_path: Path) -> None:
         assert why in refused(tmp_path, "--run-id", "foreign")
     (foreign / "journal.jsonl").unlink()
     (foreign / "journal.jsonl").symlink_to(tmp_path / "elsewhere")
-    assert "needed: a plain file" in refused(tmp_path, "--run-id", "foreign")
+    assert "Needed: a plain file" in refused(tmp_path, "--run-id", "foreign")
     (foreign / "journal.jsonl").unlink()
     os.mkfifo(foreign / "journal.jsonl")
     assert "is not a plain file" in refused(tmp_path, "--run-id", "foreign")
@@ -474,7 +476,7 @@ def test_a_place_that_must_not_be_written_is_refused_and_nothing_lost(tmp_path: 
     assert "belongs to the run" in refused(tmp_path, "--run-id", "r-1", "--out", str(around))
     assert (run.dir / "journal.jsonl").read_bytes() == journal
     nowhere = str(tmp_path / "none" / "r.html")
-    assert "a directory that is there" in refused(tmp_path, "--run-id", "r-1", "--out", nowhere)
+    assert "a file in an existing directory" in refused(tmp_path, "--run-id", "r-1", "--out", nowhere)
     assert "no directory" in refused(tmp_path, "--run-id", "r-1", "--load", nowhere)
 
 
@@ -482,9 +484,9 @@ def test_another_playbook_tells_what_is_left_only_when_it_is_named(tmp_path: Pat
     own = Run(tmp_path, begin={"playbook": "of_our_own"})
     own.journal.close()
     text = call(tmp_path, "--run-id", "r-1", "--format", "md").stdout
-    assert "not known: the playbook of_our_own is not to be had here" in " ".join(text.split())
+    assert "not known: playbook of_our_own is not installed here" in " ".join(text.split())
     named = call(tmp_path, "--run-id", "r-1", "--format", "md", "--playbook", playbook_files.DEFAULT).stdout
-    assert "go on at preflight.preflight" in named
+    assert "continue at preflight.preflight" in named
 
 
 def test_holds_and_who_is_at_work_are_told(tmp_path: Path, run: Run) -> None:
@@ -503,9 +505,9 @@ def test_holds_and_who_is_at_work_are_told(tmp_path: Path, run: Run) -> None:
     told = [(d.where, d.what, d.answer, d.by) for d in report.decisions if d.kind == "hold"]
     assert told == [
         ("roll.roll", "standup first", "", "ann@ops"),
-        ("roll.roll", "the run holds no more", "released", "bob@ops"),
+        ("roll.roll", "the run continues", "released", "bob@ops"),
     ]
-    assert report.headline.endswith("at work: zkmigrate resume by ann@ops")
+    assert report.headline.endswith("still running: zkmigrate resume by ann@ops")
 
 
 def test_every_question_is_told_with_who_answered_and_what_was_in_doubt(run: Run) -> None:
@@ -524,7 +526,7 @@ def test_every_question_is_told_with_who_answered_and_what_was_in_doubt(run: Run
         ("answer", "roll.roll", "back to join", "anna"),
         ("consent", "roll", "go", "bob"),
     ]
-    words = "Roll? In doubt then: warn kafka.quiet: orders-0; expected: it is quiet"
+    words = "Roll? In doubt: warn kafka.quiet: orders-0; expected: it is quiet"
     assert words in page(report)
     assert re.sub(r"\\|\s+", " ", words.replace("|", "")) in re.sub(r"\\|\s+", " ", markdown(report))
     assert [f["id"] for d in data(report)["decisions"] for f in d["findings"]] == ["kafka.quiet"]
@@ -561,13 +563,13 @@ def test_a_hold_is_told_apart_from_what_lies_between_the_steps(tmp_path: Path) -
     report = held_window(tmp_path)
     assert [w.held_s for w in report.windows] == [pytest.approx(20.0)]
     rows = {row[0]: row[1] for table in tables(report) if table.id == "windows" for row in table.rows}
-    assert rows["held, as somebody wanted"] == length(20.0)
+    assert rows["held on request"] == length(20.0)
     assert rows["between the steps"] == length(0.0)
 
 
 def test_the_way_back_of_the_roll_is_not_told_as_that_of_the_move(tmp_path: Path) -> None:
     report = held_window(tmp_path)
-    assert report.way_back.startswith("not taken in the cut-over; besides it: back to the start of roll")
+    assert report.way_back.startswith("not taken in the cut-over; elsewhere: back to the start of roll")
     told = {what: much for what, much, _ in figures(report)}
     assert told["way back"] == "not taken in the cut-over"
 
@@ -595,9 +597,9 @@ def test_hooks_that_decided_or_failed_are_told(run: Run) -> None:
 
 def test_the_kept_plan_is_held_against_the_journal(tmp_path: Path, run: Run) -> None:
     for content, said in (
-        ('{"digest": "' + "p" * 64 + '"}', "plan.json names the same"),
-        ('{"digest": "other"}', "plan.json names another: other"),
-        ("{", "the plan is not kept here"),
+        ('{"digest": "' + "p" * 64 + '"}', "the same digest"),
+        ('{"digest": "other"}', "another digest: other"),
+        ("{", "no readable plan.json"),
     ):
         (run.dir / "plan.json").write_text(content)
         assert build(read(run.dir), None).plan_matches == said
@@ -641,11 +643,12 @@ def test_hundreds_of_brokers_through_hours_stay_a_page(tmp_path: Path) -> None:
     assert 100 < len(marks) < 2000
     silent = [e.attrib["data-silent"] for e in drawn.iter() if "data-silent" in e.attrib]
     assert sorted(silent) == ["1", "broker7"]
-    close = ElementTree.fromstring(pictures.close_up(window, many, 0))
+    assert float(drawn.attrib["viewBox"].split()[-1]) < 1400, "300 rows stay one picture"
+    assert TOLD.felt[0](many).rows[0][0] == "broker7", "the longest silence comes first"
+    close = ElementTree.fromstring(pictures.close_up(window, many))
     rows = {e.attrib["data-lane"] for e in close.iter() if "data-lane" in e.attrib} & set(names)
-    assert len(rows) == 20
-    assert "broker7" in rows
-    assert "and 280 more brokers, of the timeline above" in "".join(close.itertext())
+    assert rows == {"broker0", "broker1", "broker2", "broker3", "broker7"}
+    assert "and 295 more brokers: see the timeline" in "".join(close.itertext())
     assert [x.longest.seconds for x in many.latencies if x.longest] == [pytest.approx(120.0, abs=0.1)]
 
 

@@ -75,7 +75,7 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
     out, window = [], move_of(report.windows)
     worst = max((x.longest for x in report.latencies if x.longest), key=lambda g: g.seconds, default=None)
     if report.latencies:
-        note = f"{worst.client}, in {steps_of(worst)}" if worst else "asked all the time"
+        note = f"{worst.client}, in {steps_of(worst)}" if worst else "every question was answered"
         out.append(("longest silence of a broker", length(worst.seconds) if worst else "none", note))
     if window is not None and report.latencies:
         inside = [b for b in report.beats if window.start <= b.at <= (window.end or report.end)]
@@ -107,16 +107,16 @@ def _latencies(report: Report) -> Table:
             x.broker, f"{x.answered} of {x.asked}", ms(x.p50_ms), ms(x.p99_ms), ms(x.max_ms),
             length(x.longest.seconds) if x.longest else "none", when(x.longest),
         )
-        for x in report.latencies
+        for x in sorted(report.latencies, key=lambda x: -x.longest.seconds if x.longest else 0)
     ]  # fmt: skip
-    every = f" Asked about every {length(report.beat_every_s)}." if report.beat_every_s else ""
+    every = f" One question each {length(report.beat_every_s)}." if report.beat_every_s else ""
     return Table(
         "latency",
         "Answers of the brokers",
-        ("broker", "answers", "p50", "p99", "slowest", "longest without one", "when"),
+        ("broker", "answers", "p50", "p99", "slowest", "longest silence", "when"),
         tuple(rows),
-        "Round trips of a request that a broker's handler must answer (ApiVersions); it needs no rights and "
-        f"leaves no trace. It shows that a broker serves, not what a produce costs.{every}",
+        "Round trips of ApiVersions, a request that needs no rights and leaves no trace. They show that a "
+        f"broker serves, not how long a produce takes. The longest silence comes first.{every}",
         (6,),
     )
 
@@ -130,9 +130,8 @@ def _produced(report: Report) -> Table:
         whole = f"{length(longest.seconds)}: {when(longest)}" if longest else "-"
         rows.append((x.partition, by, quantiles(x.took), *told, whole))
     intro = (
-        "Small records of this tool's own, one in flight in each partition, to be acknowledged by all "
-        "replicas in sync and sent again until they are. A gap is the time between two acknowledgements, at "
-        "full length; with nothing wrong it is the quarter of a second from one record to the next."
+        "The canary sends small records to each partition, one at a time, and each again until all in-sync "
+        "replicas acknowledge it. A gap is the time between two acknowledgements; 250 ms is normal."
     )
     head = (
         "partition", "acknowledged by", "latency p50, p99, slowest", f"longest gap in {report.shown.paced}",
@@ -156,8 +155,8 @@ def _events(report: Report) -> Table:
             rows.append((clock(since, 0.1), words + f", {offline} offline" * bool(offline)))
             since = None
     if since is not None:
-        rows.append((clock(since, 0.1), "partitions not in sync until the last look"))
-    intro = "As the steps saw it when they looked. What brokers tell while ZooKeeper is away cannot change."
+        rows.append((clock(since, 0.1), "partitions not in sync, still so at the last look"))
+    intro = "What the steps saw. Without ZooKeeper, brokers repeat their last state."
     return Table("sync", "ISR and controller", ("when", "what"), tuple(sorted(rows)), intro, (1,))
 
 

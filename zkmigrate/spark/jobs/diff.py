@@ -118,8 +118,8 @@ def _section(input: Input, source: str, made: Mapping[str, _Diff]) -> Section:
     )
     pictures = tuple(
         Picture(
-            bars(f"diff-{name}", f"{name}: znodes that differ", [Bar(*one) for one in of.counts.items()]),
-            "A znode counts for each field that differs.",
+            bars(f"{name}: znodes that differ", [Bar(*one) for one in of.counts.items()]),
+            "A znode counts once for each field that differs.",
         )
         for name, of in made.items()
         if of.counts

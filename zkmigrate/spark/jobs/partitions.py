@@ -199,18 +199,15 @@ def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Sect
         )  # fmt: skip
     pictures = (
         Picture(
-            bars(
-                "partitions-bytes", "Bytes", [Bar(row.broker, float(row.current_bytes)) for row in by_broker]
-            ),
-            "Segments of partitions in use, by broker.",
+            bars("Bytes", [Bar(row.broker, float(row.current_bytes)) for row in by_broker]),
+            "By broker: segments of partitions in use.",
         ),
         Picture(
             bars(
-                "partitions-rate",
                 "Bytes per second",
                 [Bar(row.broker, float(row.per_second_hour)) for row in by_broker],
             ),
-            "In the last hour of the data, by broker.",
+            "By broker, in the last hour of the data.",
         ),
     )
     frames = {"partitions": ordered, "brokers": brokers, "unlike": unlike, "segments": rows}

@@ -64,16 +64,15 @@ def run(input: Input) -> Section:
     per = "minute" if step_s == 60 else "second"
     pictures = (
         Picture(
-            over_time("quiet-rate", f"Transactions per {per}", points, float(step_s)),
+            over_time(f"Transactions per {per}", points, float(step_s)),
             f"Under {asked.chroot}.",
         ),
         Picture(
             week(
-                "quiet-week",
                 f"Transactions to expect in {asked.window_s} s",
                 {(hour.hour // 24, hour.hour % 24): hour.expected for hour in found},
             ),
-            "By the hour of the week (UTC) in which the window begins; empty: not covered by the log.",
+            "By the hour (UTC) in which the window begins. Empty: the log does not cover it.",
         ),
     )
     answer = _answer(of, found, weeks, asked.window_s)

@@ -276,7 +276,7 @@ def _pictures(rates: _Rates, histogram: list[Row]) -> tuple[Picture, ...]:
     by_timeout = sorted(histogram, key=lambda row: row.timeout_ms)
     each = [Bar(f"{row.timeout_ms} ms", float(row.sessions)) for row in by_timeout]
     return (
-        Picture(over_time("sessions-opened", "Sessions opened per minute", opened, step), caption),
-        Picture(over_time("sessions-closed", "Sessions closed per minute", closed, step), caption),
-        Picture(bars("sessions-timeouts", "Sessions by their timeouts", each), "Those that are known."),
+        Picture(over_time("Sessions opened per minute", opened, step), caption),
+        Picture(over_time("Sessions closed per minute", closed, step), caption),
+        Picture(bars("Sessions by their timeouts", each), "Sessions whose timeout is known."),
     )

@@ -147,9 +147,9 @@ def _section(input: Input, frame: DataFrame, largest: DataFrame, lists: DataFram
     written = [Bar(row.subtree, float(row.writes_per_minute)) for row in rows[:top]]
     held = sorted(rows, key=lambda row: -row.bytes)[:top]
     pictures = (
-        Picture(bars("tenants-writes", "Writes per minute", written), "Operations that had an effect."),
+        Picture(bars("Writes per minute", written), "Operations that changed a znode."),
         Picture(
-            bars("tenants-bytes", "Bytes", [Bar(row.subtree, float(row.bytes)) for row in held]),
+            bars("Bytes", [Bar(row.subtree, float(row.bytes)) for row in held]),
             "Data of the znodes, without their names and stats.",
         ),
     )

@@ -280,8 +280,8 @@ def _pictures(events: DataFrame, report: value.Report, begin: float, end: float)
             slots = range(first, math.floor(end / step) + 1)
             points = [(float(n * step), float(by_slot.get(n, 0))) for n in slots]
             unit = "a second" if step == 1 else f"in {step} s"
-            drawn = over_time(f"timeline-{kind}", f"{title}, {unit}", points, step, marks)
-            out.append(Picture(drawn, "Lines: where a step of the run begins."))
+            drawn = over_time(f"{title}, {unit}", points, step, marks)
+            out.append(Picture(drawn, "A line marks the start of a step."))
     return tuple(out)
 
 

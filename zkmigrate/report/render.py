@@ -1,0 +1,36 @@
+"""HTML and SVG from templates, which escape all values but the output of other templates.
+
+Jinja is imported on first use: a Spark cluster's workers import this module, and lack Jinja.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from zkmigrate.clean import clean
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_MOST_ROWS = 50
+"""A table shows so many rows; the others unfold."""
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("zkmigrate", ""), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.globals["most_rows"] = _MOST_ROWS
+    return made
+
+
+def render(template: str, **values: object) -> str:
+    """The template at this path of the package with these values, clean. The text is ``Markup``."""
+    from markupsafe import Markup
+
+    return Markup(clean(_templates().get_template(template).render(values)))
