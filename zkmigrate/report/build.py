@@ -40,8 +40,8 @@ def build(sources: Sources, playbook: Playbook | None) -> Report:
         return _build(sources, playbook)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise JournalError(
-            f"the journal of {sources.run} has a line that this version cannot read: {error!r}. Possible "
-            "now: make the report with the version that wrote it"
+            f"the journal of {sources.run} has a line that this version cannot read: {error!r}. Next: "
+            "make the report with the version that wrote it"
         ) from None
 
 

@@ -45,14 +45,14 @@ def read(run_dir: Path, load: Path | None = None) -> Sources:
     load: a directory with recordings of real clients (``producer.jsonl``, ``tenant.jsonl``).
     """
     if not run_dir.is_dir():
-        raise UsageError(f"no directory {run_dir}. Possible now: --run-id of a run, or ZKMIGRATE_RUNS")
+        raise UsageError(f"no directory {run_dir}. Next: --run-id of a run, or ZKMIGRATE_RUNS")
     content = _content(run_dir / journal.NAME)
     others = sorted(path.name for path in run_dir.glob("journal.damaged-*.jsonl"))
     if content is None:
         raise UsageError(
             f"{run_dir} holds no {journal.NAME}: it is no run's directory, or its journal is lost (hosts "
             f"of the lock keep a copy). {f'Set aside there: {chr(44).join(others)}. ' if others else ''}"
-            "Possible now: --run-id of a run; or put a copy there"
+            "Next: --run-id of a run; or put a copy there"
         )
     parsed = chain.parse(content)
     if (
@@ -62,7 +62,7 @@ def read(run_dir: Path, load: Path | None = None) -> Sources:
     ):
         why = parsed.damage or ("it is empty" if not content.strip(b"\0") else "its first line begins no run")
         raise UsageError(
-            f"{run_dir / journal.NAME} tells of no run: line 1 {why}. Possible now: put an intact copy "
+            f"{run_dir / journal.NAME} tells of no run: line 1 {why}. Next: put an intact copy "
             "there (the hosts that keep the lock keep one)"
         )
     remarks = [f"{name} lies beside the journal: it was recovered once" for name in others]
