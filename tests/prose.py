@@ -96,7 +96,8 @@ def phrases(text: str) -> list[str]:
 def messages(source: str) -> Iterator[str]:
     """What a module may say to a person: its texts of three words and more, and the help of its verbs.
 
-    X stands for what is filled in. Other docstrings, patterns and programs in a text are no messages.
+    X stands for what is filled in. Other docstrings, patterns, programs and blocks
+    that click does not wrap are no messages.
     """
     tree = ast.parse(source)
     silent: set[int] = set()
@@ -108,7 +109,7 @@ def messages(source: str) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef) and any(
             re.search(r"\.(command|group)\b", ast.unparse(one)) for one in node.decorator_list
         ):
-            yield ast.get_docstring(node) or ""
+            yield re.sub(r"^\x08\n(?:.*\S.*\n?)+", "", ast.get_docstring(node) or "", flags=re.MULTILINE)
     for node in ast.walk(tree):
         if id(node) in silent:
             continue

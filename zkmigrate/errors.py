@@ -1,6 +1,6 @@
 """The error tree: what went wrong, said for the operator.
 
-Every message of a ``ZkmigrateError`` names what was seen, what was needed and what is possible now.
+Every message of a ``ZkmigrateError`` names what was seen, what was needed and what to do next.
 ``exit_code`` is what the command line returns for it (docs/reference/exit-codes.md).
 """
 

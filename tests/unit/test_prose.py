@@ -101,11 +101,15 @@ def f(name):
 @cli.command("run")
 @option("--x", help="A help with words.")
 def run():
-    """Begin a run, and say so."""
+    """Begin a run, and say so.
+
+    \b
+    No message. At all.
+    """
     return "two words"
 '''
     assert sorted(prose.messages(code)) == [
         "A help with words.",
-        "Begin a run, and say so.",
+        "Begin a run, and say so.\n\n",
         "X is not a name that we know",
     ]

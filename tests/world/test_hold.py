@@ -138,7 +138,7 @@ def test_a_hold_at_a_phase_that_is_behind_is_refused_before_anything_is_done(tmp
             UsageError, match=f"cutover.{behind}: it is behind, the run is at cutover.go"
         ) as why:
             operator.resume(hold_at=behind)
-        assert "Possible now: --hold-at cutover.go, cutover.serve, cutover.check" in str(why.value)
+        assert "Next: --hold-at cutover.go, cutover.serve, cutover.check" in str(why.value)
     assert {name: world.hosts[name].phase for name in world.inventory.dest_names} == phases
     assert (tmp_path / "run" / "journal.jsonl").stat().st_size == size
     operator.answers["go"] = "go"

@@ -61,9 +61,7 @@ def go_no_go(
     runbook has no such sheet."""
     said = playbook.manual.go_no_go
     if said is None:
-        raise UsageError(
-            f"{playbook.id} has no go/no-go page. Possible now: zkmigrate runbook without --go-no-go"
-        )
+        raise UsageError(f"{playbook.id} has no go/no-go page. Next: zkmigrate runbook without --go-no-go")
     run, records = (history.run, history.records()) if history is not None else ("", {})
     c = Context(run or "plan", inventory, records=records)
     return clean(sheet.page(said, c, look, planfile.of(plan).digest, run, plan.window))

@@ -374,7 +374,7 @@ def _fenced(block: Block, step: str) -> Iterator[str]:
         if inline(text) != text or text.startswith("```"):
             raise UsageError(
                 f"{step} on {', '.join(block.hosts)}: a command holds {inline(text)}. Needed: one line that "
-                "no terminal obeys and that does not end its box; no page was made. Possible now: mend what "
+                "no terminal obeys and that does not end its box; no page was made. Next: mend what "
                 "it comes from"
             )
     yield f"```sh host={','.join(block.hosts)} step={step} way={block.way.value}"

@@ -326,7 +326,7 @@ def status(
     """Show where a run stands and what it does now. Changes nothing.
 
     Exit codes with --wait: 0 STEP was reached; 1 --timeout passed, or the run's process ended with 0 before
-    STEP; 8 the process left no exit code; else the exit code of the process.
+    STEP; 8 the process left no exit code. Otherwise the exit code of the process.
     """
     _say_first("status", options)
     from zkmigrate.runs import status_verbs

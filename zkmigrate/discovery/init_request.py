@@ -58,7 +58,7 @@ def named_hosts(wanted: Wanted) -> tuple[Wanted, Mapping[str, list[Named]]]:
     if wanted.ansible:
         if not mapping:
             raise UsageError(
-                "--ansible without --map: which groups are they? Possible now: --map "
+                "--ansible without --map: which groups are they? Next: --map "
                 "source=zk_old,dest=zk_new,brokers=kafka"
             )
         listed = ansible.hosts(ansible.listed(wanted.ansible), mapping)
@@ -68,7 +68,7 @@ def named_hosts(wanted: Wanted) -> tuple[Wanted, Mapping[str, list[Named]]]:
         wanted = replace(wanted, ssh=_with_ansible(wanted.ssh, [h for hs in listed.values() for h in hs]))
     if not named["source"]:
         raise UsageError(
-            "no source host is named. Possible now: --source HOST[:PORT] (one is enough, its zoo.cfg names "
+            "no source host is named. Next: --source HOST[:PORT] (one is enough, its zoo.cfg names "
             "the others); or --ansible with --map source=GROUP"
         )
     return wanted, named
@@ -80,7 +80,7 @@ def _endpoint(text: str, option: str) -> Named:
     except ValueError as error:
         raise UsageError(f"{option} {text[:80]!r}: {error}") from error
     if hop.user:
-        raise UsageError(f"{option} {text[:80]!r}: an account has no place here. Possible now: --ssh-user")
+        raise UsageError(f"{option} {text[:80]!r}: an account has no place here. Next: --ssh-user")
     return Named(hop.host, hop.port)
 
 
@@ -119,4 +119,4 @@ def _own_key() -> str:
         path = Path.home() / ".ssh" / name
         if path.is_file():
             return str(path)
-    raise UsageError("no private key is given, and ~/.ssh holds none. Possible now: --ssh-key FILE")
+    raise UsageError("no private key is given, and ~/.ssh holds none. Next: --ssh-key FILE")

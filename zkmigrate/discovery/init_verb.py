@@ -44,7 +44,7 @@ _WORD_S = 5.0
 def init(wanted: Wanted, say: Callable[[str], None], ask: Callable[[str], str] | None) -> int:
     """Look, write the file, say what is still to be filled in; the exit code."""
     if wanted.out.exists() and not wanted.force:
-        raise UsageError(f"{wanted.out} is there already. Possible now: --out another, or --force")
+        raise UsageError(f"{wanted.out} is there already. Next: --out another, or --force")
     wanted, named = named_hosts(wanted)
     draft = _look(wanted, named, (lambda _text: None) if wanted.as_json else say, ask)
     text = render.text(draft, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))
@@ -60,7 +60,7 @@ def init(wanted: Wanted, say: Callable[[str], None], ask: Callable[[str], str] |
     for line in doubtful:
         say(f"look at: {line}")
     for problem in problems:
-        say(f"to be put right: {problem}")
+        say(f"to fix: {problem}")
     follow = "fill in what is missing, then" if problems else "read it, then"
     say(f"{follow}: zkmigrate preflight -i {wanted.out}")
     return code
@@ -81,9 +81,9 @@ def _write(wanted: Wanted, text: str) -> None:
         beside.write_text(text, encoding="utf-8")
         beside.replace(wanted.out)
     except FileExistsError:
-        raise UsageError(f"{wanted.out} is there already. Possible now: --out another, or --force") from None
+        raise UsageError(f"{wanted.out} is there already. Next: --out another, or --force") from None
     except OSError as error:
-        raise UsageError(f"{wanted.out} cannot be written: {error.strerror}. Possible now: --out") from error
+        raise UsageError(f"{wanted.out} cannot be written: {error.strerror}. Next: --out") from error
 
 
 def _problems(path: Path) -> list[str]:
@@ -179,7 +179,7 @@ def _refuse_silence(servers: Mapping[str, Server]) -> None:
     )
     own = ", ".join(here.sent_from(silent)) or "no address at all"
     raise UsageError(
-        f"none of source's hosts lets this machine look: {why}. Nothing was written. Possible now: the same "
+        f"none of source's hosts lets this machine look: {why}. Nothing was written. Next: the same "
         f"on the machine that reaches them (this one sends from {own}); another --source, --ssh-user or "
         "--ssh-key"
     )
@@ -223,7 +223,7 @@ def _chosen(
             raise UsageError(f"--chroot {chroot}: no broker is registered there; source has {known}")
         return Told(chroot, "as given, seen in dump" if there else "as given"), there.get(chroot, ())
     if len(there) > 1:
-        raise UsageError(f"source holds several Kafka clusters: {known}. Possible now: --chroot names one")
+        raise UsageError(f"source holds several Kafka clusters: {known}. Next: --chroot names one")
     for found, registered in there.items():
         if not found:
             raise UsageError(

@@ -117,7 +117,7 @@ class Wave:
             if failure.startswith(f"rc {FENCED_OFF}:"):
                 raise LockedError(
                     f"{target} refuses this operator: {failure}. Another operator took the lock with a "
-                    "higher fencing number. Possible now: status; or, when the other one is gone, --steal"
+                    "higher fencing number. Next: status; or, when the other one is gone, --steal"
                 )
         return {target: failure for target, failure in failures.items() if failure}
 

@@ -52,9 +52,9 @@ class Parsed:
             line = len(self.entries) + 1
             raise JournalError(
                 f"journal line {line} {self.damage}; lines 1 to {line - 1} are intact. "
-                "Needed: an unbroken chain. Possible now: put an intact copy in its place (hosts that keep "
-                "the run's lock have one), or give the direction, resume --journal-lost forward|back: the "
-                "intact lines are kept and the position is taken from the hosts"
+                "Needed: an unbroken chain. Next: put an intact copy in its place; hosts that keep "
+                "the run's lock have one. Or give the direction: resume --journal-lost forward|back keeps "
+                "the intact lines and takes the position from the hosts"
             )
         return self
 

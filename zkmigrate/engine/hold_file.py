@@ -142,7 +142,7 @@ class HoldFile:
         before = self.wanted()
         if before is not None and (before.by != hold.by or before.wrong):
             raise LockedError(
-                f"a hold is there already ({before.words()}). Possible now: zkmigrate release, then hold"
+                f"a hold is there already ({before.words()}). Next: zkmigrate release, then hold"
             )
         new = self._path.with_name(f"{NAME}.new-{os.getpid()}")
         _write(new, hold.body())
@@ -153,7 +153,7 @@ class HoldFile:
                 new.replace(self._path)
         except FileExistsError:
             raise LockedError(
-                "somebody else has just made a hold. Possible now: zkmigrate status, then hold again"
+                "somebody else has just made a hold. Next: zkmigrate status, then hold again"
             ) from None
         finally:
             new.unlink(missing_ok=True)

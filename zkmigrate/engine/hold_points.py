@@ -57,14 +57,14 @@ class HoldPlaces:
             return
         paced = self._playbook.paced
         if paced is None:
-            raise UsageError(f"{self._playbook.id} has no step that pauses. Possible now: zkmigrate hold")
+            raise UsageError(f"{self._playbook.id} has no step that pauses. Next: zkmigrate hold")
         history = self._journal.history
         every = paced.targets(self._inventory, history.records())
         changed, of = len(set(history.touched(paced.step)) & set(every)), len(every)
         if of and not changed <= number < of:
             raise UsageError(
-                f"cannot pause after {number} of {of} {paced.many}; {changed} have been changed. Possible "
-                f"now: a number from {max(1, changed)} to {of - 1}, or zkmigrate hold"
+                f"cannot pause after {number} of {of} {paced.many}; {changed} have been changed. Next: "
+                f"a number from {max(1, changed)} to {of - 1}, or zkmigrate hold"
             )
 
     def canary(self, at: Next, targets: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
@@ -154,8 +154,8 @@ class HoldPlaces:
         )
         self._world.emit(
             events.Noted(
-                f"the hold after {hold_at} ends by itself: the way back must start {when}, and without an "
-                "answer by then the run turns back (exit code 7); at the end of input it turns back at once"
+                f"the hold after {hold_at} ends by itself: the way back must start {when}. Without an "
+                "answer by then the run turns back (exit code 7). At the end of input it turns back at once"
             )
         )
 

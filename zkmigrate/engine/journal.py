@@ -184,7 +184,7 @@ class Journal:
         except OSError as error:
             self._fail(error)
         except BaseException:  # a second Ctrl-C in the middle of a line: nothing may follow it
-            self._failed = f"{self._path}: the last line was not finished. Possible now: resume or rollback"
+            self._failed = f"{self._path}: the last line was not finished. Next: resume or rollback"
             raise
         self._length += len(data)
 
@@ -192,7 +192,7 @@ class Journal:
         """Take the half-written line back if possible, and refuse everything from now on."""
         self._failed = (
             f"cannot write {self._path}: {error.strerror}. No change is sent without its durable intent. "
-            "Possible now: make room, then resume or rollback"
+            "Next: make room, then resume or rollback"
         )
         with contextlib.suppress(OSError):  # else the torn line is cut off when the journal is next read
             os.ftruncate(self._fd, self._length)
@@ -253,7 +253,7 @@ def _open_private(path: Path) -> int:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
     except OSError as error:
         raise JournalError(
-            f"cannot open {path}: {error.strerror}. Possible now: put a copy there (hosts that keep "
+            f"cannot open {path}: {error.strerror}. Next: put a copy there (hosts that keep "
             "the run's lock have one), or resume --journal-lost forward|back"
         ) from None
     status = os.fstat(fd)

@@ -58,7 +58,7 @@ class LocalLock:
             other = process.at_work(run_dir)
             who = f" (process {other.pid}, {other.verb} by {other.by})" if other and other.pid else ""
             raise LockedError(
-                f"another zkmigrate on this machine works on {run_dir.name}{who}. Possible now: status, "
+                f"another zkmigrate on this machine works on {run_dir.name}{who}. Next: status, "
                 "hold, or wait for it; Ctrl-C there stops it resumable"
             ) from None
         try:
@@ -138,7 +138,7 @@ class HostLock:
     def fencing(self, stage: str, way: Way) -> int:
         """The fencing number for a step of ``stage``; 0 while only the local lock exists."""
         if self._lost:
-            raise LockedError(f"{self._lost}. Possible now: status; or, when the other one is gone, --steal")
+            raise LockedError(f"{self._lost}. Next: status; or, when the other one is gone, --steal")
         if self._hosts and not self._held and not (way is Way.FORWARD and stage in self._before):
             self._take(needed=stage not in self._before)
         return self._number
@@ -176,7 +176,7 @@ class HostLock:
         if refused:
             host, said = next(iter(refused.items()))
             return LockedError(
-                f"{host} holds the lock for somebody else: {said.strip()}. Possible now: wait for the other "
+                f"{host} holds the lock for somebody else: {said.strip()}. Next: wait for the other "
                 "run, or, when its operator is gone, --steal"
             )
         said_all = "; ".join(

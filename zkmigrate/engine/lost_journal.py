@@ -104,7 +104,7 @@ def _records(playbook: Playbook, inventory: Inventory, look: Look) -> tuple[Oper
         raise HostError(
             f"without the journal only the hosts know what was done, and {len(silent)} of {len(hosts)} do "
             f"not tell: {'; '.join(f'{host}: {reading}' for host, reading in silent.items())}. Needed: the "
-            f"record of all {playbook.many_changed}. Nothing was changed. Possible now: bring these hosts "
+            f"record of all {playbook.many_changed}. Nothing was changed. Next: bring these hosts "
             "back, then give the same command again"
         )
     return tuple(op for reading in asked.values() if isinstance(reading, Seen) for op in reading.value)

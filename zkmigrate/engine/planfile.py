@@ -186,12 +186,12 @@ def read(path: Path) -> PlanFile:
     if plan.checksum != checksum_of(plan) or plan.digest != _digest(plan):
         raise UsageError(
             f"{path} is damaged or was edited: its checksum is not that of what it says; nothing was done. "
-            "Possible now: take the file as it was written; or plan again"
+            "Next: take the file as it was written; or plan again"
         )
     return plan
 
 
-_MADE = "needed: what plan --out wrote or plan --json printed. Possible now: zkmigrate plan --out FILE"
+_MADE = "needed: what plan --out wrote or plan --json printed. Next: zkmigrate plan --out FILE"
 
 
 # --- comparing ----------------------------------------------------------------------------------------------
@@ -282,13 +282,9 @@ def refuse_taken(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a directory; needed: the name of a file")
     if not path.parent.is_dir():
-        raise UsageError(
-            f"{path}: there is no directory {path.parent}. Possible now: make it, or another FILE"
-        )
+        raise UsageError(f"{path}: there is no directory {path.parent}. Next: make it, or another FILE")
     if not force and os.path.lexists(path):
-        raise UsageError(
-            f"{path} is there already and is left as it is. Possible now: another FILE, or --force"
-        )
+        raise UsageError(f"{path} is there already and is left as it is. Next: another FILE, or --force")
 
 
 def write(path: Path, plan: PlanFile, *, force: bool) -> None:

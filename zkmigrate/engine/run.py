@@ -104,7 +104,7 @@ class Walk:
         if at := self.history.short_of(self.playbook, to):
             raise UsageError(
                 f"run {self.history.run} has not come to {to}: it stands at {at}. Nothing was changed. "
-                "Possible now: resume, or rollback to a place before that"
+                "Next: resume, or rollback to a place before that"
             )
         return self._guarded(lambda: self._begin_back(to, by), Way.BACK)
 

@@ -104,12 +104,12 @@ def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     one. UsageError when there is none, or several are open."""
     found = known(runs, inventory)
     if not found:
-        raise UsageError(f"no run of {inventory.name} in {runs}. Possible now: zkmigrate run begins one")
+        raise UsageError(f"no run of {inventory.name} in {runs}. Next: zkmigrate run begins one")
     found = tuple(run for run in found if run.is_of(playbook)) or found
     still = [run.run for run in found if run.is_open(playbook)]
     if len(still) > 1:
         raise UsageError(
-            f"{len(still)} runs of {inventory.name} are open: {', '.join(still)}. Possible now: --run-id of "
+            f"{len(still)} runs of {inventory.name} are open: {', '.join(still)}. Next: --run-id of "
             "the one that is meant"
         )
     return still[0] if still else found[-1].run
@@ -124,7 +124,7 @@ def fresh(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
         if run.is_of(playbook) and run.is_open(playbook):
             raise UsageError(
                 f"run {run.run} is not finished ({stand(run.history, playbook).where}){_standing(run)}. "
-                f"Possible now: resume or rollback, with --run-id {run.run}; or run --run-id {run.run}, "
+                f"Next: resume or rollback, with --run-id {run.run}; or run --run-id {run.run}, "
                 "forward again after a way back"
             )
     begun = [path.name for path in runs.glob(f"{inventory.name}-*") if has_begun(path)]
@@ -180,7 +180,7 @@ def gate_ahead(run: Known, playbook: Playbook) -> Stage:
         if stage.id not in run.history.stages_done:
             return stage
     raise UsageError(
-        f"run {run.run} has passed every gate ({stand(run.history, playbook).where}). Possible now: "
+        f"run {run.run} has passed every gate ({stand(run.history, playbook).where}). Next: "
         "zkmigrate status, resume, or watch"
     )
 
@@ -239,7 +239,7 @@ def refuse_applied(runs: Path, plan: str, but: str = "") -> None:
     if run not in ("", but):
         raise StaleError(
             f"the plan {plan[:12]} was applied by run {run}; needed: one that no run was begun with. "
-            f"Possible now: resume or rollback with --run-id {run}, or plan again"
+            f"Next: resume or rollback with --run-id {run}, or plan again"
         )
 
 
@@ -248,7 +248,7 @@ def begun_with(history: History, plan: str) -> StaleError:
     seen = "this plan" if history.plan == plan else f"plan {history.plan[:12]}"
     return StaleError(
         f"run {history.run} was begun with {seen} and has changed hosts since; a plan is for a run that "
-        f"begins. Possible now: the same without --plan goes on with run {history.run}"
+        f"begins. Next: the same without --plan goes on with run {history.run}"
     )
 
 
@@ -262,7 +262,7 @@ def check_same(history: History, playbook: str, inventory: str) -> None:
         if seen != needed:
             raise StaleError(
                 f"run {history.run} was begun with {what} {needed}, this is {seen}, and hosts have been "
-                "changed since. Possible now: give the one it was begun with; or roll back with it, then "
+                "changed since. Next: give the one it was begun with; or roll back with it, then "
                 "run with this one"
             )
 
@@ -280,7 +280,7 @@ def make(run_dir: Path) -> None:
     except OSError as error:
         raise UsageError(
             f"the run directory {run_dir} cannot be made ({error.strerror}: {error.filename}); nothing was "
-            "changed. Possible now: mend that, or name another place for runs in ZKMIGRATE_RUNS"
+            "changed. Next: mend that, or name another place for runs in ZKMIGRATE_RUNS"
         ) from None
 
 

@@ -47,7 +47,7 @@ def ahead(playbook: Playbook, hold_at: str, now: str, *, begun: bool) -> None:
         return
     left = [name for name in phases(playbook) if name in ids[max(first, 0) :]]
     possible = f"--hold-at {', '.join(left)}" if left else "none is left to hold at"
-    raise UsageError(f"cannot hold at {hold_at}: it is behind, the run is at {now}. Possible now: {possible}")
+    raise UsageError(f"cannot hold at {hold_at}: it is behind, the run is at {now}. Next: {possible}")
 
 
 def place(playbook: Playbook, at: str) -> str:

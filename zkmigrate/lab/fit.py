@@ -119,7 +119,7 @@ def words(speed: Speed, chosen: Fit, spec: LabSpec) -> str:
     lease = chosen.policy(spec.session_timeout_ms)["lease"]
     return (
         f"this machine starts three ZooKeepers in {speed.start_s:.1f} s ({START_S:g} s on the machine of our "
-        f"figures) and writes to one in {speed.round_trip_ms:.0f} ms ({ROUND_TRIP_MS:g} ms): "
+        f"figures). It writes to one in {speed.round_trip_ms:.0f} ms ({ROUND_TRIP_MS:g} ms). So: "
         f"sessions {spec.session_timeout_ms / 1000:g} s, load {chosen.load:.0%}, "
         f"lease {lease['cut_ttl_ms'] / 1000:.1f} s, limits of the judge x {chosen.slowness:g}"
     )

@@ -100,8 +100,8 @@ _FIRST = """
 Use this page when the tool cannot be used. The first choice is always `zkmigrate resume` or `rollback`. Never
 both at once.
 
-- A box is pasted whole into **one bash**. Better than pasting: `step NAME` runs the boxes of a step as they
-  stand here, one after the other, and ends at the first command that fails; `back NAME` runs its way back.
+- A box is pasted whole into **one bash**. Better: `step NAME` runs the boxes of a step as they stand
+  here, one after the other. It ends at the first command that fails. `back NAME` runs the way back of a step.
 - **When a command fails, paste nothing more** before you know why: read what it said, mend it and run the
   step again, or walk back.
 - A change of a cluster may be sent twice: it leaves what it leaves sent once.

@@ -45,7 +45,7 @@ def recorded(kind: type[R], body: Mapping[str, Any], run: str) -> R:
             wrong = "; ".join(_named(one) for one in error.errors()[:LISTED])
             raise RecordError(
                 f"run {run}: the journal's record of {kind.step} cannot be read: {wrong}. Needed: what this "
-                "version writes. Possible now: go on with the version that wrote it"
+                "version writes. Next: go on with the version that wrote it"
             ) from None
         _decoded[kind] = last
     record: R = last[1]
@@ -64,7 +64,7 @@ def needed(kind: type[R], c: Context) -> R:
     if found is None:
         raise RecordError(
             f"run {c.run}: the journal holds no record of {kind.step}. Needed: that step, walked before. "
-            "Possible now: zkmigrate rollback, then run again"
+            "Next: zkmigrate rollback, then run again"
         )
     return found
 

@@ -24,23 +24,24 @@ from zkmigrate.report.timebase import Timebase
 from zkmigrate.report.windows import windows
 
 _IDLE_S = 30.0
-"""After this time without a line or a sample, the tool did not run: pictures leave the time out."""
+"""So long without a line or a sample, and the tool did not run: pictures leave that out."""
 
 _SAME_S = 0.5
-"""At most this much earlier than its first event, a process writes its first line."""
+"""A process's first line is so much older than its first event, at the most."""
 
 
 def build(sources: Sources, playbook: Playbook | None) -> Report:
-    """The report. playbook: the run's own; without it, the report lacks windows and the playbook's parts.
+    """The report. playbook: that of the run, None where it is not to be had: then what is special about it,
+    its windows and what is left are not told.
 
-    JournalError for a line that this version cannot read.
+    JournalError when a line does not hold what this version writes.
     """
     try:
         return _build(sources, playbook)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise JournalError(
             f"the journal of {sources.run} has a line that this version cannot read: {error!r}. Next: "
-            "make the report with the version that wrote the journal"
+            "make the report with the version that wrote it"
         ) from None
 
 
@@ -111,18 +112,18 @@ def _shown(playbook: Playbook | None, reporting: Reporting) -> Shown:
 
 def _standing(sources: Sources, history: History, playbook: Playbook | None) -> tuple[str, str]:
     if sources.chain.state == "damaged":
-        return "damaged", f"the journal is damaged after line {sources.chain.lines}; the report ends there"
+        return "damaged", f"the journal is damaged after line {sources.chain.lines}; what it told ends there"
     last = f"{history.ended[1]} (exit code {history.ended[0]})" if history.ended else ""
     nobody = "the tool was killed: the journal has no end"
-    last = last or (f"still running: {sources.at_work}" if sources.at_work else nobody)
+    last = last or (f"at work: {sources.at_work}" if sources.at_work else nobody)
     if playbook is None:
-        unknown = f"playbook {history.playbook} is not installed here, so the end of the run is not known"
+        unknown = f"the playbook {history.playbook} is not to be had here, so its end is not known"
         return "open", f"{unknown}: {last}"
     standing = runs.stand(history, playbook)
     if standing.state == "complete":
         return "complete", last
     if standing.state == "back":
-        return "back", f"rolled back to the beginning: {last}"
+        return "back", f"walked back to the beginning: {last}"
     if history.way is Way.BACK and history.turn is not None and history.turn.to:
         where = f"turned back to the start of {history.turn.to}: {history.turn.why}"
         if isinstance(history.next(playbook), Arrived) and history.ended:
@@ -132,17 +133,17 @@ def _standing(sources: Sources, history: History, playbook: Playbook | None) -> 
 
 
 def _plan_matches(plan: Mapping[str, Any] | None, digest: str) -> str:
-    """Whether plan.json has the digest that the journal names."""
+    """What the kept plan says of itself: its digest must be the journal's."""
     if plan is None:
-        return "no readable plan.json"
+        return "the plan is not kept here"
     seen = plan.get("digest")
     if not digest:
         return "the journal names no plan"
-    return "the same digest" if seen == digest else f"another digest: {str(seen)[:64]}"
+    return "plan.json names the same" if seen == digest else f"plan.json names another: {str(seen)[:64]}"
 
 
 def _processes(sources: Sources, times: Timebase, story: Story) -> tuple[Process, ...]:
-    """One for each call of the tool, from its events; without events, from the ends in the journal."""
+    """One for each call of the tool, from its events; from the journal's ends where these are missing."""
     out: list[Process] = []
     for event in sources.events:
         at = number(event, "at")
@@ -172,16 +173,16 @@ def _way_back(found: Sequence[Window], history: History, story: Story, damaged: 
         return "not known: the journal is damaged"
     turned = [w for w in found if w.outcome == "turned back"]
     said = [
-        f"{w.stage}: clients were back {w.seconds:.1f} s after {shown.begins}" for w in turned if w.seconds
+        f"{w.stage}: {w.seconds:.1f} s after {shown.begins} clients were back" for w in turned if w.seconds
     ]
     back = [d for d in story.decisions if d.kind == "turn" and d.answer.startswith("back")]
     if not back:
         opened = any(w.outcome == "opened" for w in found)
-        return "not taken" + (f"; impossible since {shown.opens}" if opened else "; still possible")
+        return "not taken" + (f"; there is none any more since {shown.opens}" if opened else "; it is open")
     taken = "; ".join(f"{d.answer}, because: {d.what}" for d in back)
     moved = move_of(found)
     if moved is not None and moved.outcome == "opened":
-        return f"not taken in the cut-over; elsewhere: {taken}" + (f". {'; '.join(said)}" if said else "")
+        return f"not taken in the cut-over; besides it: {taken}" + (f". {'; '.join(said)}" if said else "")
     still = " (under way)" if history.way is Way.BACK and history.ended is None else ""
     return f"taken{still}: {taken}" + (f". {'; '.join(said)}" if said else "")
 
@@ -192,22 +193,22 @@ def _remarks(sources: Sources, times: Timebase, story: Story, reporting: Reporti
         out.append(f"the journal: {sources.chain.why}")
     for line, seconds in times.jumps:
         out.append(
-            f"at line {line} the operator's wall clock had moved {seconds:+.1f} s against the monotonic "
-            "clock: it was set, or the machine slept. Lengths use the monotonic clock"
+            f"at line {line} the operator's wall clock had moved {seconds:+.1f} s against its monotonic "
+            "clock (it was set, or the machine slept); lengths are by the monotonic one"
         )
     if any(d.kind == "lost" for d in story.decisions):
-        out.append("lines of the journal are lost: this report lacks their content")
+        out.append("lines of the journal were lost: what they told is missing here")
     if not sources.samples and reporting.unsampled:
         out.append(reporting.unsampled)
     if not story.hosts:
         out.append(
-            "the journal names no hosts: an earlier version wrote it. The report shows the changed hosts"
+            "the journal names no hosts (an earlier version wrote it): they are those that were changed"
         )
     return tuple(out)
 
 
 def _gone(processes: Sequence[Process], moments: Sequence[float]) -> Spans:
-    """Each time without a process: (last record, start of the next process). moments: in order."""
+    """(last that was written, next process) of each time without one. moments: in order."""
     out = []
     for process in processes[1:]:
         before = bisect_left(moments, process.start - _SAME_S)
@@ -217,7 +218,7 @@ def _gone(processes: Sequence[Process], moments: Sequence[float]) -> Spans:
 
 
 def _active(ordered: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """The stretches with records, in order."""
+    """The stretches in which something was written, in order."""
     out, start = [], ordered[0]
     for a, b in pairwise(ordered):
         if b - a > _IDLE_S:

@@ -52,7 +52,7 @@ def refuse_missing(hooks: Hooks) -> None:
     """UsageError when there is a hook that cannot be run here."""
     if found := missing(hooks):
         raise UsageError(
-            f"{'; '.join(found)}; needed: programs that may be executed; nothing was done. Possible now: "
+            f"{'; '.join(found)}; needed: programs that may be executed; nothing was done. Next: "
             "mend that, or take them out of migration.yml"
         )
 

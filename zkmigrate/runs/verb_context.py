@@ -87,7 +87,7 @@ def existing(setting: Setting, run_id: str, inventory: Inventory, playbook: Play
     """The directory of a run that has begun; UsageError without one."""
     run_dir = directory(setting, run_id, inventory, playbook)
     if not runs.has_begun(run_dir):
-        raise UsageError(f"no run {run_dir.name} in {setting.runs}. Possible now: --run-id of another")
+        raise UsageError(f"no run {run_dir.name} in {setting.runs}. Next: --run-id of another")
     return run_dir
 
 

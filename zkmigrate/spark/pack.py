@@ -72,7 +72,7 @@ def main(out: Path) -> None:
     except (UsageError, OSError) as error:
         raise click.ClickException(str(error)) from error
     script = files(_PACKAGE) / "spark_submit.py"
-    click.echo(f"{out}: {count} files. Possible now:")
+    click.echo(f"{out}: {count} files. Next:")
     click.echo(f"spark-submit --master URL --py-files {out} {script} JOB DIR...")
 
 

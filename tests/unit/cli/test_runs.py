@@ -76,7 +76,7 @@ def test_which_of_two_open_runs_is_meant_has_to_be_said(place: Place) -> None:
     for verb in ("status", "resume", "rollback"):
         refused = place.call(verb, *(() if verb == "status" else ("--yes",)))
         assert refused.exit_code == 2
-        assert "2 runs of lab are open: one, two. Possible now: --run-id" in refused.output
+        assert "2 runs of lab are open: one, two. Next: --run-id" in refused.output
 
 
 def test_a_run_whose_journal_is_damaged_counts_as_open_whatever_its_name(place: Place) -> None:

@@ -177,7 +177,8 @@ def test_while_it_waits_findings_are_shown_and_stop_is_heard() -> None:
 def test_a_decision_shows_its_finding_whole() -> None:
     someone, script = terminal("f", "b")
     assert someone.decide("cut", TROUBLE, "go", 60.0) == Answer("back")
-    assert "       seen: silent" in script.shown
+    shown = [line.partition("expected: ")[0] for line in script.shown]
+    assert shown[3:5] == ["  [NO] watch.broker-lost b1: Failed: silent", "       "]
 
 
 def test_a_consent_names_who_gave_it() -> None:

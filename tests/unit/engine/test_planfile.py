@@ -45,9 +45,7 @@ def test_plan_out_takes_no_file_s_place_unless_forced(place: Place, plan: Path) 
     for words in (("--out", str(plan)), ("--out", str(place.root))):
         refused = place.call("plan", *words)
         assert refused.exit_code == 2
-        assert (
-            "Possible now: another FILE, or --force" in refused.stderr or "is a directory" in refused.stderr
-        )
+        assert "Next: another FILE, or --force" in refused.stderr or "is a directory" in refused.stderr
     assert plan.read_text() == "mine"
     assert place.call("plan", "--out", str(place.root / "no" / "plan")).exit_code == 2
     assert place.call("plan", "--out", str(plan), "--force").exit_code == 0
@@ -78,7 +76,7 @@ def test_a_plan_that_holds_is_applied_once_and_journaled(place: Place, plan: Pat
     assert (place.runs / "lab-1/plan.json").read_bytes() == plan.read_bytes()
     again = place.call("run", "--yes", "--plan", str(plan))
     assert again.exit_code == 4
-    assert "was applied by run lab-1; needed: one that no run was begun with. Possible now:" in again.output
+    assert "was applied by run lab-1; needed: one that no run was begun with. Next:" in again.output
     assert not (place.runs / "lab-2").exists()
 
 
@@ -157,7 +155,7 @@ def test_a_file_that_is_no_plan_is_refused_with_2(
     refused = place.call(*words, str(plan))
     assert refused.exit_code == 2
     assert said in refused.stderr
-    assert "Possible now:" in refused.stderr
+    assert "Next:" in refused.stderr
     assert not place.runs.exists()
 
 

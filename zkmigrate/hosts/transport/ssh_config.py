@@ -38,9 +38,7 @@ def resolve(file: str, alias: str, user: str, port: int) -> Said:
     Raises UsageError when the file or the ssh client is not there, or ssh does not understand the file.
     """
     if not Path(file).is_file():
-        raise UsageError(
-            f"ssh.config {file} is not a file. Possible now: correct ssh.config in the inventory"
-        )
+        raise UsageError(f"ssh.config {file} is not a file. Next: correct ssh.config in the inventory")
     text = (
         f'Include "{file}"\nHost *\n  User {user}\n  Port {port}\n'
         f"  IdentityFile {_UNSET}\n  UserKnownHostsFile {_UNSET}\n"
@@ -56,7 +54,7 @@ def resolve(file: str, alias: str, user: str, port: int) -> Said:
         )
     except FileNotFoundError:
         raise UsageError(
-            "ssh.config is read by OpenSSH's own ssh, which is not on this machine. Possible now: install "
+            "ssh.config is read by OpenSSH's own ssh, which is not on this machine. Next: install "
             "it, or leave ssh.config out and say bastion, user and port in the inventory"
         ) from None
     except subprocess.TimeoutExpired:
@@ -81,7 +79,7 @@ def _said(file: str, alias: str, values: Mapping[str, list[str]]) -> Said:
     if command := _one(values, "proxycommand"):
         raise UsageError(
             f"ssh.config {file}: {alias} is reached by ProxyCommand {command[:80]}, which zkmigrate does not "
-            "run. Possible now: say the same with ProxyJump"
+            "run. Next: say the same with ProxyJump"
         )
     keys = [name for name in values.get("identityfile", []) if name != _UNSET]
     pins = _one(values, "userknownhostsfile").split()

@@ -97,7 +97,7 @@ def status(named: str | None, out: Path | None, as_json: bool) -> None:
 def judge(directory: Path, as_json: bool) -> None:
     """Judge the recording in DIRECTORY; exit code 1 unless every claim held.
 
-    Of the load alone, without what the demo records beside it, some claims are unknown and the code is 1
+    The load alone lacks what the demo records beside it. Some claims are then unknown and the code is 1,
     though nothing is lost: read the rows `lost`, `duplicated` and `acked_creates_missing`.
     """
     verdict = judge_history(load_history(directory))

@@ -66,9 +66,9 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
 BY_HAND = ByHand(
     needs="`phase=started` on all. Be done before the hosts open by themselves: `served_s` in `stand` "
     "counts.",
-    weaker="`dump` shows who owns which ephemeral, but no czxid. That the disks held Z is seen from a "
-    "follower: until dest makes its first transaction, those that formed the quorum show the last one that "
-    "came off the disks (one that came later shows dest's own epoch, which proves nothing). If none does: "
+    weaker="`dump` shows who owns which ephemeral, but no czxid. A follower shows that the disks "
+    "held Z: until dest makes its first transaction, it shows the last one that came off the disks. A "
+    "follower that came later shows dest's own epoch, which proves nothing. If none shows it: "
     "ZooKeeper's own log of each host says `New election` with the zxid that it proposes; it must be at "
     "least Z.",
     forward=_by_hand,

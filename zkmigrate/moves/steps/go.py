@@ -190,9 +190,9 @@ def past_the_door(words: Words, hosts: tuple[str, ...]) -> Finding:
         needed="a door that was never opened",
         moves=(
             "repair forward: zkmigrate resume",
-            f"a rollback now would lose or replay dest's transactions; it needs every {words.one} down at "
-            f"once and the source owner's consent: the playbook {words.kind}_zookeeper_return, "
-            "docs/how-to/going-back.md; zkmigrate replay list says what it is about",
+            f"a rollback now would lose or replay dest's transactions. It needs every {words.one} down at "
+            f"once and the source owner's consent: see the playbook {words.kind}_zookeeper_return and "
+            "docs/how-to/going-back.md. zkmigrate replay list shows the transactions",
         ),
     )
 

@@ -185,7 +185,7 @@ def clean_up(setting: Setting, wishes: Wishes) -> int:
         if stand.state != "complete":
             raise UsageError(
                 f"run {journal.history.run} has not ended ({stand.where}); needed: finalize is done. "
-                "Possible now: zkmigrate status"
+                "Next: zkmigrate status"
             )
         left = playbook.without(inventory, journal.history.retired)
         site = stack.enter_context(reached(setting, left, run_dir.name))

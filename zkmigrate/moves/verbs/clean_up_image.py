@@ -43,15 +43,13 @@ def read(path: Path, digest: str) -> Iterator[Kept]:
             if seen != digest:
                 raise JournalError(
                     f"{path} is not the file that was written: SHA-256 {seen[:12]}, needed {digest[:12]}. "
-                    "Possible now: put a copy of it there"
+                    "Next: put a copy of it there"
                 )
             file.seek(0)
             for line in file:
                 yield _kept(json.loads(line))
     except OSError as error:
-        raise JournalError(
-            f"cannot read {path}: {error.strerror}. Possible now: put a copy of it there"
-        ) from None
+        raise JournalError(f"cannot read {path}: {error.strerror}. Next: put a copy of it there") from None
 
 
 def _body(one: Kept) -> dict[str, Any]:

@@ -90,5 +90,5 @@ def _refuse_now(history: History, playbook: Playbook, inventory: Inventory, host
     if isinstance(at, Next) and at.stage.window and history.touched_in(at.stage.id):
         raise UsageError(
             f"run {history.run} is inside its window, at {at.id}; a broker can be retired before or after "
-            "it. Possible now: resume or rollback, which end the window first"
+            "it. Next: resume or rollback, which end the window first"
         )

@@ -68,5 +68,5 @@ def walk_subtree(
             failed(failures[-1])
     raise HostError(
         f"no server was walked to the end. {'; '.join(failures)}. Needed: a server that serves clients in "
-        "the clear. Possible now: name others, or read the files of one with --dir"
+        "the clear. Next: name others, or read the files of one with --dir"
     )

@@ -466,7 +466,7 @@ class Collector:
             self._note(server.name, file.name, "again", why)
             self._take(server, source, file, None, newest=newest)
         except CursorError as error:
-            raise Unread(f"{error}; it changed while it was read. Possible now: collect again") from error
+            raise Unread(f"{error}; it changed while it was read. Next: collect again") from error
 
     def _begun(self, server: Server, name: str) -> list[_Base]:
         """What an earlier run left in the part: after a crash of the machine too, only its whole records

@@ -195,9 +195,7 @@ def load(out: Path) -> Manifest:
             },
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ManifestError(
-            f"{path} does not read: {error}. Possible now: collect into another folder"
-        ) from error
+        raise ManifestError(f"{path} does not read: {error}. Next: collect into another folder") from error
 
 
 def _entry(body: dict[str, Any]) -> Entry:
@@ -245,7 +243,7 @@ def filling(out: Path) -> Iterator[Manifest]:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LockedError(
-                f"{out} is being filled by another process. Possible now: wait for it, or end it with Ctrl-C "
+                f"{out} is being filled by another process. Next: wait for it, or end it with Ctrl-C "
                 "and go on with this one"
             ) from None
         if (out / MANIFEST).exists():

@@ -61,7 +61,7 @@ def text(found: Tail) -> str:
     if found.source == "snapshot":
         lines.append("no log holds it: it is the zxid that the snapshot is named after")
     if found.skipped:
-        lines.append(f"passed over, without a usable record or content: {', '.join(found.skipped)}")
+        lines.append(f"skipped, without a usable record or content: {', '.join(found.skipped)}")
     if found.strays:
         lines.append(f"not ZooKeeper's, or not in use: {', '.join(found.strays)}")
     return "\n".join(lines)

@@ -44,10 +44,10 @@ def load(path: Path, name: str) -> Memory | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}. Possible now: --state another") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}. Next: --state another") from error
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"{path} is not what watch keeps for {name} ({error}). Possible now: --state another; or "
+            f"{path} is not what watch keeps for {name} ({error}). Next: --state another; or "
             "--from-now, which begins it anew"
         ) from error
 
@@ -65,6 +65,4 @@ def save(path: Path, memory: Memory) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}. Possible now: --state another"
-        ) from error
+        raise UsageError(f"{path} cannot be written: {error.strerror}. Next: --state another") from error

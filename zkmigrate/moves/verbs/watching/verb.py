@@ -82,7 +82,7 @@ def _run(setting: Setting, wanted: Wanted, inventory: Inventory) -> Path | None:
     if wanted.run_id:
         run_dir = runs.directory(setting.runs, wanted.run_id)
         if not runs.has_begun(run_dir):
-            raise UsageError(f"no run {run_dir.name} in {setting.runs}. Possible now: --run-id of another")
+            raise UsageError(f"no run {run_dir.name} in {setting.runs}. Next: --run-id of another")
         return run_dir
     if not runs.known(setting.runs, inventory):
         return None
