@@ -31,7 +31,7 @@ from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, SLICE_S
 
 SILENT = "dest2"
 APPLY_S, ZKM_S, WORD_S, MUTE_S = 20.0, 30.0, 3.0, 0.3
-"""What a question takes without a limit, as in ``engine/channel.py`` and ``site/observe.py``."""
+"""What a question takes without a limit, as in ``engine/apply.py`` and ``site/observe.py``."""
 OTHERS_S = 60.0
 FORWARD_S = SESSION_TIMEOUT_MS / 1000
 PHASES = ("fence", "cut", "stopped", "seal")

@@ -1,7 +1,4 @@
-"""Apply: how a change reaches a host or a cluster, and the wave that journals around it.
-
-The real Apply is :class:`zkmigrate.engine.channel.ChannelApply`.
-"""
+"""Apply: how a change reaches a host or a cluster, and the wave that journals around it."""
 
 from __future__ import annotations
 
@@ -19,8 +16,19 @@ from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError, LockedError, UsageError
 from zkmigrate.hosts.parallel import Late, together
+from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.program import Program
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.change import Applied, Change, Changes, ClusterChange, Outcome, inverse
+from zkmigrate.model.change import (
+    Applied,
+    Change,
+    Changes,
+    ClusterChange,
+    InstallProgram,
+    Outcome,
+    UninstallProgram,
+    inverse,
+)
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 
@@ -33,7 +41,7 @@ of it, may take now; infinite outside a window."""
 
 
 def unlimited(_verb: str) -> tuple[float, float]:
-    """Outside a window a change takes as long as its own limit says (``engine/channel.py``)."""
+    """Outside a window a change takes as long as its own limit says."""
     return math.inf, math.inf
 
 
@@ -221,3 +229,58 @@ class _Lane:
         self.left = False
         self.sent = ""
         self.ended: set[str] = set()
+
+
+Send: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
+"""Sends one change to one cluster: 0 and what came of it, or 1 and why the cluster refused. HostError where
+the outcome is not known."""
+
+
+class Alter(Protocol):
+    """Sends changes to one cluster (``Playbook.clusters``)."""
+
+    def __call__(self, change: ClusterChange, /) -> tuple[int, str]:
+        """As :data:`Send`."""
+        ...
+
+    def close(self) -> None:
+        """Close what is held open between changes."""
+        ...
+
+
+class ChannelApply:
+    """``apply(change, operation, fencing)`` for the engine; the words come from the change itself."""
+
+    def __init__(
+        self,
+        channels: Channels,
+        program: Program,
+        clusters: Mapping[str, Send],
+    ) -> None:
+        """clusters: by the name that a change has for it."""
+        self._channels = channels
+        self._program = program
+        self._clusters = clusters
+
+    def __call__(self, change: Change, operation: str, fencing: int) -> Outcome:
+        """Send one change. HostError when host or cluster did not confirm: then the outcome is unknown."""
+        if isinstance(change, ClusterChange):
+            alter = self._clusters.get(change.cluster)
+            if alter is None:
+                known = ", ".join(self._clusters)
+                return Outcome(1, f"nothing was sent: {change.cluster} is none of the clusters {known}")
+            return Outcome(*alter(change))
+        if isinstance(change, InstallProgram):
+            return Outcome(0, self._program.install(change.host))
+        if isinstance(change, UninstallProgram):
+            self._channels.forget(change.host)
+            done = self._program.uninstall(change.host, operation, fencing, change.answer_s)
+            return Outcome(done.rc, done.text if done.rc == 0 else done.said)
+        return self._channels.ask(
+            change.host,
+            change.verb,
+            operation,
+            *change.arguments(),
+            fencing=fencing,
+            deadline_s=change.answer_s,
+        )

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from zkmigrate.engine import brief
 from zkmigrate.engine.ports import Answer
 from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Stage
-from zkmigrate.model.step import AnyStep, Hazard
+from zkmigrate.model.step import AnyStep, Hazard, brief_of
 from zkmigrate.model.window import Word
 
 _WORDS: dict[str, Word] = {
@@ -97,7 +96,7 @@ class Terminal:
         if self._consented == stage.id and len(_changing(stage)) == 1 and not doubts(findings):
             return Answer("go")
         lines = ["", f"{stage.id}.{step.id}: {step.title} ({step.hazard.value})"]
-        lines += [f"  {line}" for line in brief.of(step).lines()]
+        lines += [f"  {line}" for line in brief_of(step).lines()]
         if findings:
             lines += ["  Found so far:", *(f"    {line}" for line in self._look_up.in_short(findings))]
         self._console.show(lines)
@@ -109,11 +108,11 @@ class Terminal:
         if stage.window:
             lines.append(f"  Phases: {', '.join(step.id for step in stage.steps)}; no question between them")
             waves = [step for step in stage.steps if step.hazard is Hazard.WINDOW][:1]
-            notice = [stage.unnoticed] if stage.unnoticed else [brief.of(s).clients_may_notice for s in waves]
+            notice = [stage.unnoticed] if stage.unnoticed else [brief_of(s).clients_may_notice for s in waves]
             lines += [f"  Clients may notice: {text}" for text in notice]
         else:
             for step in _changing(stage):
-                lines += [f"  {line}" for line in brief.of(step).lines()]
+                lines += [f"  {line}" for line in brief_of(step).lines()]
         lines += [f"  {line}" for line in self._look_up.remarks(stage)]
         lines += [f"  Without it: {stage.skip}"] if stage.skip else []
         lines.append(f"  {stage.consent}")

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zkmigrate.engine import brief
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.lock import UNWITNESSED
 from zkmigrate.errors import HostError, UsageError
@@ -41,7 +40,18 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import AnyStep, Blocked, Context, Forecast, Hazard, Ready, Retired, Waiting
+from zkmigrate.model.step import (
+    AnyStep,
+    Blocked,
+    Brief,
+    Context,
+    Forecast,
+    Hazard,
+    Ready,
+    Retired,
+    Waiting,
+    brief_of,
+)
 
 LATER = "decided from facts when the step is reached"
 READS = "only looks"
@@ -95,7 +105,7 @@ class PlannedStep:
     id: str
     title: str
     hazard: Hazard
-    brief: brief.Brief
+    brief: Brief
     targets: Mapping[str, tuple[PlannedChange, ...]]
     note: str
     unknown: str = ""
@@ -186,7 +196,7 @@ def make(
 def _step(
     stage: Stage, step: AnyStep, inventory: Inventory, look: Look, specs: dict[str, str]
 ) -> PlannedStep:
-    planned = PlannedStep(step.id, step.title, step.hazard, brief.of(step), {}, LATER)
+    planned = PlannedStep(step.id, step.title, step.hazard, brief_of(step), {}, LATER)
     if step.hazard.reads:
         return replace(planned, note=_NOTES[step.hazard])
     context = Context(run=RUN, inventory=inventory, rehearsal=stage.rehearsal)

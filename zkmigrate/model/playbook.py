@@ -98,7 +98,7 @@ class Playbook:
     manual: what the page by hand says around the steps. report: what is special about its report. foreseen:
     what ``plan`` says of the whole run, such as how long its window will be. sampling: what is seen in
     passing. clusters: those that its changes name, each with what sends changes to it, as ``module:name`` of
-    a function that takes the inventory and a look and gives an ``engine.channel.Alter``. A playbook is pure:
+    a function that takes the inventory and a look and gives an ``engine.apply.Alter``. A playbook is pure:
     what reaches out is named, and loaded where hosts are reached.
     """
 

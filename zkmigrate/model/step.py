@@ -7,6 +7,8 @@ The engine's whole loop (``engine/run.py``): observe; ``Done`` or ``Blocked`` le
 from __future__ import annotations
 
 import math
+import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -84,7 +86,7 @@ class Waiting:
     move on all the time is read once, then waited for. A later visit finds it anew; it is not journaled.
     mark: how far it is, compared with the look before. The wait also fails once looks have found the same
     mark for ``stalled_s``: with a far ``deadline_s`` hours of progress are waited for, and a standstill is
-    not (``engine/limits.py``).
+    not (``engine/run.py``).
     """
 
     what: str
@@ -233,3 +235,37 @@ class Reads(Step[F]):
 
 
 AnyStep: TypeAlias = Step[Any]
+
+
+HEADINGS = ("What", "Why now", "Clients may notice", "Way back", "Proof")
+_START = re.compile(rf"^({'|'.join(HEADINGS)}):[ \n]", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Brief:
+    """The sections as single lines of text; empty where a step does not say."""
+
+    what: str
+    why_now: str
+    clients_may_notice: str
+    way_back: str
+    proof: str
+
+    def lines(self) -> tuple[str, ...]:
+        """``Heading: text`` for every section that is there."""
+        texts = (self.what, self.why_now, self.clients_may_notice, self.way_back, self.proof)
+        return tuple(f"{heading}: {text}" for heading, text in zip(HEADINGS, texts, strict=True) if text)
+
+
+def brief_of(step: AnyStep) -> Brief:
+    """The brief of a step, from the docstring of the module that defines its class."""
+    return brief_in(sys.modules[type(step).__module__].__doc__ or "")
+
+
+def brief_in(text: str) -> Brief:
+    """The brief in a docstring."""
+    pieces = _START.split(text)
+    found = {
+        heading: " ".join(body.split()) for heading, body in zip(pieces[1::2], pieces[2::2], strict=True)
+    }
+    return Brief(*(found.get(heading, "") for heading in HEADINGS))

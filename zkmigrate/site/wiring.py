@@ -12,7 +12,7 @@ from functools import partial
 from pkgutil import resolve_name
 
 from zkmigrate.engine import renewal_process
-from zkmigrate.engine.channel import Alter, ChannelApply
+from zkmigrate.engine.apply import Alter, ChannelApply
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.lock import HostLock

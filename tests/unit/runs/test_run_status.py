@@ -17,7 +17,7 @@ from tests.world.operator import quiet_world
 from zkmigrate.engine import events, process, step_names
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import History
-from zkmigrate.engine.limits import Patience
+from zkmigrate.engine.run import Patience
 from zkmigrate.errors import UsageError
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import claim

@@ -11,9 +11,8 @@ import pytest
 from tests.unit.engine_world import Tiny
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.hold_points import HoldPlaces
-from zkmigrate.engine.limits import Patience
 from zkmigrate.engine.ports import Answer
-from zkmigrate.engine.run import Walk
+from zkmigrate.engine.run import Patience, Walk
 from zkmigrate.errors import HostError
 from zkmigrate.model.step import Ready, Verdict, Waiting, Way
 
