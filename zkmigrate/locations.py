@@ -13,7 +13,7 @@ _NAMED = re.compile(rf"(?:(?P<keys>{_KEYS}(?: (?:or|and) {_KEYS})*) in )?migrati
 
 
 @dataclass(frozen=True)
-class Places:
+class Locations:
     """The file as the operator named it, and the line of each key (``dest.data_dir``) and host name in it."""
 
     file: str
@@ -38,15 +38,15 @@ class Places:
         return _NAMED.sub(place, text)
 
 
-def places(path: Path) -> Places:
+def places(path: Path) -> Locations:
     """Read where an inventory's keys stand. The file has been loaded before: it is there and is text."""
     document = marked_yaml.parse(path.read_text("utf-8-sig"))
-    found = Places(str(path))
+    found = Locations(str(path))
     _walk(document, document.value, (), found)
     return found
 
 
-def _walk(document: marked_yaml.Document, value: object, path: marked_yaml.Path, found: Places) -> None:
+def _walk(document: marked_yaml.Document, value: object, path: marked_yaml.Path, found: Locations) -> None:
     if isinstance(value, dict):
         name = value.get("name")
         if isinstance(name, str) and path and isinstance(path[-1], int):

@@ -45,7 +45,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from zkmigrate.engine.change_index import Row, Sent
 from zkmigrate.engine.codec import decode_change
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.model.change import Applied, ClusterChange, Recorded
+from zkmigrate.model.change import Applied, ClusterChange, RecoveredChange
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
@@ -57,7 +57,7 @@ REHEARSED = "the rehearsal is complete"
 """Why a rehearsal turns back when nothing was wrong."""
 
 
-class Stands(NamedTuple):
+class NotUndone(NamedTuple):
     """Changes of a step (``stage.step``) that are not undone. where: the host, or the cluster."""
 
     step: str
@@ -89,9 +89,9 @@ class Turn:
 class Leave(Exception):
     """Leave the step that is walked: stop with this result, or turn back."""
 
-    def __init__(self, how: RunEnded | Turn) -> None:
-        super().__init__(how)
-        self.how = how
+    def __init__(self, outcome: RunEnded | Turn) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Arrived:
 Position: TypeAlias = Next | Rehearsed | Arrived
 
 
-class HowFar(NamedTuple):
+class StepProgress(NamedTuple):
     """How many targets are done, of how many, and about how many seconds the rest takes; of 0: not told.
     many: what they are called."""
 
@@ -237,7 +237,7 @@ class History:
         """The targets of the newest of those waves; none where there is none."""
         return tuple(next(reversed(self._waves.get((step, way), {0: []}).values())))
 
-    def how_far(self, step: str, wave: tuple[str, ...], of: int, now: float) -> HowFar:
+    def step_progress(self, step: str, wave: tuple[str, ...], of: int, now: float) -> StepProgress:
         """As a wave begins, at the pace of the waves before; no seconds where none has ended. now: seconds
         since the epoch."""
         done = len(set(self.touched(step)) - set(wave))
@@ -245,7 +245,7 @@ class History:
         if self._wave is not None and self._wave[0] == step:
             took.append(now - self._wave[2])
         left = statistics.median(took) * math.ceil((of - done) / len(wave)) if took else None
-        return HowFar(done, of, left)
+        return StepProgress(done, of, left)
 
     def entered(self, stage: str) -> bool:
         """Whether any step of a stage was begun and is not walked back."""
@@ -267,16 +267,16 @@ class History:
                 over[stage.id] = "undone"
         return over
 
-    def stands(self) -> tuple[Stands, ...]:
+    def not_undone(self) -> tuple[NotUndone, ...]:
         """What is changed and not undone, by step and by what it touches, the first first."""
         found: dict[tuple[str, str, bool], int] = {}
         for row in self._changes:
             change = row.applied.change
             cluster = isinstance(change, ClusterChange)
-            where = change.host if isinstance(change, Recorded) else change.where
+            where = change.host if isinstance(change, RecoveredChange) else change.where
             key = (row.step, where, cluster)
             found[key] = found.get(key, 0) + 1
-        return tuple(Stands(*key, changes) for key, changes in found.items())
+        return tuple(NotUndone(*key, changes) for key, changes in found.items())
 
     @property
     def is_over(self) -> bool:
@@ -505,8 +505,9 @@ class History:
         known, self._changes = {row.applied.operation: row for row in self._changes}, Sent()
         for row in body["operations"]:
             step, operation = row["step"], row["operation"]
-            told = Applied(Recorded(row["target"], row["verb"], row["path"]), operation, row["confirmed"])
-            self._changes.add(known.get(operation, Row(step, row["target"], told)))
+            change = RecoveredChange(row["target"], row["verb"], row["path"])
+            recovered = Applied(change, operation, row["confirmed"])
+            self._changes.add(known.get(operation, Row(step, row["target"], recovered)))
             self.begun.add(step)
             self.undone.discard(step)
             # When it was sent is not known: deadlines count from now, as by the wall clock.

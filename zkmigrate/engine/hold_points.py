@@ -33,7 +33,7 @@ _NAMED = 20
 """So many targets are named, the others counted."""
 
 
-class HoldPlaces:
+class HoldPoints:
     """One walk's places to hold at. A hold that was answered at the run's own terminal is taken away."""
 
     def __init__(
@@ -233,7 +233,7 @@ class HoldPlaces:
             elif how == "answered":
                 how, by = answer.word, answer.by
         except Leave as leave:
-            how = "deadline" if any(f.id == DEADLINE for f in leave.how.findings) else how
+            how = "deadline" if any(f.id == DEADLINE for f in leave.outcome.findings) else how
             raise
         finally:
             if hold.mark and how in ("go", "back"):

@@ -6,7 +6,7 @@ beside the walk, and its failure is reported only. And a hook has its moment onc
 does not run again when the run is resumed, unless it stopped the run or was stopped itself. One that was
 under way when the tool was killed comes again.
 
-Moments that follow from where the run stands (``due``) are looked up in the journal's history, so that a
+HookPoints that follow from where the run stands (``due``) are looked up in the journal's history, so that a
 resumed run makes up for one that was missed. Those of one process (``before_run``, ``on_stop``,
 ``on_failure``, ``on_end``) come in every process.
 """
@@ -40,7 +40,7 @@ _VARIABLE = 8192
 
 
 @dataclass(frozen=True)
-class Place:
+class HookPoint:
     """Where the walk is. Stage and step are empty where it stands between them; targets of one wave."""
 
     way: Way
@@ -54,7 +54,7 @@ class Place:
         return {"stage": self.stage, "step": self.step, "way": self.way.value, "targets": list(self.targets)}
 
 
-class Moments:
+class HookPoints:
     """One walk's hooks."""
 
     def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, world: World) -> None:
@@ -72,17 +72,17 @@ class Moments:
     def before_run(self, way: Way) -> None:
         """A process takes the run up. way: the direction it is going to walk."""
         at = self._history.next(self._playbook)
-        self._fire("before_run", _place(at, way) if isinstance(at, Next) else Place(way))
+        self._fire("before_run", _hook_point(at, way) if isinstance(at, Next) else HookPoint(way))
 
     def before_stage(self, at: Next) -> None:
         """A stage is entered, its question answered."""
-        self._fire("before_stage", Place(at.way, at.stage.id, rehearsal=at.stage.rehearsal))
+        self._fire("before_stage", HookPoint(at.way, at.stage.id, rehearsal=at.stage.rehearsal))
 
     def before_window(self, at: Next) -> None:
         """The next change shuts clients out: the last moment at which stopping is harmless."""
         begins = at.stage.window is not None and at.step.id == at.stage.window.steps.begins
         if begins and at.way is Way.FORWARD and at.id not in self._history.first_sent:
-            self._fire("before_window", _place(at, at.way))
+            self._fire("before_window", _hook_point(at, at.way))
 
     def before_wave(self, at: Next, targets: tuple[str, ...]) -> bool:
         """A wave outside windows is about to be sent. True when time has passed: look again first.
@@ -92,21 +92,21 @@ class Moments:
         begun = at.way is Way.FORWARD and any(self._history.applied(at.id, target) for target in targets)
         if at.stage.window or begun:
             return False
-        return self._fire("before_wave", _place(at, at.way, targets))
+        return self._fire("before_wave", _hook_point(at, at.way, targets))
 
     def due(self) -> None:
         """What the run's history says has come and has not been told yet."""
         turn = self._history.turn
         if self._history.way is Way.BACK:
             if turn is not None and turn.then == "end":
-                place = Place(Way.BACK, *_split(turn.to))
+                place = HookPoint(Way.BACK, *_split(turn.to))
                 self._fire("on_turn_back", place, RunEnded(turn.code, turn.why))
             return
         done = [stage for stage in self._playbook.stages if self._is_done(stage)]
         if not done:
             return
         last = done[-1]
-        place = Place(Way.FORWARD, last.id, rehearsal=last.rehearsal)
+        place = HookPoint(Way.FORWARD, last.id, rehearsal=last.rehearsal)
         if last.window and f"{last.id}.{last.window.steps.opens}" in self._history.done:
             self._fire("after_open", place)
         self._fire("after_stage", place)
@@ -114,7 +114,7 @@ class Moments:
     def ended(self, ended: RunEnded) -> None:
         """The walk stops here; afterwards no hook is reported any more."""
         at = self._history.next(self._playbook)
-        place = _place(at, at.way) if isinstance(at, Next) else Place(self._history.way)
+        place = _hook_point(at, at.way) if isinstance(at, Next) else HookPoint(self._history.way)
         if ended.code == _INTERRUPTED:
             self._fire("on_stop", place, ended)
         elif ended.code:
@@ -125,7 +125,7 @@ class Moments:
 
     # --- firing ----------------------------------------------------------------------------------------
 
-    def _fire(self, moment: Moment, place: Place, said: RunEnded | None = None) -> bool:
+    def _fire(self, moment: Moment, place: HookPoint, said: RunEnded | None = None) -> bool:
         """Run the hooks of a moment that have not had it. True when any was waited for. Leave when
         one stops the run."""
         waited = False
@@ -152,7 +152,7 @@ class Moments:
         return waited
 
     def _ended(
-        self, moment: Moment, place: Place, number: int, hook: Hook, stops: bool, end: HookEnd
+        self, moment: Moment, place: HookPoint, number: int, hook: Hook, stops: bool, end: HookEnd
     ) -> None:
         body = {"moment": moment, "place": place.body(), "number": number, "run": hook.run, "stops": stops}
         outcome = {"code": end.code, "how": end.how, "seconds": end.seconds, "output": end.output}
@@ -172,7 +172,7 @@ class Moments:
             if not self._over:
                 ended(end)
 
-    def _stop(self, moment: Moment, place: Place, hook: Hook, end: HookEnd) -> None:
+    def _stop(self, moment: Moment, place: HookPoint, hook: Hook, end: HookEnd) -> None:
         where = place.step or place.stage or "the run"
         if end.how == "interrupted":
             raise Leave(RunEnded(_INTERRUPTED, f"interrupted in a hook {moment} of {where}; resume goes on"))
@@ -210,7 +210,9 @@ class Moments:
         whole = not stage.rehearsal and all(step in self._history.done for step in steps)
         return whole or stage.id in self._history.stages_done
 
-    def _call(self, moment: Moment, hook: Hook, place: Place, said: RunEnded | None, stops: bool) -> HookCall:
+    def _call(
+        self, moment: Moment, hook: Hook, place: HookPoint, said: RunEnded | None, stops: bool
+    ) -> HookCall:
         facts: dict[str, Any] = {
             "moment": moment,
             "run": self._history.run,
@@ -244,8 +246,8 @@ def _variable(value: object) -> str:
     return "" if value is None else str(value).replace("\0", "")[:_VARIABLE]
 
 
-def _place(at: Next, way: Way, targets: tuple[str, ...] = ()) -> Place:
-    return Place(way, at.stage.id, at.id, targets, at.stage.rehearsal)
+def _hook_point(at: Next, way: Way, targets: tuple[str, ...] = ()) -> HookPoint:
+    return HookPoint(way, at.stage.id, at.id, targets, at.stage.rehearsal)
 
 
 def _split(to: str) -> tuple[str, str]:

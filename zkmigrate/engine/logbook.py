@@ -8,7 +8,7 @@ from typing import Any
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.history import HowFar, Next
+from zkmigrate.engine.history import Next, StepProgress
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.ports import Answer, World
 from zkmigrate.model.finding import Finding, doubts
@@ -56,13 +56,13 @@ class Logbook:
 
     # --- steps -----------------------------------------------------------------------------------------
 
-    def begun(self, at: Next, how_far: Callable[[], HowFar]) -> None:
-        """A step is entered; not synced, its first intent will be. how_far: asked once that is written."""
+    def begun(self, at: Next, progress: Callable[[], StepProgress]) -> None:
+        """A step is entered; not synced, its first intent will be. progress: asked once that is written."""
         self._step(at, "begin")
         waves = self._journal.history.waves_begun(at.id, at.way)
         step = at.step
         self._world.emit(
-            events.StepBegun(at.stage.id, step.id, step.title, step.hazard, at.way, waves, *how_far())
+            events.StepBegun(at.stage.id, step.id, step.title, step.hazard, at.way, waves, *progress())
         )
 
     def recorded(self, at: Next, record: Mapping[str, Any]) -> None:

@@ -100,7 +100,7 @@ class PlanFile(_Frozen):
         return clean(text) + "\n"
 
 
-def of(plan: Plan) -> PlanFile:
+def from_plan(plan: Plan) -> PlanFile:
     """A plan as it goes into a file."""
     stages = tuple(
         FileStage(
@@ -267,7 +267,7 @@ def _step_differences(name: str, was: FileStep, now: FileStep) -> Iterator[str]:
             yield f"{name} on {target}: not as planned: {other}"
 
 
-def told(differs: tuple[str, ...]) -> str:
+def summary(differs: tuple[str, ...]) -> str:
     """Differences as one line, the first few of them."""
     more = f"; and {len(differs) - _LISTED} more" if len(differs) > _LISTED else ""
     return "; ".join(differs[:_LISTED]) + more

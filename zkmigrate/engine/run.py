@@ -20,15 +20,15 @@ from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import (
     REHEARSED,
     Arrived,
-    HowFar,
     Leave,
     Next,
     Rehearsed,
+    StepProgress,
     Turn,
     complete,
 )
-from zkmigrate.engine.hold_points import HoldPlaces
-from zkmigrate.engine.hook_points import Moments
+from zkmigrate.engine.hold_points import HoldPoints
+from zkmigrate.engine.hook_points import HookPoints
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.logbook import Logbook
 from zkmigrate.engine.ports import Answer, World
@@ -58,8 +58,8 @@ class Walk:
         self._wave = Wave(journal, playbook, inventory, world.apply, world.emit, world.clock.now)
         self._log = Logbook(playbook, journal, world)
         self._window = Window(journal, inventory.policy, world, self._log)
-        self._holds = HoldPlaces(playbook, inventory, journal, self._window, world)
-        self._moments = Moments(playbook, inventory, journal, world)
+        self._holds = HoldPoints(playbook, inventory, journal, self._window, world)
+        self._hooks = HookPoints(playbook, inventory, journal, world)
         self._until = ""
         self._hold_at = ""
         self._fresh = True
@@ -143,7 +143,7 @@ class Walk:
     def _go(self) -> RunEnded:
         while True:
             try:
-                self._moments.due()
+                self._hooks.due()
                 match self.history.next(self.playbook):
                     case Arrived(None):
                         return RunEnded(0, complete(self.playbook.id))
@@ -159,11 +159,11 @@ class Walk:
                             started = self.world.clock.now()
                             self._leave(at, self._visit(at), started)
             except Leave as leave:
-                if not isinstance(leave.how, Turn):
+                if not isinstance(leave.outcome, Turn):
                     raise
-                self._cause = leave.how.findings
+                self._cause = leave.outcome.findings
                 self._passed.clear()
-                self._turn(leave.how)
+                self._turn(leave.outcome)
 
     def _visit(self, at: Next) -> Done | Blocked:
         """The step loop, to its verdict. A record that cannot be read blocks like anything else that a step
@@ -199,7 +199,7 @@ class Walk:
                     if may_hold and (held := self._holds.between(at, self._stop_if_asked)):
                         self._obey(held, at.stage)
                         continue
-                    if self._moments.before_wave(at, targets):
+                    if self._hooks.before_wave(at, targets):
                         continue
                     plans = {t: self._changes(at, context, facts, t) for t in targets}
                     if refused := _refused(at.step, plans):
@@ -241,18 +241,18 @@ class Walk:
             return Blocked((finding,)), None
 
     def _wave_begun(self, at: Next, targets: tuple[str, ...]) -> None:
-        how_far = self._how_far(at, targets)
-        self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets, *how_far))
+        step_progress = self._progress_of(at, targets)
+        self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets, *step_progress))
 
-    def _how_far(self, at: Next, wave: tuple[str, ...]) -> HowFar:
+    def _progress_of(self, at: Next, wave: tuple[str, ...]) -> StepProgress:
         """How far the paced step is as a wave of it begins; nothing of other steps."""
         paced = self.playbook.paced
         if paced is None or at.id != paced.step or at.way is Way.BACK:
-            return HowFar()
+            return StepProgress()
         every = paced.targets(self.inventory, self.history.records())
         if not set(wave) & set(every):
-            return HowFar()
-        far = self.history.how_far(at.id, wave, len(every), self.world.clock.wall())
+            return StepProgress()
+        far = self.history.step_progress(at.id, wave, len(every), self.world.clock.wall())
         return far._replace(many=paced.many)
 
     def _changes(self, at: Next, context: Context, facts: object, target: str) -> Changes:
@@ -285,8 +285,8 @@ class Walk:
                 self._log.answered(at.stage.id, at.step.id, f"{at.step.title}?", answer, self._found())
             self._obey(answer, at.stage)
         self._hold_before(at)  # asked for while the question was open
-        self._moments.before_window(at)
-        self._log.begun(at, lambda: self._how_far(at, self.history.last_wave(at.id, at.way)))
+        self._hooks.before_window(at)
+        self._log.begun(at, lambda: self._progress_of(at, self.history.last_wave(at.id, at.way)))
         return True
 
     def _found(self) -> tuple[Finding, ...]:
@@ -323,7 +323,7 @@ class Walk:
                 self._log.stage_skipped(stage, answer.by)
                 return False
             self._obey(answer, stage)
-        self._moments.before_stage(at)
+        self._hooks.before_stage(at)
         self._entered = f"{stage.id} {at.way.value}"
         self._log.stage_begun(stage, at.way)
         return True
@@ -440,11 +440,11 @@ class Walk:
         for retired in self.history.retired.values():
             self.world.emit(events.Noted(retired.words))
         try:
-            self._moments.before_run(way)
+            self._hooks.before_run(way)
             begin()
             ended = self._go()
         except Leave as leave:
-            how = leave.how
+            how = leave.outcome
             ended = RunEnded(8, how.why, how.findings) if isinstance(how, Turn) else how
         except ZkmigrateError as error:
             ended = RunEnded(error.exit_code, f"{error}; {self.state()}")
@@ -452,7 +452,7 @@ class Walk:
             return ended
         except Exception as error:  # a defect: whoever is called when a run fails hears of it
             self.world.watch.close()
-            self._moments.ended(RunEnded(1, f"{type(error).__name__}: {error}; {self.state()}"))
+            self._hooks.ended(RunEnded(1, f"{type(error).__name__}: {error}; {self.state()}"))
             raise
         except BaseException:
             self.world.watch.close()
@@ -462,7 +462,7 @@ class Walk:
 
     def _close(self, ended: RunEnded, *, journal: bool) -> None:
         self.world.watch.close()
-        self._moments.ended(ended)
+        self._hooks.ended(ended)
         self._log.closed(ended, journal=journal)
 
     # --- small things ----------------------------------------------------------------------------------

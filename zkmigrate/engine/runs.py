@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zkmigrate.engine import journal
-from zkmigrate.engine.history import Arrived, History, Next, Stands
+from zkmigrate.engine.history import Arrived, History, Next, NotUndone
 from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory, digest
@@ -34,7 +34,7 @@ class StaleError(UsageError):
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunState:
     """Where a run stands: ``complete``, ``back`` at the beginning, or ``open``; where as text."""
 
     state: str
@@ -47,7 +47,7 @@ def base(environ: Mapping[str, str]) -> Path:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownRun:
     """A run of an inventory. history: of the intact beginning of its journal. begun_at: seconds since the
     epoch. damaged: why the journal does not read, else empty."""
 
@@ -59,7 +59,7 @@ class Known:
     def is_open(self, playbook: Playbook) -> bool:
         """Whether there is anything left to do; so where that cannot be told."""
         if self.damaged or self.is_of(playbook):
-            return bool(self.damaged) or stand(self.history, playbook).state == "open"
+            return bool(self.damaged) or state_of(self.history, playbook).state == "open"
         return not self.history.is_over
 
     def is_of(self, playbook: Playbook) -> bool:
@@ -67,7 +67,7 @@ class Known:
         return self.history.playbook in ("", playbook.id)
 
 
-def known(runs: Path, inventory: Inventory) -> tuple[Known, ...]:
+def runs_of(runs: Path, inventory: Inventory) -> tuple[KnownRun, ...]:
     """The runs of an inventory, oldest first, whatever they are called.
 
     Whose a run is its journal says, by the inventory's name; where it does not, ``NAME-NUMBER`` does.
@@ -89,7 +89,7 @@ def known(runs: Path, inventory: Inventory) -> tuple[Known, ...]:
             not history.name
             and (history.inventory == digest(inventory) or _number(path.name, inventory.name) is not None)
         ):
-            found.append(Known(path.name, history, entries[0].at if entries else 0.0, damaged))
+            found.append(KnownRun(path.name, history, entries[0].at if entries else 0.0, damaged))
     return tuple(sorted(found, key=lambda run: (run.begun_at, _number(run.run, inventory.name) or 0)))
 
 
@@ -102,7 +102,7 @@ def _number(run: str, name: str) -> int | None:
 def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     """The open run of an inventory, else the newest; one of another playbook only where there is none of this
     one. UsageError when there is none, or several are open."""
-    found = known(runs, inventory)
+    found = runs_of(runs, inventory)
     if not found:
         raise UsageError(f"no run of {inventory.name} in {runs}. Possible now: zkmigrate run begins one")
     found = tuple(run for run in found if run.is_of(playbook)) or found
@@ -115,15 +115,15 @@ def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     return still[0] if still else found[-1].run
 
 
-def fresh(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
+def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     """Id for a new run, ``NAME-NUMBER``. UsageError while an older one of this inventory and playbook is
     open, JournalError where that cannot be told."""
-    for run in known(runs, inventory):
+    for run in runs_of(runs, inventory):
         if run.damaged:
             raise JournalError(f"run {run.run} is not finished and its journal does not read: {run.damaged}")
         if run.is_of(playbook) and run.is_open(playbook):
             raise UsageError(
-                f"run {run.run} is not finished ({stand(run.history, playbook).where}){_standing(run)}. "
+                f"run {run.run} is not finished ({state_of(run.history, playbook).where}){_not_undone(run)}. "
                 f"Possible now: resume or rollback, with --run-id {run.run}; or run --run-id {run.run}, "
                 "forward again after a way back"
             )
@@ -132,41 +132,41 @@ def fresh(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     return f"{inventory.name}-{max(numbers, default=0) + 1}"
 
 
-def beside(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[str, ...]:
+def other_open_runs(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[str, ...]:
     """A remark on each open run of this inventory and another playbook."""
     return tuple(
-        f"run {run.run} of {run.history.playbook} is open as well{_standing(run)}"
-        for run in known(runs, inventory)
+        f"run {run.run} of {run.history.playbook} is open as well{_not_undone(run)}"
+        for run in runs_of(runs, inventory)
         if not run.is_of(playbook) and run.is_open(playbook)
     )
 
 
-def _standing(run: Known) -> str:
-    lines = standing_lines(run.history.stands())
+def _not_undone(run: KnownRun) -> str:
+    lines = not_undone_lines(run.history.not_undone())
     return f"; not undone: {'; '.join(lines)}" if lines else ""
 
 
-def standing_lines(stands: Iterable[Stands]) -> list[str]:
+def not_undone_lines(stands: Iterable[NotUndone]) -> list[str]:
     """Each step that has changes which are not undone: how many, and on what."""
-    by_step: dict[str, list[Stands]] = {}
+    by_step: dict[str, list[NotUndone]] = {}
     for one in stands:
         by_step.setdefault(one.step, []).append(one)
     return [_of_step(step, found) for step, found in by_step.items()]
 
 
-def _of_step(step: str, found: list[Stands]) -> str:
+def _of_step(step: str, found: list[NotUndone]) -> str:
     number = sum(one.changes for one in found)
     names = [f"cluster {one.where}" if one.cluster else one.where for one in found]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{step}: {number} change{'s' * (number != 1)} on {', '.join(names[:_NAMED])}{more}"
 
 
-def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[Known, str] | None:
+def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[KnownRun, str] | None:
     """The open run of which the first gate's demands hold no more, and what it has done (``Stage.outdates``);
     None where there is none."""
     found = [
         (run, stage.outdates)
-        for run in known(runs, inventory)
+        for run in runs_of(runs, inventory)
         if run.is_open(playbook)
         for stage in playbook.stages
         if stage.outdates and run.history.touched_in(stage.id)
@@ -174,13 +174,13 @@ def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tup
     return found[-1] if found else None
 
 
-def gate_ahead(run: Known, playbook: Playbook) -> Stage:
+def gate_ahead(run: KnownRun, playbook: Playbook) -> Stage:
     """The next gate of a run behind the first. UsageError once all of them are behind."""
     for stage in playbook.gates[1:]:
         if stage.id not in run.history.stages_done:
             return stage
     raise UsageError(
-        f"run {run.run} has passed every gate ({stand(run.history, playbook).where}). Possible now: "
+        f"run {run.run} has passed every gate ({state_of(run.history, playbook).where}). Possible now: "
         "zkmigrate status, resume, or watch"
     )
 
@@ -212,16 +212,16 @@ def directory(runs: Path, run: str) -> Path:
     return runs / run
 
 
-def stand(history: History, playbook: Playbook) -> Standing:
+def state_of(history: History, playbook: Playbook) -> RunState:
     """Where a run stands, from its history."""
     position = history.next(playbook)
     if isinstance(position, Next):
-        return Standing("open", f"at {position.id}, {position.way.value}")
+        return RunState("open", f"at {position.id}, {position.way.value}")
     if isinstance(position, Arrived) and position.turn is None:
-        return Standing("complete", "at the end")
+        return RunState("complete", "at the end")
     if history.way is Way.BACK and not history.begun:
-        return Standing("back", "back at the beginning")
-    return Standing("open", f"back at the start of {history.turn.to}" if history.turn else "between stages")
+        return RunState("back", "back at the beginning")
+    return RunState("open", f"back at the start of {history.turn.to}" if history.turn else "between stages")
 
 
 def applied_by(runs: Path, plan: str) -> str:
@@ -243,7 +243,7 @@ def refuse_applied(runs: Path, plan: str, but: str = "") -> None:
         )
 
 
-def begun_with(history: History, plan: str) -> StaleError:
+def plan_comes_late(history: History, plan: str) -> StaleError:
     """Why a plan (its digest) cannot be given to a run that has changed hosts."""
     seen = "this plan" if history.plan == plan else f"plan {history.plan[:12]}"
     return StaleError(
@@ -284,7 +284,7 @@ def make(run_dir: Path) -> None:
         ) from None
 
 
-def unmake(run_dir: Path) -> None:
+def remove_empty(run_dir: Path) -> None:
     """Remove the directory of a run that was refused before it began; one that holds anything stays."""
     with contextlib.suppress(OSError):
         run_dir.rmdir()

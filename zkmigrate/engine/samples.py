@@ -58,7 +58,7 @@ class Samples:
             self._give_up(f"{error.strerror}")
         self.note("process", {})
 
-    def heeding(self, emit: events.Emit) -> events.Emit:
+    def noting_stage(self, emit: events.Emit) -> events.Emit:
         """``emit``, with the stage noted on the way."""
 
         def heeded(event: events.Event) -> None:

@@ -537,7 +537,7 @@ Changes: TypeAlias = tuple[Change, ...]
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecoveredChange:
     """A change that only the host's own record tells of, because the journal that knew it is lost.
 
     path: what a ``put`` or ``move-aside`` replaced, empty for other verbs; the content is not on record.
@@ -569,7 +569,7 @@ class Applied:
     ``confirmed`` is False when only the intent was journaled (the tool died, or the connection broke).
     """
 
-    change: Change | Recorded
+    change: Change | RecoveredChange
     operation: str
     confirmed: bool
 
@@ -579,7 +579,7 @@ def inverse(applied: Applied) -> Change | None:
     change = applied.change
     if isinstance(change, AlterTopicConfig):
         return replace(change, value=change.before, before=change.value)
-    if isinstance(change, PutFile | MoveAside) or (isinstance(change, Recorded) and change.replaces):
+    if isinstance(change, PutFile | MoveAside) or (isinstance(change, RecoveredChange) and change.replaces):
         return Restore(change.host, applied.operation, change.path)
     return None
 

@@ -17,19 +17,19 @@ T = TypeVar("T")
 A = TypeVar("A", bound=Callable[..., object])
 
 
-def asks(cost: str) -> Callable[[A], A]:
-    """States what a look asks of how many brokers, for looks that are repeated beside a long stage."""
+def costs(cost: str) -> Callable[[A], A]:
+    """States what a look costs of how many brokers, for looks that are repeated beside a long stage."""
 
     def stated(look: A) -> A:
-        look.__dict__["asks"] = cost
+        look.__dict__["costs"] = cost
         return look
 
     return stated
 
 
 def cost(look: Callable[..., object]) -> str:
-    """What a look asks of how many brokers, as ``asks`` states it. KeyError where nothing is stated."""
-    said: str = look.__dict__["asks"]
+    """What a look asks of how many brokers, as ``costs`` states it. KeyError where nothing is stated."""
+    said: str = look.__dict__["costs"]
     return said
 
 
@@ -277,15 +277,15 @@ class Look(Protocol):
         """A round trip to each broker of the inventory, all at once, at most so many seconds long."""
         ...
 
-    @asks("one Metadata request for all partitions of all topics, to one broker")
+    @costs("one Metadata request for all partitions of all topics, to one broker")
     def topics(self, cluster: str) -> Reading[ClusterTopics]:
         """Every topic of a cluster.
 
-        Like each look at a cluster it first asks every broker of the inventory for its ApiVersions.
+        Like each look at a cluster it first costs every broker of the inventory for its ApiVersions.
         """
         ...
 
-    @asks("one Metadata request for these topics alone, to each witness")
+    @costs("one Metadata request for these topics alone, to each witness")
     def topic_partitions(
         self, cluster: str, topics: Sequence[str], witnesses: int
     ) -> Reading[TopicPartitions]:
@@ -293,20 +293,20 @@ class Look(Protocol):
         tell from memory: nothing is read from a disk or from ZooKeeper."""
         ...
 
-    @asks("one DescribeLogDirs request for these partitions alone, to each of these brokers")
+    @costs("one DescribeLogDirs request for these partitions alone, to each of these brokers")
     def log_dirs(
         self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
     ) -> Reading[Mapping[int, LogDirs]]:
         """The replicas on the disks of these brokers, by their ids. partitions: which ones, by topic; None:
-        all. A broker tells sizes from memory, and asks its file system for the volumes."""
+        all. A broker tells sizes from memory, and costs its file system for the volumes."""
         ...
 
-    @asks("one DescribeConfigs request for each 500 topics, to one broker, which reads each from ZooKeeper")
+    @costs("one DescribeConfigs request for each 500 topics, to one broker, which reads each from ZooKeeper")
     def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
         """One config of these topics. Brokers without ZooKeeper tell it from memory."""
         ...
 
-    @asks("one IncrementalAlterConfigs request for each 500 topics, to one broker, which reads each")
+    @costs("one IncrementalAlterConfigs request for each 500 topics, to one broker, which reads each")
     def refused_setting(
         self, cluster: str, key: str, value: str, topics: Sequence[str]
     ) -> Reading[Mapping[str, str]]:

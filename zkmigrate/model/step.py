@@ -123,7 +123,7 @@ Teller: TypeAlias = Callable[[str, str], None]
 """Takes what a long look is after, and how far it is: ``12 of 40 transactions``."""
 
 
-def untold(_what: str, _progress: str) -> None:
+def tell_nobody(_what: str, _progress: str) -> None:
     """For where nobody is told."""
 
 
@@ -166,7 +166,7 @@ class Context:
     begun: bool = False
     way: Way = Way.FORWARD
     kept: Mapping[str, Any] = field(default_factory=dict)
-    tell: Teller = field(default=untold, compare=False)
+    tell: Teller = field(default=tell_nobody, compare=False)
     retired: tuple[Retired, ...] = ()
     hold_at: str = ""
 

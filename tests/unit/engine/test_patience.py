@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.engine_world import Tiny
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.hold_points import HoldPlaces
+from zkmigrate.engine.hold_points import HoldPoints
 from zkmigrate.engine.ports import Answer
 from zkmigrate.engine.run import Patience, Walk
 from zkmigrate.errors import HostError
@@ -155,6 +155,6 @@ def test_an_operators_hold_does_not_eat_up_the_wait_after_it(
         tiny.clock.t += HOUR_S
         return next(held, None)
 
-    monkeypatch.setattr(HoldPlaces, "between", between)
+    monkeypatch.setattr(HoldPoints, "between", between)
     assert tiny.process(forward).code == 0
     assert tiny.clock.t > 1000.0 + HOUR_S

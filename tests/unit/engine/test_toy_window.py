@@ -212,23 +212,23 @@ def test_behind_the_door_there_is_no_way_back(tmp_path: Path) -> None:
 def test_the_gate_of_a_run_is_what_its_playbook_says(tmp_path: Path) -> None:
     toy = Windowed(tmp_path / "tiny-1")
 
-    def stands() -> tuple[runs.Known, str] | None:
+    def not_undone() -> tuple[runs.KnownRun, str] | None:
         return runs.past_first_gate(tmp_path, inventory(), toy.playbook)
 
     assert toy.process(lambda walk: walk.forward(until="first")).code == 0
-    assert stands() is None, "nothing was changed yet"
+    assert not_undone() is None, "nothing was changed yet"
     assert toy.process(lambda walk: walk.forward(until="before")).code == 0
     for act in (None, back):
         if act is not None:  # on its way back it looks at the first stage anew, and has written files still
             with pytest.raises(Killed):
                 toy.process(act, Points(1, kinds=("apply",)))
-        found = stands()
+        found = not_undone()
         assert found is not None
         assert (found[1], runs.gate_ahead(found[0], toy.playbook).id) == ("written files", "main")
     assert toy.process(resume).code == 0
-    assert stands() is None
+    assert not_undone() is None
     assert toy.process(forward).code == 0
-    [over] = runs.known(tmp_path, inventory())
+    [over] = runs.runs_of(tmp_path, inventory())
     with pytest.raises(UsageError, match="has passed every gate"):
         runs.gate_ahead(over, toy.playbook)
 
