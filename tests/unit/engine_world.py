@@ -21,8 +21,6 @@ from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import (
     Answer,
     HookRunner,
-    NoHooks,
-    NoWatch,
     WatchPort,
     World,
 )
@@ -290,11 +288,11 @@ class Tiny:
     interrupt: Interrupt = field(default_factory=Interrupt)
     clock: TinyClock = field(default_factory=TinyClock)
     seen: list[events.Event] = field(default_factory=list)
-    watch: WatchPort = field(default_factory=NoWatch)
+    watch: WatchPort = field(default_factory=WatchPort)
     window: WindowSpec = field(default_factory=tiny_window)
     policy: dict[str, Any] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)
-    runner: HookRunner = field(default_factory=NoHooks)
+    runner: HookRunner = field(default_factory=HookRunner)
 
     def __post_init__(self) -> None:
         self.steps = {

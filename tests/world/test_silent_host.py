@@ -16,7 +16,7 @@ from tests.unit.moves.steps.facts import surveyed
 from tests.world.operator import Operator, quiet_world
 from zkmigrate import deadline
 from zkmigrate.engine.history import History
-from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.ports import Answer, WatchPort
 from zkmigrate.engine.watch import HOST_UNREACHABLE, past_deadline
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import Change, Outcome
@@ -38,7 +38,7 @@ PHASES = ("fence", "cut", "stopped", "seal")
 
 
 @dataclass
-class ModelWatch:
+class ModelWatch(WatchPort):
     """The watch in the model's time: renews what answers, knows the deadline, says who is silent."""
 
     operator: Silenced

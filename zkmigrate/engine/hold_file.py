@@ -16,7 +16,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from zkmigrate.errors import LockedError
 
@@ -71,43 +71,29 @@ class Released:
     since: float
 
 
-class HoldPort(Protocol):
-    """The hold of one run, as the walk asks for it; no look raises."""
+class HoldPort:
+    """The hold of one run, as the walk asks for it. No look raises. This one never holds."""
 
     def wanted(self) -> Hold | None:
-        """The hold that is there now."""
-        ...
-
-    def answered(self) -> None:
-        """It was answered at the run's own terminal: take it away."""
-        ...
-
-    def released(self) -> Released | None:
-        """The last release by another terminal."""
-        ...
-
-    def place(self, hold: Hold, /) -> Hold | None:
-        """Ask for a hold in the walk's own name; it raises what ``HoldFile.place`` does."""
-        ...
-
-
-class NoHolds:
-    """For walks without a second terminal."""
-
-    def wanted(self) -> Hold | None:
+        """The hold that somebody asks for now."""
         return None
 
     def answered(self) -> None:
-        return None
+        """Remove the hold: it was answered at the run's own terminal."""
 
     def released(self) -> Released | None:
+        """The last release from another terminal."""
         return None
 
-    def place(self, _hold: Hold) -> Hold | None:
+    def place(self, _hold: Hold, /) -> Hold | None:
+        """Write a hold of the same person over the one it returns.
+
+        LockedError while somebody else holds; OSError when the file cannot be written.
+        """
         return None
 
 
-class HoldFile:
+class HoldFile(HoldPort):
     """The hold file of one run directory."""
 
     def __init__(self, run_dir: Path) -> None:
@@ -134,11 +120,7 @@ class HoldFile:
         except (OSError, ValueError):
             return None
 
-    def place(self, hold: Hold) -> Hold | None:
-        """Write the hold; the one of the same person that it replaces.
-
-        LockedError while somebody else holds, OSError where the file cannot be written.
-        """
+    def place(self, hold: Hold, /) -> Hold | None:
         before = self.wanted()
         if before is not None and (before.by != hold.by or before.wrong):
             raise LockedError(

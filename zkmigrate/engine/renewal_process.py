@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.transport.channels import Channels
@@ -50,41 +49,27 @@ class _Reach:
         return self.addresses[name]
 
 
-class Beside(Protocol):
-    """A second process that renews, as the watch sees it."""
+class SecondRenewer:
+    """A second process that renews, as the watch sees it. This one renews nothing."""
 
     def ready(self) -> None:
-        """FENCE may come soon: log in to the hosts."""
+        """Log in to the hosts: FENCE may come soon."""
 
     def renew(self, lease: Lease, until: float) -> None:
         """Renew every host from now on, never past ``until`` (monotonic seconds; 0: do not renew)."""
 
-    def reached(self, host: str) -> float:
-        """When it last renewed this host (monotonic seconds); 0 if never, if its last renewal failed, or if
-        the process has ended."""
-
-    def close(self) -> None:
-        """End it."""
-
-
-class Alone:
-    """No second process: the watch's threads send every renewal."""
-
-    def ready(self) -> None:
-        """Nothing has to be ready."""
-
-    def renew(self, lease: Lease, until: float) -> None:
-        """Nobody is told."""
-
     def reached(self, host: str) -> float:  # noqa: ARG002
-        """Never."""
+        """When it last renewed this host (monotonic seconds).
+
+        0 if never, if the last renewal failed, or if the process has ended.
+        """
         return 0.0
 
     def close(self) -> None:
-        """Nothing runs."""
+        """End the process."""
 
 
-class Numbers:
+class SharedNumbers:
     """What the two processes share: one double for each order, then one for each host."""
 
     def __init__(self, file: int, hosts: tuple[str, ...]) -> None:
@@ -127,7 +112,7 @@ class Numbers:
         self._all[_REACHED + self._hosts.index(host)] = time.monotonic() if reached else 0.0
 
 
-class Process:
+class RenewalProcess(SecondRenewer):
     """The second process of one run, started once until ``close``.
 
     Where it does not start, it reaches no host. number: the run's fencing number, 0 before there is one.
@@ -146,7 +131,7 @@ class Process:
         self._hosts, self._run, self._program = hosts, run, program
         self._number = number
         self._guard = threading.Lock()
-        self._numbers: Numbers | None = None
+        self._numbers: SharedNumbers | None = None
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -177,12 +162,12 @@ class Process:
                 with suppress(BrokenPipeError):
                     child.stdin.close()
 
-    def _started(self) -> Numbers:
+    def _started(self) -> SharedNumbers:
         with self._guard:
             if self._numbers is None:
                 file = os.memfd_create("zkmigrate-renewals")
                 try:
-                    self._numbers = Numbers(file, self._names)
+                    self._numbers = SharedNumbers(file, self._names)
                     with suppress(OSError):  # the watch's threads renew without it
                         self._start(file)
                 finally:
@@ -209,7 +194,7 @@ class Process:
             self._child.stdin.flush()
 
 
-def _keep(numbers: Numbers, host: str, channels: Channels) -> None:
+def _keep(numbers: SharedNumbers, host: str, channels: Channels) -> None:
     """Renew one host for ever, as ordered; before the first order, hold the channel open."""
     opened = 0
     while True:
@@ -233,7 +218,7 @@ def main() -> None:
         setting = json.loads(sys.stdin.buffer.readline())
         hosts = _Reach(Ssh.model_validate_json(setting["ssh"]), setting["addresses"])
         names = tuple(setting["addresses"])
-        numbers = Numbers(int(sys.argv[1]), names)
+        numbers = SharedNumbers(int(sys.argv[1]), names)
         channels = Channels(Transport(hosts), setting["run"], "watch", setting["program"])
         for host in names:
             threading.Thread(target=_keep, args=(numbers, host, channels), daemon=True).start()

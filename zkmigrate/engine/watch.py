@@ -23,7 +23,8 @@ from functools import partial
 
 from zkmigrate import deadline
 from zkmigrate.engine.history import History
-from zkmigrate.engine.renewal_process import Alone, Beside
+from zkmigrate.engine.ports import WatchPort
+from zkmigrate.engine.renewal_process import SecondRenewer
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.parallel import together
 from zkmigrate.inventory.inventory import Lease
@@ -58,7 +59,7 @@ It must give up by itself well within the cut's TTL.
 """
 
 
-class Watch:
+class Watch(WatchPort):
     """See the module's text. ``now`` and ``wall`` are the engine's clocks; ``probes``: those of a stage."""
 
     def __init__(
@@ -68,14 +69,14 @@ class Watch:
         now: Callable[[], float],
         wall: Callable[[], float],
         probes: Callable[[Stage], tuple[Probe, ...]] = lambda _stage: (),
-        beside: Beside | None = None,
+        second: SecondRenewer | None = None,
     ) -> None:
         self._hosts = hosts
         self._renew = renew
         self._now = now
         self._wall = wall
         self._probes = probes
-        self._beside = beside or Alone()
+        self._second = second or SecondRenewer()
         self._guard = threading.Lock()
         self._found: dict[tuple[str, str], Finding] = {}
         self._answered: dict[tuple[str, str], Finding] = {}
@@ -93,7 +94,7 @@ class Watch:
         fenced = history.first_sent.get(f"{stage.id}.{steps.begins}")
         if fenced is None:
             self._stop()
-            self._beside.ready()
+            self._second.ready()
             return
         if f"{stage.id}.{steps.opens}" in history.done:
             self.close()
@@ -165,7 +166,7 @@ class Watch:
     def close(self) -> None:
         """Stop and wait for all threads; a lease that is not sealed now ends by itself."""
         self._stop()
-        self._beside.close()
+        self._second.close()
 
     # --- threads ---------------------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ class Watch:
         if self._session is not None:
             self._session.end()
             if isinstance(self._session, _Leased):
-                self._beside.renew(self._session.lease, 0.0)
+                self._second.renew(self._session.lease, 0.0)
             self._session = None
         # What was found belongs to the window that has ended: a renewal that came after the rehearsal had
         # reopened a door must not turn the next window back.
@@ -189,10 +190,10 @@ class Watch:
         period = session.lease.renew_every_ms / 1000
         while not session.over.wait(period):
             self._order(session)
-            delivered = max(delivered, self._beside.reached(host))
+            delivered = max(delivered, self._second.reached(host))
             if not session.renewing:
                 delivered = self._now()
-            elif self._now() - self._beside.reached(host) > _LATE * period:
+            elif self._now() - self._second.reached(host) > _LATE * period:
                 delivered = self._round(session, host, delivered)
             else:
                 self._clear(host, HOST_UNREACHABLE)
@@ -205,7 +206,7 @@ class Watch:
             until = self._now() + session.lease.fence_ttl_ms / 1000
         else:
             until = min(session.deadline, self._now() + _UNHEARD_S)
-        self._beside.renew(session.lease, until)
+        self._second.renew(session.lease, until)
 
     def _round(self, session: _Leased, host: str, delivered: float, least_ms: int = 0) -> float:
         """Renew once on one host, for at least so long; returns when a renewal last reached it."""
@@ -218,7 +219,7 @@ class Watch:
         try:
             outcome = self._renew(host, fence_ms, cut_ms)
         except HostError as error:
-            delivered = max(delivered, self._beside.reached(host))
+            delivered = max(delivered, self._second.reached(host))
             silent = self._now() - delivered
             if silent * 1000 > session.silence_ms:
                 self._store(_undelivered(host, silent, str(error)))

@@ -85,7 +85,7 @@ class Site:
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
         """The watch, over channels of its own, and its second process."""
         hosts, renew = lock.hosts, partial(self._renew, lock)
-        other = renewal_process.Process(hosts, self.inventory, self._run, lambda: lock.number)
+        other = renewal_process.RenewalProcess(hosts, self.inventory, self._run, lambda: lock.number)
         return Watch(hosts, renew, clock.now, clock.wall, self._probes, other)
 
     def sample(self, samples: Samples, playbook: Playbook) -> Callable[[], None]:

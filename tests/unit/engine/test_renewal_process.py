@@ -18,7 +18,7 @@ import pytest
 from tests.unit import sshd as daemon
 from tests.unit.engine.test_watch import CONTEXT, Moment, Renewals, fenced, until
 from tests.unit.sshd import Sshd
-from zkmigrate.engine.renewal_process import Process
+from zkmigrate.engine.renewal_process import RenewalProcess
 from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory.inventory import Lease
 
@@ -35,10 +35,10 @@ HOSTS = ("d1", "d2", "d3")
 HELD_S = 20
 PARENT = """
 import sys, time
-from zkmigrate.engine.renewal_process import Process
+from zkmigrate.engine.renewal_process import RenewalProcess
 from zkmigrate.inventory.inventory import Inventory, Lease
 known = Inventory.model_validate_json(sys.argv[1])
-process = Process(known.dest_names, known, "r1", lambda: 7, sys.argv[2])
+process = RenewalProcess(known.dest_names, known, "r1", lambda: 7, sys.argv[2])
 process.renew(Lease(renew_every_ms=100), time.monotonic() + 600)
 print(process.pid, flush=True)
 sys.stdin.read()
@@ -55,8 +55,8 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def process(sshd: Sshd) -> Iterator[Process]:
-    made = Process(HOSTS, daemon.inventory(sshd), "r1", lambda: 7, str(sshd.programs / "speaker"))
+def process(sshd: Sshd) -> Iterator[RenewalProcess]:
+    made = RenewalProcess(HOSTS, daemon.inventory(sshd), "r1", lambda: 7, str(sshd.programs / "speaker"))
     yield made
     made.close()
 
@@ -73,18 +73,18 @@ def ended(pid: int) -> bool:
         return True
 
 
-def all_reached(process: Process) -> Callable[[], bool]:
+def all_reached(process: RenewalProcess) -> Callable[[], bool]:
     return lambda: all(process.reached(host) for host in HOSTS)
 
 
-def test_the_channels_are_open_before_the_first_renewal_is_ordered(sshd: Sshd, process: Process) -> None:
+def test_the_channels_are_open_before_the_first_order(sshd: Sshd, process: RenewalProcess) -> None:
     process.ready()
     until("every host is logged in to", lambda: lines(sshd, "opened") == ["--run r1 --as 7 serve"] * 3)
     assert lines(sshd, "renewed") == []
     assert not any(process.reached(host) for host in HOSTS)
 
 
-def test_no_renewal_reaches_past_the_order(sshd: Sshd, process: Process) -> None:
+def test_no_renewal_reaches_past_the_order(sshd: Sshd, process: RenewalProcess) -> None:
     process.ready()
     until("every host is logged in to", lambda: len(lines(sshd, "opened")) == 3)
     end = time.monotonic() + 1.5
@@ -101,14 +101,14 @@ def test_no_renewal_reaches_past_the_order(sshd: Sshd, process: Process) -> None
     assert [process.reached(host) for host in HOSTS] == pytest.approx(seen, abs=1.0)
 
 
-def test_a_refused_renewal_does_not_count(sshd: Sshd, process: Process) -> None:
+def test_a_refused_renewal_does_not_count(sshd: Sshd, process: RenewalProcess) -> None:
     process.renew(LEASE, time.monotonic() + 600)
     until("every host is reached", all_reached(process))
     (sshd.folder / "state" / "refuse").touch()
     until("no host counts as reached", lambda: not any(process.reached(host) for host in HOSTS))
 
 
-def test_renewals_arrive_while_one_call_holds_the_interpreter(sshd: Sshd, process: Process) -> None:
+def test_renewals_arrive_while_one_call_holds_the_interpreter(sshd: Sshd, process: RenewalProcess) -> None:
     log = sshd.folder / "state" / "renewed"
     process.renew(LEASE, time.monotonic() + 600)
     until("every host is reached", all_reached(process))
@@ -151,7 +151,7 @@ def test_the_process_ends_with_a_parent_that_is_killed(sshd: Sshd) -> None:
 
 
 def test_where_it_does_not_start_no_host_is_reached(
-    process: Process, monkeypatch: pytest.MonkeyPatch
+    process: RenewalProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     process.ready()
@@ -160,20 +160,20 @@ def test_where_it_does_not_start_no_host_is_reached(
     assert not any(process.reached(host) for host in HOSTS)
 
 
-def test_ctrl_c_at_the_terminal_does_not_reach_it(process: Process) -> None:
+def test_ctrl_c_at_the_terminal_does_not_reach_it(process: RenewalProcess) -> None:
     process.ready()
     assert os.getsid(process.pid) != os.getsid(0)
 
 
 def test_the_watch_renews_itself_once_the_process_is_killed(
-    sshd: Sshd, process: Process, tmp_path: Path
+    sshd: Sshd, process: RenewalProcess, tmp_path: Path
 ) -> None:
     moment, renew = Moment(time.monotonic()), Renewals()
     moment.now = time.monotonic  # type: ignore[method-assign]
     stage, history = fenced(tmp_path / "run", deadline_s=600.0)
     line, _, _ = history.first_sent["main.fence"]
     history.first_sent["main.fence"] = (line, moment.wall(), time.monotonic())
-    watch = Watch(HOSTS, renew, moment.now, moment.wall, beside=process)
+    watch = Watch(HOSTS, renew, moment.now, moment.wall, second=process)
     try:
         watch.follow(stage, history, CONTEXT)
         until("the process renews every host", all_reached(process))

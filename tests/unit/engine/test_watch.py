@@ -14,6 +14,8 @@ import pytest
 from tests.unit.engine_world import HOSTS, LEASE, Tiny, decide, inventory, tiny_window, waiting
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.history import History
+from zkmigrate.engine.ports import WatchPort
+from zkmigrate.engine.renewal_process import SecondRenewer
 from zkmigrate.engine.watch import DEADLINE, HOST_UNREACHABLE, LEASE_LAPSED, LOOK_UNKNOWN, Watch
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import HostStatus
@@ -96,7 +98,7 @@ def test_the_first_round_reaches_every_host_before_the_walk_goes_on(tmp_path: Pa
     assert len(renew.sent) == count
 
 
-class Other:
+class Other(SecondRenewer):
     """A second process that reached every host at ``at``; keeps the orders it got."""
 
     def __init__(self, at: float) -> None:
@@ -121,7 +123,7 @@ class Other:
 
 @contextmanager
 def beside(other: Other, moment: Moment, renew: Renewals) -> Iterator[Watch]:
-    watch = Watch(HOSTS, renew, moment.now, moment.wall, beside=other)
+    watch = Watch(HOSTS, renew, moment.now, moment.wall, second=other)
     try:
         yield watch
     finally:
@@ -363,7 +365,7 @@ def test_a_probe_that_breaks_is_a_finding_and_heals(tmp_path: Path) -> None:
 # --- the walk under the watch --------------------------------------------------------------------------
 
 
-class Told:
+class ScriptedWatch(WatchPort):
     """A watch that reports what a test tells it, once fence has been sent."""
 
     def __init__(self) -> None:
@@ -372,13 +374,13 @@ class Told:
         self.closed = False
         self.asked_in: list[str] = []
 
-    def follow(self, stage: Stage, history: History, _context: Context) -> None:
+    def follow(self, stage: Stage, history: History, _context: Context, /) -> None:
         self.fenced = f"{stage.id}.fence" in history.first_sent
 
     def finding(self) -> Finding | None:
         return self.findings[0] if self.findings and self.fenced else None
 
-    def answered(self, finding: Finding) -> None:
+    def answered(self, finding: Finding, /) -> None:
         self.findings.remove(finding)
 
     def left_s(self) -> float | None:
@@ -394,23 +396,23 @@ def trouble(id: str) -> Finding:
 
 @pytest.mark.parametrize(("id", "code"), [(LEASE_LAPSED, 9), (HOST_UNREACHABLE, 7)])
 def test_a_finding_turns_the_walk_back_between_steps(tmp_path: Path, id: str, code: int) -> None:
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told)
+    watch = ScriptedWatch()
+    tiny = Tiny(tmp_path / "r", watch=watch)
     tiny.process(lambda walk: walk.forward(until="rehearse"))
-    told.findings = [trouble(id)]
+    watch.findings = [trouble(id)]
     ended = tiny.process(lambda walk: walk.forward())
     assert (ended.code, [f.id for f in ended.findings]) == (code, [id])
-    assert told.closed
+    assert watch.closed
     done = [f"{e.stage}.{e.step} {e.way.value}" for e in tiny.seen if isinstance(e, events.StepEnded)]
     assert done[-2:] == ["main.fence forward", "main.fence back"], "never in the middle of a step's changes"
     assert not any(path in ("/fence", "/cut") for _, path in tiny.hosts.files)
 
 
 def test_the_time_left_to_turn_back_is_not_counted_on_the_way_back(tmp_path: Path) -> None:
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told)
+    watch = ScriptedWatch()
+    tiny = Tiny(tmp_path / "r", watch=watch)
     tiny.process(lambda walk: walk.forward(until="rehearse"))
-    told.findings = [trouble(HOST_UNREACHABLE)]
+    watch.findings = [trouble(HOST_UNREACHABLE)]
     tiny.seen.clear()
     tiny.process(lambda walk: walk.forward())
     turned = next(n for n, e in enumerate(tiny.seen) if isinstance(e, events.Turned) and e.way is Way.BACK)
@@ -420,12 +422,12 @@ def test_the_time_left_to_turn_back_is_not_counted_on_the_way_back(tmp_path: Pat
 
 
 def test_a_finding_is_heard_while_a_step_waits(tmp_path: Path) -> None:
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told)
+    watch = ScriptedWatch()
+    tiny = Tiny(tmp_path / "r", watch=watch)
     tiny.process(lambda walk: walk.forward(until="rehearse"))
 
     def waits(way: Way) -> Verdict:
-        told.findings = [trouble(HOST_UNREACHABLE)]
+        watch.findings = [trouble(HOST_UNREACHABLE)]
         return waiting("a proof", 1e9)(way)
 
     tiny.steps["prove"].verdict = waits
@@ -434,14 +436,14 @@ def test_a_finding_is_heard_while_a_step_waits(tmp_path: Path) -> None:
 
 def test_a_step_that_is_blocked_by_a_lapsed_lease_is_not_what_the_run_ended_for(tmp_path: Path) -> None:
     """A host whose lease lapsed went back by itself, and the step that looks at it there finds it changed."""
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told)
+    watch = ScriptedWatch()
+    tiny = Tiny(tmp_path / "r", watch=watch)
     tiny.process(lambda walk: walk.forward(until="rehearse"))
 
     def lapsed(way: Way) -> Verdict | None:
         if way is Way.BACK:
             return None
-        told.findings = [trouble(LEASE_LAPSED)]
+        watch.findings = [trouble(LEASE_LAPSED)]
         return Blocked((trouble("prove.changed"),))
 
     tiny.steps["prove"].verdict = lapsed
@@ -455,10 +457,10 @@ def asks(phase: str, finding: Finding, policy: Policy) -> Decision:
 
 @pytest.mark.parametrize(("means", "code"), [("go", 0), ("back", 7), (None, 7)])
 def test_ask_is_answered_by_somebody_and_only_once(tmp_path: Path, means: Word | None, code: int) -> None:
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told, window=tiny_window(asks))
+    watch = ScriptedWatch()
+    tiny = Tiny(tmp_path / "r", watch=watch, window=tiny_window(asks))
     tiny.process(lambda walk: walk.forward(until="rehearse"))
-    told.findings = [trouble("watch.broker-lost")]
+    watch.findings = [trouble("watch.broker-lost")]
     tiny.confirm.ask_means = means
     assert tiny.process(lambda walk: walk.forward()).code == code
     assert tiny.confirm.asked.count("decide fence watch.broker-lost") == 1
@@ -473,14 +475,14 @@ def test_ask_without_an_operator_means_go_only_once_all_hosts_are_sealed(
     tmp_path: Path, done: bool, code: int
 ) -> None:
     """From the first SEAL sent the phase is sealed; until that step is done nobody's answer is back."""
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told, window=tiny_window(asks))
+    watch = ScriptedWatch()
+    tiny = Tiny(tmp_path / "r", watch=watch, window=tiny_window(asks))
     tiny.process(lambda walk: walk.forward(until="rehearse"))
 
     def sent(way: Way) -> Verdict | None:
         if way is Way.BACK or not any(path == "/seal" for _, path in tiny.hosts.files):
             return None
-        told.findings = [trouble("watch.block-leaks")]
+        watch.findings = [trouble("watch.block-leaks")]
         return None if done else waiting("the last host", 1e9)(way)
 
     tiny.steps["seal"].verdict = sent
