@@ -36,8 +36,8 @@ FENCED_OFF = 9
 _OUTPUT_KEPT = 4000
 
 Limits: TypeAlias = Callable[[str], tuple[float, float]]
-"""``limits(verb)``: seconds that one message of a change with this verb, of a look where it is empty, and all
-of it, may take now; infinite outside a window."""
+"""``limits(verb)``: seconds for one message of a change with this verb, or of a look where it is empty, and
+seconds for all of it; infinite outside a window."""
 
 
 def unlimited(_verb: str) -> tuple[float, float]:
@@ -46,17 +46,15 @@ def unlimited(_verb: str) -> tuple[float, float]:
 
 
 class Apply(Protocol):
-    """Send one change. HostError when host or cluster did not confirm: then the outcome is unknown."""
+    """Send one change. HostError when the outcome is unknown."""
 
     def __call__(self, change: Change, operation: str, fencing: int) -> Outcome: ...
 
 
 def operation_id(step: str, target: str, way: Way, leg: int, number: int) -> str:
-    """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened.
-
-    Walking back it is ``back<leg>``: without the journal the host's own record must tell what is to be undone
-    from what undid it (``hosts/facts/operations.py``).
-    """
+    """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened. On the
+    way back it is ``back<leg>``: without the journal, the host's own record must distinguish a change from
+    its undo (``hosts/facts/operations.py``)."""
     ends = f".{'back' if way is Way.BACK else ''}{leg}.{number}"
     if len(step) + len(target) + 1 + len(ends) > 80:
         target = f"{target[:12]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
@@ -66,10 +64,10 @@ def operation_id(step: str, target: str, way: Way, leg: int, number: int) -> str
 class Wave:
     """Applies the plans of several targets at once, the changes of one target in order.
 
-    All intents of the wave are made durable with one fsync before the first change is sent; the outcomes
-    with one after the last. A change that fails or stays unknown ends its target's plan: the rest is
-    journaled as skipped, and the step looks again. In a window each change has a limit, and targets that
-    answered do not wait for one that is late: its change counts as unknown, and nothing more is sent to it.
+    One fsync makes all intents durable before the first change is sent; one more makes the outcomes durable.
+    A change that fails or stays unknown ends its target's plan: the rest is journaled as skipped, and the
+    step looks again. In a window each change has a limit. A target that is late while most others have
+    answered is not waited for: its change is unknown, and it is sent nothing more.
     """
 
     def __init__(
@@ -92,10 +90,8 @@ class Wave:
     def run(
         self, at: Next, plans: Mapping[str, Changes], fencing: int, limits: Limits = unlimited
     ) -> dict[str, str]:
-        """Apply and journal; returns how each failed target failed (empty when all is done).
-
-        LockedError when a host fenced this operator off; JournalError when something could not be recorded.
-        """
+        """Apply and journal; returns why each failed target failed. LockedError when a host fenced this
+        operator off; JournalError when something could not be recorded."""
         for changes in plans.values():
             self._refuse(changes)
         leg = self._journal.history.leg + 1
@@ -130,7 +126,7 @@ class Wave:
         return {target: failure for target, failure in failures.items() if failure}
 
     def _refuse(self, changes: Changes) -> None:
-        """UsageError for what the playbook does not say that it does."""
+        """UsageError for a change that the playbook does not declare."""
         for change in changes:
             if not isinstance(change, ClusterChange):
                 if change.host not in self._changed:
@@ -183,7 +179,7 @@ class Wave:
         return failure
 
     def _left(self, target: str, lane: _Lane) -> str:
-        """Wait no longer for a target: what was sent is unknown, and nothing more is sent to it."""
+        """Stop waiting for a target: what was sent is unknown, and nothing more is sent."""
         said = f"{target}: no answer yet, while most of the others have answered"
         with lane.guard:
             for operation, _ in lane.changes:
@@ -211,7 +207,7 @@ class Wave:
 
 
 def _has_before(change: ClusterChange) -> bool:
-    """Whether what a cluster held before is needed to take the change back."""
+    """Whether undoing the change needs what the cluster held before."""
     return inverse(Applied(change, "", confirmed=True)) is not None
 
 
@@ -232,8 +228,8 @@ class _Lane:
 
 
 Send: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
-"""Sends one change to one cluster: 0 and what came of it, or 1 and why the cluster refused. HostError where
-the outcome is not known."""
+"""Sends one change to one cluster: 0 and the result, or 1 and why the cluster refused. HostError when the
+outcome is unknown."""
 
 
 class Alter(Protocol):
@@ -244,12 +240,15 @@ class Alter(Protocol):
         ...
 
     def close(self) -> None:
-        """Close what is held open between changes."""
+        """Close what it holds open between changes."""
         ...
 
 
 class ChannelApply:
-    """``apply(change, operation, fencing)`` for the engine; the words come from the change itself."""
+    """The real :class:`Apply`: host changes over each host's open channel to zkm-host, cluster changes
+    through a client. Installing and uninstalling zkm-host go another way. A change is sent once. Without a
+    reply the outcome is unknown: the host's own record, or a look at the cluster, tells it. clusters: by the
+    name that a change has for it."""
 
     def __init__(
         self,
@@ -257,13 +256,11 @@ class ChannelApply:
         program: Program,
         clusters: Mapping[str, Send],
     ) -> None:
-        """clusters: by the name that a change has for it."""
         self._channels = channels
         self._program = program
         self._clusters = clusters
 
     def __call__(self, change: Change, operation: str, fencing: int) -> Outcome:
-        """Send one change. HostError when host or cluster did not confirm: then the outcome is unknown."""
         if isinstance(change, ClusterChange):
             alter = self._clusters.get(change.cluster)
             if alter is None:

@@ -1,8 +1,7 @@
 """Who says go: a person at a terminal, or ``--yes``.
 
-The same questions come up either way; ``--yes`` answers go to all of them, and where the rules say Ask it
-answers what they say for nobody. In a terminal, silence until a second before the deadline means the same.
-Nothing here prints: a Console does.
+Both get the same questions. ``--yes`` answers go; where the rules say Ask, it gives their answer for nobody.
+At a terminal, silence until a second before the deadline means the same. A Console prints.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ class Console(Protocol):
     def show(self, lines: Sequence[str]) -> None: ...
 
     def ask(self, question: str) -> str | None:
-        """The line typed; None at the end of input."""
+        """The typed line; None at the end of input."""
         ...
 
     def poll(self, seconds: float) -> str | None:
-        """A line if one comes within ``seconds``, else an empty one; None at the end of input."""
+        """A line that comes within ``seconds``, else an empty one; None at the end of input."""
         ...
 
     def forget(self) -> None:
-        """Drop what was typed so far: it answered nothing that could be read yet."""
+        """Drop what was typed so far: it answered an earlier question."""
         ...
 
 
@@ -54,12 +53,11 @@ class LookUp(Protocol):
         ...
 
     def cannot_go_back(self, to: str) -> str:
-        """Why the run cannot walk back to the start of ``to``, of the present stage where that is empty;
-        empty where it can."""
+        """Why the run cannot walk back to the start of ``to`` (empty: the present stage), else empty."""
         ...
 
     def findings(self, name: str) -> Sequence[str]:
-        """The findings behind a stage or step, or ``all``, whole, as lines; with no name those of the newest
+        """The findings of a stage or step, or ``all``, in full, as lines; without a name those of the newest
         step that has any, in short."""
         ...
 
@@ -68,7 +66,7 @@ class LookUp(Protocol):
         ...
 
     def whole(self, found: Sequence[Finding]) -> Sequence[str]:
-        """Findings with everything that they say, as lines."""
+        """Findings in full, as lines."""
         ...
 
     def asking(self, where: str) -> None:
@@ -88,11 +86,8 @@ class Terminal:
         self._hold = _Hold(console, look_up, user)
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
-        """Show the step's brief and the findings so far; ask go, stop or roll back.
-
-        The one step that a consent was just given for is not asked about again, unless something was found
-        since then that does not hold.
-        """
+        """Show the step's brief and the findings so far; ask go, stop or roll back. The only step of a stage
+        that was just agreed to is not asked about again, unless something in doubt was found since."""
         if self._consented == stage.id and len(_changing(stage)) == 1 and not doubts(findings):
             return Answer("go")
         lines = ["", f"{stage.id}.{step.id}: {step.title} ({step.hazard.value})"]
@@ -132,7 +127,7 @@ class Terminal:
         return False
 
     def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None) -> Answer:
-        """Go or back, before the time runs out; stop too, where that is what silence means."""
+        """Go or back (or stop, where silence means that) before the time runs out."""
         words = ("go", "back", unanswered)
         stop = "stop (s), " if unanswered == "stop" else ""
         self._console.forget()
@@ -183,7 +178,7 @@ class Terminal:
 
 
 class Unattended:
-    """``--yes``: the same path without prompts. A hold listens to standard input, where it is not empty."""
+    """``--yes``: the same path without prompts. A hold reads standard input."""
 
     def __init__(self, console: Console, look_up: LookUp) -> None:
         self._hold = _Hold(console, look_up, _UNATTENDED)
@@ -201,7 +196,7 @@ class Unattended:
         return Answer(unanswered, by=_UNATTENDED)
 
     def hold(self, where: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
-        """What is typed; once a way back comes too late and all hosts are sealed, nobody's answer."""
+        """What is typed; once all hosts are sealed and a way back comes too late, nobody's answer."""
         answer = self._hold.answer(where, unanswered)
         if answer is None and unanswered == "go" and left_s is not None and left_s <= 0:
             return Answer("go", by=_UNATTENDED)
@@ -213,7 +208,7 @@ def _changing(stage: Stage) -> list[AnyStep]:
 
 
 class _Hold:
-    """Listens while the walk holds; what was typed before it held counts for nothing."""
+    """Listens while the walk holds, and ignores what was typed before."""
 
     def __init__(self, console: Console, look_up: LookUp, user: str) -> None:
         self._console = console
@@ -222,7 +217,7 @@ class _Hold:
         self._where = ""
 
     def answer(self, where: str, unanswered: Word | None) -> Answer | None:
-        """The answer in a polled line; the end of input counts as nobody's answer, where there is one."""
+        """The answer in a polled line; at the end of input nobody's answer, where there is one."""
         if where != self._where:
             self._where = where
             self._console.forget()

@@ -1,9 +1,9 @@
 """The hold file: how somebody at another terminal makes a run wait.
 
-``runs/RUN/hold`` is one JSON object {at, why, by, place, since}, made by ``zkmigrate hold`` and removed by
-``zkmigrate release``, which leaves who did it in ``runs/RUN/hold.released``. An empty file made by hand is a
-hold too. One that does not read is never a reason to fail: outside the window the run holds and says what is
-wrong with it, in the window it is passed over.
+``runs/RUN/hold`` is a JSON object {at, why, by, place, since}. ``zkmigrate hold`` makes it; ``zkmigrate
+release`` removes it and leaves who did so in ``runs/RUN/hold.released``. An empty file made by hand is a hold
+too. A file that does not read never fails the run: outside the window the run holds and says what is wrong,
+in the window it ignores the file.
 """
 
 from __future__ import annotations
@@ -28,12 +28,9 @@ _WORDS = 200
 
 @dataclass(frozen=True)
 class Hold:
-    """What somebody wants.
-
-    at: stage, or stage.step, empty for the next place there is. by: user@machine. place: the terminal, and
-    where its user came from. since: seconds since the epoch. wrong: why the file does not read, else empty.
-    mark: tells this file from another of the same name.
-    """
+    """What somebody wants. at: stage, or stage.step, empty for the next possible place. by: user@machine.
+    place: the terminal, and where its user came from. since: seconds since the epoch. wrong: why the file
+    does not read, else empty. mark: tells this file from another of the same name."""
 
     at: str = ""
     why: str = ""
@@ -59,7 +56,7 @@ class Hold:
 
 
 def where_held(held: Mapping[str, Any]) -> str:
-    """Where the walk holds, from the hold's line in the journal: before, in or after which step."""
+    """Where the walk holds, from the hold's journal line: before, in or after which step."""
     return f"{held.get('place', 'at')} {held['stage']}.{held['step']}"  # earlier versions named no place
 
 
@@ -86,10 +83,8 @@ class HoldPort:
         return None
 
     def place(self, _hold: Hold, /) -> Hold | None:
-        """Write a hold of the same person over the one it returns.
-
-        LockedError while somebody else holds; OSError when the file cannot be written.
-        """
+        """Write a hold of the same person over the one it returns. LockedError while somebody else holds;
+        OSError when the file cannot be written."""
         return None
 
 
@@ -142,8 +137,7 @@ class HoldFile(HoldPort):
         return before
 
     def release(self, by: str, place: str, since: float) -> Hold | None:
-        """Leave who released, and take the hold away; None when there was none. OSError where that cannot
-        be done."""
+        """Record who releases, and remove the hold; None without one. OSError where that fails."""
         hold = self.wanted()
         _write(self._released, {"by": by, "place": place, "since": since})
         self._path.unlink(missing_ok=True)

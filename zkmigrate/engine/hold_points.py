@@ -1,9 +1,9 @@
-"""Where a hold makes the walk wait, what ends that, and what is written down about it.
+"""Where a hold makes the walk wait, what ends it, and what is journaled about it.
 
-Outside the window the walk holds before a step, and between two waves of one, in either direction, for as
-long as the hold is there. In the window it holds only after a step of the way forward, where ``--hold-at``
-could, and never past the deadlines: before every host is sealed the watch turns back when the time has come;
-afterwards the walk goes on by itself. A rehearsal is held before it begins, not inside.
+Outside the window the walk holds before a step, and between two waves of it, in either direction, as long as
+the hold exists. In the window it holds only where ``--hold-at`` could, after a step of the way forward, and
+never past the deadlines: before every host is sealed the watch turns back in time; afterwards the walk
+continues by itself. A rehearsal is held before it begins, not inside.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from zkmigrate.model.step import Context, Way
 _POLL_S = 0.2
 _SAY_S = 60.0
 _NAMED = 20
-"""So many targets are named, the others counted."""
+"""How many targets are named; the others are counted."""
 
 
 class HoldPoints:
-    """One walk's places to hold at. A hold that was answered at the run's own terminal is taken away."""
+    """One walk's places to hold at. It removes a hold that was answered at the run's own terminal."""
 
     def __init__(
         self, playbook: Playbook, inventory: Inventory, journal: Journal, window: Window, world: World
@@ -50,8 +50,8 @@ class HoldPoints:
         self._canary = 0
 
     def pause_after(self, number: int) -> None:
-        """Take in ``--pause-after``, 0 for nothing of the kind. UsageError where it is known that the walk
-        could not hold there: at the last target, or where more have been changed already."""
+        """Take in ``--pause-after`` (0: unused). UsageError where the walk cannot hold there: at the last
+        target, or where more have been changed already."""
         self._canary = number
         if not number:
             return
@@ -68,8 +68,8 @@ class HoldPoints:
             )
 
     def canary(self, at: Next, targets: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-        """As many of these targets as ``--pause-after`` still leaves; where it leaves none, all of them, and
-        whether a hold has been asked for instead. That is one like any other, in the hold file."""
+        """As many of these targets as ``--pause-after`` still allows. When none: all of them, and True, for a
+        hold like any other was written into the hold file."""
         paced = self._playbook.paced
         if not self._canary or at.way is Way.BACK or paced is None or at.id != paced.step:
             return targets, False
@@ -83,7 +83,8 @@ class HoldPoints:
         return targets, True
 
     def notice(self) -> None:
-        """Say once that a hold is asked for, and where the walk will hold; and that it is not any more."""
+        """Say once that a hold is asked for, and where it will take effect; or that it is no longer asked
+        for."""
         hold = self._wanted()
         mark = "" if hold is None else hold.mark
         if mark == self._noticed:
@@ -95,7 +96,7 @@ class HoldPoints:
             self._world.emit(events.HoldAsked(step_names.holds(self._playbook, hold.at), hold.words()))
 
     def before(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer:
-        """Hold before a step as long as that is wanted: go, at once where it is not."""
+        """Hold before a step as long as that is wanted."""
         fresh = at.way is Way.FORWARD and not self._journal.history.entered(at.stage.id)
 
         def here(hold: Hold) -> bool:
@@ -108,8 +109,7 @@ class HoldPoints:
         return self._outside(at, here, stop_if_asked, self._progress(at, whole=False))
 
     def between(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer | None:
-        """As ``before``, between two waves, for a hold at the next place there is. None when it did not hold;
-        after an answer what was seen before is old."""
+        """As ``before``, between two waves. None when it did not hold; after an answer, look again."""
         if at.stage.window or self._here(lambda hold: not hold.at) is None:
             return None
         progress = self._progress(at, whole=True)
@@ -136,10 +136,8 @@ class HoldPoints:
         return self._logged(at, hold, until, {"place": "after", "progress": ""})
 
     def foretell(self, at: Next, hold_at: str, context: Context) -> None:
-        """Before a window's question: say when the deadline ends the hold of ``--hold-at``.
-
-        With ``--yes`` nobody may be there to answer it.
-        """
+        """Before a window's question: say when the deadline ends the hold of ``--hold-at``, for with
+        ``--yes`` nobody may be there to answer it."""
         window, ids = at.stage.window, [f"{at.stage.id}.{step.id}" for step in at.stage.steps]
         if window is None or at.way is Way.BACK:
             return
@@ -173,8 +171,8 @@ class HoldPoints:
         )
 
     def _progress(self, at: Next, *, whole: bool) -> str:
-        """How far a step has come with its targets, in words; empty where none is done or begun. whole: the
-        wave before is over; else its targets count as begun, for a process may have ended inside it."""
+        """Progress of a step in words; empty before its first target. whole: the last wave is over; otherwise
+        its targets count as begun, for a process may have ended inside it."""
         history = self._journal.history
         counted = next((c for c in self._playbook.counted if c.step == at.id), None)
         kind = counted.many if counted else "hosts"
@@ -221,8 +219,8 @@ class HoldPoints:
     def _logged(
         self, at: Next, hold: Hold, until: Callable[[], tuple[Answer, str]], where: Mapping[str, str]
     ) -> Answer:
-        """Hold, with a line in the journal when it begins and when it ends, however that is. where: before,
-        in or after the step, and how far it has come."""
+        """Hold, with a journal line when it begins and when it ends. where: before, in or after the step, and
+        its progress."""
         self._log(at, "begin", hold, where)
         how, by = "left", ""
         try:
@@ -264,7 +262,7 @@ class HoldPoints:
         return hold if hold is not None and here(hold) else None
 
     def _wanted(self) -> Hold | None:
-        """The hold that is wanted; one that names no place of this playbook does not read, and is one for the
+        """The hold that is wanted. One that names no place of this playbook does not read, and holds at the
         next place."""
         hold = self._world.holds.wanted()
         if hold is None or hold.mark in self._answered:

@@ -1,14 +1,14 @@
-"""The moments of a walk at which the operator's own programs, the hooks, are run.
+"""The moments of a walk at which the operator's own programs, the hooks, run.
 
-Two rules decide everything here. A hook is waited for, and may stop the run, only where stopping is harmless:
-never between the first FENCE and OPEN (or the reopened door), and never on the way back. In between it is run
-beside the walk, and its failure is reported only. And a hook has its moment once: what is journaled as ended
-does not run again when the run is resumed, unless it stopped the run or was stopped itself. One that was
-under way when the tool was killed comes again.
+The walk waits for a hook, and the hook may stop the run, only where stopping is harmless: never from the
+first FENCE to OPEN (or the reopened door), and never on the way back. There it runs beside the walk, and its
+failure is only reported.
 
-HookPoints that follow from where the run stands (``due``) are looked up in the journal's history, so that a
-resumed run makes up for one that was missed. Those of one process (``before_run``, ``on_stop``,
-``on_failure``, ``on_end``) come in every process.
+A hook runs once: one that is journaled as ended does not run again on resume, unless it stopped the run or
+was stopped itself. One that was running when the tool was killed runs again.
+
+The moments in ``due`` follow from the journal's history, so that a resumed run makes up for a missed one.
+``before_run``, ``on_stop``, ``on_failure`` and ``on_end`` come in every process.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from zkmigrate.model.step import Way
 _PER_PROCESS: frozenset[Moment] = frozenset(("before_run", "on_stop", "on_failure", "on_end"))
 _INTERRUPTED = 130
 _VARIABLE = 8192
-"""No variable of the environment is longer: a system bounds them, and refuses the whole program."""
+"""The longest value of an environment variable: with a longer one a system refuses the whole program."""
 
 
 @dataclass(frozen=True)
 class HookPoint:
-    """Where the walk is. Stage and step are empty where it stands between them; targets of one wave."""
+    """Where the walk is. Stage and step are empty between them; targets of one wave."""
 
     way: Way
     stage: str = ""
@@ -70,12 +70,12 @@ class HookPoints:
     # --- the moments -----------------------------------------------------------------------------------
 
     def before_run(self, way: Way) -> None:
-        """A process takes the run up. way: the direction it is going to walk."""
+        """A process starts. way: the direction it will walk."""
         at = self._history.next(self._playbook)
         self._fire("before_run", _hook_point(at, way) if isinstance(at, Next) else HookPoint(way))
 
     def before_stage(self, at: Next) -> None:
-        """A stage is entered, its question answered."""
+        """The walk enters a stage; its question is answered."""
         self._fire("before_stage", HookPoint(at.way, at.stage.id, rehearsal=at.stage.rehearsal))
 
     def before_window(self, at: Next) -> None:
@@ -85,17 +85,15 @@ class HookPoints:
             self._fire("before_window", _hook_point(at, at.way))
 
     def before_wave(self, at: Next, targets: tuple[str, ...]) -> bool:
-        """A wave outside windows is about to be sent. True when time has passed: look again first.
-
-        What was begun on a host is finished without asking anybody.
-        """
+        """A wave outside windows is about to be sent. True when time has passed: look again first. What was
+        begun on a host is finished without asking."""
         begun = at.way is Way.FORWARD and any(self._history.applied(at.id, target) for target in targets)
         if at.stage.window or begun:
             return False
         return self._fire("before_wave", _hook_point(at, at.way, targets))
 
     def due(self) -> None:
-        """What the run's history says has come and has not been told yet."""
+        """What has come, by the run's history, and has not been told."""
         turn = self._history.turn
         if self._history.way is Way.BACK:
             if turn is not None and turn.then == "end":
@@ -112,7 +110,7 @@ class HookPoints:
         self._fire("after_stage", place)
 
     def ended(self, ended: RunEnded) -> None:
-        """The walk stops here; afterwards no hook is reported any more."""
+        """The walk stops here; afterwards no hook is reported."""
         at = self._history.next(self._playbook)
         place = _hook_point(at, at.way) if isinstance(at, Next) else HookPoint(self._history.way)
         if ended.code == _INTERRUPTED:
@@ -126,8 +124,8 @@ class HookPoints:
     # --- firing ----------------------------------------------------------------------------------------
 
     def _fire(self, moment: Moment, place: HookPoint, said: RunEnded | None = None) -> bool:
-        """Run the hooks of a moment that have not had it. True when any was waited for. Leave when
-        one stops the run."""
+        """Run the hooks of a moment that have not run. True when any was waited for. Leave when one stops the
+        run."""
         waited = False
         for number, hook in enumerate(self._inventory.hooks.of(moment)):
             key = hook_key(moment, place.body(), number)
@@ -203,7 +201,7 @@ class HookPoints:
         )
 
     def _is_done(self, stage: Stage) -> bool:
-        """Whether it was walked to its end: also where the tool was killed just before it journaled so."""
+        """Whether it was walked to its end, even if the tool was killed before it journaled that."""
         if stage.id in self._history.stages_skipped:
             return False
         steps = (f"{stage.id}.{step.id}" for step in stage.steps)
@@ -234,7 +232,7 @@ class HookPoints:
 
 
 def variables(facts: Mapping[str, Any]) -> dict[str, str]:
-    """``ZKMIGRATE_…`` for each fact: lists with blanks between, booleans as true and false, None empty."""
+    """``ZKMIGRATE_…`` for each fact: lists joined by blanks, booleans as true and false, None empty."""
     return {f"ZKMIGRATE_{key.upper()}": _variable(value) for key, value in facts.items()}
 
 

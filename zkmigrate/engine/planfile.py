@@ -1,11 +1,10 @@
-"""A plan as a file: what ``plan --json`` prints, ``plan --out`` writes and ``run --plan`` takes.
+"""A plan as a file: ``plan --json`` prints it, ``plan --out`` writes it and ``run --plan`` takes it.
 
-One JSON object, keys sorted, the same bytes for the same plan. Two digests are in it. ``digest`` names the
-plan: SHA-256 over what a run would be bound to (playbook, inventory, host program, every change by its
-fingerprint, what was seen of the files that would be replaced). ``checksum`` is SHA-256 over all the rest of
-the object, the words and diffs that somebody agreed to among them. A file in which either does not fit was
-damaged or edited. Content of files is in it only as diffs (values named like a secret left out) and as
-fingerprints.
+One JSON object with sorted keys, the same bytes for the same plan. ``digest`` names the plan: SHA-256 over
+what a run would be bound to (playbook, inventory, host program, every change by its fingerprint, what was
+seen of the files it would replace). ``checksum`` is SHA-256 over all the rest, with the words and diffs that
+somebody agreed to. A file in which either does not fit was damaged or edited. File contents are in it only as
+diffs (secret-looking values left out) and fingerprints.
 """
 
 from __future__ import annotations
@@ -58,8 +57,6 @@ class FileStep(_Frozen):
 
 
 class FileStage(_Frozen):
-    """One stage."""
-
     id: str
     title: str
     consent: str
@@ -69,11 +66,9 @@ class FileStage(_Frozen):
 
 
 class PlanFile(_Frozen):
-    """The whole file.
-
-    program: digest of the host program that would be installed. seen: ``HOST PATH`` of every file that would
-    be replaced, to its digest, ``absent`` or ``unknown``. unknown: as in :class:`zkmigrate.engine.plan.Plan`.
-    """
+    """The whole file. program: digest of the host program that would be installed. seen: ``HOST PATH`` of
+    every file that would be replaced → its digest, ``absent`` or ``unknown``. unknown: as in
+    :class:`zkmigrate.engine.plan.Plan`."""
 
     format: Literal["zkmigrate-plan-1"]
     digest: str
@@ -87,15 +82,14 @@ class PlanFile(_Frozen):
     checksum: str
 
     def steps(self) -> dict[str, FileStep]:
-        """``stage.step`` to the step, in order."""
+        """``stage.step`` → the step, in order."""
         return {f"{stage.id}.{step.id}": step for stage in self.stages for step in stage.steps}
 
     def to_json(self) -> dict[str, object]:
-        """The JSON object."""
         return self.model_dump(mode="json", exclude_none=True)
 
     def text(self) -> str:
-        """The content of the file: the same object in JSON whose strings no terminal obeys."""
+        """The file's content: JSON whose strings no terminal obeys."""
         text = json.dumps(self.to_json(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         return clean(text) + "\n"
 
@@ -160,7 +154,7 @@ def _digest(plan: PlanFile) -> str:
 
 
 def checksum_of(plan: PlanFile) -> str:
-    """What ``checksum`` has to be for all the rest."""
+    """What ``checksum`` must be for all the rest."""
     return sha256_of({**plan.to_json(), "checksum": ""})
 
 
@@ -168,7 +162,7 @@ def checksum_of(plan: PlanFile) -> str:
 
 
 def read(path: Path) -> PlanFile:
-    """The plan in a file. UsageError when there is none in it, or not the one that was written."""
+    """The plan in a file. UsageError for anything but a plan as it was written."""
     try:
         with open(path, "rb") as file:
             content = file.read(_MAX_BYTES + 1)
@@ -198,12 +192,12 @@ _MADE = "needed: what plan --out wrote or plan --json printed. Possible now: zkm
 
 
 def differences(planned: PlanFile, now: PlanFile) -> tuple[str, ...]:
-    """What would be done otherwise than planned, or is seen otherwise, one clause each."""
+    """What would be done, or is seen, differently from the plan, one clause each."""
     return tuple(_differences(planned, now))
 
 
 def heading_differences(planned: PlanFile, playbook: str, inventory: str) -> tuple[str, ...]:
-    """As ``differences``, for what can be told without asking a host. inventory: its digest."""
+    """As ``differences``, as far as no host has to be asked. inventory: its digest."""
     found = []
     if planned.playbook != playbook:
         found.append(f"the playbook was {planned.playbook}, is {playbook}")
@@ -268,7 +262,7 @@ def _step_differences(name: str, was: FileStep, now: FileStep) -> Iterator[str]:
 
 
 def summary(differs: tuple[str, ...]) -> str:
-    """Differences as one line, the first few of them."""
+    """The first few differences as one line."""
     more = f"; and {len(differs) - _LISTED} more" if len(differs) > _LISTED else ""
     return "; ".join(differs[:_LISTED]) + more
 
@@ -277,8 +271,7 @@ def summary(differs: tuple[str, ...]) -> str:
 
 
 def refuse_taken(path: Path, *, force: bool) -> None:
-    """UsageError when ``path`` cannot be written, as far as that can be told before: said before any host is
-    asked."""
+    """UsageError when ``path`` cannot be written, as far as that can be told before any host is asked."""
     if path.is_dir():
         raise UsageError(f"{path} is a directory; needed: the name of a file")
     if not path.parent.is_dir():

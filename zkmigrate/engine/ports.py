@@ -27,9 +27,7 @@ HookHow: TypeAlias = Literal["done", "timeout", "interrupted", "not-started"]
 @dataclass(frozen=True)
 class Answer:
     """What the operator wants: go on, stop (resumable), walk back to the start of ``to``, or skip the stage.
-
-    by: who answered; empty where nobody was asked or nobody answered.
-    """
+    by: who answered; empty where nobody was asked or nobody answered."""
 
     word: Word
     to: str = ""
@@ -41,9 +39,7 @@ class Lock(Protocol):
 
     def fencing(self, stage: str, way: Way) -> int:
         """This operator's fencing number for a step of ``stage``; takes the hosts' lock where it is needed.
-
-        LockedError when another operator holds or took it.
-        """
+        LockedError when another operator holds or took it."""
         ...
 
     def close(self) -> None: ...
@@ -82,10 +78,8 @@ class Confirm(Protocol):
         ...
 
     def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None, /) -> Answer:
-        """Ask for go or back, or for stop where ``unanswered`` is stop, because the rules said Ask.
-
-        It returns within ``left_s`` seconds, with ``unanswered`` when nobody answers.
-        """
+        """Ask for go or back, or for stop where ``unanswered`` is stop, because the rules said Ask. It
+        returns within ``left_s`` seconds, with ``unanswered`` when nobody answers."""
         ...
 
     def listen(self) -> bool:
@@ -93,21 +87,16 @@ class Confirm(Protocol):
         ...
 
     def hold(self, where: str, unanswered: Word | None, left_s: float | None, /) -> Answer | None:
-        """Polled while the walk holds at ``where``, a phase or ``stage.step``; None: it still holds.
-
-        left_s: seconds until the way back must start, 0 once that has passed, None without such a time.
-        unanswered: the answer at the end of input; with None only somebody else ends the hold.
-        """
+        """Polled while the walk holds at ``where``, a phase or ``stage.step``; None: it still holds. left_s:
+        seconds until the way back must start, 0 once that has passed, None without such a time. unanswered:
+        the answer at the end of input; with None only somebody else ends the hold."""
         ...
 
 
 @dataclass(frozen=True)
 class HookCall:
-    """One program to run on this machine.
-
-    name: of the moment, also of the file for its output. variables: added to the environment. text: its
-    standard input.
-    """
+    """One program to run on this machine. name: of the moment, also of the file for its output. variables:
+    added to the environment. text: its standard input."""
 
     name: str
     run: str
@@ -119,11 +108,8 @@ class HookCall:
 
 @dataclass(frozen=True)
 class HookEnd:
-    """How a program ended.
-
-    code: its exit code, None unless ``how`` is done. said: the end of its output. output: the file that
-    holds all of it, empty if none.
-    """
+    """How a program ended. code: its exit code, None unless ``how`` is done. said: the end of its output.
+    output: the file that holds all of it, empty if none."""
 
     how: HookHow
     code: int | None

@@ -1,10 +1,9 @@
-"""The process that renews leases beside the walk, so that nothing the walk's own process does delays them.
+"""The process that renews leases beside the walk, so that nothing in the walk's own process delays them.
 
-One call of Python's JSON keeps every thread of a process waiting. So a second process renews as well, over
-ssh connections of its own. The two share a few numbers in memory: the orders (until when, for how long) and
-when each host was last reached. The child judges nothing: where it does not reach a host, the watch's own
-thread sends the renewal and reads the answer. The child ends when its standard input closes, that is with its
-parent.
+One call of Python's JSON blocks every thread of a process. So a second process renews as well, over its own
+ssh connections. The two share numbers in memory: the orders (until when, for how long) and when each host was
+last reached. The child judges nothing: where it does not reach a host, the watch's own thread sends the
+renewal and reads the answer. The child ends with its parent, when its standard input closes.
 """
 
 from __future__ import annotations
@@ -40,8 +39,6 @@ def limit_s(cut_ms: float) -> float:
 
 @dataclass(frozen=True)
 class _Reach:
-    """How the child reaches hosts."""
-
     ssh: Ssh
     addresses: Mapping[str, str]
 
@@ -59,10 +56,8 @@ class SecondRenewer:
         """Renew every host from now on, never past ``until`` (monotonic seconds; 0: do not renew)."""
 
     def reached(self, host: str) -> float:  # noqa: ARG002
-        """When it last renewed this host (monotonic seconds).
-
-        0 if never, if the last renewal failed, or if the process has ended.
-        """
+        """When it last renewed this host (monotonic seconds). 0 if never, if the last renewal failed, or if
+        the process has ended."""
         return 0.0
 
     def close(self) -> None:
@@ -99,7 +94,7 @@ class SharedNumbers:
         return (self._all[_EVERY_MS] or Lease().renew_every_ms) / 1000
 
     def times_ms(self) -> tuple[int, int] | None:
-        """For how long to renew now: the fence and the cut; None: not at all."""
+        """For how long to renew the fence and the cut now; None: not at all."""
         left = (self._all[_UNTIL] - time.monotonic()) * 1000
         if left < _LEAST_MS:
             return None
@@ -113,10 +108,9 @@ class SharedNumbers:
 
 
 class RenewalProcess(SecondRenewer):
-    """The second process of one run, started once until ``close``.
-
-    Where it does not start, it reaches no host. number: the run's fencing number, 0 before there is one.
-    """
+    """The second process of one run, started once until ``close``. If it does not start, it reaches no host.
+    names: of the hosts that are renewed. hosts: how they are reached. number: the run's fencing number, 0
+    before there is one."""
 
     def __init__(
         self,
@@ -126,7 +120,6 @@ class RenewalProcess(SecondRenewer):
         number: Callable[[], int],
         program: str = INSTALLED_PATH,
     ) -> None:
-        """names: of the hosts that are renewed. hosts: how they are reached."""
         self._names = names
         self._hosts, self._run, self._program = hosts, run, program
         self._number = number
@@ -195,7 +188,7 @@ class RenewalProcess(SecondRenewer):
 
 
 def _keep(numbers: SharedNumbers, host: str, channels: Channels) -> None:
-    """Renew one host for ever, as ordered; before the first order, hold the channel open."""
+    """Renew one host forever, as ordered; before the first order, hold the channel open."""
     opened = 0
     while True:
         number, times = numbers.number, numbers.times_ms()

@@ -1,7 +1,7 @@
 """The run: one loop for a step, one walk for a playbook.
 
-:meth:`Walk._visit` is the step loop. :meth:`Walk._go` is the playbook: ask the journal's history which step
-is next in the direction in force, visit it, journal the verdict, again. All positions come from
+:meth:`Walk._loop` is the step loop. :meth:`Walk._go` is the playbook: ask the journal's history for the next
+step in the direction in force, visit it, journal the verdict, again. All positions come from
 :class:`~zkmigrate.engine.history.History`, so going on and resuming are the same code.
 """
 
@@ -73,13 +73,10 @@ class Walk:
     def forward(
         self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = (), pause_after: int = 0
     ) -> RunEnded:
-        """Walk forward to the end, or through ``until`` (a stage or ``stage.step``).
-
-        After a finished way back this turns the run forward again. ``hold_at``: id of a window step after
-        which the walk holds until the operator answers, with or without its stage before it. skip: stages to
-        pass over that have not been begun. pause_after: hold once so many targets of the paced step have
-        been changed.
-        """
+        """Walk forward to the end, or through ``until`` (a stage or ``stage.step``). After a finished way
+        back this turns the run forward again. hold_at: window step, with or without its stage, after which
+        the walk holds until the operator answers. skip: stages to skip that have not been begun. pause_after:
+        hold once so many targets of the paced step have been changed."""
         self._wish(until, hold_at, skip, pause_after)
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
@@ -96,10 +93,8 @@ class Walk:
 
     def back(self, to: str = "", by: str = "") -> RunEnded:
         """Walk back to the start of ``to`` (a stage, ``stage.step``, or empty for everything). by: who asked.
-
-        A step on the way that has no way back any more refuses before anything is undone (code 6).
-        UsageError for a place that the run has not come to.
-        """
+        A step without a way back refuses before anything is undone (code 6). UsageError for a place that the
+        run has not come to."""
         step_names.known(self.playbook, to)
         if at := self.history.short_of(self.playbook, to):
             raise UsageError(
@@ -166,8 +161,8 @@ class Walk:
                 self._turn(leave.outcome)
 
     def _visit(self, at: Next) -> Done | Blocked:
-        """The step loop, to its verdict. A record that cannot be read blocks like anything else that a step
-        needs and does not find: in a window the rules decide whether to turn back."""
+        """The step loop, to its verdict. An unreadable record blocks like any missing need of a step: in a
+        window the rules decide whether to turn back."""
         try:
             return self._loop(at)
         except RecordError as error:
@@ -245,7 +240,7 @@ class Walk:
         self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets, *step_progress))
 
     def _progress_of(self, at: Next, wave: tuple[str, ...]) -> StepProgress:
-        """How far the paced step is as a wave of it begins; nothing of other steps."""
+        """Progress of the paced step as a wave of it begins; nothing of other steps."""
         paced = self.playbook.paced
         if paced is None or at.id != paced.step or at.way is Way.BACK:
             return StepProgress()
@@ -270,7 +265,7 @@ class Walk:
     # --- entering and leaving a step -------------------------------------------------------------------
 
     def _enter(self, at: Next) -> bool:
-        """Begin a step, held before and asked about as is wanted; False where its stage is skipped."""
+        """Begin a step after holds and questions; False where its stage is skipped."""
         self._stop_if_asked()
         self._hold_before(at)
         if self._entered != f"{at.stage.id} {at.way.value}" and not self._enter_stage(at):
@@ -290,15 +285,15 @@ class Walk:
         return True
 
     def _found(self) -> tuple[Finding, ...]:
-        """What the step before found, of whichever process."""
+        """What the step before found, in whichever process."""
         return tuple(decode_finding(f) for f in self.history.found)
 
     def _hold_before(self, at: Next) -> None:
         self._obey(self._holds.before(at, self._stop_if_asked), at.stage)
 
     def _hold_again(self, at: Next) -> None:
-        """The first step of a process, before anything of it was sent: hold after the step before, where that
-        is wanted. A process that ended while it held there must not lead past the place it held at."""
+        """Before the first step of a process has sent anything: hold after the step before, where that is
+        wanted. A process that ended while it held there must not lead past that place."""
         fresh, self._fresh = self._fresh, False
         steps = at.stage.steps
         number = steps.index(at.step)
@@ -309,7 +304,7 @@ class Walk:
             self._obey(self._holds.after(before, before.id == self._hold_at, self._stop_if_asked), at.stage)
 
     def _enter_stage(self, at: Next) -> bool:
-        """Begin a stage, where it is asked about and wanted; False where it is skipped."""
+        """Begin a stage, after its question; False where it is skipped."""
         stage = at.stage
         fresh = at.way is Way.FORWARD and not self.history.entered(stage.id)
         if fresh and stage.id in self._skip:
@@ -368,11 +363,9 @@ class Walk:
         self._window.refused(at, findings)
 
     def _others_back(self, at: Next) -> None:
-        """Walking back a window, hosts that answer do not wait shut for one that does not.
-
-        The steps before are walked back as far as they go, once, without counting as walked: the host that is
-        missing is still to come back through each of them.
-        """
+        """Going back in a window, hosts that answer do not stay shut because of one that does not. The steps
+        before are walked back as far as they go, once, without counting as walked: the missing host must
+        still come back through each of them."""
         if at.id in self._passed:
             return
         self._passed.add(at.id)
@@ -386,7 +379,7 @@ class Walk:
     # --- turning, arriving, stopping -------------------------------------------------------------------
 
     def _turn(self, turn: Turn, by: str = "") -> None:
-        """From here back. by: who asked for it, where nobody was asked by the run."""
+        """Turn back. by: who asked, unless the run itself asked."""
         ids = [stage.id for stage in self.playbook.stages]
         reset = ids[ids.index(turn.to.partition(".")[0]) :] if turn.to else ids
         body = {"way": Way.BACK.value, "to": turn.to, "then": turn.then, "why": turn.why, "code": turn.code}
@@ -394,12 +387,12 @@ class Walk:
         self.world.emit(events.Turned(Way.BACK, turn.to, turn.why))
 
     def _turn_forward(self, why: str, kept: Sequence[str] = ()) -> None:
-        """kept: stages that were done before the way back, which never reached them."""
+        """Turn forward. kept: stages that were done before the way back, which never reached them."""
         self.journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": list(kept)})
         self.world.emit(events.Turned(Way.FORWARD, "", why))
 
     def _arrived(self, turn: Turn) -> RunEnded | None:
-        """The way back is walked: end there, or go forward again after a rehearsal."""
+        """The way back is walked: end, or go forward again after a rehearsal."""
         where = f"the start of {turn.to}" if turn.to else "the beginning"
         if turn.then == "end":
             return RunEnded(turn.code, f"back at {where}: {turn.why}", self._cause)
@@ -425,10 +418,8 @@ class Walk:
         return bool(until) and forward and until in (self.history.done | self.history.stages_done)
 
     def _guarded(self, begin: Callable[[], None], way: Way | None = None) -> RunEnded:
-        """Run ``begin`` and the walk; whatever happens, nothing goes on beside it afterwards.
-
-        way: the direction asked for, else the one in force.
-        """
+        """Run ``begin`` and the walk; afterwards nothing goes on beside it, whatever happened. way: the
+        direction asked for, else the one in force."""
         resumed = bool(self.history.stages_begun or self.history.begun)
         stages = tuple((s.id, s.title) for s in self.playbook.stages)
         hosts = self.playbook.changed(self.inventory)
@@ -471,7 +462,7 @@ class Walk:
         return not self.history.no_way_back(self.playbook)
 
     def state(self) -> str:
-        """Where the run stands, in one clause, for messages."""
+        """Where the run is, in one clause, for messages."""
         at = self.history.next(self.playbook)
         where = f"at {at.id}, {at.way.value}" if isinstance(at, Next) else "between stages"
         open_ = [a.operation for a in self.history.unconfirmed()]
@@ -502,13 +493,10 @@ class Walk:
 
 
 class Patience:
-    """State of one visit to one step.
-
-    It counts on the clock that nobody sets, from this process's own looks: a process that resumes gives the
-    full time again. A wait stands still from one look that it waits after to the next that finds the same
-    mark: neither a wave nor an operator's hold counts. Where the process itself was stopped in between, that
-    time counts too: the mark was the same at both ends of it.
-    """
+    """How long a step may wait, and how often it may try the same: one visit to one step. It counts on the
+    monotonic clock from this process's own looks: a process that resumes starts anew. Standstill counts only
+    from one look that waits to the next one with the same mark, so neither a wave nor an operator's hold
+    counts. A time in which the process itself was stopped does count: the mark was the same at both ends."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -520,8 +508,8 @@ class Patience:
         self._said: dict[str, str] = {}
 
     def left(self, waiting: Waiting) -> float:
-        """Seconds until this wait counts as failed: its deadline runs from the first of the same ``what``,
-        and between two movements of its mark it may stand still for ``stalled_s``."""
+        """Seconds until this wait fails: ``deadline_s`` from the first of the same ``what``, and
+        ``stalled_s`` between two movements of its mark."""
         now = self._now()
         if waiting.what != self._what:
             self._what, self._since = waiting.what, now
@@ -532,12 +520,11 @@ class Patience:
         return min(waiting.deadline_s - (now - self._since), waiting.stalled_s - still_s)
 
     def ready(self) -> None:
-        """The step has something to do: whatever it waits for after that, it waits for anew."""
+        """The step has something to do: later waits start anew."""
         self._what, self._looked = "", None
 
     def overdue(self, waiting: Waiting, *, back: bool) -> Blocked:
-        """The refusal that a wait becomes that is past its deadline, or stands still. back: there is a way
-        back."""
+        """The refusal for a wait past its deadline, or that stands still. back: there is a way back."""
         claim, seen = f"{waiting.what} within {waiting.deadline_s:g} s", waiting.progress
         _, still_s = self._still.get(waiting.what, (None, 0.0))
         if still_s >= waiting.stalled_s:
@@ -567,8 +554,7 @@ class Patience:
         self._said = dict(failures)
 
     def exhausted(self, plans: Mapping[str, Changes], *, back: bool) -> Blocked:
-        """The refusal after the same changes were sent ``TRIES`` times in a row without getting anywhere.
-        back: there is a way back."""
+        """The refusal after ``TRIES`` sends of the same changes in a row. back: there is a way back."""
         stuck = [t for t, (changes, n) in self._tries.items() if n > TRIES and plans.get(t) == changes]
         return Blocked(
             tuple(
@@ -588,8 +574,8 @@ class Patience:
 
 
 def _refused(step: AnyStep, plans: Mapping[str, Changes]) -> Blocked | None:
-    """A step that says that it only reads may change nothing: nobody was asked about it, and the way back
-    passes over it."""
+    """A step that says it only reads may change nothing: nobody was asked about it, and the way back skips
+    it."""
     changes = [change.describe() for changes in plans.values() for change in changes]
     if step.hazard is not Hazard.READ_ONLY or not changes:
         return None

@@ -1,7 +1,7 @@
 """Run directories on the operator's machine: ``<base>/<run>/`` with the journal.
 
-The base is ``ZKMIGRATE_RUNS``, else ``runs`` in the current directory. A run is named after its inventory,
-``<name>-<number>``, unless the operator names it.
+The base is ``ZKMIGRATE_RUNS``, else ``runs`` in the current directory. A run is called ``<inventory
+name>-<number>``, unless the operator names it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from zkmigrate.model.step import Way
 
 _BEGUN = "begun"
 _NAMED = 5
-"""So many hosts are named, the others counted."""
+"""How many hosts are named; the others are counted."""
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
 
 
 class StaleError(UsageError):
-    """The plan, inventory or playbook is not the one that the run was begun with."""
+    """The plan, inventory or playbook is not the one that the run began with."""
 
     exit_code = 4
 
 
 @dataclass(frozen=True)
 class RunState:
-    """Where a run stands: ``complete``, ``back`` at the beginning, or ``open``; where as text."""
+    """``complete``, ``back`` at the beginning, or ``open``; where as text."""
 
     state: str
     where: str
@@ -57,21 +57,19 @@ class KnownRun:
     damaged: str
 
     def is_open(self, playbook: Playbook) -> bool:
-        """Whether there is anything left to do; so where that cannot be told."""
+        """Whether anything is left to do; True where unknown."""
         if self.damaged or self.is_of(playbook):
             return bool(self.damaged) or state_of(self.history, playbook).state == "open"
         return not self.history.is_over
 
     def is_of(self, playbook: Playbook) -> bool:
-        """Whether the run is one of this playbook; so where its journal does not tell."""
+        """Whether the run is one of this playbook; True where its journal does not tell."""
         return self.history.playbook in ("", playbook.id)
 
 
 def runs_of(runs: Path, inventory: Inventory) -> tuple[KnownRun, ...]:
-    """The runs of an inventory, oldest first, whatever they are called.
-
-    Whose a run is its journal says, by the inventory's name; where it does not, ``NAME-NUMBER`` does.
-    """
+    """The runs of an inventory, oldest first, whatever they are called. The journal names the inventory;
+    where it does not, ``NAME-NUMBER`` decides."""
     found = []
     for path in runs.iterdir() if runs.is_dir() else ():
         if not (is_id(path.name) and has_begun(path)):
@@ -100,8 +98,8 @@ def _number(run: str, name: str) -> int | None:
 
 
 def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
-    """The open run of an inventory, else the newest; one of another playbook only where there is none of this
-    one. UsageError when there is none, or several are open."""
+    """The open run of an inventory, else the newest; one of another playbook only without any of this one.
+    UsageError for none, or several open ones."""
     found = runs_of(runs, inventory)
     if not found:
         raise UsageError(f"no run of {inventory.name} in {runs}. Possible now: zkmigrate run begins one")
@@ -116,8 +114,8 @@ def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
 
 
 def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
-    """Id for a new run, ``NAME-NUMBER``. UsageError while an older one of this inventory and playbook is
-    open, JournalError where that cannot be told."""
+    """``NAME-NUMBER`` for a new run. UsageError while an older one of this inventory and playbook is open,
+    JournalError where that cannot be told."""
     for run in runs_of(runs, inventory):
         if run.damaged:
             raise JournalError(f"run {run.run} is not finished and its journal does not read: {run.damaged}")
@@ -147,7 +145,7 @@ def _not_undone(run: KnownRun) -> str:
 
 
 def not_undone_lines(stands: Iterable[NotUndone]) -> list[str]:
-    """Each step that has changes which are not undone: how many, and on what."""
+    """Each step with changes that are not undone: how many, and on what."""
     by_step: dict[str, list[NotUndone]] = {}
     for one in stands:
         by_step.setdefault(one.step, []).append(one)
@@ -162,8 +160,7 @@ def _of_step(step: str, found: list[NotUndone]) -> str:
 
 
 def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[KnownRun, str] | None:
-    """The open run of which the first gate's demands hold no more, and what it has done (``Stage.outdates``);
-    None where there is none."""
+    """The open run that has outgrown the first gate's demands, and what it has done (``Stage.outdates``)."""
     found = [
         (run, stage.outdates)
         for run in runs_of(runs, inventory)
@@ -175,7 +172,7 @@ def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tup
 
 
 def gate_ahead(run: KnownRun, playbook: Playbook) -> Stage:
-    """The next gate of a run behind the first. UsageError once all of them are behind."""
+    """The next gate of a run behind the first. UsageError once all gates are behind."""
     for stage in playbook.gates[1:]:
         if stage.id not in run.history.stages_done:
             return stage
@@ -191,17 +188,16 @@ def copy_path(run: str) -> str:
 
 
 def has_begun(run_dir: Path) -> bool:
-    """True when the run has, or had, a journal. A directory without either was left by a refusal."""
+    """Whether the run has, or had, a journal. A refusal leaves a directory without either."""
     return (run_dir / journal.NAME).exists() or (run_dir / _BEGUN).exists()
 
 
 def mark_begun(run_dir: Path) -> None:
-    """Leave a mark beside the journal, so that a journal that is lost is missed."""
+    """Leave a mark beside the journal, so that a lost journal is missed."""
     (run_dir / _BEGUN).touch(mode=0o600)
 
 
 def is_id(run: str) -> bool:
-    """Whether a run may be called so."""
     return _ID.fullmatch(run) is not None
 
 
@@ -213,7 +209,7 @@ def directory(runs: Path, run: str) -> Path:
 
 
 def state_of(history: History, playbook: Playbook) -> RunState:
-    """Where a run stands, from its history."""
+    """Where a run is, from its history."""
     position = history.next(playbook)
     if isinstance(position, Next):
         return RunState("open", f"at {position.id}, {position.way.value}")
@@ -225,7 +221,7 @@ def state_of(history: History, playbook: Playbook) -> RunState:
 
 
 def applied_by(runs: Path, plan: str) -> str:
-    """The run that was begun with this plan (its digest), else empty. JournalError for a damaged journal."""
+    """The run that began with this plan (its digest), else empty. JournalError for a damaged journal."""
     for journal_file in sorted(runs.glob(f"*/{journal.NAME}")):
         history = journal.read(journal_file.parent)
         if history.plan == plan:
@@ -234,7 +230,7 @@ def applied_by(runs: Path, plan: str) -> str:
 
 
 def refuse_applied(runs: Path, plan: str, but: str = "") -> None:
-    """StaleError when a run was begun with this plan (its digest) already; ``but`` is the run that may."""
+    """StaleError when a run other than ``but`` began with this plan (its digest)."""
     run = applied_by(runs, plan)
     if run not in ("", but):
         raise StaleError(
@@ -253,8 +249,7 @@ def plan_comes_late(history: History, plan: str) -> StaleError:
 
 
 def check_same(history: History, playbook: str, inventory: str) -> None:
-    """StaleError when a run that has changed hosts would go on with another playbook or inventory than it was
-    begun with."""
+    """StaleError when a run that has changed hosts would go on with another playbook or inventory."""
     for what, seen, needed in (
         ("playbook", playbook, history.playbook),
         ("inventory", inventory[:12], history.inventory[:12]),
@@ -268,12 +263,12 @@ def check_same(history: History, playbook: str, inventory: str) -> None:
 
 
 def is_same(history: History, playbook: str, inventory: str) -> bool:
-    """Whether a run was begun with this playbook and inventory (its digest)."""
+    """Whether a run began with this playbook and inventory (its digest)."""
     return (history.playbook, history.inventory) == (playbook, inventory)
 
 
 def make(run_dir: Path) -> None:
-    """Create the directory of a run, private, and what it lies in; UsageError when that cannot be."""
+    """Create the private directory of a run, and its parents; UsageError when that fails."""
     try:
         run_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         run_dir.mkdir(mode=0o700, exist_ok=True)
@@ -285,6 +280,6 @@ def make(run_dir: Path) -> None:
 
 
 def remove_empty(run_dir: Path) -> None:
-    """Remove the directory of a run that was refused before it began; one that holds anything stays."""
+    """Remove the directory of a run that was refused before it began, if empty."""
     with contextlib.suppress(OSError):
         run_dir.rmdir()

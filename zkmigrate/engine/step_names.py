@@ -1,4 +1,4 @@
-"""Names of stages, steps and phases as the operator gives them, held against a playbook."""
+"""Names of stages, steps and phases as the operator gives them, checked against a playbook."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from zkmigrate.model.playbook import Playbook
 
 
 def known(playbook: Playbook, name: str) -> None:
-    """UsageError for what is neither a stage, nor a ``stage.step``, nor empty."""
+    """UsageError for a name that is neither a stage, nor a ``stage.step``, nor empty."""
     names = ("", *(s.id for s in playbook.stages), *playbook.step_ids())
     if name not in names:
         possible = ", ".join(names[1:])
@@ -15,20 +15,20 @@ def known(playbook: Playbook, name: str) -> None:
 
 
 def phases(playbook: Playbook) -> list[str]:
-    """The phases to hold at: a window's step alone, and with its stage before it."""
+    """The phases to hold at: a window's step, with and without its stage."""
     windows = [s for s in playbook.stages if s.window and not s.rehearsal]
     return [name for s in windows for step in s.steps for name in (step.id, f"{s.id}.{step.id}")]
 
 
 def places(playbook: Playbook) -> list[str]:
-    """The places that :func:`place` takes: stages, steps outside windows, phases of the cut-over."""
+    """What :func:`place` takes: stages, steps outside windows, phases of the cut-over."""
     stages = [s.id for s in playbook.stages]
     outside = [f"{s.id}.{step.id}" for s in playbook.stages if not s.window for step in s.steps]
     return [*stages, *outside, *phases(playbook)]
 
 
 def phase(playbook: Playbook, hold_at: str) -> str:
-    """The ``stage.step`` of a window that is meant, its stage given or not; UsageError when there is none."""
+    """The ``stage.step`` of a window's step, given with or without its stage; UsageError for another name."""
     windows = [s for s in playbook.stages if s.window and not s.rehearsal]
     phases = [f"{s.id}.{step.id}" for s in windows for step in s.steps]
     found = [name for name in phases if hold_at in (name, name.partition(".")[2])]
@@ -39,8 +39,8 @@ def phase(playbook: Playbook, hold_at: str) -> str:
 
 
 def ahead(playbook: Playbook, hold_at: str, now: str, *, begun: bool) -> None:
-    """UsageError for a phase after which the walk could not hold any more, as it is at ``now`` and, where
-    ``begun``, has sent something of it: who asked for a hold must not see the door open instead."""
+    """UsageError for a phase after which the walk cannot hold any more, being at ``now`` and having ``begun``
+    it: who asked for a hold must not see the door open instead."""
     ids = playbook.step_ids()
     first = ids.index(now) - (0 if begun else 1)
     if not hold_at or ids.index(hold_at) >= first:
@@ -51,8 +51,8 @@ def ahead(playbook: Playbook, hold_at: str, now: str, *, begun: bool) -> None:
 
 
 def place(playbook: Playbook, at: str) -> str:
-    """The place to hold at that is meant: a stage, or ``stage.step``, of a window also its phase alone; empty
-    stays empty. UsageError when the walk could not hold there."""
+    """The place to hold at: a stage or ``stage.step``; in a window the phase alone will do. UsageError when
+    the walk cannot hold there."""
     stages = {s.id: s for s in playbook.stages}
     outside = [f"{s.id}.{step.id}" for s in playbook.stages if not s.window for step in s.steps]
     if not at or at in stages or at in outside:
@@ -68,7 +68,7 @@ def place(playbook: Playbook, at: str) -> str:
 
 
 def holds(playbook: Playbook, at: str) -> str:
-    """Where a hold at a place from :func:`place` takes effect, in words."""
+    """Where a hold takes effect, in words. at: from :func:`place`."""
     if not at:
         return "at the next place"
     inside = {f"{s.id}.{step.id}" for s in playbook.stages if s.window for step in s.steps}
@@ -76,7 +76,7 @@ def holds(playbook: Playbook, at: str) -> str:
 
 
 def skippable(playbook: Playbook, names: tuple[str, ...]) -> frozenset[str]:
-    """The stages to skip; UsageError for one that there is not, or that may not be."""
+    """The stages to skip; UsageError for an unknown one, or one that may not be skipped."""
     may = [s.id for s in playbook.stages if s.skip]
     for name in names:
         if name not in may:
@@ -86,8 +86,7 @@ def skippable(playbook: Playbook, names: tuple[str, ...]) -> frozenset[str]:
 
 
 def behind(playbook: Playbook, here: str, to: str) -> None:
-    """UsageError for a place to walk back to that there is not, or that is ahead of the step ``here``, where
-    the run is at one."""
+    """UsageError for an unknown place to walk back to, or one ahead of the step ``here``, if any."""
     steps = playbook.step_ids()
     reached = steps[: steps.index(here) + 1] if here else steps
     stages = dict.fromkeys(step.partition(".")[0] for step in reached)
