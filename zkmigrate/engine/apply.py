@@ -6,6 +6,7 @@ import hashlib
 import math
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -79,43 +80,38 @@ class Wave:
         emit: Emit,
         now: Callable[[], float],
     ) -> None:
-        self._journal = journal
-        self._playbook = playbook
-        self._inventory = inventory
+        self._journal, self._playbook, self._inventory = journal, playbook, inventory
         self._changed = frozenset(playbook.changed(inventory))
-        self._apply = apply
-        self._emit = emit
-        self._now = now
+        self._apply, self._emit, self._now = apply, emit, now
 
     def run(
         self, at: Next, plans: Mapping[str, Changes], fencing: int, limits: Limits = unlimited
     ) -> dict[str, str]:
         """Apply and journal; returns why each failed target failed. LockedError when a host fenced this
         operator off; JournalError when something could not be recorded."""
-        for changes in plans.values():
-            self._refuse(changes)
+        for planned in plans.values():
+            self._refuse(planned)
         leg = self._journal.history.leg + 1
-        lanes = {
+        numbered = {
             target: tuple(
                 (operation_id(at.id, target, at.way, leg, number), change)
                 for number, change in enumerate(changes, start=1)
             )
             for target, changes in plans.items()
         }
-        for target, lane in lanes.items():
-            for operation, change in lane:
+        for target, changes in numbered.items():
+            for operation, change in changes:
                 self._intend(at, target, leg, operation, change)
         self._journal.sync()
         quick_s, whole_s = limits("")
         end = self._now() + whole_s
-        seconds = {change.verb: limits(change.verb)[0] for changes in plans.values() for change in changes}
-        walks = {target: _Lane(lane, seconds, end) for target, lane in lanes.items()}
+        seconds = {change.verb: limits(change.verb)[0] for planned in plans.values() for change in planned}
+        sending = {target: _TargetPlan(changes, seconds, end) for target, changes in numbered.items()}
         late = None
         if not math.isinf(quick_s):
-            late = Late(quick_s, lambda target: self._left(target, walks[target]), self._now)
-        failures = together(
-            {target: partial(self._walk, target, lane, fencing) for target, lane in walks.items()}, late
-        )
+            late = Late(quick_s, lambda target: self._left(target, sending[target]), self._now)
+        work = {target: partial(self._send, target, plan, fencing) for target, plan in sending.items()}
+        failures = together(work, late)
         self._journal.sync()
         for target, failure in failures.items():
             if failure.startswith(f"rc {FENCED_OFF}:"):
@@ -142,67 +138,53 @@ class Wave:
                 )
 
     def _intend(self, at: Next, target: str, leg: int, operation: str, change: Change) -> None:
-        body = {
-            "stage": at.stage.id,
-            "step": at.step.id,
-            "target": target,
-            "way": at.way.value,
-            "leg": leg,
-            "operation": operation,
-            "change": encode_change(change),
-            "mono": self._now(),
-        }
-        self._journal.append("intent", body, sync=False)
+        where = {"stage": at.stage.id, "step": at.step.id, "target": target, "way": at.way.value, "leg": leg}
+        body = {"operation": operation, "change": encode_change(change), "mono": self._now()}
+        self._journal.append("intent", {**where, **body}, sync=False)
 
-    def _walk(self, target: str, lane: _Lane, fencing: int) -> str:
+    def _send(self, target: str, plan: _TargetPlan, fencing: int) -> str:
         """The changes of one target in order; returns what the first one that failed said."""
         failure = ""
-        for operation, change in lane.changes:
+        for operation, change in plan.changes:
             if failure:
-                self._ended(target, lane, operation, "skipped", Outcome(-1))
+                self._ended(target, plan, operation, "skipped", Outcome(-1))
                 continue
-            with lane.guard:
-                if lane.left:
+            with plan.guard:
+                if plan.left:
                     return ""
-                lane.sent = operation
+                plan.sent = operation
             self._emit(ChangeSent(target, operation, change))
             try:
-                with deadline.within(lane.seconds[change.verb], lane.end - self._now(), self._now):
+                with deadline.within(plan.seconds[change.verb], plan.end - self._now(), self._now):
                     outcome = self._apply(change, operation, fencing)
             except HostError as error:
                 failure = f"not confirmed: {error}"
-                self._ended(target, lane, operation, "unknown", Outcome(-1, str(error)))
+                self._ended(target, plan, operation, "unknown", Outcome(-1, str(error)))
                 continue
             if outcome.rc:
                 failure = f"rc {outcome.rc}: {outcome.output.strip()}"
-            self._ended(target, lane, operation, "failed" if outcome.rc else "done", outcome)
+            self._ended(target, plan, operation, "failed" if outcome.rc else "done", outcome)
         return failure
 
-    def _left(self, target: str, lane: _Lane) -> str:
+    def _left(self, target: str, plan: _TargetPlan) -> str:
         """Stop waiting for a target: what was sent is unknown, and nothing more is sent."""
         said = f"{target}: no answer yet, while most of the others have answered"
-        with lane.guard:
-            for operation, _ in lane.changes:
-                if operation not in lane.ended:
-                    status = "unknown" if operation == lane.sent else "skipped"
-                    self._ended(target, lane, operation, status, Outcome(-1, said))
-            lane.left = True
+        with plan.guard:
+            for operation, _ in plan.changes:
+                if operation not in plan.ended:
+                    status = "unknown" if operation == plan.sent else "skipped"
+                    self._ended(target, plan, operation, status, Outcome(-1, said))
+            plan.left = True
         return f"not confirmed: {said}"
 
-    def _ended(self, target: str, lane: _Lane, operation: str, status: str, outcome: Outcome) -> None:
-        with lane.guard:
-            if lane.left:
+    def _ended(self, target: str, plan: _TargetPlan, operation: str, status: str, outcome: Outcome) -> None:
+        with plan.guard:
+            if plan.left:
                 return
-            lane.ended.add(operation)
+            plan.ended.add(operation)
             output = outcome.output[-_OUTPUT_KEPT:]
-            body = {
-                "operation": operation,
-                "status": status,
-                "rc": outcome.rc,
-                "output": output,
-                "mono": self._now(),
-            }
-            self._journal.append("outcome", body, sync=False)
+            body = {"operation": operation, "status": status, "rc": outcome.rc, "output": output}
+            self._journal.append("outcome", {**body, "mono": self._now()}, sync=False)
         self._emit(ChangeEnded(target, operation, status, outcome.rc, output))
 
 
@@ -211,20 +193,18 @@ def _has_before(change: ClusterChange) -> bool:
     return inverse(Applied(change, "", confirmed=True)) is not None
 
 
-class _Lane:
-    """The changes of one target of a wave. seconds: what a change with a verb may take. end: by the clock, of
-    all of them. left: nobody waits for it any more. sent: the last one sent."""
+@dataclass
+class _TargetPlan:
+    """The changes of one target of a wave, with their operation ids. seconds: what a change with a verb may
+    take. end: of all of them, by the clock. left: nobody waits for it any more. sent: the last one sent."""
 
-    def __init__(
-        self, changes: tuple[tuple[str, Change], ...], seconds: Mapping[str, float], end: float
-    ) -> None:
-        self.changes = changes
-        self.seconds = seconds
-        self.end = end
-        self.guard = threading.RLock()
-        self.left = False
-        self.sent = ""
-        self.ended: set[str] = set()
+    changes: tuple[tuple[str, Change], ...]
+    seconds: Mapping[str, float]
+    end: float
+    left: bool = False
+    sent: str = ""
+    ended: set[str] = field(default_factory=set)
+    guard: threading.RLock = field(default_factory=threading.RLock)
 
 
 Send: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
@@ -237,11 +217,9 @@ class Alter(Protocol):
 
     def __call__(self, change: ClusterChange, /) -> tuple[int, str]:
         """As :data:`Send`."""
-        ...
 
     def close(self) -> None:
         """Close what it holds open between changes."""
-        ...
 
 
 class ChannelApply:

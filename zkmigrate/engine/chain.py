@@ -57,14 +57,7 @@ class Parsed:
 
 def render(entry: Entry) -> bytes:
     """One entry as a line without its newline."""
-    value = {
-        "at": entry.at,
-        "body": entry.body,
-        "kind": entry.kind,
-        "previous": entry.previous,
-        "seq": entry.seq,
-    }
-    head = _json(value)[:-1].encode("ascii")
+    head = _json(vars(entry))[:-1].encode("ascii")
     return head + b',"sum":"' + hashlib.sha256(head).hexdigest().encode("ascii") + b'"}'
 
 

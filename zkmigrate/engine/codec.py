@@ -46,35 +46,18 @@ def decode_change(body: Mapping[str, Any]) -> Change:
 
 def encode_finding(finding: Finding) -> dict[str, Any]:
     """A finding as a JSON value with every field."""
-    return {
-        "id": finding.id,
-        "claim": finding.claim,
-        "held": finding.held.value,
-        "severity": finding.severity.value,
-        "seen": finding.seen,
-        "needed": finding.needed,
-        "moves": list(finding.moves),
-        "target": finding.target,
-        "cause": finding.cause,
-        "accepted": finding.accepted,
-    }
+    body = {**vars(finding), "held": finding.held.value, "severity": finding.severity.value}
+    return {**body, "moves": list(finding.moves)}
 
 
 def decode_finding(body: Mapping[str, Any]) -> Finding:
     """The finding that was encoded; JournalError for a missing field or unknown value."""
     try:
-        return Finding(
-            id=body["id"],
-            claim=body["claim"],
-            held=Held(body["held"]),
-            severity=Severity(body["severity"]),
-            seen=body["seen"],
-            needed=body["needed"],
-            moves=tuple(body["moves"]),
-            target=body["target"],
-            cause=body.get("cause", ""),  # journals of earlier versions have none, nor the next
-            accepted=body.get("accepted", ""),
-        )
+        # Journals of earlier versions have neither cause nor accepted.
+        known = {"cause": "", "accepted": "", **body}
+        values = {field.name: known[field.name] for field in fields(Finding)}
+        held, severity = Held(values["held"]), Severity(values["severity"])
+        return Finding(**{**values, "held": held, "severity": severity, "moves": tuple(values["moves"])})
     except (KeyError, ValueError, TypeError) as error:
         raise JournalError(f"the journal holds a finding that this version cannot read: {error!r}") from None
 

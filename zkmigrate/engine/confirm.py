@@ -34,15 +34,12 @@ class Console(Protocol):
 
     def ask(self, question: str) -> str | None:
         """The typed line; None at the end of input."""
-        ...
 
     def poll(self, seconds: float) -> str | None:
         """A line that comes within ``seconds``, else an empty one; None at the end of input."""
-        ...
 
     def forget(self) -> None:
         """Drop what was typed so far: it answered an earlier question."""
-        ...
 
 
 class LookUp(Protocol):
@@ -50,38 +47,29 @@ class LookUp(Protocol):
 
     def remarks(self, stage: Stage) -> Sequence[str]:
         """What is known beforehand about a stage, as lines."""
-        ...
 
     def cannot_go_back(self, to: str) -> str:
         """Why the run cannot walk back to the start of ``to`` (empty: the present stage), else empty."""
-        ...
 
     def findings(self, name: str) -> Sequence[str]:
         """The findings of a stage or step, or ``all``, in full, as lines; without a name those of the newest
         step that has any, in short."""
-        ...
 
     def in_short(self, found: Sequence[Finding]) -> Sequence[str]:
         """Findings as lines for the screen."""
-        ...
 
     def whole(self, found: Sequence[Finding]) -> Sequence[str]:
         """Findings in full, as lines."""
-        ...
 
     def asking(self, where: str) -> None:
         """Let others know that a question is open."""
-        ...
 
 
 class Terminal:
     """A person answers."""
 
     def __init__(self, console: Console, user: str, now: Callable[[], float], look_up: LookUp) -> None:
-        self._console = console
-        self._user = user
-        self._now = now
-        self._look_up = look_up
+        self._console, self._look_up, self._user, self._now = console, look_up, user, now
         self._consented = ""
         self._hold = _Hold(console, look_up, user)
 
@@ -211,9 +199,7 @@ class _Hold:
     """Listens while the walk holds, and ignores what was typed before."""
 
     def __init__(self, console: Console, look_up: LookUp, user: str) -> None:
-        self._console = console
-        self._look_up = look_up
-        self._user = user
+        self._console, self._look_up, self._user = console, look_up, user
         self._where = ""
 
     def answer(self, where: str, unanswered: Word | None) -> Answer | None:

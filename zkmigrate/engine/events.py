@@ -265,29 +265,10 @@ class RunEnded:
 
 
 Event: TypeAlias = (
-    RunBegun
-    | StageBegun
-    | StepBegun
-    | WaveBegun
-    | ChangeSent
-    | ChangeEnded
-    | Waits
-    | StepEnded
-    | StepBlocked
-    | Turned
-    | Consented
-    | StageSkipped
-    | Asking
-    | Holding
-    | HoldAsked
-    | HoldEnded
-    | Countdown
-    | Alarm
-    | HookBegun
-    | HookEnded
-    | Noted
-    | RunEnded
-)
+    RunBegun | StageBegun | StepBegun | WaveBegun | ChangeSent | ChangeEnded | Waits | StepEnded |
+    StepBlocked | Turned | Consented | StageSkipped | Asking | Holding | HoldAsked | HoldEnded |
+    Countdown | Alarm | HookBegun | HookEnded | Noted | RunEnded
+)  # fmt: skip
 Emit: TypeAlias = Callable[[Event], None]
 
 

@@ -58,11 +58,8 @@ class HookPoints:
     """One walk's hooks."""
 
     def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, world: World) -> None:
-        self._playbook = playbook
-        self._inventory = inventory
-        self._journal = journal
-        self._history = journal.history
-        self._world = world
+        self._playbook, self._inventory, self._world = playbook, inventory, world
+        self._journal, self._history = journal, journal.history
         self._under_way: set[str] = set()
         self._guard = threading.Lock()
         self._over = False

@@ -47,14 +47,9 @@ class Journal:
     def __init__(
         self, fd: int, path: Path, parsed: chain.Parsed, wall: Callable[[], float], disk: Disk
     ) -> None:
-        self._fd = fd
-        self._path = path
-        self._wall = wall
-        self._disk = disk
+        self._fd, self._path, self._wall, self._disk = fd, path, wall, disk
         self._guard = threading.RLock()
-        self._length = parsed.length
-        self._last = parsed.last
-        self._seq = len(parsed.entries)
+        self._length, self._last, self._seq = parsed.length, parsed.last, len(parsed.entries)
         self._failed = ""
         self._contents = {chain.content_name(e.body["value"]) for e in parsed.entries if e.kind == "content"}
         self.history = folded(parsed.entries)

@@ -95,14 +95,10 @@ class HostLock:
         beat_s: float = BEAT_S,
         many: str = "hosts",
     ) -> None:
-        self._hosts = hosts
-        self._many = many
+        self._hosts, self._many = hosts, many
         self._owner = re.sub(r"[^A-Za-z0-9._-]", "-", owner)
-        self._ask = ask
-        self._nonce = nonce
-        self._steal = steal
-        self._before = before
-        self._beat_s = beat_s
+        self._ask, self._nonce, self._steal = ask, nonce, steal
+        self._before, self._beat_s = before, beat_s
         self._number = 0
         self._held: tuple[str, ...] = ()
         self._lost = ""

@@ -20,9 +20,7 @@ class Logbook:
     """One walk's entries. JournalError from any method: what cannot be journaled must not go on."""
 
     def __init__(self, playbook: Playbook, journal: Journal, world: World) -> None:
-        self._playbook = playbook
-        self._journal = journal
-        self._world = world
+        self._playbook, self._journal, self._world = playbook, journal, world
         self._without: set[str] = set()
 
     # --- stages ----------------------------------------------------------------------------------------
@@ -83,13 +81,8 @@ class Logbook:
     def _step(
         self, at: Next, event: str, *, seconds: float | None = None, findings: tuple[Finding, ...] = ()
     ) -> None:
-        body: dict[str, object] = {
-            "stage": at.stage.id,
-            "step": at.step.id,
-            "way": at.way.value,
-            "event": event,
-            "mono": self._world.clock.now(),
-        }
+        body: dict[str, object] = {"stage": at.stage.id, "step": at.step.id, "way": at.way.value}
+        body |= {"event": event, "mono": self._world.clock.now()}
         if seconds is not None:
             body["seconds"] = seconds
         if findings:

@@ -37,25 +37,13 @@ class Found:
 
     def body(self, text: str) -> Mapping[str, Any]:
         """As the journal's ``found`` line."""
-        return {
-            "text": text,
-            "leg": self.leg,
-            "stages": list(self.stages),
-            "steps": list(self.steps),
-            "unrecorded": list(self.unrecorded),
-            "consented": list(self.consented),
-            "operations": [
-                {
-                    "operation": op.id,
-                    "step": op.step,
-                    "target": op.host,
-                    "verb": op.verb,
-                    "path": op.path,
-                    "confirmed": op.done,
-                }
-                for op in self.operations
-            ],
-        }
+        operations = [
+            {"operation": op.id, "step": op.step, "target": op.host, "verb": op.verb, "path": op.path,
+             "confirmed": op.done}
+            for op in self.operations
+        ]  # fmt: skip
+        lists = {key: list(getattr(self, key)) for key in ("stages", "steps", "unrecorded", "consented")}
+        return {"text": text, "leg": self.leg, **lists, "operations": operations}
 
 
 def ask_hosts(left: History, playbook: Playbook, inventory: Inventory, look: Look, run: str) -> Found:

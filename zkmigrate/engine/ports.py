@@ -40,7 +40,6 @@ class Lock(Protocol):
     def fencing(self, stage: str, way: Way) -> int:
         """This operator's fencing number for a step of ``stage``; takes the hosts' lock where it is needed.
         LockedError when another operator holds or took it."""
-        ...
 
     def close(self) -> None: ...
 
@@ -71,26 +70,21 @@ class Confirm(Protocol):
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...], /) -> Answer:
         """Ask before a step that changes something, outside the window."""
-        ...
 
     def consent(self, stage: Stage, /) -> Answer:
         """Ask the stage's own question."""
-        ...
 
     def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None, /) -> Answer:
         """Ask for go or back, or for stop where ``unanswered`` is stop, because the rules said Ask. It
         returns within ``left_s`` seconds, with ``unanswered`` when nobody answers."""
-        ...
 
     def listen(self) -> bool:
         """Whether the operator wants to stop; polled while a step waits outside the window."""
-        ...
 
     def hold(self, where: str, unanswered: Word | None, left_s: float | None, /) -> Answer | None:
         """Polled while the walk holds at ``where``, a phase or ``stage.step``; None: it still holds. left_s:
         seconds until the way back must start, 0 once that has passed, None without such a time. unanswered:
         the answer at the end of input; with None only somebody else ends the hold."""
-        ...
 
 
 @dataclass(frozen=True)

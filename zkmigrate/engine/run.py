@@ -17,16 +17,7 @@ from zkmigrate.engine import events, step_names
 from zkmigrate.engine.apply import Wave
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.history import (
-    REHEARSED,
-    Arrived,
-    Leave,
-    Next,
-    Rehearsed,
-    StepProgress,
-    Turn,
-    complete,
-)
+from zkmigrate.engine.history import REHEARSED, Arrived, Leave, Next, Rehearsed, StepProgress, Turn, complete
 from zkmigrate.engine.hold_points import HoldPoints
 from zkmigrate.engine.hook_points import HookPoints
 from zkmigrate.engine.journal import Journal
@@ -58,7 +49,7 @@ class Walk:
         self._wave = Wave(journal, playbook, inventory, world.apply, world.emit, world.clock.now)
         self._log = Logbook(playbook, journal, world)
         self._window = Window(journal, inventory.policy, world, self._log)
-        self._holds = HoldPoints(playbook, inventory, journal, self._window, world)
+        self._holds = HoldPoints(playbook, inventory, journal, self._window, world, self._stop_if_asked)
         self._hooks = HookPoints(playbook, inventory, journal, world)
         self._until = ""
         self._hold_at = ""
@@ -128,9 +119,8 @@ class Walk:
                 verdict = at.step.check(context, at.step.observe(context, self.world.look))
                 if isinstance(verdict, Blocked):
                     self.world.emit(events.StepBlocked(at.stage.id, at.step.id, Way.BACK, verdict.findings))
-                    raise Leave(
-                        RunEnded(6, f"{at.id} has no way back; nothing was changed", verdict.findings)
-                    )
+                    message = f"{at.id} has no way back; nothing was changed"
+                    raise Leave(RunEnded(6, message, verdict.findings))
         self._turn(Turn(to, "asked by the operator"), by)
 
     # --- the playbook ----------------------------------------------------------------------------------
@@ -189,9 +179,9 @@ class Walk:
                     self._wait(at, verdict, left)
                 case Ready(targets, record=record):
                     patience.ready()
-                    targets, paused = self._holds.canary(at, targets)
+                    targets, paused = self._holds.limit_wave(at, targets)
                     may_hold = paused or failures == {}
-                    if may_hold and (held := self._holds.between(at, self._stop_if_asked)):
+                    if may_hold and (held := self._holds.between(at)):
                         self._obey(held, at.stage)
                         continue
                     if self._hooks.before_wave(at, targets):
@@ -289,7 +279,7 @@ class Walk:
         return tuple(decode_finding(f) for f in self.history.found)
 
     def _hold_before(self, at: Next) -> None:
-        self._obey(self._holds.before(at, self._stop_if_asked), at.stage)
+        self._obey(self._holds.before(at), at.stage)
 
     def _hold_again(self, at: Next) -> None:
         """Before the first step of a process has sent anything: hold after the step before, where that is
@@ -301,7 +291,7 @@ class Walk:
             return
         before = Next(at.stage, steps[number - 1], Way.FORWARD)
         if before.id in self.history.done:
-            self._obey(self._holds.after(before, before.id == self._hold_at, self._stop_if_asked), at.stage)
+            self._obey(self._holds.after(before, before.id == self._hold_at), at.stage)
 
     def _enter_stage(self, at: Next) -> bool:
         """Begin a stage, after its question; False where it is skipped."""
@@ -310,7 +300,7 @@ class Walk:
         if fresh and stage.id in self._skip:
             self._log.stage_skipped(stage, "--skip")
             return False
-        self._holds.foretell(at, self._hold_at, self._context(at))
+        self._holds.announce_end(at, self._hold_at, self._context(at))
         if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
             answer = self.world.confirm.consent(stage)
             self._log.answered(stage.id, "", stage.consent, answer, self._found())
@@ -334,8 +324,7 @@ class Walk:
         self._window.follow(at, self._context(at))
         if at.way is Way.FORWARD:
             self._log.copy()
-        if at.way is Way.FORWARD:
-            self._obey(self._holds.after(at, at.id == self._hold_at, self._stop_if_asked), at.stage)
+            self._obey(self._holds.after(at, at.id == self._hold_at), at.stage)
 
     def _blocked(self, at: Next, verdict: Blocked) -> None:
         """A step refused: stop, or in a window let the rules decide whether to turn back."""
@@ -425,9 +414,8 @@ class Walk:
         hosts = self.playbook.changed(self.inventory)
         way = way or self.history.way
         over = tuple(self.history.over(self.playbook).items())
-        self.world.emit(
-            events.RunBegun(self.history.run, self.playbook.id, way, resumed, hosts, stages, over)
-        )
+        run, playbook = self.history.run, self.playbook.id
+        self.world.emit(events.RunBegun(run, playbook, way, resumed, hosts, stages, over))
         for retired in self.history.retired.values():
             self.world.emit(events.Noted(retired.words))
         try:
@@ -467,10 +455,8 @@ class Walk:
         where = f"at {at.id}, {at.way.value}" if isinstance(at, Next) else "between stages"
         open_ = [a.operation for a in self.history.unconfirmed()]
         text = f"run {self.history.run} stands {where}"
-        if isinstance(at, Next) and at.stage.window and self._window.phase(at.stage):
-            text += (
-                f" (window, phase {self._window.phase(at.stage)}: a lease that is not sealed ends by itself)"
-            )
+        if isinstance(at, Next) and at.stage.window and (phase := self._window.phase(at.stage)):
+            text += f" (window, phase {phase}: a lease that is not sealed ends by itself)"
         return text + (f"; not confirmed: {', '.join(open_)}" if open_ else "")
 
     def _context(self, at: Next) -> Context:
@@ -530,18 +516,9 @@ class Patience:
         if still_s >= waiting.stalled_s:
             claim = f"{waiting.what}: progress every {waiting.stalled_s:g} s"
             seen = f"{seen}; no progress for {still_s:.0f} s"
-        return Blocked(
-            (
-                Finding(
-                    id="engine.wait-over",
-                    claim=claim,
-                    held=Held.NO,
-                    seen=seen,
-                    needed=waiting.what,
-                    moves=("find out why it takes so long, then resume", *(("rollback",) if back else ())),
-                ),
-            )
-        )
+        moves = ("find out why it takes so long, then resume", *(("rollback",) if back else ()))
+        needed = waiting.what
+        return Blocked((Finding("engine.wait-over", claim, Held.NO, seen=seen, needed=needed, moves=moves),))
 
     def count(self, plans: Mapping[str, Changes]) -> int:
         """Note a wave about to be sent: how often in a row a target got the very same changes before."""
@@ -555,22 +532,19 @@ class Patience:
 
     def exhausted(self, plans: Mapping[str, Changes], *, back: bool) -> Blocked:
         """The refusal after ``TRIES`` sends of the same changes in a row. back: there is a way back."""
-        stuck = [t for t, (changes, n) in self._tries.items() if n > TRIES and plans.get(t) == changes]
-        return Blocked(
-            tuple(
-                Finding(
-                    id="engine.no-progress",
-                    claim="a change brings its target forward",
-                    held=Held.NO,
-                    seen=f"the same change {TRIES} times in a row; the last time: "
-                    + (self._said.get(target) or "confirmed, yet the step still wants it"),
-                    needed="; ".join(change.describe() for change in plans[target]) or "a change to send",
-                    moves=(f"mend the {_kind(plans[target])}, then resume", *(("rollback",) if back else ())),
-                    target=target,
-                )
-                for target in stuck
-            )
-        )
+        claim = "a change brings its target forward"
+        findings = []
+        for target, (changes, times) in self._tries.items():
+            if times <= TRIES or plans.get(target) != changes:
+                continue
+            last = self._said.get(target) or "confirmed, yet the step still wants it"
+            seen = f"the same change {TRIES} times in a row; the last time: {last}"
+            needed = "; ".join(change.describe() for change in changes) or "a change to send"
+            kind = "cluster" if changes and isinstance(changes[-1], ClusterChange) else "host"
+            moves = (f"mend the {kind}, then resume", *(("rollback",) if back else ()))
+            found = Finding("engine.no-progress", claim, Held.NO, seen=seen, needed=needed, moves=moves)
+            findings.append(replace(found, target=target))
+        return Blocked(tuple(findings))
 
 
 def _refused(step: AnyStep, plans: Mapping[str, Changes]) -> Blocked | None:
@@ -588,8 +562,3 @@ def _gate_code(at: Next, findings: tuple[Finding, ...]) -> int:
     """Exit code of a closed gate outside the window."""
     stuck = any(f.id == "engine.no-progress" for f in findings)
     return 8 if stuck else at.stage.refused
-
-
-def _kind(changes: Changes) -> str:
-    """What the last of these changes touches."""
-    return "cluster" if changes and isinstance(changes[-1], ClusterChange) else "host"

@@ -39,12 +39,9 @@ class Samples:
         show: Callable[[float, str, Mapping[str, Any]], None] = lambda _mono, _kind, _body: None,
     ) -> None:
         self._path = run_dir / NAME
-        self.now = now
-        self._wall = wall
+        self.now, self._wall = now, wall
         self.stage = ""
-        self._say = say
-        self._limit = limit
-        self._show = show
+        self._say, self._show, self._limit = say, show, limit
         self._guard = threading.Lock()
         self._fd = -1
         try:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from zkmigrate.errors import UsageError
-from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.playbook import Playbook, Stage
+
+
+def _ids(stages: Iterable[Stage]) -> list[str]:
+    return [f"{stage.id}.{step.id}" for stage in stages for step in stage.steps]
 
 
 def known(playbook: Playbook, name: str) -> None:
     """UsageError for a name that is neither a stage, nor a ``stage.step``, nor empty."""
-    names = ("", *(s.id for s in playbook.stages), *playbook.step_ids())
-    if name not in names:
-        possible = ", ".join(names[1:])
-        raise UsageError(f"no stage or step {name!r} in {playbook.id}; possible: {possible}")
+    names = (*(s.id for s in playbook.stages), *playbook.step_ids())
+    if name and name not in names:
+        raise UsageError(f"no stage or step {name!r} in {playbook.id}; possible: {', '.join(names)}")
 
 
 def phases(playbook: Playbook) -> list[str]:
@@ -22,15 +27,13 @@ def phases(playbook: Playbook) -> list[str]:
 
 def places(playbook: Playbook) -> list[str]:
     """What :func:`place` takes: stages, steps outside windows, phases of the cut-over."""
-    stages = [s.id for s in playbook.stages]
-    outside = [f"{s.id}.{step.id}" for s in playbook.stages if not s.window for step in s.steps]
-    return [*stages, *outside, *phases(playbook)]
+    outside = _ids(s for s in playbook.stages if not s.window)
+    return [*(s.id for s in playbook.stages), *outside, *phases(playbook)]
 
 
 def phase(playbook: Playbook, hold_at: str) -> str:
     """The ``stage.step`` of a window's step, given with or without its stage; UsageError for another name."""
-    windows = [s for s in playbook.stages if s.window and not s.rehearsal]
-    phases = [f"{s.id}.{step.id}" for s in windows for step in s.steps]
+    phases = _ids(s for s in playbook.stages if s.window and not s.rehearsal)
     found = [name for name in phases if hold_at in (name, name.partition(".")[2])]
     if hold_at and not found:
         possible = ", ".join(phases) or "none, it has no window"
@@ -54,13 +57,13 @@ def place(playbook: Playbook, at: str) -> str:
     """The place to hold at: a stage or ``stage.step``; in a window the phase alone will do. UsageError when
     the walk cannot hold there."""
     stages = {s.id: s for s in playbook.stages}
-    outside = [f"{s.id}.{step.id}" for s in playbook.stages if not s.window for step in s.steps]
+    outside = _ids(s for s in playbook.stages if not s.window)
     if not at or at in stages or at in outside:
         return at
     try:
         return phase(playbook, at)
     except UsageError:
-        inside = [f"{s.id}.{step.id}" for s in playbook.stages if s.window for step in s.steps]
+        inside = _ids(s for s in playbook.stages if s.window)
         rehearsed = [name for name in inside if stages[name.partition(".")[0]].rehearsal]
         why = "a rehearsal is held before it begins, not inside" if at in rehearsed else "no such place"
         possible = ", ".join([*stages, *outside, *(name for name in inside if name not in rehearsed)])
@@ -71,8 +74,8 @@ def holds(playbook: Playbook, at: str) -> str:
     """Where a hold takes effect, in words. at: from :func:`place`."""
     if not at:
         return "at the next place"
-    inside = {f"{s.id}.{step.id}" for s in playbook.stages if s.window for step in s.steps}
-    return f"after {at}" if at in inside else f"before {at}"
+    inside = at in _ids(s for s in playbook.stages if s.window)
+    return f"after {at}" if inside else f"before {at}"
 
 
 def skippable(playbook: Playbook, names: tuple[str, ...]) -> frozenset[str]:

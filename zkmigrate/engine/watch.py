@@ -71,11 +71,8 @@ class Watch(WatchPort):
         probes: Callable[[Stage], tuple[Probe, ...]] = lambda _stage: (),
         second: SecondRenewer | None = None,
     ) -> None:
-        self._hosts = hosts
-        self._renew = renew
-        self._now = now
-        self._wall = wall
-        self._probes = probes
+        self._hosts, self._renew, self._probes = hosts, renew, probes
+        self._now, self._wall = now, wall
         self._second = second or SecondRenewer()
         self._guard = threading.Lock()
         self._found: dict[tuple[str, str], Finding] = {}
@@ -284,45 +281,25 @@ class _Leased(_Session):
 
     def __init__(self, stage: str, steps: WindowSteps, deadline: float, lease: Lease) -> None:
         super().__init__(stage)
-        self.steps = steps
-        self.deadline = deadline
-        self.lease = lease
-        self.renewing = True
-        self.back = False
-        self.silence_ms = 0
+        self.steps, self.deadline, self.lease = steps, deadline, lease
+        self.renewing, self.back, self.silence_ms = True, False, 0
 
 
 def _lapsed(host: str, seen: str) -> Finding:
-    return Finding(
-        id=LEASE_LAPSED,
-        claim="the block on the host held without a gap",
-        held=Held.NO,
-        seen=seen,
-        needed="every renewal finds its entries still there",
-        moves=("let the run walk back, then run again",),
-        target=host,
-    )
+    claim, needed = "the block on the host held without a gap", "every renewal finds its entries still there"
+    moves = ("let the run walk back, then run again",)
+    return Finding(LEASE_LAPSED, claim, Held.NO, seen=seen, needed=needed, moves=moves, target=host)
 
 
-def _undelivered(host: str, silent: float, seen: str) -> Finding:
-    return Finding(
-        id=HOST_UNREACHABLE,
-        claim="the lease is renewed on the host",
-        held=Held.UNKNOWN,
-        seen=f"nothing delivered for {silent:.1f} s: {seen}",
-        needed="a renewal within the lease's time",
-        moves=("let the run walk back, then mend the connection",),
-        target=host,
-    )
+def _undelivered(host: str, silent: float, why: str) -> Finding:
+    claim, needed = "the lease is renewed on the host", "a renewal within the lease's time"
+    seen = f"nothing delivered for {silent:.1f} s: {why}"
+    moves = ("let the run walk back, then mend the connection",)
+    return Finding(HOST_UNREACHABLE, claim, Held.UNKNOWN, seen=seen, needed=needed, moves=moves, target=host)
 
 
 def past_deadline(steps: WindowSteps) -> Finding:
     """The way back must start now, or sessions are lost."""
-    return Finding(
-        id=DEADLINE,
-        claim="there is still time to turn back without losing a session",
-        held=Held.NO,
-        seen="the deadline for the way back has passed",
-        needed=f"{steps.seals.upper()} before the deadline",
-        moves=("let the run walk back",),
-    )
+    claim = "there is still time to turn back without losing a session"
+    seen, needed = "the deadline for the way back has passed", f"{steps.seals.upper()} before the deadline"
+    return Finding(DEADLINE, claim, Held.NO, seen=seen, needed=needed, moves=("let the run walk back",))

@@ -36,11 +36,8 @@ class Window:
     """The windows of one walk."""
 
     def __init__(self, journal: Journal, policy: Policy, world: World, log: Logbook) -> None:
-        self._journal = journal
-        self._log = log
-        self._history = journal.history
-        self._policy = policy
-        self._world = world
+        self._journal, self._history, self._log = journal, journal.history, log
+        self._policy, self._world = policy, world
         self._refused_since: dict[str, float] = {}
         self._unheard_since: dict[str, float] = {}
         self._context: Context | None = None
@@ -83,9 +80,8 @@ class Window:
             self._judge(at, finding, findings)
         now = self._world.clock.now
         if now() - self._refused_since.setdefault(at.id, now()) > self._policy.step_deadline_s:
-            raise Leave(
-                RunEnded(8, f"{at.id} stays blocked past the point where it could turn back", findings)
-            )
+            message = f"{at.id} stays blocked past the point where it could turn back"
+            raise Leave(RunEnded(8, message, findings))
         self._world.clock.pause(_RETRY_S)
 
     def hears_again(self, at: Next, findings: tuple[Finding, ...]) -> bool:

@@ -42,20 +42,16 @@ class Sheet(Protocol):
 
     def hosts(self, way: Way) -> tuple[str, ...]:
         """The targets that are hosts, in walking order: on the way back the last comes first."""
-        ...
 
     def waves(self, way: Way) -> tuple[Block, ...]:
         """One box for the n-th change of every target; changes on clusters in boxes behind them."""
-        ...
 
     def alone(self, host: str, way: Way, made: Mapping[str, str] = ...) -> tuple[Block, ...]:
         """Every change of one host in a box of its own. made: path of a file written there → the local file
         in which an earlier box put its content."""
-        ...
 
     def on_clusters(self, way: Way) -> tuple[Block, ...]:
         """The changes on clusters, as lines of the cluster's own tool."""
-        ...
 
 
 Boxes = Callable[[Sheet], tuple[Block, ...]]

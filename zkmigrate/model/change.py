@@ -53,10 +53,17 @@ class _OnHost:
     host: str
     spared = ""
     answer_s = ANSWER_S
+    words = ""
 
     @property
     def where(self) -> str:
         return self.host
+
+    def arguments(self) -> tuple[str, ...]:
+        return ()
+
+    def describe(self) -> str:
+        return self.words
 
 
 class _OnCluster:
@@ -83,12 +90,7 @@ class InstallProgram(_OnHost):
     host: str
     verb = "install"
     expect = ""
-
-    def arguments(self) -> tuple[str, ...]:
-        return ()
-
-    def describe(self) -> str:
-        return "install zkm-host and the sudoers file that allows it"
+    words = "install zkm-host and the sudoers file that allows it"
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,7 @@ class UninstallProgram(_OnHost):
     verb = "uninstall"
     expect = "^uninstalled$"
     answer_s = 60.0
-
-    def arguments(self) -> tuple[str, ...]:
-        return ()
-
-    def describe(self) -> str:
-        return "remove zkm-host, its sudoers file and the run's state"
+    words = "remove zkm-host, its sudoers file and the run's state"
 
 
 @dataclass(frozen=True)
@@ -214,12 +211,10 @@ class Arm(_OnHost):
     verb = "arm"
     expect = "^armed tag="
     answer_s = 300.0
+    words = "install own chains with empty sets, begin the image, install the guard"
 
     def arguments(self) -> tuple[str, ...]:
         return (encode(self.spec.encode()),)
-
-    def describe(self) -> str:
-        return "install own chains with empty sets, begin the image, install the guard"
 
 
 @dataclass(frozen=True)
@@ -281,12 +276,10 @@ class Unseal(_OnHost):
     verb = "unseal"
     expect = "^unsealed "
     spared = "unseal is refused in phase (stopped|cut|fenced|armed);"
+    words = "unseal: the block is a lease again"
 
     def arguments(self) -> tuple[str, ...]:
         return (str(self.fence_ttl_ms), str(self.cut_ttl_ms))
-
-    def describe(self) -> str:
-        return "unseal: the block is a lease again"
 
 
 @dataclass(frozen=True)
@@ -353,9 +346,6 @@ class HostVerb(_OnHost):
     host: str
     verb: SimpleVerb
 
-    def arguments(self) -> tuple[str, ...]:
-        return ()
-
     @property
     def expect(self) -> str:
         return _SIMPLE[self.verb].expect
@@ -381,12 +371,10 @@ class RestoreImage(_OnHost):
     expect = "^image restored$"
     spared = "image is refused in phase (stopped|cut|fenced|armed);"
     answer_s = 300.0
+    words = "put data, epoch files and the observer config back as they were at STOP"
 
     def arguments(self) -> tuple[str, ...]:
         return ("restore",)
-
-    def describe(self) -> str:
-        return "put data, epoch files and the observer config back as they were at STOP"
 
 
 @dataclass(frozen=True)
@@ -490,22 +478,9 @@ class EndReplay(_OnCluster):
 
 
 HostChange: TypeAlias = (
-    InstallProgram
-    | UninstallProgram
-    | PutFile
-    | MoveAside
-    | Restore
-    | Discard
-    | SetService
-    | Arm
-    | Fence
-    | Cut
-    | Seal
-    | Unseal
-    | Go
-    | HostVerb
-    | RestoreImage
-)
+    InstallProgram | UninstallProgram | PutFile | MoveAside | Restore | Discard | SetService | Arm |
+    Fence | Cut | Seal | Unseal | Go | HostVerb | RestoreImage
+)  # fmt: skip
 Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
 """The changes of :data:`SOURCE`: their position is a znode there, so a second send does nothing."""
 

@@ -194,76 +194,59 @@ class Look(Protocol):
 
     def now(self) -> float:
         """Seconds on the operator's monotonic clock; comparable within one process only."""
-        ...
 
     def wall(self) -> float:
         """Seconds since the epoch, for messages and the journal."""
-        ...
 
     def word(self, host: str, word: str) -> Reading[str]:
         """A ZooKeeper host's raw answer at its client port to a four-letter word."""
-        ...
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         """Output of a reading verb of zkm-host on a dest or broker host (streamed where not installed)."""
-        ...
 
     def file(self, host: str, path: str) -> Reading[bytes]:
         """A whole small file (≤ 1 MiB) of any host."""
-        ...
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
         """A directory of any host."""
-        ...
 
     def reader(self, host: str, path: str) -> RandomReader:
         """Random access to a file of any host; reads raise ``HostError`` when the host fails them."""
-        ...
 
     def sockets(self, host: str) -> Reading[str]:
         """``ss -Htn state established`` of any host, as text."""
-        ...
 
     def processes(self, host: str) -> Reading[str]:
         """``ps -e -ww -o args=`` of any host, as the ssh account sees it: one command a line."""
-        ...
 
     def date(self, host: str) -> Reading[str]:
         """``date +%s.%N`` of any host, by the ssh account's login shell."""
-        ...
 
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
         """The addresses of a name on a host, or for host ``""`` on the operator's machine; Absent: it has
         none."""
-        ...
 
     def here(self) -> Reading[tuple[str, ...]]:
         """The operator's machine: the inventory's ``operator`` addresses that it has, then those it sends
         from towards the hosts."""
-        ...
 
     def znode(self, host: str, path: str) -> Reading[Znode]:
         """One znode with its children, through a client session with one ZooKeeper host."""
-        ...
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
         """``Znode.modified_ms`` of these znodes through one ZooKeeper host; a missing path is left out. One
         read for each, many in flight at once."""
-        ...
 
     def kafka(self) -> Reading[KafkaView]:
         """The Kafka cluster through its brokers."""
-        ...
 
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         """One round trip to each broker of the inventory, all at once, at most ``within_s`` long."""
-        ...
 
     @costs("one Metadata request for all partitions of all topics, to one broker")
     def topics(self, cluster: str) -> Reading[ClusterTopics]:
         """Every topic of a cluster. Like each look at a cluster it first asks every broker for its
         ApiVersions."""
-        ...
 
     @costs("one Metadata request for these topics alone, to each witness")
     def topic_partitions(
@@ -271,7 +254,6 @@ class Look(Protocol):
     ) -> Reading[TopicPartitions]:
         """The partitions of these topics. witnesses: how many brokers are asked; fewer may answer. Brokers
         tell from memory, not from disk or ZooKeeper."""
-        ...
 
     @costs("one DescribeLogDirs request for these partitions alone, to each of these brokers")
     def log_dirs(
@@ -279,20 +261,16 @@ class Look(Protocol):
     ) -> Reading[Mapping[int, LogDirs]]:
         """The replicas on the disks of these brokers, by broker id. partitions: which ones, by topic; None:
         all. A broker tells sizes from memory and asks its file system for the volumes."""
-        ...
 
     @costs("one DescribeConfigs request for each 500 topics, to one broker, which reads each from ZooKeeper")
     def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
         """One config of these topics. Brokers without ZooKeeper tell it from memory."""
-        ...
 
     @costs("one IncrementalAlterConfigs request for each 500 topics, to one broker, which reads each")
     def refused_setting(
         self, cluster: str, key: str, value: str, topics: Sequence[str]
     ) -> Reading[Mapping[str, str]]:
         """The topics for which Kafka would refuse this value, each with the reason. It validates only."""
-        ...
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         """Ask several hosts at once through a bounded pool; the result keeps their order."""
-        ...

@@ -76,11 +76,6 @@ class Role:
     without: Callable[[Inventory, Collection[str]], Inventory] | None = None
 
 
-def nothing_foreseen(_context: Context, _look: Look) -> tuple[str, ...]:
-    """The steps say all about the run."""
-    return ()
-
-
 @dataclass(frozen=True)
 class Playbook:
     """A named runbook. It is pure: what reaches out is named, and loaded where hosts are reached.
@@ -109,7 +104,7 @@ class Playbook:
     alters_clusters: bool = False
     manual: Manual = field(default_factory=Manual)
     report: Reporting = field(default_factory=Reporting)
-    foreseen: Callable[[Context, Look], tuple[str, ...]] = nothing_foreseen
+    foreseen: Callable[[Context, Look], tuple[str, ...]] = lambda _context, _look: ()
     sampling: tuple[Sampling, ...] = ()
     clusters: Mapping[str, str] = field(default_factory=dict)
 

@@ -40,19 +40,15 @@ class View(Protocol):
 
     def take(self, at: float, kind: str, body: Body) -> None:
         """Take in a sample of any kind."""
-        ...
 
     def head(self, hosts: Collection[str], now: float) -> tuple[str, bool] | None:
         """A line above the hosts, and whether it tells of trouble; None for no line."""
-        ...
 
     def host(self, host: str, hosts: Collection[str], now: float) -> str:
         """What is known of a host, or empty."""
-        ...
 
     def troubled(self, host: str) -> bool:
         """Whether the newest sample tells of trouble with a host."""
-        ...
 
 
 @dataclass(frozen=True)

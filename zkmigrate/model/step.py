@@ -178,19 +178,15 @@ class Step(Protocol[F]):
 
     def observe(self, c: Context, look: Look) -> F:
         """This step's frozen facts; the only method that may look."""
-        ...
 
     def check(self, c: Context, f: F) -> Verdict:
         """Decide from facts alone, in the direction ``c.way``."""
-        ...
 
     def plan(self, c: Context, f: F, target: str) -> Changes:
         """All changes of one target, forward; used by plan, runbook, staging and run."""
-        ...
 
     def undo(self, c: Context, f: F, target: str, applied: tuple[Applied, ...]) -> Changes:
         """The way back for one target, from its journaled changes, oldest first."""
-        ...
 
     def forecast(self, c: Context, look: Look) -> Forecast[F] | None:
         """What the step will see at its turn; by default what it sees now. None: only known when the step is

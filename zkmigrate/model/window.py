@@ -98,18 +98,6 @@ class WatchSpec:
     decide: Decide
 
 
-def no_remarks(_context: Context) -> tuple[str, ...]:
-    return ()
-
-
-def policy_lease(context: Context) -> Lease:
-    return context.inventory.policy.lease
-
-
-def no_probes(_inventory: Inventory, _look: Look, _note: Note) -> tuple[Probe, ...]:
-    return ()
-
-
 def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tuple[float, float]:
     """Every wait has only its own limit."""
     return math.inf, math.inf
@@ -168,6 +156,6 @@ class WindowSpec:
     deadline_s: Callable[[Context], float]
     without_operator: Callable[[bool], Word]
     limits: Callable[[str, str, bool, float | None], tuple[float, float]] = no_limits
-    remarks: Callable[[Context], tuple[str, ...]] = no_remarks
-    lease: Callable[[Context], Lease] = policy_lease
-    probes: Callable[[Inventory, Look, Note], tuple[Probe, ...]] = no_probes
+    remarks: Callable[[Context], tuple[str, ...]] = lambda _context: ()
+    lease: Callable[[Context], Lease] = lambda context: context.inventory.policy.lease
+    probes: Callable[[Inventory, Look, Note], tuple[Probe, ...]] = lambda _inventory, _look, _note: ()
