@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -64,7 +65,10 @@ class Killed(BaseException):
 
 
 class Points:
-    """Counts the places where a process can die or a disk can fail; raises ``error`` at number ``at``."""
+    """Counts the places where a process can die or a disk can fail; raises ``error`` at number ``at``.
+
+    A process that died does nothing more, in whichever thread.
+    """
 
     def __init__(self, at: int = 0, error: BaseException | None = None, kinds: tuple[str, ...] = ()) -> None:
         self.at, self.error, self.kinds = at, error or Killed(), kinds
@@ -76,7 +80,8 @@ class Points:
             if self.kinds and kind not in self.kinds:
                 return
             self.seen += 1
-            fails = self.seen == self.at
+            dead = isinstance(self.error, Killed) and self.seen > self.at > 0
+            fails = self.seen == self.at or dead
         if fails:
             raise self.error
 
@@ -392,3 +397,11 @@ def back(walk: Walk) -> RunEnded:
 
 def until(name: str) -> Callable[[Walk], RunEnded]:
     return lambda walk: walk.forward(until=name)
+
+
+def eventually(name: str, true: Callable[[], bool], deadline_s: float = 20.0) -> None:
+    """Wait for a named condition."""
+    end = time.monotonic() + deadline_s
+    while not true():
+        assert time.monotonic() < end, f"never: {name}"
+        threading.Event().wait(0.01)

@@ -51,7 +51,7 @@ class Hold:
     def words(self) -> str:
         """Who and why, as one clause."""
         if self.wrong:
-            return f"the hold file does not read: {self.wrong}"
+            return f"the hold file cannot be read: {self.wrong}"
         return f"{self.by}: {self.why}" if self.why else self.by
 
 
@@ -119,7 +119,7 @@ class HoldFile(HoldPort):
         before = self.wanted()
         if before is not None and (before.by != hold.by or before.wrong):
             raise LockedError(
-                f"a hold is there already ({before.words()}). Possible now: zkmigrate release, then hold"
+                f"a hold exists already ({before.words()}). Possible now: zkmigrate release, then hold"
             )
         new = self._path.with_name(f"{NAME}.new-{os.getpid()}")
         _write(new, hold.body())

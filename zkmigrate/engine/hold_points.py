@@ -94,7 +94,7 @@ class HoldPoints:
             return
         self._noticed = mark
         if hold is None:
-            self._world.emit(events.Noted("no hold is asked for any more"))
+            self._world.emit(events.Noted("nobody asks for a hold any more"))
         else:
             self._world.emit(events.HoldAsked(step_names.holds(self._playbook, hold.at), hold.words()))
 

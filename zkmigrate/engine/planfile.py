@@ -167,16 +167,16 @@ def read(path: Path) -> PlanFile:
         with open(path, "rb") as file:
             content = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is no plan ({error}); {_MADE}") from None
+        raise UsageError(f"{path} is not a plan ({error}); {_MADE}") from None
     if len(content) > _MAX_BYTES:
-        raise UsageError(f"{path} is no plan (seen more than {_MAX_BYTES >> 20} MiB); {_MADE}")
+        raise UsageError(f"{path} is not a plan (seen more than {_MAX_BYTES >> 20} MiB); {_MADE}")
     try:
         plan = PlanFile.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         said = f"{where}: {first['msg']}" if where else first["msg"]
-        raise UsageError(f"{path} is no plan of this version ({said}); {_MADE}") from None
+        raise UsageError(f"{path} is not a plan of this version ({said}); {_MADE}") from None
     if plan.checksum != checksum_of(plan) or plan.digest != _digest(plan):
         raise UsageError(
             f"{path} is damaged or was edited: its checksum is not that of what it says; nothing was done. "
@@ -209,7 +209,7 @@ def heading_differences(planned: PlanFile, playbook: str, inventory: str) -> tup
 def _differences(planned: PlanFile, now: PlanFile) -> Iterator[str]:
     yield from heading_differences(planned, now.playbook, now.inventory)
     if planned.program != now.program:
-        yield "zkm-host, the program for the hosts, is of another version"
+        yield "zkm-host, the program for the hosts, has another version"
     before, after = planned.steps(), now.steps()
     for name in dict.fromkeys((*before, *after)):
         if name not in after or name not in before:
@@ -276,12 +276,10 @@ def refuse_taken(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path} is a directory; needed: the name of a file")
     if not path.parent.is_dir():
         raise UsageError(
-            f"{path}: there is no directory {path.parent}. Possible now: make it, or another FILE"
+            f"{path}: the directory {path.parent} does not exist. Possible now: make it, or another FILE"
         )
     if not force and os.path.lexists(path):
-        raise UsageError(
-            f"{path} is there already and is left as it is. Possible now: another FILE, or --force"
-        )
+        raise UsageError(f"{path} exists already and stays as it is. Possible now: another FILE, or --force")
 
 
 def write(path: Path, plan: PlanFile, *, force: bool) -> None:

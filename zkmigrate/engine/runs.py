@@ -204,7 +204,7 @@ def is_id(run: str) -> bool:
 def directory(runs: Path, run: str) -> Path:
     """The directory of a run; UsageError when the id is not ``[a-z0-9-]{1,24}``."""
     if not is_id(run):
-        raise UsageError(f"run id {run!r} is not possible; needed: 1 to 24 of a-z, 0-9 and -, not - first")
+        raise UsageError(f"run id {run!r} is invalid; needed: 1 to 24 of a-z, 0-9 and -, not - first")
     return runs / run
 
 

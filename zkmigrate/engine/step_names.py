@@ -16,7 +16,7 @@ def known(playbook: Playbook, name: str) -> None:
     """UsageError for a name that is neither a stage, nor a ``stage.step``, nor empty."""
     names = (*(s.id for s in playbook.stages), *playbook.step_ids())
     if name and name not in names:
-        raise UsageError(f"no stage or step {name!r} in {playbook.id}; possible: {', '.join(names)}")
+        raise UsageError(f"{name!r} is not a stage or step of {playbook.id}; possible: {', '.join(names)}")
 
 
 def phases(playbook: Playbook) -> list[str]:
@@ -37,7 +37,7 @@ def phase(playbook: Playbook, hold_at: str) -> str:
     found = [name for name in phases if hold_at in (name, name.partition(".")[2])]
     if hold_at and not found:
         possible = ", ".join(phases) or "none, it has no window"
-        raise UsageError(f"no phase {hold_at!r} to hold at in {playbook.id}; possible: {possible}")
+        raise UsageError(f"{hold_at!r} is not a phase of {playbook.id} to hold at; possible: {possible}")
     return found[0] if found else ""
 
 
@@ -95,5 +95,5 @@ def behind(playbook: Playbook, here: str, to: str) -> None:
     stages = dict.fromkeys(step.partition(".")[0] for step in reached)
     if to and to not in (*stages, *reached):
         every = (*(stage.id for stage in playbook.stages), *steps)
-        what = f"{to} is ahead" if to in every else f"no stage or step {to!r} in {playbook.id}"
+        what = f"{to} is ahead" if to in every else f"{to!r} is not a stage or step of {playbook.id}"
         raise UsageError(f"{what}; possible: {', '.join((*stages, *reached))}")
